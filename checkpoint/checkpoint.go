@@ -61,6 +61,14 @@ func (s *Snapshot) Allocate(memory *tensor.Meter, bytes int64) {
 	s.values = memory.New(tensor.Buffers, 1, n)
 }
 
+// Bytes is the size of the snapshot's memory.
+func (s *Snapshot) Bytes() int64 {
+	if s.values == nil {
+		return 0
+	}
+	return 4 * int64(s.values.Cols)
+}
+
 // Take copies the arrays, and returns the copies. They are valid until the next Take.
 func (s *Snapshot) Take(memory *tensor.Meter, arrays []Array) []Array {
 	s.Allocate(memory, Size(arrays))

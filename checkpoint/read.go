@@ -8,6 +8,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"weft/internal/document"
 	"weft/internal/refusal"
@@ -101,12 +102,27 @@ func (c *Checkpoint) Metadata(worker int) map[string]string {
 	return c.files[i].Metadata
 }
 
-// Holds reports whether an array has that name.
-func (c *Checkpoint) Holds(name string) bool {
-	return slices.ContainsFunc(c.files, func(f *safetensors.File) bool {
-		_, found := f.Shape(name)
-		return found
-	})
+// Names are the names of all arrays that begin with a prefix, in order.
+func (c *Checkpoint) Names(prefix string) (names []string) {
+	for _, f := range c.files {
+		for name := range f.Shapes() {
+			if strings.HasPrefix(name, prefix) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Shape is the shape of an array, nil if there is none of that name.
+func (c *Checkpoint) Shape(name string) []int {
+	for _, f := range c.files {
+		if shape, found := f.Shape(name); found {
+			return shape
+		}
+	}
+	return nil
 }
 
 // Load sets the arrays to the stored values.

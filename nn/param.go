@@ -501,18 +501,18 @@ func (ps *Params) Save(s *Snapshot) {
 		}
 		s.values = ps.team.Memory.New(tensor.Parameters, 1, n)
 	}
+	s.counts = s.counts[:0]
+	for _, b := range ps.Buffers {
+		if b.Count != nil {
+			s.counts = append(s.counts, *b.Count)
+		}
+	}
 	if ps.team.Planning() {
 		return
 	}
 	to := s.values.Floats()
 	for _, v := range all {
 		to = to[copy(to, v):]
-	}
-	s.counts = s.counts[:0]
-	for _, b := range ps.Buffers {
-		if b.Count != nil {
-			s.counts = append(s.counts, *b.Count)
-		}
 	}
 }
 

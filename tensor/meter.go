@@ -172,6 +172,28 @@ func (t *Meter) PeakOf(k Kind) int64 {
 	return t.peakKinds[k]
 }
 
+// Peaks is the Peak, and PeakOf each kind: what a Meter that continues the work of this one begins with.
+type Peaks struct {
+	Bytes int64        `json:"bytes"`
+	Kinds [kinds]int64 `json:"kinds"`
+}
+
+// Peaks are the peaks so far.
+func (t *Meter) Peaks() Peaks {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Peaks{t.peak, t.peakKinds}
+}
+
+// Continue raises the peaks to those of an earlier Meter, if that is higher.
+func (t *Meter) Continue(from Peaks) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if from.Bytes > t.peak {
+		t.peak, t.peakKinds = from.Bytes, from.Kinds
+	}
+}
+
 // Drain gives all idle memory back to the operating system.
 func (t *Meter) Drain() {
 	t.mu.Lock()

@@ -3,6 +3,8 @@ package train
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"weft/comm"
 	"weft/gnn"
@@ -45,7 +47,13 @@ type Job struct {
 	LocalWorkers int
 	// CoreSharers is how many workers share the cores that this process may use; 0: all on this machine.
 	CoreSharers int
-	OnEpoch     func(Epoch) // called by worker 0 after every epoch; may be nil
+	// Started is when the run began, from where MaxTime counts. Zero: when Run is called.
+	Started time.Time
+	// Checkpoints say where the run keeps its state. nil: nowhere.
+	Checkpoints *Checkpoints
+	// OnResume is called by worker 0 before the first epoch, with those that a checkpoint has. It may be nil.
+	OnResume func([]Epoch) error
+	OnEpoch  func(Epoch) // called by worker 0 after every epoch; may be nil
 	// OnWeights is called by worker 0 with the weights of the best epoch, before their logits are computed.
 	// The other workers wait for it. It may be nil.
 	OnWeights func(nn.State) error
@@ -87,7 +95,7 @@ func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 }
 
 func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
-	return plan.Of(ctx, plan.Inputs{Config: s.Config, Comm: j.peers(), Open: s.open})
+	return plan.Of(ctx, plan.Inputs{Config: s.Config, Comm: j.peers(), Open: s.open, Checkpoints: j.Checkpoints != nil})
 }
 
 // Run trains. It refuses a run that would exceed the memory limit before any work. When ctx is cancelled it
@@ -95,6 +103,10 @@ func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 // keeps the results of the best epoch so far; without one its error wraps a Diverged. After an error that
 // wraps a Common, Comm still works; any other error has ended it.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
+	if j.Started.IsZero() {
+		defer func() { j.Started = time.Time{} }()
+		j.Started = time.Now()
+	}
 	s, err := j.begin(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -145,13 +157,23 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 	if err != nil {
 		return nil, err
 	}
-	if err := w.LoadInit(); err != nil {
-		return nil, err
+	if j.Checkpoints == nil || j.Checkpoints.From == nil {
+		if err := w.LoadInit(); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.Ranks().Together(context.Cause(ctx)); err != nil { // before the first epoch there is nothing to keep
 		return nil, err
 	}
-	s := newState(&c.Options)
+	s := newState(&c.Options, j.Started)
+	s.saver, err = newSaver(j.Checkpoints, w)
+	defer func() { err = errors.Join(err, s.saver.close()) }()
+	if err := w.Ranks().Together(err); err != nil {
+		return nil, err
+	}
+	if err := s.resume(j.Checkpoints, w, j.OnResume); err != nil {
+		return nil, err
+	}
 	if err := s.train(ctx, w, j.OnEpoch); err != nil {
 		return nil, err
 	}

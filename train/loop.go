@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"weft/internal/launch"
 	"weft/nn"
@@ -14,75 +15,119 @@ import (
 // state is the state of a run: everything that its next epoch reads besides the worker's own. It is the same
 // on all workers.
 type state struct {
-	epoch           int // the last one
-	losses, seconds []float64
-	best            best
-	interrupted     bool
-	diverged        *Diverged
+	epoch    int // the last one
+	curve    []Epoch
+	best     best
+	stopped  Ended // why the run stops after this epoch; "": it goes on
+	diverged *Diverged
+
+	saver    *saver // nil: there are no checkpoints
+	deadline time.Time
+	longest  time.Duration // of an epoch with all that belongs to it
+	begun    time.Time     // the epoch
 }
 
-func newState(o *setting.Options) *state {
-	return &state{best: best{byLoss: o.Select == setting.SelectLoss, patience: o.Patience}}
+func newState(o *setting.Options, started time.Time) *state {
+	s := &state{best: best{byLoss: o.Select == setting.SelectLoss, patience: o.Patience}}
+	if o.MaxTime > 0 {
+		s.deadline = started.Add(o.MaxTime)
+	}
+	return s
 }
 
 // train runs epochs until the run is over, and calls told on worker 0 after each.
 func (s *state) train(ctx context.Context, w *worker.Worker, told func(Epoch)) error {
 	for s.epoch < w.Epochs && !s.over() {
-		e, err := s.step(ctx, w)
-		if err != nil {
+		s.begun = time.Now()
+		if err := s.step(ctx, w); err != nil {
 			return err
 		}
+		s.longest = max(s.longest, time.Since(s.begun))
 		if told != nil && w.Ranks().First() {
-			told(e)
+			told(s.curve[len(s.curve)-1])
 		}
 	}
-	return nil
+	return s.saver.settle()
 }
 
 // over reports whether the run ends before its last epoch.
-func (s *state) over() bool { return s.interrupted || s.diverged != nil || s.best.exhausted(s.epoch) }
+func (s *state) over() bool { return s.stopped != "" || s.diverged != nil || s.best.exhausted(s.epoch) }
 
 // step runs an epoch.
-func (s *state) step(ctx context.Context, w *worker.Worker) (e Epoch, err error) {
+func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	s.epoch++
-	loss, stop, err := w.TrainEpoch(ctx, s.epoch)
+	loss, asked, err := w.TrainEpoch(s.epoch, func() worker.Asks { return s.asks(ctx, w) })
 	if err != nil {
-		return e, err
+		return err
 	}
-	s.losses, s.seconds = append(s.losses, loss), append(s.seconds, w.Pass.Seconds)
-	e = Epoch{Epoch: s.epoch, Epochs: w.Epochs, Loss: loss, Seconds: w.Pass.Seconds}
-	switch {
-	case math.IsNaN(loss) || math.IsInf(loss, 0):
+	e := Epoch{Epoch: s.epoch, Epochs: w.Epochs, Loss: loss, Seconds: w.Pass.Seconds}
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		s.diverged = &Diverged{s.epoch, fmt.Sprintf("the loss is %v", loss)}
-	case s.epoch%w.EvalEvery == 0 || s.epoch == w.Epochs || stop:
-		scores, err := s.evaluate(w)
-		if err != nil {
-			return e, err
+	} else if s.epoch%w.EvalEvery == 0 {
+		if err := s.evaluate(w, &e); err != nil {
+			return err
 		}
-		e.Train, e.Val, e.Test, e.ValLoss, e.Evaluated = scores.Train, scores.Val, scores.Test, scores.ValLoss, true
 	}
-	s.interrupted = stop && s.epoch < w.Epochs && s.diverged == nil
+	s.saver.allocate(s)
 	e.LiveBytes, e.PeakBytes = w.Team.Memory.LiveTensors(), w.Team.Memory.Peak()
-	return e, nil
+	s.curve = append(s.curve, e)
+	if s.diverged != nil {
+		return nil
+	}
+	last := s.epoch == w.Epochs
+	switch {
+	case last:
+	case asked&worker.Stop != 0:
+		s.stopped = EndedSignal
+	case asked&worker.TimeUp != 0:
+		s.stopped = EndedTime
+	}
+	if err := s.saver.save(s, asked, last || s.stopped != ""); err != nil {
+		return err
+	}
+	return s.evaluateLast(w)
+}
+
+// asks is what this worker asks for at the end of an epoch.
+func (s *state) asks(ctx context.Context, w *worker.Worker) (asks worker.Asks) {
+	if ctx.Err() != nil {
+		asks |= worker.Stop
+	}
+	// Another epoch, and results, take as long as the longest epoch so far
+	if soon := max(s.longest, time.Since(s.begun)) * 2; !s.deadline.IsZero() && w.Ranks().First() && time.Until(s.deadline) < soon {
+		asks |= worker.TimeUp
+	}
+	return asks | s.saver.asks(s.epoch)
 }
 
 // evaluate measures the model after the epoch, and keeps it if it is the best so far.
-func (s *state) evaluate(w *worker.Worker) (worker.Scores, error) {
+func (s *state) evaluate(w *worker.Worker, e *Epoch) error {
 	scores, err := w.Evaluate()
 	if err != nil {
-		return scores, err
+		return err
 	}
 	s.best.take(s.epoch, scores, w.Params)
 	if scores.Fault != "" {
 		s.diverged = &Diverged{s.epoch, scores.Fault}
 	}
-	return scores, nil
+	e.Train, e.Val, e.Test, e.ValLoss, e.Evaluated = scores.Train, scores.Val, scores.Test, scores.ValLoss, true
+	return nil
+}
+
+// evaluateLast measures the model if the run ends or stops after an epoch that is not evaluated otherwise. A
+// checkpoint of this epoch does not have that: a run that goes on would not have done it.
+func (s *state) evaluateLast(w *worker.Worker) error {
+	ends := s.epoch == w.Epochs || s.stopped != ""
+	if n := len(s.curve); ends && n > 0 && !s.curve[n-1].Evaluated && s.diverged == nil {
+		return s.evaluate(w, &s.curve[n-1])
+	}
+	return nil
 }
 
 // finish loads the weights of the best epoch into the worker, and releases what only training needs.
 func (s *state) finish(w *worker.Worker) error {
 	if s.best.seen < s.epoch && s.diverged == nil { // patience ran out between two evaluations
-		if _, err := s.evaluate(w); err != nil {
+		if err := s.evaluate(w, new(Epoch)); err != nil {
 			return err
 		}
 	}
@@ -91,12 +136,29 @@ func (s *state) finish(w *worker.Worker) error {
 	}
 	w.Params.Restore(&s.best.weights)
 	w.Optimizer.Release()
+	s.saver.release()
 	return nil
+}
+
+// ended is why the run ended.
+func (s *state) ended() Ended {
+	switch {
+	case s.diverged != nil:
+		return EndedDiverged
+	case s.stopped == "" && s.best.exhausted(s.epoch):
+		return EndedPatience
+	case s.stopped == "":
+		return EndedEpochs
+	}
+	return s.stopped
 }
 
 // report writes the run's state into its result.
 func (s *state) report(r *Result) {
-	r.Epochs, r.Losses, r.EpochSeconds, r.Interrupted, r.Diverged = s.epoch, s.losses, s.seconds, s.interrupted, s.diverged
+	r.Epochs, r.Ended, r.Diverged = s.epoch, s.ended(), s.diverged
+	for _, e := range s.curve {
+		r.Losses, r.EpochSeconds = append(r.Losses, e.Loss), append(r.EpochSeconds, e.Seconds)
+	}
 	b := s.best.scores
 	r.BestEpoch, r.Train, r.Val, r.Test, r.ValLoss = s.best.epoch, b.Train, b.Val, b.Test, b.ValLoss
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"weft/tensor"
 	"weft/train/setting"
@@ -35,7 +36,7 @@ func TestBestEpoch(t *testing.T) {
 		{"metric", unmeasured, 2, 2},
 		{setting.SelectLoss, unmeasured, 2, 2},
 	} {
-		b := newState(&Options{Select: c.selects, Patience: 2}).best
+		b := newState(&Options{Select: c.selects, Patience: 2}, time.Time{}).best
 		for k, s := range c.course {
 			b.better(k+1, s)
 		}

@@ -1,12 +1,15 @@
 package train
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 
 	"weft/internal/refusal"
 	"weft/internal/trace"
 	"weft/nn"
 	"weft/partition"
+	"weft/train/metric"
 	"weft/train/task"
 	"weft/train/worker"
 )
@@ -22,6 +25,56 @@ type Epoch struct {
 	LiveBytes, PeakBytes int64   // tensors of one worker
 }
 
+// epochLine is an Epoch as a line of metrics.jsonl. The metrics stand only in those of evaluated epochs.
+type epochLine struct {
+	Epoch     int            `json:"epoch"`
+	Loss      metric.Number  `json:"loss"`
+	Train     *metric.Number `json:"train,omitempty"`
+	Val       *metric.Number `json:"val,omitempty"`
+	Test      *metric.Number `json:"test,omitempty"`
+	ValLoss   *metric.Number `json:"val_loss,omitempty"`
+	Seconds   float64        `json:"seconds"`
+	LiveBytes int64          `json:"live_bytes"`
+	PeakBytes int64          `json:"peak_bytes"`
+}
+
+// MarshalJSON implements json.Marshaler: a line of metrics.jsonl.
+func (e Epoch) MarshalJSON() ([]byte, error) {
+	line := epochLine{Epoch: e.Epoch, Loss: metric.Number(e.Loss), Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
+	if e.Evaluated {
+		line.Train, line.Val, line.Test, line.ValLoss = new(metric.Number(e.Train)), new(metric.Number(e.Val)), new(metric.Number(e.Test)), new(metric.Number(e.ValLoss))
+	}
+	return json.Marshal(line)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. No line has Epochs, which stays as it is.
+func (e *Epoch) UnmarshalJSON(text []byte) error {
+	var line epochLine
+	if err := json.Unmarshal(text, &line); err != nil {
+		return err
+	}
+	var has map[string]json.RawMessage
+	if err := json.Unmarshal(text, &has); err != nil {
+		return err
+	}
+	*e = Epoch{
+		Epoch: line.Epoch, Epochs: e.Epochs, Loss: float64(line.Loss), Seconds: line.Seconds, LiveBytes: line.LiveBytes, PeakBytes: line.PeakBytes,
+		Evaluated: has["val_loss"] != nil,
+	}
+	if e.Evaluated {
+		e.Train, e.Val, e.Test, e.ValLoss = orNaN(line.Train), orNaN(line.Val), orNaN(line.Test), orNaN(line.ValLoss)
+	}
+	return nil
+}
+
+// orNaN is a number of a line: a null is read as nil.
+func orNaN(n *metric.Number) float64 {
+	if n == nil {
+		return math.NaN()
+	}
+	return float64(*n)
+}
+
 // Result is the result of a run.
 type Result struct {
 	Epochs int // epochs that were run
@@ -34,7 +87,7 @@ type Result struct {
 	Losses           []float64
 	EpochSeconds     []float64
 	worker.Totals
-	Interrupted bool
+	Ended Ended
 	// Diverged is what ended the run after its last epoch; nil: nothing. The best epoch is an earlier one.
 	Diverged *Diverged
 	Weights  nn.State        // at the best epoch; on worker 0
@@ -43,6 +96,21 @@ type Result struct {
 	Links    *task.Links     // of link prediction
 	Trace    *trace.Trace    // if Job.Trace asks for it; on worker 0
 }
+
+// Ended is why a run ended.
+type Ended string
+
+// Why a run ended.
+const (
+	EndedEpochs   Ended = "epochs"      // the last one is done
+	EndedPatience Ended = "patience"    // no progress for as many epochs
+	EndedSignal   Ended = "interrupted" // a signal; the run can continue
+	EndedTime     Ended = "max-time"    // the time is up; the run can continue
+	EndedDiverged Ended = "diverged"    // numbers that are not finite
+)
+
+// Interrupted reports whether the run stopped before its end and can continue.
+func (r *Result) Interrupted() bool { return r.Ended == EndedSignal || r.Ended == EndedTime }
 
 // Diverged ends a run whose numbers are no longer finite. All workers return it.
 type Diverged struct {

@@ -109,8 +109,10 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	if err != nil {
 		return nil, err
 	}
-	s.ChunkOf, err = j.divide(ctx, s)
-	return s, err
+	if s.ChunkOf, err = j.divide(ctx, s); err != nil {
+		return s, err
+	}
+	return s, j.Checkpoints.check(s)
 }
 
 // openWhole opens the share of a graph that has one partition.

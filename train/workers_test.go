@@ -455,8 +455,8 @@ func TestInterruptedWorkers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !r.Interrupted || r.Epochs < 3 || r.Epochs > 5 || len(r.Logits) == 0 {
-			t.Errorf("%s: interrupted %v after %d epochs, with %d logits", j.Options.Parallel, r.Interrupted, r.Epochs, len(r.Logits))
+		if !r.Interrupted() || r.Epochs < 3 || r.Epochs > 5 || len(r.Logits) == 0 {
+			t.Errorf("%s: interrupted %v after %d epochs, with %d logits", j.Options.Parallel, r.Interrupted(), r.Epochs, len(r.Logits))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 
 	"weft/internal/refusal"
@@ -44,6 +45,17 @@ func (f *File) Close() error { return f.file.Close() }
 func (f *File) Shape(name string) (shape []int, found bool) {
 	e, found := f.entries[name]
 	return e.Shape, found
+}
+
+// Shapes are the shapes of all tensors, by name.
+func (f *File) Shapes() iter.Seq2[string, []int] {
+	return func(yield func(string, []int) bool) {
+		for name, e := range f.entries {
+			if !yield(name, e.Shape) {
+				return
+			}
+		}
+	}
 }
 
 // Floats reads values of an F32 tensor, from the given one on, until to is full.

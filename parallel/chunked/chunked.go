@@ -29,7 +29,6 @@ import (
 	"slices"
 
 	"weft/autograd"
-	"weft/checkpoint"
 	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
@@ -58,9 +57,10 @@ type Graph struct {
 	training  map[callKey]*history     // of training, by aggregation
 	inferring map[callKey]*history     // of an inference, by aggregation, until the last chunk has read it
 	phase     phase
-	warm      bool                   // an inference makes the snapshot
-	order     []int                  // of the chunks in this epoch
-	from      *checkpoint.Checkpoint // of the history that the next epoch begins with; nil: none, or it has begun
+	warm      bool                      // an inference makes the snapshot
+	order     []int                     // of the chunks in this epoch
+	paths     map[string]bool           // of the modules that aggregate
+	restored  map[string]*tensor.Matrix // of a checkpoint, until the first aggregation that reads them
 }
 
 // Options are the settings of the history.
@@ -100,7 +100,7 @@ type Chunk struct {
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Graph, error) {
 	c := &Graph{
 		team: team, replicas: g.Halo, me: g.Halo.Rank(), share: s, options: o, rows: make([][]int32, o.Count),
-		made: map[gnn.Along]*structure{}, training: map[callKey]*history{}, inferring: map[callKey]*history{},
+		made: map[gnn.Along]*structure{}, paths: map[string]bool{}, training: map[callKey]*history{}, inferring: map[callKey]*history{},
 	}
 	held, others := &s.Edges, exchange.PeersOf(g.Halo)
 	c.whole = autograd.RowsOf(team, held.IDs, held.Rows, s.Whole.Own(), others)

@@ -106,10 +106,7 @@ func (c *Chunk) publish(r *history, xs []*tensor.Matrix) {
 	g, st := c.graph, r.st
 	stored := st.stored[c.index]
 	if r.rows == nil {
-		r.rows = g.zeros(st, xs)
-		if g.phase == forward {
-			g.restore(r.key, "rows", r.rows)
-		}
+		r.rows = g.initial(r.key, "rows", func() []*tensor.Matrix { return g.zeros(st, xs) })
 	}
 	if len(g.Chunks) > 1 && g.phase == forward {
 		if r.other == nil {
@@ -154,8 +151,7 @@ func (g *Graph) rewind(r *history, slots int) {
 func (c *Chunk) beginBackward(r *history, dxs []*tensor.Matrix) {
 	g := c.graph
 	if r.grads == nil {
-		r.grads = g.zeros(r.st, dxs)
-		g.restore(r.key, "gradients", r.grads)
+		r.grads = g.initial(r.key, "gradients", func() []*tensor.Matrix { return g.zeros(r.st, dxs) })
 	}
 	if g.options.Stale == DropScale {
 		for _, d := range r.grads {
@@ -185,11 +181,13 @@ func (g *Graph) replace(r *history, sources *tensor.Matrix, grads []*tensor.Matr
 		if r.returned == nil {
 			r.returned = map[*tensor.Matrix][]*tensor.Matrix{}
 		}
-		for _, d := range grads {
-			old = append(old, g.team.Zeros(tensor.Buffers, d.Rows, d.Cols))
-		}
+		old = g.initial(r.key, r.st.returnedBy(sources), func() (zeros []*tensor.Matrix) {
+			for _, d := range grads {
+				zeros = append(zeros, g.team.Zeros(tensor.Buffers, d.Rows, d.Cols))
+			}
+			return zeros
+		})
 		r.returned[sources] = old
-		g.restore(r.key, r.st.returnedBy(sources), old)
 	}
 	for m, d := range grads {
 		g.team.Scale(old[m], -1, old[m])
@@ -287,7 +285,6 @@ func (g *Graph) EndEpoch(epoch int) {
 			r.grads = nil
 		}
 	}
-	g.from = nil
 }
 
 // Together runs the forward pass of every chunk for an exact inference. At each aggregation every chunk waits

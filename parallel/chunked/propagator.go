@@ -12,6 +12,7 @@ type propagator map[*autograd.RowSet]gnn.Propagator
 // Propagator returns the gnn.Propagator of the layer with that module path. It panics if the graph lacks the
 // relation.
 func (g *Graph) Propagator(path string, along gnn.Along) gnn.Propagator {
+	g.paths[path] = true
 	p := propagator{}
 	for _, c := range g.Chunks {
 		p[c.Rows()] = c.Propagator(path, along)

@@ -3,9 +3,10 @@ package chunked
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"weft/checkpoint"
-	"weft/parallel/exchange"
+	"weft/internal/refusal"
 	"weft/tensor"
 )
 
@@ -39,25 +40,52 @@ func (st *structure) returnedBy(sources *tensor.Matrix) string {
 	return fmt.Sprintf("returned.%d.%d", chunk, slices.Index(st.sources[chunk], sources))
 }
 
+const historyOf = "history/" // begins the names
+
 // array names a matrix of a history.
 func (g *Graph) array(key callKey, part string, m int) string {
 	direction := "in"
 	if key.along.Reversed {
 		direction = "out"
 	}
-	return fmt.Sprintf("history/%s/%s.%s.%d/partition-%d/%s.%d", key.path, key.along.Relation, direction, key.number, g.me, part, m)
+	return fmt.Sprintf("%s%s/%s.%s.%d/partition-%d/%s.%d", historyOf, key.path, key.along.Relation, direction, key.number, g.me, part, m)
 }
 
-// Restore makes the next epoch begin with the history that a checkpoint holds. The checkpoint stays open
-// until then.
-func (g *Graph) Restore(from *checkpoint.Checkpoint) { g.from = from }
-
-// restore loads matrices that this epoch has made from the checkpoint, if the run continues from one that
-// holds them.
-func (g *Graph) restore(key callKey, part string, matrices []*tensor.Matrix) {
-	for m, matrix := range matrices {
-		if name := g.array(key, part, m); g.from != nil && g.from.Holds(name) {
-			exchange.Must(g.from.Load([]checkpoint.Array{checkpoint.Matrix(name, matrix)}))
+// Restore loads the history that a checkpoint holds of the stage's modules. The next epoch begins with it.
+func (g *Graph) Restore(from *checkpoint.Checkpoint) error {
+	g.restored = map[string]*tensor.Matrix{}
+	for path := range g.paths {
+		for _, name := range from.Names(historyOf + path + "/") {
+			if !strings.Contains(name, fmt.Sprintf("/partition-%d/", g.me)) {
+				continue
+			}
+			shape := from.Shape(name)
+			if len(shape) != 2 {
+				return refusal.Errorf("%s: damaged: %s has the shape %v", from.Path, name, shape)
+			}
+			m := g.team.Memory.New(tensor.Buffers, shape[0], shape[1])
+			if err := from.Load([]checkpoint.Array{checkpoint.Matrix(name, m)}); err != nil {
+				return err
+			}
+			g.restored[name] = m
 		}
 	}
+	return nil
+}
+
+// initial are the first matrices of a part of a history: those of the checkpoint that the run continues from,
+// or zeros.
+func (g *Graph) initial(key callKey, part string, zeros func() []*tensor.Matrix) (matrices []*tensor.Matrix) {
+	for m := 0; g.phase != inference; m++ {
+		name := g.array(key, part, m)
+		if g.restored[name] == nil {
+			break
+		}
+		matrices = append(matrices, g.restored[name])
+		delete(g.restored, name)
+	}
+	if matrices == nil {
+		return zeros()
+	}
+	return matrices
 }

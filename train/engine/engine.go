@@ -41,9 +41,8 @@ type Engine interface {
 	Train(epoch int) (loss float64)
 	// Arrays lists what the engine holds from one epoch to the next, besides Params.
 	Arrays() []checkpoint.Array
-	// Restore makes the next epoch read what a checkpoint holds of the engine's arrays. The checkpoint stays
-	// open until that epoch has ended.
-	Restore(from *checkpoint.Checkpoint)
+	// Restore loads what a checkpoint holds of these arrays, before the first epoch.
+	Restore(from *checkpoint.Checkpoint) error
 }
 
 // Config is what a worker builds its engine from. It holds nothing of the training loop.

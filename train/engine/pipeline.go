@@ -147,9 +147,9 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 func (p *Pipeline) Arrays() []checkpoint.Array { return p.graph.Arrays() }
 
 // Restore implements Engine.
-func (p *Pipeline) Restore(from *checkpoint.Checkpoint) {
+func (p *Pipeline) Restore(from *checkpoint.Checkpoint) error {
 	p.warm = true
-	p.graph.Restore(from)
+	return p.graph.Restore(from)
 }
 
 // inOrder is the chunks in ascending order.

@@ -80,7 +80,7 @@ func (w *Whole) Train(epoch int) (loss float64) {
 func (w *Whole) Arrays() []checkpoint.Array { return nil }
 
 // Restore implements Engine.
-func (w *Whole) Restore(*checkpoint.Checkpoint) {}
+func (w *Whole) Restore(*checkpoint.Checkpoint) error { return nil }
 
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"weft/checkpoint"
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
@@ -44,6 +45,7 @@ type Worker struct {
 	LayoutBytes    worker.ByLayer       // sent in all-to-alls between layouts in such a pass
 	Parameters     int                  // values, of its stage
 	Predictions    int                  // values, of all workers
+	Checkpoint     int64                // bytes of its part of a checkpoint, and of the snapshot in memory; 0: there are none
 	Costs          []float64            // multiply-adds of each block of the whole model in a forward pass; nil: unknown
 	Layers         []Layer              // in the order of their first forward pass
 	Stages         []worker.Stage
@@ -79,6 +81,8 @@ type Inputs struct {
 	Comm *comm.Comm // connects this process, which is one worker, to the others; alone: it runs all workers
 	// Open opens the share of a partition for use.
 	Open func(partition int, use func(*partition.Share) error) error
+	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
+	Checkpoints bool
 }
 
 // Of plans for the mesh of the settings. If the scratch that makes sums faster exceeds the memory limit, the
@@ -164,7 +168,20 @@ func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, 
 	if err != nil {
 		return p, err
 	}
-	var best nn.Snapshot
+	var (
+		best     nn.Snapshot
+		snapshot checkpoint.Snapshot
+	)
+	allocate := func() {
+		if in.Checkpoints && c.CheckpointEvery != (setting.Interval{}) {
+			p.Checkpoint = checkpoint.Size(w.Mine(append(w.Arrays(), w.Params.ArraysOf(&best)...)))
+			snapshot.Allocate(mem, p.Checkpoint)
+		}
+	}
+	if in.Checkpoints {
+		w.Params.Save(&best)
+		allocate()
+	}
 	epochs := 2
 	if c.Mesh.Stages > 1 { // the second epoch knows what the chunks keep
 		epochs = 3
@@ -173,17 +190,17 @@ func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, 
 		if err := context.Cause(ctx); err != nil {
 			return p, err
 		}
-		if _, _, err := w.TrainEpoch(context.Background(), 1+epoch); err != nil {
+		if _, _, err := w.TrainEpoch(1+epoch, nil); err != nil {
 			return p, err
 		}
 		if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
 			return p, err
 		}
-		if epoch == 0 {
-			w.Params.Save(&best)
-		}
+		w.Params.Save(&best)
+		allocate()
 	}
 	best.Release()
+	snapshot.Release()
 	w.Optimizer.Release()
 	output := w.Infer(0)
 	if _, err := w.Task.Report(output.Value()); err != nil {

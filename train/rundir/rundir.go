@@ -27,7 +27,6 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/train"
-	"weft/train/metric"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -199,27 +198,10 @@ func (d *Dir) file(name string) string { return filepath.Join(d.Path, name) }
 
 func (d *Dir) fail(err error) error { return fmt.Errorf("run directory %s: %w", d.Path, err) }
 
-// epochLine is a line of metrics.jsonl. The metrics stand only in the lines of epochs that were evaluated.
-type epochLine struct {
-	Epoch     int            `json:"epoch"`
-	Loss      metric.Number  `json:"loss"`
-	Train     *metric.Number `json:"train,omitempty"`
-	Val       *metric.Number `json:"val,omitempty"`
-	Test      *metric.Number `json:"test,omitempty"`
-	ValLoss   *metric.Number `json:"val_loss,omitempty"`
-	Seconds   float64        `json:"seconds"`
-	LiveBytes int64          `json:"live_bytes"`
-	PeakBytes int64          `json:"peak_bytes"`
-}
-
 // Epoch appends the line of an epoch to metrics.jsonl. It fails where the directory has been removed or
 // replaced, cannot be written to, or has no room for the results any more.
 func (d *Dir) Epoch(e train.Epoch) error {
-	line := epochLine{Epoch: e.Epoch, Loss: metric.Number(e.Loss), Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
-	if e.Evaluated {
-		line.Train, line.Val, line.Test, line.ValLoss = new(metric.Number(e.Train)), new(metric.Number(e.Val)), new(metric.Number(e.Test)), new(metric.Number(e.ValLoss))
-	}
-	text, err := json.Marshal(line)
+	text, err := json.Marshal(e)
 	if err == nil {
 		err = d.append(append(text, '\n'))
 	}
@@ -451,7 +433,7 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 	}
 	return Run{
 		Format: runFormat, Versions: Versions{Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
-		Started: started, Interrupted: r.Interrupted, Diverged: r.Diverged != nil, Store: store, Summary: summarize(j, r),
+		Started: started, Interrupted: r.Interrupted(), Diverged: r.Diverged != nil, Store: store, Summary: summarize(j, r),
 	}
 }
 

@@ -67,6 +67,11 @@ type Options struct {
 	EvalNegatives int    `yaml:"eval-negatives"`
 	Init          string `yaml:"init"` // safetensors file with the weights to start from, empty: none
 
+	// CheckpointEvery: from one checkpoint to the next
+	CheckpointEvery Interval `yaml:"checkpoint-every"`
+	// MaxTime: of the whole run, 0: no limit
+	MaxTime time.Duration `yaml:"max-time"`
+
 	Threads     int    `yaml:"threads"`      // per worker, 0: all cores shared among the local workers
 	MemoryLimit Bytes  `yaml:"memory-limit"` // per worker, tensors and graph, 0: none
 	Precision   string `yaml:"precision"`
@@ -102,7 +107,7 @@ func Defaults() Options {
 		NormalizeFeatures: "none", Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
 		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
-		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1,
+		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
 		Precision: "f32", AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
 		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: true,

@@ -52,8 +52,10 @@ type Setting struct {
 	axis   string // the axis of the mesh that it is for, "": any mesh
 	beside string // an axis of the mesh beside which it has no effect, "": none
 	shared bool   // it is for a mesh of more than one worker
-	limits bounds // of a number
-	field  int    // index in Options
+	// changes: a run that continues from a checkpoint may have another value
+	changes bool
+	limits  bounds // of a number
+	field   int    // index in Options
 }
 
 var settings = withFields([]Setting{
@@ -125,9 +127,9 @@ var settings = withFields([]Setting{
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
 	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes"},
 	{Name: "clip", Group: TrainingGroup, limits: atLeast(0), Meaning: "largest norm of the gradient, a longer one is scaled down to it, 0: no limit"},
-	{Name: "epochs", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "passes over the graph"},
+	{Name: "epochs", Group: TrainingGroup, changes: true, limits: between(1, 1e9), Meaning: "passes over the graph"},
 	{
-		Name: "patience", Group: TrainingGroup, limits: atLeast(0),
+		Name: "patience", Group: TrainingGroup, changes: true, limits: atLeast(0),
 		Meaning: "stop after so many epochs without a lower validation loss or (select metric) a higher validation metric, 0: never",
 	},
 	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
@@ -156,27 +158,32 @@ var settings = withFields([]Setting{
 	{Name: "init", Group: TrainingGroup, Meaning: "safetensors `file` with the weights to start from"},
 
 	{
-		Name: "threads", Group: MachineGroup, limits: between(0, 1<<12),
+		Name: "checkpoint-every", Group: MachineGroup, changes: true,
+		Meaning: "number of epochs, or `time` as in 30m, from one checkpoint to the next, 0: none, not even after a signal",
+	},
+	{Name: "max-time", Group: MachineGroup, changes: true, Meaning: "`time` as in 3h50m after which the run stops with a checkpoint, 0: no limit"},
+	{
+		Name: "threads", Group: MachineGroup, changes: true, limits: between(0, 1<<12),
 		Meaning: "threads of each worker, 0: an equal share of all cores",
 	},
-	{Name: "memory-limit", Group: MachineGroup, Meaning: "refuse a run in which a worker would need more memory, as in 4GiB"},
+	{Name: "memory-limit", Group: MachineGroup, changes: true, Meaning: "refuse a run in which a worker would need more memory, as in 4GiB"},
 	{Name: "precision", Group: MachineGroup, Choices: []string{"f32"}, Meaning: "number format of the tensors"},
-	{Name: "parallel", Group: MachineGroup, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4"},
+	{Name: "parallel", Group: MachineGroup, changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4"},
 	{
 		Name: "aggregation-order", Group: MachineGroup, some: true, Choices: order.Names,
 		Meaning: "whether a layer transforms or aggregates first where both give the same, auto takes the cheaper; sparse features are always transformed first",
 	},
-	{Name: "comm-timeout", Group: MachineGroup, shared: true, Meaning: "longest wait for another worker, as in 60s or 5m"},
+	{Name: "comm-timeout", Group: MachineGroup, changes: true, shared: true, Meaning: "longest wait for another worker, as in 60s or 5m"},
 
 	{
-		Name: "partition", Group: GraphAxisGroup, axis: "graph", Choices: append([]string{autoPartition}, partition.StoredMethods()...),
+		Name: "partition", Group: GraphAxisGroup, changes: true, axis: "graph", Choices: append([]string{autoPartition}, partition.StoredMethods()...),
 		Meaning: "how vertices are divided, auto takes the partition stored last, or metis if there is none",
 	},
-	{Name: "prefetch", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", limits: between(0, 1<<10), Meaning: "messages with other workers' rows that are received ahead"},
-	{Name: "keep-halo", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", Meaning: "receive all of the halo at once and keep it for the backward pass, to show what that costs"},
+	{Name: "prefetch", Group: GraphAxisGroup, changes: true, axis: "graph", beside: "pipeline", limits: between(0, 1<<10), Meaning: "messages with other workers' rows that are received ahead"},
+	{Name: "keep-halo", Group: GraphAxisGroup, changes: true, axis: "graph", beside: "pipeline", Meaning: "receive all of the halo at once and keep it for the backward pass, to show what that costs"},
 
 	{
-		Name: "aggregation-chunks", Group: TensorAxisGroup, axis: "tensor", some: true,
+		Name: "aggregation-chunks", Group: TensorAxisGroup, changes: true, axis: "tensor", some: true,
 		Meaning: "`number` of aggregation chunks in which rows are received and results sent while it computes, or auto",
 	},
 
@@ -205,7 +212,7 @@ var settings = withFields([]Setting{
 		Meaning: "what to do with gradients to chunks that are already done, drop-scale drops them and doubles the others",
 	},
 	{
-		Name: "recompute", Group: PipelineAxisGroup, axis: "pipeline",
+		Name: "recompute", Group: PipelineAxisGroup, changes: true, axis: "pipeline",
 		Meaning: "compute a chunk's forward pass again before its backward pass, instead of keeping all activations",
 	},
 })
@@ -319,7 +326,7 @@ func (s Setting) refuse(o *Options, m mesh.Mesh) error {
 		refusal.Setting(s.Name), s.Text(o), s.axis, refusal.Setting("parallel"), s.axis)
 }
 
-// Kind names what the setting's text is: "int", "float", "bool", "size", "duration" or "string".
+// Kind names what the setting's text is: "int", "float", "bool", "size", "duration", "interval" or "string".
 func (s Setting) Kind() string {
 	switch s.pointer(new(Options)).(type) {
 	case *int, *uint64:
@@ -332,6 +339,8 @@ func (s Setting) Kind() string {
 		return "size"
 	case *time.Duration:
 		return "duration"
+	case *Interval:
+		return "interval"
 	default:
 		return "string"
 	}
@@ -360,10 +369,12 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		*p, err = ParseBytes(text)
 	case *Chunks:
 		*p, err = ParseChunks(text)
+	case *Interval:
+		*p, err = parseInterval(text)
 	case *task.Shares:
 		*p, err = task.ParseShares(text)
 	case *time.Duration:
-		if *p, err = time.ParseDuration(text); err != nil || *p <= 0 {
+		if *p, err = time.ParseDuration(text); err != nil || *p < 0 || *p == 0 && s.Name != "max-time" {
 			err = errors.New("must be a time above 0 with its unit, as in 60s or 5m")
 		}
 	case *int:

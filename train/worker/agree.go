@@ -13,33 +13,40 @@ import (
 	"weft/tensor"
 )
 
-// agree ends an epoch, on all workers together. It adds up their parts of the loss, reports whether any
-// worker is to stop, and fails if the replicas' parameters differ.
-func (w *Worker) agree(epoch int, part float64, stop bool) (loss float64, stopped bool, err error) {
+// Asks are what workers ask for at the end of an epoch. All workers learn what any of them asks for.
+type Asks uint8
+
+// What a worker may ask for.
+const (
+	Stop    Asks = 1 << iota // to end the run, after a signal
+	TimeUp                   // to end the run, as its time is up
+	Save                     // to write a checkpoint
+	Writing                  // to wait: its part of the last checkpoint is not written yet
+)
+
+// agree ends an epoch, on all workers together. It adds up their parts of the loss, combines what they ask
+// for, and fails if the replicas' parameters differ.
+func (w *Worker) agree(epoch int, part float64, asks Asks) (loss float64, asked Asks, err error) {
 	if w.Team.Planning() {
-		return part, stop, nil
+		return part, asks, nil
 	}
 	const words = 3
-	flag := 0.0
-	if stop {
-		flag = 1
-	}
-	all, err := comm.Gather(w.Groups.World, comm.Statistics, part, flag, w.hash())
+	all, err := comm.Gather(w.Groups.World, comm.Statistics, part, float64(asks), w.hash())
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
 	hashes := make([]float64, w.Groups.World.Size())
 	for r := range hashes {
 		theirs := all[r*words:]
 		loss += theirs[0]
-		stopped = stopped || theirs[1] != 0
+		asked |= Asks(theirs[1])
 		hashes[r] = theirs[2]
 	}
 	cause := "a fault of the program, or of this machine"
 	if w.Processes {
 		cause = "the machines do not compute alike: set WEFT_SIMD to one level on all of them"
 	}
-	return loss, stopped, w.sameParameters(hashes, func(rank, first int) error {
+	return loss, asked, w.sameParameters(hashes, func(rank, first int) error {
 		return fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: %s", epoch, rank, first, cause)
 	})
 }

@@ -75,17 +75,17 @@ func TestRowsInOrder(t *testing.T) {
 	}
 }
 
-// TestAgree: the loss is the sum of all workers' parts, and one that stops stops all.
+// TestAgree: the loss is the sum of all workers' parts, and what one asks for all learn.
 func TestAgree(t *testing.T) {
-	for _, stops := range []int{-1, 0, 2} {
+	for _, asks := range [][3]Asks{{}, {Stop}, {2: Stop | Writing}, {Save, TimeUp, Writing}} {
 		err := launch.Workers(3, 0, func(c *comm.Comm) error {
 			mem := tensor.NewMeter()
 			defer mem.Close()
 			team := kernel.NewTeam(1, mem)
 			w := &Worker{Team: team, Groups: mesh.Mesh{Stages: 1, Partitions: 3, Slices: 1}.Join(c), Params: nn.NewParams(team, 1)}
-			loss, stopped, err := w.agree(1, []float64{.5, 2, -.25}[c.Rank()], c.Rank() == stops)
-			if loss != 2.25 || stopped != (stops >= 0) {
-				t.Errorf("worker %d: %v, %v", c.Rank(), loss, stopped)
+			loss, asked, err := w.agree(1, []float64{.5, 2, -.25}[c.Rank()], asks[c.Rank()])
+			if loss != 2.25 || asked != asks[0]|asks[1]|asks[2] {
+				t.Errorf("worker %d: %v, %v of %v", c.Rank(), loss, asked, asks)
 			}
 			return err
 		})

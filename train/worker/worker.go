@@ -3,7 +3,6 @@
 package worker
 
 import (
-	"context"
 	"math"
 	"time"
 
@@ -172,9 +171,9 @@ func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 	return s, nil
 }
 
-// TrainEpoch makes one step on the whole graph. It returns the training loss before the step, and whether any
-// worker's context is cancelled.
-func (w *Worker) TrainEpoch(ctx context.Context, epoch int) (loss float64, stopped bool, err error) {
+// TrainEpoch makes one step on the whole graph. It returns the training loss before the step, and what the
+// workers ask for. asks, which may be nil, is called after the step.
+func (w *Worker) TrainEpoch(epoch int, asks func() Asks) (loss float64, asked Asks, err error) {
 	w.epoch = epoch
 	w.Recorder.Start(epoch)
 	defer w.Recorder.Stop()
@@ -189,11 +188,14 @@ func (w *Worker) TrainEpoch(ctx context.Context, epoch int) (loss float64, stopp
 	w.Params.ZeroGrad()
 	step.End()
 	waited := w.Groups.World.Waited()
-	loss, stopped, err = w.agree(epoch, loss, ctx.Err() != nil)
+	if asks != nil {
+		asked = asks()
+	}
+	loss, asked, err = w.agree(epoch, loss, asked)
 	w.spent.Bubble += w.Groups.World.Waited() - waited // the last stages wait here until the pipeline has drained
 	w.Pass = w.done().since(before)
 	w.Pass.Seconds = time.Since(start).Seconds()
-	return loss, stopped, err
+	return loss, asked, err
 }
 
 // Infer runs the engine's Infer. Later errors name no layer.

@@ -1,0 +1,327 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/checkpoint"
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/train/setting"
+)
+
+// follow makes the job keep checkpoints in a folder, and collects its curve, without times.
+func follow(j *Job, folder string, from *checkpoint.Checkpoint) (curve *[]Epoch) {
+	curve = new([]Epoch)
+	j.Checkpoints = &Checkpoints{Path: folder, From: from, Store: j.Graph.Checksum}
+	j.OnResume = func(done []Epoch) error {
+		*curve = slices.Clone(done)
+		return nil
+	}
+	j.OnEpoch = func(e Epoch) { *curve = append(*curve, e) }
+	return curve
+}
+
+// stopAfter makes the job end after an epoch as by a signal.
+func stopAfter(j *Job, epoch int) context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	told := j.OnEpoch
+	j.OnEpoch = func(e Epoch) {
+		told(e)
+		if e.Epoch == epoch-1 {
+			cancel(launch.ErrInterrupted)
+		}
+	}
+	if epoch == 1 {
+		resumed := j.OnResume
+		j.OnResume = func(done []Epoch) error {
+			cancel(launch.ErrInterrupted)
+			return resumed(done)
+		}
+	}
+	return ctx
+}
+
+func openLast(t *testing.T, folder string) *checkpoint.Checkpoint {
+	t.Helper()
+	c, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c == nil {
+		t.Fatal("there is no checkpoint")
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// resumes are kinds of runs, each with its mesh: every engine, task, optimizer and model with something of
+// its own to keep.
+func resumes() map[string]Options {
+	all := map[string]Options{}
+	add := func(name, mesh string, change func(*Options)) {
+		o := Defaults()
+		o.Epochs, o.Hidden, o.Dropout, o.EvalEvery, o.Parallel, o.Threads = 7, 16, .4, 2, mesh, 1
+		if change != nil {
+			change(&o)
+		}
+		if mesh != "" && mesh[0] == 'g' {
+			o.Partition = "random"
+		}
+		all[name+" "+cmp.Or(mesh, "alone")] = o
+	}
+	deep := func(o *Options) { o.Model, o.Layers, o.Chunks, o.HistoryPeriod = "gcnii", 4, 6, 2 }
+	add("sage", "", func(o *Options) { o.Norm, o.Schedule, o.Clip = "batch", "cosine", 1 })
+	add("sage", "graph=3", func(o *Options) { o.Norm = "batch" })
+	add("gat", "graph=3", func(o *Options) { o.Model, o.Heads, o.Optimizer = "gat", 2, "adamw" })
+	add("gcn", "tensor=2", func(o *Options) { o.Model, o.Select = "gcn", setting.SelectLoss })
+	add("decoupled", "graph=2,tensor=2", func(o *Options) { o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd" })
+	add("residual", "", func(o *Options) { o.Blocks, o.Layers = "residual", 3 })
+	add("gcnii", "pipeline=2", deep)
+	add("warm", "pipeline=2", func(o *Options) { deep(o); o.HistoryStart, o.ChunkOrder = "warm", "fixed" })
+	add("keep", "pipeline=3", func(o *Options) { deep(o); o.Model, o.StaleGradients, o.Recompute = "gat", "keep", false })
+	add("hybrid", "graph=2,pipeline=2", deep)
+	add("table", "graph=2", func(o *Options) { o.NodeEmbedding = 8 })
+	add("links", "graph=2", func(o *Options) {
+		o.Task, o.Model, o.OutFeatures, o.Decoder, o.Negatives = "link", "gcn", 8, "distmult", 2
+	})
+	return all
+}
+
+// graphFor is a graph that the options can train on.
+func graphFor(t *testing.T, o *Options) *graph.Graph {
+	g := tangled(t)
+	if o.NodeEmbedding > 0 {
+		g.Features = graph.Features{}
+	}
+	return g
+}
+
+// TestResume: a run that stops and continues in other workers equals the run that does not, to the bit: its
+// losses, metrics, best epoch, weights, results and memory. It stops after an epoch with an evaluation,
+// without one, after the first and before the last.
+func TestResume(t *testing.T) {
+	at := []int{3, 4, 1, 6}
+	k := 0
+	for name, o := range resumes() {
+		stop := at[k%len(at)]
+		k++
+		t.Run(fmt.Sprintf("%s after %d", name, stop), func(t *testing.T) {
+			g, dir := graphFor(t, &o), t.TempDir()
+			whole := &Job{Graph: g, Options: o}
+			wantCurve := follow(whole, filepath.Join(dir, "whole"), nil)
+			want := mustRun(t, whole)
+
+			folder := filepath.Join(dir, "stopped")
+			first := &Job{Graph: g, Options: o}
+			follow(first, folder, nil)
+			r, err := first.Run(stopAfter(first, stop))
+			if err != nil || r.Epochs != stop || r.Ended != EndedSignal {
+				t.Fatalf("%v, %+v", err, r)
+			}
+
+			second := &Job{Graph: g, Options: o}
+			gotCurve := follow(second, folder, openLast(t, folder))
+			got := mustRun(t, second)
+			equalRuns(t, got, want)
+			if diff := gocmp.Diff(*wantCurve, *gotCurve, cmpopts.IgnoreFields(Epoch{}, "Seconds"), cmpopts.EquateNaNs()); diff != "" {
+				t.Error(diff)
+			}
+			p, err := second.Plan(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k, bytes := range want.PeakTensorBytes {
+				if planned := p.PeakTensorBytes[k]; bytes > planned || bytes < planned && !strings.Contains(o.Parallel, "pipeline") {
+					t.Errorf("worker %d takes %d, and %d are planned", k, bytes, planned)
+				}
+			}
+			if !slices.Equal(got.PeakTensorBytes, want.PeakTensorBytes) {
+				t.Errorf("memory %d, want %d", got.PeakTensorBytes, want.PeakTensorBytes)
+			}
+		})
+	}
+}
+
+// equalRuns wants equal results, to the bit.
+func equalRuns(t *testing.T, got, want *Result) {
+	t.Helper()
+	if got.Epochs != want.Epochs || got.BestEpoch != want.BestEpoch || got.Ended != want.Ended {
+		t.Errorf("%d epochs, best %d, ended by %s; want %d, %d, %s", got.Epochs, got.BestEpoch, got.Ended, want.Epochs, want.BestEpoch, want.Ended)
+	}
+	for what, pair := range map[string][2]any{
+		"losses": {got.Losses, want.Losses}, "weights": {got.Weights, want.Weights}, "logits": {got.Logits, want.Logits}, "links": {got.Links, want.Links},
+		"scores": {[]float64{got.Train, got.Val, got.Test, got.ValLoss}, []float64{want.Train, want.Val, want.Test, want.ValLoss}},
+	} {
+		if diff := gocmp.Diff(pair[1], pair[0], cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s: %.400s", what, diff)
+		}
+	}
+}
+
+// stopped runs a job until an epoch, and opens its checkpoint.
+func stopped(t *testing.T, g *graph.Graph, o Options, epoch int) (from *checkpoint.Checkpoint, folder string) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "checkpoints")
+	j := &Job{Graph: g, Options: o}
+	follow(j, folder, nil)
+	if _, err := j.Run(stopAfter(j, epoch)); err != nil {
+		t.Fatal(err)
+	}
+	return openLast(t, folder), folder
+}
+
+// moveTo takes another mesh.
+func moveTo(o *Options, mesh string) {
+	o.Parallel = mesh
+	o.ResetOtherAxes(func(string) bool { return false })
+	if strings.HasPrefix(mesh, "graph=") {
+		o.Partition = "random"
+	}
+}
+
+// TestResumeOnAnotherMesh: a run continues on another mesh of the exact axes as the run that stays, within
+// rounding; and a pipeline on another number of stages to the bit, as its chunks are the same.
+func TestResumeOnAnotherMesh(t *testing.T) {
+	all := resumes()
+	for name, c := range map[string]struct {
+		from, to string
+		bits     bool
+	}{
+		"fewer workers":      {"sage graph=3", "graph=2", false},
+		"one worker":         {"sage graph=3", "", false},
+		"other axis":         {"sage graph=3", "tensor=2", false},
+		"more workers":       {"sage alone", "graph=4", false},
+		"table":              {"table graph=2", "graph=3", false},
+		"table together":     {"table graph=2", "", false},
+		"stages":             {"gcnii pipeline=2", "pipeline=3", true},
+		"stages of a hybrid": {"hybrid graph=2,pipeline=2", "graph=2,pipeline=4", true},
+		"kept gradients":     {"keep pipeline=3", "pipeline=2", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := all[c.from]
+			o.LR, o.Dropout, o.Optimizer = .001, .2, "sgd" // Adam would amplify single roundings
+			g := graphFor(t, &o)
+			want := mustRun(t, &Job{Graph: g, Options: o})
+			from, folder := stopped(t, g, o, 4)
+			moveTo(&o, c.to)
+			j := &Job{Graph: g, Options: o}
+			follow(j, folder, from)
+			got := mustRun(t, j)
+			switch d := away(want.Losses, got.Losses); {
+			case c.bits:
+				equalRuns(t, got, want)
+			case d > 2e-5 || got.Losses[3] != want.Losses[3]:
+				t.Errorf("the losses differ by %.1e: %v, want %v", d, got.Losses, want.Losses)
+			}
+		})
+	}
+}
+
+// TestResumeLeavesThePipeline: a run that a pipeline began continues exactly on partitions, from its weights.
+func TestResumeLeavesThePipeline(t *testing.T) {
+	o := resumes()["gcnii pipeline=2"]
+	g := graphFor(t, &o)
+	from, folder := stopped(t, g, o, 4)
+	var two [2]*Result
+	for k, mesh := range []string{"", "graph=2"} {
+		moved := o
+		moveTo(&moved, mesh)
+		j := &Job{Graph: g, Options: moved}
+		follow(j, folder, from)
+		two[k] = mustRun(t, j)
+	}
+	if d := away(two[0].Losses, two[1].Losses); d > 1e-4 || two[0].Epochs != o.Epochs {
+		t.Errorf("the losses differ by %.1e after %d epochs", d, two[0].Epochs)
+	}
+}
+
+// TestResumeRefuses: a history is not made up, nor taken for that of other chunks.
+func TestResumeRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		from   string
+		change func(*Options)
+		want   string
+	}{
+		"no history":       {"gcnii pipeline=2", func(o *Options) { o.Chunks = 4 }, "of other chunks"},
+		"other partitions": {"hybrid graph=2,pipeline=2", func(o *Options) { o.Parallel = "graph=3,pipeline=2" }, "graph=6"},
+		"from partitions":  {"sage graph=3", func(o *Options) { o.Norm = "none"; moveTo(o, "pipeline=2") }, "has none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := resumes()[c.from]
+			g := graphFor(t, &o)
+			from, folder := stopped(t, g, o, 2)
+			c.change(&o)
+			j := &Job{Graph: g, Options: o}
+			follow(j, folder, from)
+			if _, err := j.Run(context.Background()); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want a refusal with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestCheckpointsAreKept: two of those after every other epoch, or after the next where the disk is slow. A damaged one is passed over, and said so;
+// the run that continues from the one before equals the run that was never stopped.
+func TestCheckpointsAreKept(t *testing.T) {
+	o := resumes()["sage graph=3"]
+	o.CheckpointEvery = setting.Interval{Epochs: 2}
+	o.Epochs = 8
+	g, folder := graphFor(t, &o), filepath.Join(t.TempDir(), "checkpoints")
+	j := &Job{Graph: g, Options: o}
+	follow(j, folder, nil)
+	var saved []int
+	j.Checkpoints.OnSaved = func(s Saved) {
+		if s.Err != nil || s.Bytes == 0 {
+			t.Errorf("%+v", s)
+		}
+		saved = append(saved, s.Epoch)
+	}
+	want := mustRun(t, j)
+	n, kept := len(saved), checkpoint.Epochs(folder)
+	if n < 2 || saved[0] != 2 || saved[n-1] != 8 || !slices.Equal(kept, []int{8, saved[n-2]}) {
+		t.Fatalf("saved %d, kept %d", saved, kept)
+	}
+	for name, damage := range map[string]func(path string) error{
+		"cut":     func(path string) error { return os.Truncate(path, 100) },
+		"removed": os.Remove,
+		"flipped": func(path string) error {
+			text, err := os.ReadFile(path)
+			text[len(text)-1] ^= 1
+			return errors.Join(err, os.WriteFile(path, text, 0o666))
+		},
+	} {
+		for _, file := range []string{"worker-1.safetensors", "manifest.json"} {
+			t.Run(name+" "+file, func(t *testing.T) {
+				copied := filepath.Join(t.TempDir(), "checkpoints")
+				if err := os.CopyFS(copied, os.DirFS(folder)); err != nil {
+					t.Fatal(err)
+				}
+				if err := damage(filepath.Join(copied, "epoch-000000008", file)); err != nil {
+					t.Fatal(err)
+				}
+				var passed []error
+				from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, copied, func(err error) { passed = append(passed, err) })
+				if err != nil || from == nil || from.Epoch != kept[1] || len(passed) != 1 {
+					t.Fatalf("%v, %v, %v", from, err, passed)
+				}
+				defer from.Close()
+				again := &Job{Graph: g, Options: o}
+				follow(again, copied, from)
+				equalRuns(t, mustRun(t, again), want)
+			})
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package setting
+
+import (
+	"maps"
+	"slices"
+
+	"weft/internal/refusal"
+	"weft/parallel/mesh"
+)
+
+// Texts are the texts of all settings, by name.
+func (o *Options) Texts() map[string]string {
+	texts := map[string]string{}
+	for _, s := range settings {
+		texts[s.Name] = s.Text(o)
+	}
+	return texts
+}
+
+// FromTexts are the options of a run, by its Texts.
+func FromTexts(texts map[string]string) (o Options, err error) {
+	o = Defaults()
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		s, known := settingNamed(name)
+		if !known {
+			return o, refusal.Errorf("the run has a setting %s, which this version does not have", name)
+		}
+		if err := s.Set(&o, texts[name]); err != nil {
+			return o, refusal.Errorf("%s %s: %w", name, texts[name], err)
+		}
+	}
+	return o, nil
+}
+
+// CheckContinues refuses to continue a run of other settings, unless they may change. A setting of an axis
+// counts if both meshes have the axis.
+func (r *Resolved) CheckContinues(before *Options, m mesh.Mesh) error {
+	for _, s := range settings {
+		applies := s.Applies(&r.Options) && s.appliesTo(r.Mesh) && s.appliesTo(m)
+		if was, is := s.Text(before), s.Text(&r.Options); !s.changes && applies && was != is {
+			return refusal.Errorf("%s %s: the run to continue has %s; leave it out, or begin a new run in another folder",
+				refusal.Setting(s.Name), is, was)
+		}
+	}
+	return nil
+}
