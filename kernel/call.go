@@ -111,7 +111,7 @@ func (h *helpers) help(c *call) {
 	}
 }
 
-// another is the next call, if it comes soon.
+// another returns the next call, if it comes soon.
 func (h *helpers) another() (*call, bool) {
 	if !h.offer() {
 		return nil, false
@@ -148,7 +148,7 @@ func (h *helpers) claim() bool {
 	return false
 }
 
-// lingered is what comes, or that it is closed, in the time that a thread lingers.
+// lingered returns what comes, or that it is closed, in the time that a thread lingers.
 func lingered[T any](from <-chan T) (v T, came bool) {
 	for start := time.Now(); time.Since(start) < linger; C.weft_pause() {
 		select {

@@ -227,7 +227,7 @@ func readLines(path string) (lines [][]string, err error) {
 	}
 }
 
-// width is the number of columns.
+// width returns the number of columns.
 func (t *table) width() int { return t.columns }
 
 // rows reads the next rows of numbers, which the call after it overwrites, and returns io.EOF after the last.

@@ -60,7 +60,7 @@ func (p *propagator) newOverlap(of pass, columns int, r gnn.Reduce, k gnn.Rounds
 	return o
 }
 
-// aggregateOverlapped is aggregate, in chunks.
+// aggregateOverlapped is aggregate, computed in chunks.
 func (p *propagator) aggregateOverlapped(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
 	z := p.axis.team.Memory.New(tensor.Activations, p.axis.own.Here, x.Cols())
 	p.newOverlap(forward, x.Cols(), r, k).run(z, x.Value())
