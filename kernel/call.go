@@ -92,7 +92,7 @@ func (c *call) finish() {
 type helpers struct {
 	begun atomic.Int64 // so far: a helper's number
 	idle  atomic.Int64 // that linger and are not promised to a call
-	calls chan *call   // what was promised to them; where it is full, a helper that lingers makes room soon
+	calls chan *call   // what was promised to them; if it is full, a helper that lingers receives one soon
 }
 
 // join has one more helper take part in a call.

@@ -279,7 +279,7 @@ func (l *list) add(source, target int32, at int64) error {
 		}
 		l.largest, l.largestAt = top, at
 	}
-	if err := l.makeRoom(1); err != nil {
+	if err := l.reserve(1); err != nil {
 		return l.refuse(at, "%w", err)
 	}
 	l.edges.Source = append(l.edges.Source, source)
@@ -287,8 +287,8 @@ func (l *list) add(source, target int32, at int64) error {
 	return nil
 }
 
-// makeRoom allocates memory for so many more edges without weights.
-func (l *list) makeRoom(edges int) (err error) {
+// reserve allocates memory for so many more edges without weights.
+func (l *list) reserve(edges int) (err error) {
 	if l.edges.Source, err = memory.Grow(l.edges.Source, edges); err == nil {
 		l.edges.Target, err = memory.Grow(l.edges.Target, edges)
 	}

@@ -53,7 +53,7 @@ func (l *list) readParquet(f io.ReaderAt, size int64) (err error) {
 			}
 			readers = append(readers, &columnReader{name: c.Name(), pages: chunks[c.Index()].Pages()})
 		}
-		err := l.makeRoom(int(rows))
+		err := l.reserve(int(rows))
 		if err != nil {
 			err = refusal.Errorf("%s: %d edges: %w", l.path, first-1+rows, err)
 		} else {

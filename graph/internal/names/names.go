@@ -28,7 +28,7 @@ func (t *Table) Number(name []byte) (int32, error) {
 	if len(t.Names) == math.MaxInt32 {
 		return 0, fmt.Errorf("more than %d vertices", math.MaxInt32)
 	}
-	if err := t.makeRoom(len(name)); err != nil {
+	if err := t.grow(len(name)); err != nil {
 		return 0, err
 	}
 	v, s := int32(len(t.Names)), string(name)
@@ -43,8 +43,8 @@ func (t *Table) Find(name []byte) (v int32, appeared bool) {
 	return v, appeared
 }
 
-// makeRoom allocates memory for a name of so many bytes. It refuses names that exceed the memory.
-func (t *Table) makeRoom(bytes int) (err error) {
+// grow allocates memory for a name of so many bytes. It refuses names that exceed the memory.
+func (t *Table) grow(bytes int) (err error) {
 	const entry, step = 64, 1 << 20 // of the map
 	if t.Names, err = memory.Grow(t.Names, 1); err != nil {
 		return err
