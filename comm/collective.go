@@ -25,7 +25,7 @@ func sum[T float32 | float64](c *Comm, k Kind, values []T) error {
 	}
 	var element T
 	block := sumBlock / int(unsafe.Sizeof(element))
-	terms := make([]T, share(min(block, len(values)), c.Size())*(c.Size()-1))
+	terms := make([]T, partSize(min(block, len(values)), c.Size())*(c.Size()-1))
 	for len(values) > 0 {
 		n := min(block, len(values))
 		if err := sumOne(c, k, values[:n], terms); err != nil {
@@ -36,15 +36,15 @@ func sum[T float32 | float64](c *Comm, k Kind, values []T) error {
 	return nil
 }
 
-// share is the largest number of values that one rank sums.
-func share(values, ranks int) int { return (values + ranks - 1) / ranks }
+// partSize returns the largest number of values that one rank sums.
+func partSize(values, ranks int) int { return (values + ranks - 1) / ranks }
 
-// sumOne divides the values among the ranks, sums this rank's share and gathers all sums.
+// sumOne divides the values among the ranks, sums this rank's part and gathers all sums.
 func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
 	n := c.Size()
-	size := share(len(values), n)
-	piece := func(r int) []T { return values[min(r*size, len(values)):min((r+1)*size, len(values))] }
-	mine := piece(c.rank)
+	size := partSize(len(values), n)
+	part := func(r int) []T { return values[min(r*size, len(values)):min((r+1)*size, len(values))] }
+	mine := part(c.rank)
 
 	send, receive := make([][]byte, n), make([][]byte, n)
 	of := make([][]T, n) // the terms of each rank
@@ -54,7 +54,7 @@ func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
 			continue
 		}
 		of[r], terms = terms[:len(mine)], terms[len(mine):]
-		send[r], receive[r] = Bytes(piece(r)), Bytes(of[r])
+		send[r], receive[r] = Bytes(part(r)), Bytes(of[r])
 	}
 	if err := c.exchange(k, send, receive, "a sum"); err != nil {
 		return err
@@ -68,7 +68,7 @@ func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
 	}
 	for r := range n {
 		if r != c.rank {
-			send[r], receive[r] = Bytes(mine), Bytes(piece(r))
+			send[r], receive[r] = Bytes(mine), Bytes(part(r))
 		}
 	}
 	return c.exchange(k, send, receive, "a sum")

@@ -80,7 +80,7 @@ func (g *Graph) checkWithin(whole []int) error {
 	return inFolder(g.layout().vertices(types[0].Type), err)
 }
 
-// Joins are the places among the types of those that a relation joins.
+// Joins returns the numbers of the vertex types that a relation joins.
 func (g *Graph) Joins(r *Relation) (source, target int, err error) {
 	types := g.Types()
 	from, name, to := r.Ends()

@@ -216,7 +216,7 @@ func (d *description) layout() layout { return len(d.Vertices) > 1 || len(d.Rela
 
 func (g *Graph) layout() layout { return layout(g.Typed()) }
 
-// vertices is the directory of a vertex type.
+// vertices returns the directory of a vertex type.
 func (l layout) vertices(name string) string {
 	if l == inStore {
 		return ""
@@ -224,7 +224,7 @@ func (l layout) vertices(name string) string {
 	return filepath.Join(verticesFolder, name)
 }
 
-// edges is the directory of a relation.
+// edges returns the directory of a relation.
 func (l layout) edges(source, name, target string) string {
 	if l == inStore {
 		return ""
@@ -316,7 +316,7 @@ func (g *Graph) CheckStored(dir string) error {
 	return nil
 }
 
-// describe is the description that a graph is stored under.
+// describe returns the description that a graph is stored under.
 func describe(g *Graph) *description {
 	d := &description{Format: formatVersion, Provenance: g.Provenance, Metric: g.Metric}
 	for _, t := range g.Types() {

@@ -16,10 +16,10 @@ type Edges struct {
 	FeatureColumns int
 }
 
-// Len is the number of edges.
+// Len returns the number of edges.
 func (e *Edges) Len() int { return len(e.Source) }
 
-// Largest is the largest id of an end, −1 where there is no edge.
+// Largest returns the largest id of an end, −1 where there is no edge.
 func (e *Edges) Largest() int32 {
 	largest := int32(-1)
 	for k := range e.Source {

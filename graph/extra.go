@@ -9,8 +9,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// Array is a matrix of a vertex type that no model reads, such as the years of papers: it is kept for whoever
-// evaluates results. It has a row for each vertex, row-major, of integers or of floats, never both.
+// Array is further data of the vertices of a type, such as the years of papers. No model reads it: it is
+// stored for the evaluation of results. It has a row for each vertex, row-major, of either integers or
+// floats.
 type Array struct {
 	Name    string // node_ and letters, digits and underscores
 	Columns int
@@ -18,7 +19,7 @@ type Array struct {
 	Floats  []float32
 }
 
-// ArrayShape says what an array of a vertex type is. It lies in a file of its name.
+// ArrayShape describes an Array. The store has it in the file NAME.npy.
 type ArrayShape struct {
 	Name    string `json:"name"`
 	Dtype   string `json:"dtype"` // Int64 or Float32
@@ -31,10 +32,10 @@ const (
 	Float32 = "float32"
 )
 
-// arrayName is what an array may be called: the name is that of a file, and of none that a store has besides.
+// arrayName matches the names of arrays. They are file names, and no other file of a store has such a name.
 var arrayName = regexp.MustCompile(`^node_[A-Za-z0-9_]{1,60}$`)
 
-// IsArrayName reports whether an array may be called so.
+// IsArrayName reports whether an Array may have this name.
 func IsArrayName(name string) bool { return arrayName.MatchString(name) }
 
 func arrayFileName(name string) string { return name + ".npy" }
@@ -75,7 +76,7 @@ func checkArrays(all []Array, vertices int) error {
 	return nil
 }
 
-// readArrays maps the arrays of so many vertices, which lie in dir.
+// readArrays maps the arrays of so many vertices from the files in dir.
 func readArrays(m *mappings, dir string, d []ArrayShape, vertices int) (all []Array, err error) {
 	for _, each := range d {
 		a := Array{Name: each.Name, Columns: each.Columns}
@@ -103,7 +104,7 @@ func (s *staging) arrays(all []Array, vertices int) {
 	}
 }
 
-// gatherArrays picks the rows ids.
+// gatherArrays returns the rows ids of each array.
 func gatherArrays(all []Array, ids []int32) (picked []Array) {
 	for _, a := range all {
 		picked = append(picked, Array{a.Name, a.Columns, gather(a.Ints, a.Columns, ids), gather(a.Floats, a.Columns, ids)})
@@ -111,7 +112,7 @@ func gatherArrays(all []Array, ids []int32) (picked []Array) {
 	return picked
 }
 
-// arrayBytes is what arrays take.
+// arrayBytes returns the size of the arrays in bytes.
 func arrayBytes(all []Array) (bytes int) {
 	for _, a := range all {
 		bytes += 8*len(a.Ints) + 4*len(a.Floats)
@@ -119,7 +120,7 @@ func arrayBytes(all []Array) (bytes int) {
 	return bytes
 }
 
-// ArrayWriter writes an array of the vertices of a Writer, piece by piece.
+// ArrayWriter writes an Array of a Writer's vertices, in batches.
 type ArrayWriter struct {
 	w     *Writer
 	file  *arrayFile
@@ -127,7 +128,7 @@ type ArrayWriter struct {
 	ints  []int64
 }
 
-// AddArray begins an array of the vertices, which must be closed before the next one begins.
+// AddArray begins an Array of the vertices. It must be closed before the next AddArray.
 func (w *Writer) AddArray(shape ArrayShape) (*ArrayWriter, error) {
 	described := append(slices.Clip(w.arrays), shape)
 	if err := checkArrayShapes(described); err != nil {
@@ -141,7 +142,8 @@ func (w *Writer) AddArray(shape ArrayShape) (*ArrayWriter, error) {
 	return &ArrayWriter{w: w, file: w.s.array(arrayFileName(shape.Name), descr, w.shape.Vertices, shape.Columns), shape: shape}, w.s.failure()
 }
 
-// Append appends the rows of the next vertices, row-major. Those of an array of integers must be integers.
+// Append appends the rows of the next vertices, row-major. It refuses values that are not whole in an Array
+// of integers.
 func (a *ArrayWriter) Append(rows []float32) error {
 	if a.shape.Dtype != Int64 {
 		a.file.float32s(rows)
@@ -158,13 +160,13 @@ func (a *ArrayWriter) Append(rows []float32) error {
 	return a.w.s.failure()
 }
 
-// Close checks that the array is complete.
+// Close checks that the Array has a row for each vertex, and brings it to disk.
 func (a *ArrayWriter) Close() error {
 	a.file.close()
 	return a.w.s.failure()
 }
 
-// arrayFiles are the files of arrays in the directory of their type.
+// arrayFiles returns the paths of the arrays' files in the directory of their vertex type.
 func arrayFiles(dir string, d []ArrayShape) (files []string) {
 	for _, a := range d {
 		files = append(files, filepath.Join(dir, arrayFileName(a.Name)))

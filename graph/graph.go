@@ -95,10 +95,10 @@ type Split struct {
 	Train, Val, Test []int64
 }
 
-// Parts are the lists of a split: of training, validation and test vertices.
+// Parts returns the lists of a split: of training, validation and test vertices.
 func (s *Split) Parts() [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Test} }
 
-// Types are the vertex types, the first one among them, with their names and counts.
+// Types returns the vertex types, the first one among them, with their names and counts.
 func (g *Graph) Types() []VertexType {
 	first := VertexType{cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names, g.Arrays}
 	for i := range g.Relations {
@@ -109,10 +109,10 @@ func (g *Graph) Types() []VertexType {
 	return append([]VertexType{first}, g.Others...)
 }
 
-// Own is the number of vertices of the first type.
+// Own returns the number of vertices of the first type.
 func (g *Graph) Own() int { return g.Types()[0].Count }
 
-// Vertices is the number of vertices of all types, V.
+// Vertices returns the number of vertices of all types, V.
 func (g *Graph) Vertices() (n int) {
 	for _, t := range g.Types() {
 		n += t.Count
@@ -120,7 +120,7 @@ func (g *Graph) Vertices() (n int) {
 	return n
 }
 
-// FirstIDs are the ids in the whole graph of each type's first vertex, and V.
+// FirstIDs returns the ids in the whole graph of each type's first vertex, and V.
 func (g *Graph) FirstIDs() []int {
 	first := []int{0}
 	for i, t := range g.Types() {
@@ -129,7 +129,7 @@ func (g *Graph) FirstIDs() []int {
 	return first
 }
 
-// Edges is the number of stored directed edges of all relations, E, with self loops and duplicates.
+// Edges returns the number of stored directed edges of all relations, E, with self loops and duplicates.
 func (g *Graph) Edges() (n int64) {
 	for _, r := range g.Relations {
 		n += r.Indptr[r.rows()]
@@ -140,8 +140,8 @@ func (g *Graph) Edges() (n int64) {
 // Typed reports whether the graph has several vertex types or several relations.
 func (g *Graph) Typed() bool { return len(g.Others) > 0 || len(g.Relations) > 1 }
 
-// Ends are the names of the types that the relation joins, and its own: those of a graph that has one of each
-// where it has none.
+// Ends returns the names of the types that the relation joins, and its own: those of a graph that has one of
+// each where it has none.
 func (r *Relation) Ends() (source, name, target string) {
 	return cmp.Or(r.Source, VertexName), cmp.Or(r.Name, RelationName), r.target()
 }
@@ -153,13 +153,13 @@ func fullName(source, name, target string) string { return source + "__" + name 
 
 func (r *Relation) target() string { return cmp.Or(r.Target, VertexName) }
 
-// rows is how many vertices the relation leads into.
+// rows returns how many vertices the relation leads into.
 func (r *Relation) rows() int { return len(r.Indptr) - 1 }
 
 // Sparse reports whether the features are stored as sparse rows.
 func (f *Features) Sparse() bool { return f.Indptr != nil }
 
-// Row is the stored values of a vertex's features.
+// Row returns the stored values of a vertex's features.
 func (f *Features) Row(v int) []float32 {
 	if f.Sparse() {
 		return f.Data[f.Indptr[v]:f.Indptr[v+1]]

@@ -150,8 +150,8 @@ func (l layout) theWhole(name string) string {
 	return "whole/" + name // no type is called so
 }
 
-// describe is the description that a part is stored under: a graph of its own vertex types, and as many of
-// the whole graph's vertices, which the relations join.
+// describe returns the description that a part is stored under: a graph of its own vertex types, and as many
+// of the whole graph's vertices, which the relations join.
 func (p *Part) describe() *description {
 	d := describe(p.Graph)
 	l := d.layout()

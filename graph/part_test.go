@@ -14,7 +14,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// part is dense() or sparse() as the share of a larger graph, with ends of edges beyond its own vertices.
+// part makes a Part of a larger graph from dense() or sparse(). Its edges have sources that are not its own
+// vertices.
 func part(g *Graph) *Part {
 	g.Names = nil
 	n := g.Vertices()
@@ -36,7 +37,7 @@ func part(g *Graph) *Part {
 	return p
 }
 
-// folder writes parts into a new directory.
+// folder writes parts to a new directory.
 func folder(t testing.TB, dir string, parts map[string]*Part) {
 	t.Helper()
 	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
@@ -110,7 +111,7 @@ func TestFolderReplaces(t *testing.T) {
 	}
 }
 
-// Where a file system cannot exchange two names the old directory is moved away first.
+// TestMoveAside: if a file system cannot exchange two names, the old directory is renamed first.
 func TestMoveAside(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "parts")
@@ -134,7 +135,7 @@ func TestMoveAside(t *testing.T) {
 	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, old)); diff != "" {
 		t.Error(diff)
 	}
-	// Its sweep finds what was moved
+	// The next CreateFolder removes the old directory.
 	if f, err = CreateFolder(filepath.Dir(dir), filepath.Base(dir)); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestMoveAside(t *testing.T) {
 	}
 }
 
-// Where the new directory cannot take its place the old one comes back.
+// TestMoveAsideFails: if the new directory cannot be renamed, the old directory gets its name back.
 func TestMoveAsideFails(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "parts")
@@ -167,7 +168,7 @@ func TestMoveAsideFails(t *testing.T) {
 	}
 }
 
-// No link on the way to a folder is followed, not to a place below the same directory either.
+// TestFolderBehindALink: CreateFolder follows no symbolic link, even if it leads below the same directory.
 func TestFolderBehindALink(t *testing.T) {
 	parent := t.TempDir()
 	if err := errors.Join(os.MkdirAll(filepath.Join(parent, "real", "parts"), 0o777), os.Symlink("real", filepath.Join(parent, "link")),
@@ -186,7 +187,7 @@ func TestFolderBehindALink(t *testing.T) {
 	}
 }
 
-// A name that cannot be made stays the folder's error.
+// TestFolderKeepsItsError: after a part whose name is too long, every later call returns that error.
 func TestFolderKeepsItsError(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "parts")
 	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))

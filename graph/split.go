@@ -259,7 +259,7 @@ func (r *SplitRule) cut(shuffled []int64) Split {
 	return Split{Train: shuffled[:train:train], Val: shuffled[train:val:val], Test: shuffled[val:]}
 }
 
-// needs is how many vertices of each class the rule takes, and how many more of all classes together.
+// needs returns how many vertices of each class the rule takes, and how many more of all classes together.
 func (r *SplitRule) needs() (each, inAll int) {
 	for _, p := range r.parts {
 		if p.inAll {

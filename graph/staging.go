@@ -21,32 +21,32 @@ import (
 	"weft/internal/refusal"
 )
 
-// staging is a store that is being written, in a hidden directory beside its final place. The first error
-// stays and makes every later step do nothing.
+// staging is a store that is being written, in a hidden directory beside its final path. After the first
+// error every later step does nothing; failure returns the error.
 type staging struct {
-	name   string   // of the store, as the caller spells it
-	final  string   // where it will be, an absolute path
+	name   string   // path of the store, as the caller spells it
+	final  string   // its final path, absolute
 	parent *os.Root // the directory that final is in
-	// hidden: the name in parent that the files are written under; empty when it is renamed or removed
+	// hidden is the name in parent of the hidden directory; empty after it is renamed or removed
 	hidden string
-	dir    *os.Root // the directory of that name
-	over   bool     // what has the final name is replaced
-	sub    string   // the directory in dir that files go to, empty: dir itself
+	dir    *os.Root // the hidden directory
+	over   bool     // replace a directory that has the final path
+	sub    string   // the directory in dir that files are written to; empty: dir itself
 	made   []string // the directories above it that were missing, outermost first
 	lock   *os.File // dir, under a lock that ends with the process
 	open   []*arrayFile
 	err    error
 }
 
-// inUse are the stores that are being written. Its lock is held while names in their directories change.
+// inUse lists the stores that are being written. Its lock is held while their directories are made, renamed
+// or removed.
 var inUse struct {
 	sync.Mutex
 	stagings []*staging
 }
 
-// RemoveStaging removes what is there of the stores that this process is writing. It is for a process that
-// ends at once: whoever begins or completes a store afterwards waits for ever, so that no error of its own
-// comes between.
+// RemoveStaging removes the unfinished stores of this process, which must then end at once. Goroutines that
+// begin or complete a store afterwards wait for ever, so that they report no error.
 func RemoveStaging() {
 	inUse.Lock()
 	for _, s := range inUse.stagings {
@@ -54,9 +54,9 @@ func RemoveStaging() {
 	}
 }
 
-// stage makes the hidden directory, after it has made sure that the store can take its place.
+// stage makes the hidden directory of a new store. It refuses a path that the store cannot have.
 func stage(dir string) (*staging, error) {
-	final, err := finalPlace(dir)
+	final, err := finalPath(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ func stage(dir string) (*staging, error) {
 	return s, s.begin(func() (*os.Root, error) { return os.OpenRoot(filepath.Dir(final)) })
 }
 
-// stageOver makes the hidden directory for one that replaces what has its name, a path below the directory
-// within. No symbolic link on that path is followed.
+// stageOver makes the hidden directory of a directory that replaces another. name is its path below the
+// directory within. stageOver follows no symbolic link on it.
 func stageOver(within, name string) (*staging, error) {
 	if err := CheckPlace(within, name); err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func stageOver(within, name string) (*staging, error) {
 	return s, s.begin(func() (*os.Root, error) { return root.OpenRoot(filepath.Dir(name)) })
 }
 
-// CheckPlace refuses a path below the directory within where something other than directories is on it: a
-// symbolic link could lead out of within. What is not there yet is no fault.
+// CheckPlace refuses a path below the directory within if an element of it is not a directory: a symbolic
+// link could lead out of within. Missing elements are accepted.
 func CheckPlace(within, path string) error {
 	at := within
 	for element := range strings.SplitSeq(filepath.Clean(path), string(filepath.Separator)) {
@@ -113,8 +113,8 @@ func CheckPlace(within, path string) error {
 	return nil
 }
 
-// finalPlace is the absolute path of a store, which a symbolic link may lead to.
-func finalPlace(dir string) (string, error) {
+// finalPath returns the absolute path of a store, after following symbolic links.
+func finalPath(dir string) (string, error) {
 	final, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
@@ -129,7 +129,8 @@ func finalPlace(dir string) (string, error) {
 	return final, nil
 }
 
-// begin makes the hidden directory; openParent opens the directory that it goes into, once that is there.
+// begin makes the hidden directory. openParent opens the directory above it, which begin makes if it is
+// missing.
 func (s *staging) begin(openParent func() (*os.Root, error)) (err error) {
 	inUse.Lock()
 	defer inUse.Unlock()
@@ -176,7 +177,7 @@ func (s *staging) makeParents() error {
 	return nil
 }
 
-// removeParents removes the directories that makeParents made, but for those that others use.
+// removeParents removes the directories that makeParents made, if they are empty.
 func (s *staging) removeParents() {
 	for _, dir := range slices.Backward(s.made) {
 		_ = os.Remove(dir)
@@ -184,7 +185,7 @@ func (s *staging) removeParents() {
 	s.made = nil
 }
 
-// makeHidden makes the hidden directory and locks it, against the sweep of another process.
+// makeHidden makes the hidden directory and locks it, so that atomicfile.Sweep in another process leaves it.
 func (s *staging) makeHidden() error {
 	const attempts = 10
 	for range attempts {
@@ -203,7 +204,7 @@ func (s *staging) makeHidden() error {
 		if err != nil {
 			return errors.Join(err, dir.Close(), s.parent.Remove(hidden))
 		}
-		// A file system without locks locks the sweep out as well.
+		// On a file system without locks Sweep removes nothing.
 		swept := errors.Is(unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 		if _, err := s.parent.Lstat(hidden); swept || err != nil {
 			_ = errors.Join(lock.Close(), dir.Close())
@@ -215,7 +216,7 @@ func (s *staging) makeHidden() error {
 	return fmt.Errorf("other processes keep removing its temporary directory")
 }
 
-// failure is the first error, under the name of the store.
+// failure returns the first error, with the name of the store.
 func (s *staging) failure() error {
 	if s.err == nil {
 		return nil
@@ -248,7 +249,8 @@ func (s *staging) remove() (err error) {
 	return err
 }
 
-// leave ends the staging, after its directory is removed or has its final name. The lock inUse is held.
+// leave closes the staging's files, after its directory is removed or has its final name. The caller holds
+// the lock of inUse.
 func (s *staging) leave() {
 	s.hidden = ""
 	_ = errors.Join(s.lock.Close(), s.dir.Close(), s.parent.Close())
@@ -388,8 +390,8 @@ func (s *staging) scratch() (*os.File, error) {
 	return f, nil
 }
 
-// graph writes the files of all types and relations; besides may write more of each into its directory, nil:
-// no more.
+// graph writes the files of all types and relations. besidesVertices and besidesEdges, if not nil, write
+// further files of type or relation i into its directory.
 func (s *staging) graph(g *Graph, besidesVertices, besidesEdges func(int)) {
 	l := g.layout()
 	for i, t := range g.Types() {
@@ -428,7 +430,7 @@ func (s *staging) vertices(t VertexType) {
 	s.arrays(t.Arrays, t.Count)
 }
 
-// labels writes those of the first type.
+// labels writes the labels of the first type.
 func (s *staging) labels(l *Labels) {
 	if l.MultiLabel() {
 		s.float32s(labelsFile, l.Multi, len(l.Multi)/l.Classes, l.Classes)
@@ -506,7 +508,7 @@ func (s *staging) json(name string, value any) {
 	}
 }
 
-// description writes graph.json, which is no longer than readers accept.
+// description writes graph.json. It refuses one that is longer than readers accept.
 func (s *staging) description(d *description) {
 	if s.err != nil {
 		return
@@ -563,7 +565,7 @@ type arrayFile struct {
 	growing bool // the first size of its shape is npy.Growing
 }
 
-// array begins an array. After an error it returns nil, which takes everything and does nothing.
+// array begins an array. After an error it returns nil, whose methods do nothing.
 func (s *staging) array(file, descr string, shape ...int) *arrayFile {
 	if s.err != nil {
 		return nil
@@ -607,7 +609,7 @@ func (a *arrayFile) close() {
 	}
 }
 
-// announce writes the header of an array whose rows were counted as they came.
+// announce writes the final header of a growing array, whose number of rows is known only now.
 func (a *arrayFile) announce() error {
 	if !a.growing {
 		return nil

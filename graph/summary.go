@@ -161,7 +161,7 @@ func (r *Relation) loopsAndSymmetry(within bool) (loops int64, symmetric bool) {
 	return loops, symmetric
 }
 
-// outDegrees are those of so many sources.
+// outDegrees returns the out-degree of each of so many sources.
 func (r *Relation) outDegrees(sources int) Degrees {
 	out := make([]int64, sources)
 	for _, u := range r.Sources {
@@ -184,7 +184,7 @@ func degrees(vertices int, of func(v int) int64) Degrees {
 	return d
 }
 
-// density is the share of values that are not zero, 0 where there are none.
+// density returns the fraction of values that are not zero, 0 where there are none.
 func (f *Features) density(vertices int) float64 {
 	values := f.Dense
 	if f.Sparse() {

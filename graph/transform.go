@@ -371,8 +371,9 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 // ReversePrefix begins the names of reverse relations.
 const ReversePrefix = "rev_"
 
-// ReverseOf is the relation that r is the reverse of, by its name and its ends: as ReverseRelations names
-// what it adds. ok is false where r has no such name; there may be no relation that it is the reverse of.
+// ReverseOf returns the relation that r is the reverse of, by its name and its ends: as ReverseRelations
+// names what it adds. ok is false where r has no such name; there may be no relation that it is the reverse
+// of.
 func (r *Relation) ReverseOf() (source, name, target string, ok bool) {
 	target, reverse, source := r.Ends()
 	name, ok = strings.CutPrefix(reverse, ReversePrefix)
@@ -413,7 +414,7 @@ func (r *Relation) filter(more int, keep func(k int64, u, v int32) bool) (Edges,
 	return e, nil
 }
 
-// Where is the relation with those edges that keep accepts, edge k of the stored order from u to v.
+// Where returns the relation with those edges that keep accepts, edge k of the stored order from u to v.
 func (r *Relation) Where(keep func(k int64, u, v int32) bool) (Relation, error) {
 	edges, perEdge := int64(len(r.Sources)), 1+r.EdgeColumns
 	if r.Weights != nil {
@@ -456,7 +457,7 @@ func (g *Graph) filtered(r *Relation, keep func(k int64, u, v int32) bool) (*Gra
 	return g.with(relation), nil
 }
 
-// dataBytes is what the edges' weights and features take.
+// dataBytes returns what the edges' weights and features take.
 func (r *Relation) dataBytes() int64 { return 4 * int64(len(r.Weights)+len(r.EdgeFeatures)) }
 
 // Rows returns the features of the vertices ids, in that order.

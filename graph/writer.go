@@ -10,15 +10,15 @@ import (
 	"weft/internal/refusal"
 )
 
-// Write stores the graph in dir, which must not exist or be empty. Rows whose sources do not ascend are
-// sorted on the way. The store appears under its name only when it is complete and on disk; a failure leaves
-// nothing behind.
+// Write writes the graph to a new store in dir, which must not exist or be empty. It sorts the sources of
+// each row. The store appears under its name only when it is complete and on disk. A failure leaves nothing
+// behind.
 func (g *Graph) Write(dir string) error {
 	return g.WriteWith(dir, func(string) error { return nil })
 }
 
-// WriteWith is Write for a store that more belongs to: add is called with the path that the complete store
-// has before it gets its name, and may open it and put partitions into it.
+// WriteWith is Write, and calls add before the complete store gets its name. add gets the temporary path of
+// the store. It may open the store and write partitions into it.
 func (g *Graph) WriteWith(dir string, add func(store string) error) error {
 	g, err := g.ascending()
 	if err == nil {
@@ -41,7 +41,8 @@ func (g *Graph) WriteWith(dir string, add func(store string) error) error {
 	return s.failure()
 }
 
-// ascending returns the graph with the sources of every row in ascending order: itself if they are.
+// ascending returns the graph with the sources of every row in ascending order. It shares arrays that are
+// sorted.
 func (g *Graph) ascending() (*Graph, error) {
 	types, copied := g.Types(), *g
 	copied.Relations = slices.Clone(g.Relations)
@@ -67,10 +68,10 @@ func (g *Graph) ascending() (*Graph, error) {
 	return &copied, nil
 }
 
-// Shape announces the graph that a Writer will be given.
+// Shape describes the graph that a Writer will write.
 type Shape struct {
 	Vertices       int
-	Edges          int64 // Counted: they are counted as they come
+	Edges          int64 // Counted: not known in advance
 	EdgeColumns    int   // of edge features; 0 for none
 	FeatureColumns int   // of dense features; 0 for none
 	Classes        int   // 0 for no labels
@@ -79,12 +80,12 @@ type Shape struct {
 	Provenance     string
 }
 
-// Counted stands for a number of edges that is known when the last of them has come.
+// Counted is the number of edges of a Shape if it is not known in advance. The Writer counts them.
 const Counted = npy.Growing
 
-// Writer writes a store piece by piece, so that a graph larger than memory can be generated, or imported.
-// Rows, features and labels each come in the order of the vertices, edge features in that of the rows, and
-// all may be interleaved at will. After an error only Abort is of use.
+// Writer writes a store in batches, so that a graph larger than memory can be generated or imported. Rows,
+// features and labels are appended in the order of the vertices, and edge features in the order of the rows.
+// The calls for these may alternate in any way. After an error only Abort may be called.
 type Writer struct {
 	shape    Shape
 	s        *staging
@@ -100,7 +101,7 @@ type Writer struct {
 	edges, dataRows              int64 // edges that were appended
 }
 
-// Create begins a store in dir, which must not exist or be empty. Nothing appears there before Close.
+// Create begins a store in dir, which must not exist or be empty. The store appears there at Close.
 func Create(dir string, shape Shape) (*Writer, error) {
 	if err := checkVertexCount(shape.Vertices); err != nil {
 		return nil, refusal.Errorf("%s: %w", dir, err)
@@ -148,8 +149,8 @@ func (s *Shape) check() error {
 	return nil
 }
 
-// Scratch makes a file for what cannot be kept in memory meanwhile. It lies beside those of the store, has no
-// name, and is gone when it is closed, or when the process ends.
+// Scratch makes a temporary file for the caller, on the disk of the store. It has no name, and is removed
+// when it is closed or when the process ends.
 func (w *Writer) Scratch() (*os.File, error) {
 	f, err := w.s.scratch()
 	if err != nil {
@@ -158,8 +159,8 @@ func (w *Writer) Scratch() (*os.File, error) {
 	return f, nil
 }
 
-// AppendRows appends the in-neighbours of the next len(indegree) vertices: sources holds indegree[0] ids of
-// the first of them, ascending, then those of the second, and so on.
+// AppendRows appends the in-neighbours of the next len(indegree) vertices. sources has indegree[0] ids for
+// the first of these vertices, ascending, then indegree[1] ids for the second, and so on.
 func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
 	if len(indegree) > w.shape.Vertices-w.rows || !w.counted() && int64(len(sources)) > w.shape.Edges-w.edges {
 		return fmt.Errorf("%s: %d rows with %d edges after %d and %d are more than the %d and %d announced",
@@ -187,7 +188,7 @@ func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
 	return w.s.failure()
 }
 
-// counted reports whether the edges were not announced.
+// counted reports whether the number of edges was not known in advance.
 func (w *Writer) counted() bool { return w.shape.Edges == Counted }
 
 // AppendEdgeFeatures appends the features of the next edges, in the order of the rows, row-major.
@@ -230,8 +231,8 @@ func (w *Writer) AppendLabels(classes []int64) error {
 	return w.s.failure()
 }
 
-// AppendMultiLabels appends the labels of the next vertices where one may carry several: rows of 0 and 1, or
-// NaN where a label is missing, row-major.
+// AppendMultiLabels appends the labels of the next vertices of a graph with several labels per vertex: a row
+// of Shape.Classes values for each vertex, 0 or 1, or NaN for a missing label.
 func (w *Writer) AppendMultiLabels(rows []float32) error {
 	classes := w.shape.Classes
 	if w.labels == nil || !w.shape.MultiLabel || len(rows)%classes != 0 {
@@ -248,8 +249,8 @@ func (w *Writer) AppendMultiLabels(rows []float32) error {
 // SetSplits sets the stored splits. They are checked and written by Close.
 func (w *Writer) SetSplits(splits []Split) { w.splits = splits }
 
-// Close checks that everything announced has come, and gives the store its name. Where it fails nothing is
-// left behind.
+// Close checks that everything in the Shape was appended, and gives the store its name. If it fails, it
+// leaves nothing behind.
 func (w *Writer) Close() error {
 	defer w.Abort()
 	if w.rows != w.shape.Vertices || !w.counted() && w.edges != w.shape.Edges {
@@ -272,7 +273,7 @@ func (w *Writer) Close() error {
 	return w.s.commit(w.describe())
 }
 
-// describe is the description of what was written.
+// describe returns the description of the store.
 func (w *Writer) describe() *description {
 	v := vertexDescription{Type: VertexName, Count: w.rows, Splits: describeSplits(w.splits), Arrays: w.arrays}
 	if w.features != nil {
@@ -311,5 +312,5 @@ func (w *Writer) checkSplits() error {
 	return nil
 }
 
-// Abort removes what was written. After Close it does nothing, so it can be deferred.
+// Abort removes the unfinished store. After Close it does nothing, so it can be deferred.
 func (w *Writer) Abort() error { return w.s.abort() }

@@ -92,7 +92,7 @@ func (c *call) finish() {
 type helpers struct {
 	begun atomic.Int64 // so far: a helper's number
 	idle  atomic.Int64 // that linger and are not promised to a call
-	calls chan *call   // what was promised to them; where it is full, a helper that lingers makes room soon
+	calls chan *call   // what was promised to them; if it is full, a helper that lingers receives one soon
 }
 
 // join has one more helper take part in a call.
@@ -111,7 +111,7 @@ func (h *helpers) help(c *call) {
 	}
 }
 
-// another is the next call, if it comes soon.
+// another returns the next call, if it comes soon.
 func (h *helpers) another() (*call, bool) {
 	if !h.offer() {
 		return nil, false
@@ -148,7 +148,7 @@ func (h *helpers) claim() bool {
 	return false
 }
 
-// lingered is what comes, or that it is closed, in the time that a thread lingers.
+// lingered returns what comes, or that it is closed, in the time that a thread lingers.
 func lingered[T any](from <-chan T) (v T, came bool) {
 	for start := time.Now(); time.Since(start) < linger; C.weft_pause() {
 		select {

@@ -24,8 +24,8 @@ const (
 	laneRows = 512
 )
 
-// refused is the panic value for a product that oneDNN did not make: memory for copies of its operands is the
-// operating system's to refuse, everything else a programming error.
+// refused returns the panic value for a product that oneDNN did not make: memory for copies of its operands
+// is the operating system's to refuse, everything else a programming error.
 func refused(status, m, n, k int) any {
 	if status == C.WEFT_ONEDNN_MEMORY {
 		return tensor.OutOfMemory{Bytes: 4 * k * (m + n), Err: fmt.Errorf("oneDNN's copies for a %d×%d×%d product", m, k, n)}

@@ -26,7 +26,7 @@ func (a *CSR) FindHubs() {
 	}
 }
 
-// hubsOf is a with the hubs among rows lo…hi−1 alone.
+// hubsOf returns a with the hubs among rows lo…hi−1 alone.
 func (a *CSR) hubsOf(lo, hi int) *CSR {
 	from, _ := slices.BinarySearch(a.Hubs, lo)
 	to, _ := slices.BinarySearch(a.Hubs, hi)
@@ -125,7 +125,7 @@ func (p *parts) enter(row int) {
 	p.row.Int64s()[0] = int64(row)
 }
 
-// cut is where part k of n parts begins. Equal entries, which a mask numbers, stay together.
+// cut returns where part k of n parts begins. Equal entries, which a mask numbers, stay together.
 func cut(row []int32, k, n int) int64 {
 	at := len(row) * k / n
 	if at < len(row) {
@@ -157,7 +157,7 @@ func (p *parts) release() {
 	p.row.Release()
 }
 
-// vertex is the id of a row, and hasLoop whether it has self loops besides its entries.
+// vertex returns the id of a row, and hasLoop whether it has self loops besides its entries.
 func vertex(ids *tensor.Matrix, row int) int32 {
 	if ids == nil {
 		return int32(row)

@@ -19,9 +19,9 @@ func (t *Team) CrossEntropy(grad, logits, rows, labels *tensor.Matrix, scale flo
 	}, logits, rows)
 }
 
-// BinaryCrossEntropy is the same for several labels per row: Σ over the listed rows and all columns of the
-// cross-entropy between σ(logits) and targets (Float32, like logits, 0 or 1). A target that is NaN is missing:
-// it adds nothing, and its gradient is 0.
+// BinaryCrossEntropy returns the same for several labels per row: Σ over the listed rows and all columns of
+// the cross-entropy between σ(logits) and targets (Float32, like logits, 0 or 1). A target that is NaN is
+// missing: it adds nothing, and its gradient is 0.
 func (t *Team) BinaryCrossEntropy(grad, logits, rows, targets *tensor.Matrix, scale float64) float64 {
 	return t.loss(C.weft_binary_cross_entropy, &C.weft_loss_args{
 		grad: floats(grad), logits: floats(logits), rows: ints(rows), targets: floats(targets),

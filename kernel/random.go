@@ -25,8 +25,8 @@ func NewMask(key uint64, p float64, ids *tensor.Matrix) Mask {
 	return Mask{key: key, threshold: uint32(min(65535, math.Round(p*65536))), ids: ids}
 }
 
-// From is the mask of a slice: of the columns from the given one on, or of the heads in attention. Slices
-// that are masked so have the mask of the whole.
+// From returns the mask of a slice: of the columns from the given one on, or of the heads in attention.
+// Slices that are masked so have the mask of the whole.
 func (m Mask) From(first int) Mask {
 	m.first += first
 	return m

@@ -61,7 +61,7 @@ func (t *Team) PutColumns(z, x, rows *tensor.Matrix, from int, to Output) {
 	t.columns(someColumns{z, rows, from}, someColumns{x, nil, 0}, packedRows(x, z, rows), x.Cols, to)
 }
 
-// packedRows is how many rows lie side by side in packed: as many as are listed, or all.
+// packedRows returns how many rows lie side by side in packed: as many as are listed, or all.
 func packedRows(packed, whole, rows *tensor.Matrix) int {
 	n := whole.Rows
 	if rows != nil {
@@ -111,7 +111,7 @@ func (t *Team) elements(name C.int, z, x *tensor.Matrix) {
 	t.rows(name, unsafe.Pointer(&C.weft_combine_args{z: floats(z), x: floats(x)}), z.Len(), 4)
 }
 
-// Picked is the listed rows of m (Int32, 1 × n), in scratch memory.
+// Picked returns the listed rows of m (Int32, 1 × n), in scratch memory.
 func (t *Team) Picked(m, rows *tensor.Matrix) *tensor.Matrix {
 	z := t.scratch(m.Element, rows.Cols, m.Cols)
 	t.Gather(z, m, rows)

@@ -30,11 +30,11 @@ var level = func() int {
 	return chosen
 }()
 
-// SIMD is the instruction set that the kernels use: avx512, avx2 or portable. It is the best this CPU has, or
-// what the environment variable WEFT_SIMD asks for.
+// SIMD returns the instruction set that the kernels use: avx512, avx2 or portable. It is the best this CPU
+// has, or what the environment variable WEFT_SIMD asks for.
 func SIMD() string { return levels[level] }
 
-// OneDNN is the version of the library that makes the dense products.
+// OneDNN returns the version of the library that makes the dense products.
 func OneDNN() string {
 	var v [3]C.int
 	C.weft_onednn_version(&v[0])

@@ -22,7 +22,7 @@ type CSR struct {
 	Hubs []int
 }
 
-// Entries is the number of stored entries.
+// Entries returns the number of stored entries.
 func (a *CSR) Entries() int { return a.Indices.Cols }
 
 func (a *CSR) c() C.weft_edges {
@@ -32,7 +32,7 @@ func (a *CSR) c() C.weft_edges {
 	}
 }
 
-// ends is where the rows' entries end, behind the last of each.
+// ends returns where the rows' entries end, behind the last of each.
 func ends(a *CSR) *C.int64_t { return (*C.int64_t)(unsafe.Add(unsafe.Pointer(longs(a.Indptr)), 8)) }
 
 // Release gives the arrays back.
@@ -208,7 +208,7 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 	p.release()
 }
 
-// MaskEntries is the copy of a's values with a mask by (row, column), or by (column, row) where a is the
+// MaskEntries returns the copy of a's values with a mask by (row, column), or by (column, row) where a is the
 // transpose of the matrix that the mask belongs to.
 func (t *Team) MaskEntries(a *CSR, m Mask, read Orientation) *tensor.Matrix {
 	out := t.scratch(tensor.Float32, 1, a.Entries())

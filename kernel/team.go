@@ -54,7 +54,7 @@ func NewPlan(memory *tensor.Meter) *Team {
 	return t
 }
 
-// Threads is the number of threads.
+// Threads returns the number of threads.
 func (t *Team) Threads() int { return t.threads }
 
 // Planning reports whether the team only plans (NewPlan): matrices hold nothing then.
@@ -186,7 +186,7 @@ func (t *Team) balance(a *CSR, first, last int, skipped []int, cols int) []int {
 	return bounds
 }
 
-// tiles is the number of tiles that a reduction over n rows has.
+// tiles returns the number of tiles that a reduction over n rows has.
 func tiles(n int) int { return (n + C.WEFT_TILE - 1) / C.WEFT_TILE }
 
 // overTiles runs a kernel over the tiles of n rows of about cost elements each.
@@ -216,8 +216,8 @@ func (t *Team) scratch(element tensor.Element, rows, cols int) *tensor.Matrix {
 	return t.Memory.NewElement(tensor.Buffers, element, rows, cols)
 }
 
-// List is a list of rows or of classes, Int32 and 1 × n, in the team's memory of a kind. Where the team only
-// plans it holds nothing.
+// List returns a list of rows or of classes, Int32 and 1 × n, in the team's memory of a kind. Where the team
+// only plans it holds nothing.
 func List[T int32 | int64](t *Team, kind tensor.Kind, numbers []T) *tensor.Matrix {
 	m := t.Memory.NewElement(kind, tensor.Int32, 1, len(numbers))
 	if !t.plan {
@@ -252,7 +252,7 @@ func doubles(m *tensor.Matrix) *C.double {
 
 func longs(m *tensor.Matrix) *C.int64_t { return (*C.int64_t)(elements(m, tensor.Int64)) }
 
-// elements is the address of the first element, and panics where the elements are of another type.
+// elements returns the address of the first element, and panics where the elements are of another type.
 func elements(m *tensor.Matrix, want tensor.Element) unsafe.Pointer {
 	if m.Element != want {
 		panic(fmt.Sprintf("kernel: a matrix of element type %d where type %d is needed", m.Element, want))

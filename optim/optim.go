@@ -1,4 +1,4 @@
-// Package optim makes optimizer steps and learning-rate schedules, in PyTorch's definitions.
+// Package optim has the optimizers Adam, AdamW and SGD, and learning-rate schedules, as PyTorch defines them.
 package optim
 
 import (

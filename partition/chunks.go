@@ -11,7 +11,7 @@ import (
 	"weft/internal/suggest"
 )
 
-// Merged is a method of Chunks besides Metis: parts of METIS, merged at random.
+// Merged is a method of Chunks, besides Metis: parts that METIS made are merged at random.
 const Merged = "merged"
 
 // ChunkMethods lists the methods of Chunks, the default first.
@@ -21,13 +21,13 @@ func ChunkMethods() []string { return []string{Metis, Merged} }
 type ChunkOptions struct {
 	K       int           // number of chunks of the partition, 1 to the number of its rows
 	Method  string        // one of ChunkMethods; empty: the first
-	Seed    uint64        // of METIS, and of the merging
+	Seed    uint64        // of METIS, and of the random merge
 	Timeout time.Duration // as in Options
 }
 
 const (
-	rowWeight   = 50 // of a row without in-edges
-	mergedParts = 4  // of a chunk
+	rowWeight   = 50 // weight of a row without in-edges
+	mergedParts = 4  // parts that are merged to a chunk
 )
 
 // Chunks divides the rows of a share's partition into the chunks of a pipeline (Chen, Chen and Qian,
@@ -41,9 +41,9 @@ const (
 //     chunk, as in GNNPipe's measurements. More edges are cut. With fewer rows than parts each row is a part.
 //
 // A row weighs 50, for its vertex-wise work, plus 1 for each of its in-edges, also from other partitions.
-// GNNPipe takes the degree: its graphs are undirected, where that is the same. METIS aims at parts of equal
-// weight, with the heaviest 3 % and a row above the mean. If METIS would leave a part empty, as beside rows
-// heavier than a part, the parts have equally many rows.
+// GNNPipe takes the degree, which is the same in its undirected graphs. METIS aims at parts of equal weight:
+// the heaviest part may be above the mean by 3 % and one row. METIS may leave a part empty if a row is
+// heavier than a part. The parts then get equally many rows instead.
 //
 // The same share and options give the same chunks. A share without rows has no chunks, for any K. Chunks
 // refuses a K larger than the number of rows of this or of any other partition that has rows. So the workers
@@ -89,7 +89,7 @@ func (o *ChunkOptions) check(e *Edges) error {
 	return nil
 }
 
-// divide divides the rows into two chunks or more. There are at least as many rows.
+// divide divides the rows into o.K chunks, at least two. There are at least as many rows as chunks.
 func (o *ChunkOptions) divide(ctx context.Context, e *Edges) ([]int32, error) {
 	parts := o.K
 	if o.Method == Merged {
@@ -136,8 +136,7 @@ func (o *ChunkOptions) parts(ctx context.Context, e *Edges, k int) ([]int32, err
 	return of, err
 }
 
-// own is the graph of edges between the partition's rows, of all relations together. Its sources are row
-// numbers.
+// own returns the edges between the partition's rows, of all relations together. Its sources are row numbers.
 func (e *Edges) own() *graph.Relation {
 	if len(e.Starts) == 2 && len(e.Relations) == 1 {
 		return &e.Relations[0].In
@@ -163,7 +162,7 @@ func (e *Edges) own() *graph.Relation {
 	return own
 }
 
-// ownSources are the positions of a row's in-neighbours by relation k that are rows of the partition too.
+// ownSources returns a row's in-neighbours in relation k that are rows of the same partition, as positions.
 func (e *Edges) ownSources(k, row int) []int32 {
 	in := &e.Relations[k].In
 	sources := in.Sources[in.Indptr[row]:in.Indptr[row+1]]

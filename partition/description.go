@@ -20,20 +20,20 @@ import (
 
 const (
 	formatVersion = 1
-	// Bytes of partition.json that are read: three matrices of MaxPartitions² numbers.
+	// The largest size of partition.json in bytes: three matrices of MaxPartitions² numbers fit.
 	maxDescription = 64 << 20
 )
 
-// Description says what partitions are stored. Reading it does not read them.
+// Description describes stored partitions. It is read without the shares.
 type Description struct {
-	Name string `json:"name"` // of the directory: method and number
+	Name string `json:"name"` // of the directory: method and number of partitions
 	Statistics
 	Balance string    `json:"balance"`
 	Seed    uint64    `json:"seed"`
 	Split   int       `json:"split"`
 	Written time.Time `json:"written"`
-	// ID is a hash of the store's files and of the assignment. Workers with equal ids open shares of one
-	// graph.
+	// ID is a hash of the store's files and of the assignment. Workers with equal ids have shares of the same
+	// partitions.
 	ID    string `json:"id"`
 	Whole Whole  `json:"whole"`
 

@@ -9,36 +9,38 @@ import (
 	"weft/internal/refusal"
 )
 
-// Kept are the shares of a graph without some edges of relations from the first vertex type to itself. The
-// vertices stay. The first use reads all shares once, for what needs all of them.
+// Kept makes shares without some edges: those that a rule rejects, of relations from the first vertex type
+// to itself. The shares keep all vertices. The first call of Places or Of reads all shares, to count the
+// halo of the edges that are left.
 type Kept struct {
 	k     int
 	open  func(p int) (*Share, error)
 	rule  func(*Share) rule
 	once  func() (*Places, error)
-	halos []Halo // by relation, of the kept edges
+	halos []Halo // by relation, of the edges that the rule accepts
 }
 
 // rule reports whether to keep an edge.
 type rule = func(relation, source, target int32) bool
 
-// Places is the order of the partitions, for vertices of the first type.
+// Places maps vertices of the first type to positions: the vertices sorted by partition, then by id.
 type Places struct {
 	Starts []int   // len K+1: the first position of each partition, and V
 	IDs    []int32 // the vertex at each position; nil: its position
 	Of     []int32 // the position of each vertex; nil: the vertex
 }
 
-// Keep returns the shares of k partitions with the edges that the rule accepts. open opens a share; with one
-// partition it is not called. The rule's relation counts as in Edges.Relations, and its source and target are
-// vertices. Edges between other vertex types stay. Each pass over a share calls rule once.
+// Keep returns a Kept for k partitions. open opens the share of partition p; with one partition it is not
+// called. rule makes the rule for a share, and is called once for each pass over it. The rule gets the
+// number of the relation in Edges.Relations, and the source and target vertices. Edges between other vertex
+// types stay.
 func Keep(k int, open func(p int) (*Share, error), rule func(*Share) rule) *Kept {
 	kept := &Kept{k: k, open: open, rule: rule}
 	kept.once = sync.OnceValues(kept.measure)
 	return kept
 }
 
-// ID is the vertex at a position.
+// ID returns the vertex at a position.
 func (p *Places) ID(position int32) int32 {
 	if p.IDs == nil {
 		return position
@@ -46,7 +48,7 @@ func (p *Places) ID(position int32) int32 {
 	return p.IDs[position]
 }
 
-// Position is the position of a vertex.
+// Position returns the position of a vertex.
 func (p *Places) Position(vertex int32) int32 {
 	if p.Of == nil {
 		return vertex
@@ -54,7 +56,7 @@ func (p *Places) Position(vertex int32) int32 {
 	return p.Of[vertex]
 }
 
-// Vertices is the number of vertices.
+// Vertices returns the number of vertices.
 func (p *Places) Vertices() int { return p.Starts[len(p.Starts)-1] }
 
 // Places returns the Places of the graph of a share.
@@ -65,7 +67,8 @@ func (k *Kept) Places(s *Share) (*Places, error) {
 	return k.once()
 }
 
-// Of is a share with the kept edges. It holds the arrays of s: do not use it after s is closed.
+// Of returns the share s with the edges that the rule accepts. It uses arrays of s: do not use it after s is
+// closed.
 func (k *Kept) Of(s *Share) (*Share, error) {
 	places, err := k.Places(s)
 	if err != nil {
@@ -92,7 +95,7 @@ func (k *Kept) Of(s *Share) (*Share, error) {
 // Own reports whether the relation goes from the first vertex type to itself.
 func (r *Relation) Own() bool { return r.Source == 0 && r.Target == 0 }
 
-// edges returns the kept edges of a relation, into and out of the rows of a share.
+// edges returns the edges of a relation that the rule accepts, into and out of the rows of a share.
 func (k *Kept) edges(places *Places, s *Share, relation int, keep rule) (in, out graph.Relation, err error) {
 	r, which := &s.Edges.Relations[relation], int32(relation)
 	in, err = r.In.Where(func(_ int64, source, row int32) bool {
@@ -106,7 +109,7 @@ func (k *Kept) edges(places *Places, s *Share, relation int, keep rule) (in, out
 	return in, out, err
 }
 
-// measure reads all shares, first for the places and then for the halos.
+// measure reads all shares twice: for the Places, and then to count the halos.
 func (k *Kept) measure() (*Places, error) {
 	places := &Places{}
 	err := k.each(func(s *Share) error {
@@ -148,8 +151,8 @@ func (k *Kept) measure() (*Places, error) {
 	})
 }
 
-// haloOf counts the sources of a relation by partition, without those of s's own. seen is all false before
-// and after. The time depends on the number of edges, not of vertices.
+// haloOf counts the distinct sources of a relation by partition, without those in s's own partition. seen is
+// all false before and after. The time depends on the number of edges, not on the number of vertices.
 func haloOf(r *graph.Relation, s *Share, seen []bool, counts []int) {
 	for _, u := range r.Sources {
 		if seen[u] {
@@ -166,7 +169,7 @@ func haloOf(r *graph.Relation, s *Share, seen []bool, counts []int) {
 	}
 }
 
-// each opens one share after the other.
+// each opens one share after the other, calls use, and closes it.
 func (k *Kept) each(use func(*Share) error) error {
 	for p := range k.k {
 		s, err := k.open(p)

@@ -37,7 +37,7 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	return of, err
 }
 
-// union is all relations of a graph as one. Vertices of all types are numbered consecutively.
+// union returns all relations of a graph as one relation. Vertices of all types are numbered consecutively.
 func union(g *graph.Graph) (*graph.Relation, error) {
 	if !g.Typed() {
 		return &g.Relations[0], nil
@@ -59,11 +59,12 @@ func union(g *graph.Graph) (*graph.Relation, error) {
 	return &in, err
 }
 
-// maxBalanced is how many vertex types METIS divides evenly, each by itself: it balances only a few weights
-// well.
+// maxBalanced is the largest number of vertex types that METIS divides evenly, each by itself. It balances
+// only a few weights well.
 const maxBalanced = 8
 
-// typeWeights makes METIS divide every vertex type evenly. It is nil if there is one type, or too many.
+// typeWeights returns weights by which METIS divides every vertex type evenly; nil if there is one type, or
+// more than maxBalanced.
 func typeWeights(g *graph.Graph) (weights []func(v int) int32) {
 	first := g.FirstIDs()
 	if types := len(first) - 1; types == 1 || types > maxBalanced {
@@ -80,18 +81,18 @@ func typeWeights(g *graph.Graph) (weights []func(v int) int32) {
 	return weights
 }
 
-// division is a graph, and how METIS is to divide it.
+// division is a problem for METIS: a graph, and how to divide it.
 type division struct {
 	in      *graph.Relation
-	weights []func(v int) int32 // of each vertex; each is divided evenly; none: the vertices are
+	weights []func(v int) int32 // weights of vertex v; METIS divides each evenly; none: it divides the vertices evenly
 	k       int                 // parts, from 2 to the number of vertices
 	seed    uint64
 	timeout time.Duration // as in Options
 }
 
-// solve divides the graph that METIS sees. It has no directions and no self loops. An edge weighs as much as
-// there are edges between its ends, which is the cost of cutting it. If the parts have fewVertices or more on
-// average, some may be empty.
+// solve divides the graph by METIS, as an undirected graph without self loops. The weight of an undirected
+// edge is the number of edges between its ends: the cost of cutting it. If parts have fewVertices or more on
+// average, some parts may be empty.
 func (d *division) solve(ctx context.Context) (of []int32, err error) {
 	vertices := len(d.in.Indptr) - 1
 	if err := checkMetisSize(int64(len(d.in.Sources) + vertices)); err != nil {
@@ -120,9 +121,10 @@ func (d *division) solve(ctx context.Context) (of []int32, err error) {
 	return rangesOfGroups(groups, d.k), nil
 }
 
-// fewVertices in each partition are fewer than METIS is made for: its tolerance is then less than one vertex.
-// It puts several times too many into some partitions, up to all vertices into one, and none into others.
-// Such partitions are made from groups of so many vertices, which METIS finds.
+// fewVertices is the mean number of vertices in a partition below which METIS divides badly: its tolerance
+// is then less than one vertex. It puts several times too many vertices into some partitions, up to all
+// vertices into one, and none into others. solve then lets METIS make groups of about fewVertices vertices,
+// and divides the groups itself.
 const fewVertices = 10
 
 // leavesEmpty reports whether one of k partitions has no vertex.
@@ -134,8 +136,8 @@ func leavesEmpty(of []int32, k int) bool {
 	return slices.Contains(used, false)
 }
 
-// rangesOfGroups divides the vertices, by group and then by id, into k ranges whose sizes differ by at most
-// one.
+// rangesOfGroups sorts the vertices by group, then by id, and divides them into k ranges. The sizes of the
+// ranges differ by at most one.
 func rangesOfGroups(group []int32, k int) []int32 {
 	order := make([]int, len(group))
 	for v := range order {
@@ -157,7 +159,7 @@ func checkMetisSize(entries int64) error {
 	return nil
 }
 
-// secondWeight is a weight of each vertex besides 1.
+// secondWeight returns the weight that o.Balance adds to the vertices: edges, or training vertices.
 func secondWeight(g *graph.Graph, in *graph.Relation, o *Options) func(v int) int32 {
 	if o.balance() == ByEdges {
 		return func(v int) int32 { return int32(in.Indptr[v+1]-in.Indptr[v]) + 1 }
@@ -171,8 +173,8 @@ func secondWeight(g *graph.Graph, in *graph.Relation, o *Options) func(v int) in
 	return func(v int) int32 { return trains[v] }
 }
 
-// undirected is the graph that METIS divides, with space for the given number of weights for each vertex. If
-// all edges weigh the same they have no weights.
+// undirected returns the graph that METIS divides, with space for vertexWeights weights of each vertex. Edge
+// weights are left out if all are equal.
 func undirected(in *graph.Relation, vertexWeights int) (*metis.Problem, error) {
 	vertices := len(in.Indptr) - 1
 	out := (&graph.Relation{Indptr: in.Indptr, Sources: in.Sources}).Reversed(vertices) // without weights

@@ -1,6 +1,8 @@
-// Package partition divides a graph's vertices among workers. It assigns each vertex to a partition, counts
-// what the partitions need of each other, and divides the graph into one share for each worker, in memory or
-// stored beside the graph.
+// Package partition divides a graph among workers. It assigns each vertex to a partition, by METIS or
+// another method. It counts the halo: the vertices of other partitions that a partition's edges read. It
+// makes a Share for each partition: its vertices with features and labels, and the edges into and out of
+// them. Shares are in memory, or stored with the graph. It also divides a partition's vertices into the
+// chunks of a pipeline.
 package partition
 
 import (
@@ -19,13 +21,13 @@ const (
 	Random = "random" // a seeded permutation, divided evenly
 	Range  = "range"  // contiguous ids
 	File   = "file"   // read from a file that a partitioner wrote
-	DGL    = "dgl"    // DGL's, stored with a graph that DGL had divided; not a method of Assign
+	DGL    = "dgl"    // made by DGL, and imported with the graph; not a method of Assign
 )
 
 // The quantities that can be balanced.
 const (
 	ByVertices = "vertices"
-	ByEdges    = "edges" // vertices, and in-edges with one more for each vertex
+	ByEdges    = "edges" // vertices, and in-edges plus one for each vertex
 	ByTrain    = "train" // vertices, and training vertices
 )
 
@@ -46,7 +48,7 @@ type Assignment struct {
 	K       int     // number of partitions
 	Of      []int32 // len V: the partition of each vertex, 0…K−1
 	Method  string
-	Seconds float64 // of the method
+	Seconds float64 // time that the method took
 	Balance string
 	Seed    uint64
 	Split   int // the split whose training vertices were balanced and are counted
@@ -62,12 +64,12 @@ type Options struct {
 	Balance string // one of Balances; empty: the first. Edges is for metis and range, Train for metis
 	Seed    uint64 // of metis and random
 	Split   int    // the split whose training vertices are balanced and counted
-	// Timeout is how long METIS may stand still, as a stopped process does, before it is killed; 0: no limit.
-	// It may work for any time.
+	// Timeout is how long METIS may be idle, as a stopped process is, before it is killed; 0: no limit. METIS
+	// may work for any time.
 	Timeout time.Duration
 }
 
-// Validate refuses options that no graph allows, with the words of weft partition.
+// Validate refuses options that no graph allows. Errors name the flags of weft partition.
 func (o *Options) Validate() error {
 	method, balance := o.method(), o.balance()
 	switch {

@@ -7,8 +7,8 @@ import (
 	"weft/graph"
 )
 
-// Share is what a worker reads of a graph: the rows that it computes, and the edges that it aggregates along.
-// With one partition these are all vertices, and the edges into and out of them.
+// Share is the part of a graph that a worker reads: the vertices of its partition, with features, labels and
+// splits, and the edges into and out of them. With one partition it is the whole graph.
 type Share struct {
 	Values Values   // of the first vertex type
 	Others []Values // of further types, without labels and splits
@@ -18,18 +18,19 @@ type Share struct {
 	part *graph.Graph // holds the arrays
 }
 
-// Values are the rows that a worker computes, in ascending order of their original ids.
+// Values has the vertices of one type in a share, and what is stored for each. Rows are in ascending order of
+// the vertices' original ids.
 type Values struct {
 	Rows     int
 	IDs      []int32 // original id of each row, ascending; nil: row i is vertex i
 	Features graph.Features
 	Labels   graph.Labels
-	Splits   []graph.Split // row numbers
+	Splits   []graph.Split // lists of row numbers
 }
 
-// Edges are the edges into and out of the rows of one partition, in the order of its ids. Their other ends
-// are positions in the order of the partitions, by vertex type: row r of partition q has position
-// Starts[q]+r.
+// Edges has the edges into and out of the rows of one partition. The other end of an edge may be in any
+// partition. It is given by its position: vertices of a type are sorted by partition, then by id, so that
+// row r of partition q has position Starts[q]+r.
 type Edges struct {
 	Rows      int     // of the first vertex type
 	IDs       []int32 // original id of each such row, ascending; nil: row i is vertex i
@@ -39,7 +40,7 @@ type Edges struct {
 	Relations []Relation
 }
 
-// Rows are the rows of a vertex type, as in Edges.
+// Rows are a partition's vertices of one type; the fields are as in Edges.
 type Rows struct {
 	Type   string
 	Rows   int
@@ -47,7 +48,7 @@ type Rows struct {
 	Starts []int
 }
 
-// Vertices are the original ids of some rows, ascending.
+// Vertices returns the original ids of some rows. Both are ascending.
 func (r *Rows) Vertices(rows []int32) []int32 {
 	if r.IDs == nil {
 		return rows
@@ -62,15 +63,15 @@ func (r *Rows) Vertices(rows []int32) []int32 {
 // Relation is one edge type of a share.
 type Relation struct {
 	Name           string // unique: SOURCE__NAME__TARGET if several relations have the name
-	Source, Target int    // the vertex types that it joins
+	Source, Target int    // numbers of the vertex types that it joins
 	// In lists the in-neighbours of each row of the target type, as positions of the source type. They ascend
 	// within a row; weights and edge features have the same order. HaloRows[p][q] is how many rows partition
 	// p needs of partition q for it.
 	In       graph.Relation
 	HaloRows [][]int
-	// Out lists the out-neighbours of each row of the source type in the same way, with the same edges'
-	// weights and without edge features, for models that aggregate in the reverse direction. With one
-	// partition it has no rows: there the reverse of In is all of it.
+	// Out lists the out-neighbours of each row of the source type in the same way, with weights and without
+	// edge features. Models that aggregate in the reverse direction need it. With one partition it is empty:
+	// reverse In instead.
 	Out         graph.Relation
 	HaloRowsOut [][]int
 }
@@ -98,7 +99,7 @@ type WholeType struct {
 	FeatureValues  int64  `json:"feature_values,omitempty"` // stored by sparse features; 0: they are dense
 }
 
-// Own is the number of vertices of the first type.
+// Own returns the number of vertices of the first type.
 func (w *Whole) Own() int {
 	n := w.Vertices
 	for _, t := range w.Others {
@@ -107,7 +108,7 @@ func (w *Whole) Own() int {
 	return n
 }
 
-// WholeOf counts a graph, without the statistics of its partitions.
+// WholeOf describes a graph, without the statistics of partitions.
 func WholeOf(g *graph.Graph) Whole {
 	w := Whole{
 		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, FeatureValues: int64(len(g.Features.Indices)),
@@ -123,7 +124,7 @@ func WholeOf(g *graph.Graph) Whole {
 	return w
 }
 
-// ID is the original id of a row.
+// ID returns the original id of a row.
 func (v *Values) ID(row int) int32 {
 	if v.IDs == nil {
 		return int32(row)
@@ -131,8 +132,8 @@ func (v *Values) ID(row int) int32 {
 	return v.IDs[row]
 }
 
-// Places are the rows of some vertices, given by their original ids, ascending. They are nil if they are all
-// rows. It panics on a vertex without a row.
+// Places returns the rows of some vertices, given by their original ids, ascending. It returns nil for all
+// rows, and panics on a vertex without a row.
 func (v *Values) Places(ids []int32) []int32 {
 	if ids == nil || len(ids) == v.Rows {
 		return nil
@@ -153,8 +154,8 @@ func (v *Values) Places(ids []int32) []int32 {
 	return places
 }
 
-// Targets are the labels and splits of some vertices, given by their original ids, ascending. Splits have
-// positions in this list. nil is all rows.
+// Targets returns the labels and splits of some vertices, given by their original ids, ascending; nil: of all
+// rows. The splits list indices into ids.
 func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	places := v.Places(ids)
 	if places == nil {
@@ -164,12 +165,13 @@ func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	return g.Labels, g.Splits
 }
 
-// Types are the rows of all vertex types, in order.
+// Types returns the rows of all vertex types, in order.
 func (e *Edges) Types() []Rows {
 	return append([]Rows{{Rows: e.Rows, IDs: e.IDs, Starts: e.Starts}}, e.Others...)
 }
 
-// All is a graph that passes Check, as a single share. It holds the arrays of g.
+// All returns the share of a graph that is not partitioned. The graph must pass Check. The share uses its
+// arrays.
 func All(g *graph.Graph) *Share {
 	s := &Share{Whole: WholeOf(g), part: g}
 	for i, t := range g.Types() {
@@ -182,7 +184,7 @@ func All(g *graph.Graph) *Share {
 	return s
 }
 
-// newShare is the share of partition p. starts are by vertex type.
+// newShare returns the share of partition p. starts has Edges.Starts for each vertex type.
 func newShare(part *graph.Part, p int, starts [][]int, whole Whole) *Share {
 	g, counts := part.Graph, whole.Statistics
 	s := &Share{Whole: whole, part: g}
@@ -210,7 +212,7 @@ func (s *Share) add(i int, t graph.VertexType, rows Rows) {
 	s.Others, s.Edges.Others = append(s.Others, v), append(s.Edges.Others, rows)
 }
 
-// relationOf is relation i of a graph that passes Check, with its in-edges.
+// relationOf returns relation i of a graph that passes Check, with its in-edges.
 func relationOf(g *graph.Graph, i int) Relation {
 	r := Relation{In: g.Relations[i]}
 	var err error
@@ -227,23 +229,23 @@ func relationOf(g *graph.Graph, i int) Relation {
 // error.
 func (s *Share) Guard(f func() error) error { return s.part.Guard(f) }
 
-// Unload releases the memory that mapped files take in this process, after a pass over them. The arrays stay
-// usable: what is used again is read again.
+// Unload gives the pages of mapped files back to the system, after a pass over them. The arrays stay usable:
+// the system reads a page again when it is used.
 func (s *Share) Unload() { s.part.Unload() }
 
 // Close releases the share's mapped files. Its arrays must not be used afterwards. It does nothing for a
 // share made in memory.
 func (s *Share) Close() error { return s.part.Close() }
 
-// Split divides a graph that passes Check into its shares, all in memory. Shares may hold arrays of g and of
-// each other: g must stay open, and nobody may write to them.
+// Split divides a graph that passes Check into its shares, all in memory. Shares may use arrays of g and of
+// each other: g must stay open, and nobody may write to the arrays.
 func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	if err := a.check(g); err != nil {
 		return nil, err
 	}
 	shares := make([]*Share, a.K)
 	err := g.Guard(func() error {
-		c := newCutter(g, a)
+		c := newDivider(g, a)
 		for p := range shares {
 			shares[p] = newShare(c.part(p), p, c.starts(), c.whole)
 		}
@@ -263,7 +265,7 @@ type layout struct {
 	position []int32 // len V: the position of each vertex
 }
 
-// layouts are the layouts of all vertex types of a graph.
+// layouts returns the layouts of all vertex types of a graph.
 func layouts(g *graph.Graph, a *Assignment) (all []*layout) {
 	first := g.FirstIDs()
 	for i := range g.Types() {
@@ -288,21 +290,21 @@ func newLayout(of []int32, k int) *layout {
 	return l
 }
 
-// ids are the vertices of partition p, ascending.
+// ids returns the vertices of partition p, ascending.
 func (l *layout) ids(p int) []int32 { return l.order[l.starts[p]:l.starts[p+1]:l.starts[p+1]] }
 
-// cutter makes the shares of a graph, in their order. It takes some 20 bytes per vertex besides the share,
-// and the out-edges of an eighth of the partitions.
-type cutter struct {
+// divider makes the shares of a graph, in the order of the partitions. Besides the share it needs some 20
+// bytes per vertex, and memory for the out-edges of an eighth of the partitions.
+type divider struct {
 	g       *graph.Graph
 	a       *Assignment
 	layouts []*layout // by vertex type
-	edges   []*edgeCutter
+	edges   []*edgeDivider
 	whole   Whole
 }
 
-// edgeCutter makes the edges of a relation's shares.
-type edgeCutter struct {
+// edgeDivider makes the edges of a relation's shares.
+type edgeDivider struct {
 	from           *graph.Relation
 	k              int
 	source, target *layout
@@ -312,11 +314,11 @@ type edgeCutter struct {
 	outs           graph.Relation // of all their vertices
 }
 
-func newCutter(g *graph.Graph, a *Assignment) *cutter {
-	c := &cutter{g: g, a: a, layouts: layouts(g, a)}
+func newDivider(g *graph.Graph, a *Assignment) *divider {
+	c := &divider{g: g, a: a, layouts: layouts(g, a)}
 	for i := range g.Relations {
 		r := relationOf(g, i)
-		e := &edgeCutter{from: &g.Relations[i], k: a.K, source: c.layouts[r.Source], target: c.layouts[r.Target]}
+		e := &edgeDivider{from: &g.Relations[i], k: a.K, source: c.layouts[r.Source], target: c.layouts[r.Target]}
 		e.outDegree = make([]int64, len(e.source.of))
 		for _, u := range e.from.Sources {
 			e.outDegree[u]++
@@ -328,16 +330,16 @@ func newCutter(g *graph.Graph, a *Assignment) *cutter {
 	return c
 }
 
-// starts are the starts of the layouts.
-func (c *cutter) starts() (starts [][]int) {
+// starts returns the starts of the layouts.
+func (c *divider) starts() (starts [][]int) {
 	for _, l := range c.layouts {
 		starts = append(starts, l.starts)
 	}
 	return starts
 }
 
-// part makes the share's part of partition p.
-func (c *cutter) part(p int) *graph.Part {
+// part returns the part of the graph that belongs to partition p.
+func (c *divider) part(p int) *graph.Part {
 	ids := c.layouts[0].ids(p)
 	part := &graph.Part{Graph: c.g.Rows(ids)}
 	for i, t := range c.g.Types() {
@@ -360,7 +362,7 @@ func (c *cutter) part(p int) *graph.Part {
 }
 
 // in lists the in-edges of the vertices ids. Parallel edges keep their order.
-func (c *edgeCutter) in(ids []int32) graph.Relation {
+func (c *edgeDivider) in(ids []int32) graph.Relation {
 	from := c.from
 	r := graph.Relation{Indptr: make([]int64, len(ids)+1), EdgeColumns: from.EdgeColumns}
 	for row, v := range ids {
@@ -402,7 +404,7 @@ func (c *edgeCutter) in(ids []int32) graph.Relation {
 const outPasses = 8
 
 // out lists the out-edges of partition p.
-func (c *edgeCutter) out(p int) graph.Relation {
+func (c *edgeDivider) out(p int) graph.Relation {
 	starts := c.source.starts
 	if p < c.outFrom || p >= c.outTo {
 		c.outFrom, c.outTo = p, min(p+(c.k+outPasses-1)/outPasses, c.k)
@@ -423,7 +425,7 @@ func (c *edgeCutter) out(p int) graph.Relation {
 
 // outEdges lists the out-edges of the vertices at positions lo … hi−1, in one pass over all edges in the
 // order of their targets' positions.
-func (c *edgeCutter) outEdges(lo, hi int) graph.Relation {
+func (c *edgeDivider) outEdges(lo, hi int) graph.Relation {
 	from := c.from
 	r := graph.Relation{Indptr: make([]int64, hi-lo+1)}
 	for row, u := range c.source.order[lo:hi] {

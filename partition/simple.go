@@ -2,15 +2,16 @@ package partition
 
 import "math/rand/v2"
 
-// random assigns a seeded permutation of the vertices to k partitions in turn.
+// random assigns the vertices to k partitions at random, by the seed. The partitions' sizes differ by at
+// most one.
 func random(vertices, k int, seed uint64) []int32 {
-	dealt := make([]int32, vertices)
-	for i := range dealt {
-		dealt[i] = int32(i % k)
+	of := make([]int32, vertices)
+	for i := range of {
+		of[i] = int32(i % k)
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
-	r.Shuffle(vertices, func(i, j int) { dealt[i], dealt[j] = dealt[j], dealt[i] })
-	return dealt
+	r.Shuffle(vertices, func(i, j int) { of[i], of[j] = of[j], of[i] })
+	return of
 }
 
 // ranges divides the ids into k ranges whose sizes differ by at most one.
@@ -25,8 +26,8 @@ func ranges(vertices, k int) []int32 {
 }
 
 // rangesOfEdges divides the ids into k ranges of about equal weight. A vertex's weight is its in-degree plus
-// one. A vertex goes to the range that has the middle of its weight. So no range misses its share by more
-// than its heaviest vertex.
+// one. A vertex goes to the range that has the middle of its weight. So no range differs from the even
+// weight by more than its heaviest vertex.
 func rangesOfEdges(indptr []int64, k int) []int32 {
 	vertices := len(indptr) - 1
 	of := make([]int32, vertices)

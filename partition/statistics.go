@@ -6,12 +6,12 @@ import (
 	"weft/graph"
 )
 
-// Statistics are the counts of a partitioned graph. Lists have an entry for each partition. Row p of a matrix
-// is what partition p receives, with a column for each partition q that sends it.
+// Statistics are the counts of a partitioned graph. Lists have an entry for each partition. Entry [p][q] of a
+// matrix counts what partition p needs of partition q.
 type Statistics struct {
 	K       int     `json:"k"`
 	Method  string  `json:"method"`
-	Seconds float64 `json:"seconds"` // of the method
+	Seconds float64 `json:"seconds"` // time that the method took
 	// CutEdges is the number of edges between different partitions.
 	CutEdges      int64   `json:"cut_edges"`
 	Vertices      []int   `json:"vertices"`
@@ -31,7 +31,8 @@ type Statistics struct {
 	Relations []Halo `json:"relations,omitempty"`
 }
 
-// starts are the first position of each partition, and the number of vertices, by vertex type.
+// starts returns Edges.Starts for each vertex type: the first position of each partition, and the number of
+// vertices.
 func (s *Statistics) starts() [][]int {
 	first := slices.Clone(s.Vertices)
 	for _, counts := range s.Others {
@@ -56,7 +57,7 @@ type Halo struct {
 	RowsOut [][]int `json:"halo_rows_out"`
 }
 
-// Halos are the halos of all relations.
+// Halos returns the halos of all relations.
 func (s *Statistics) Halos() []Halo {
 	if s.Relations == nil {
 		return []Halo{{s.HaloRows, s.HaloRowsOut}}
@@ -64,7 +65,7 @@ func (s *Statistics) Halos() []Halo {
 	return s.Relations
 }
 
-// Halo is the number of rows that partition p needs from all others.
+// Halo returns the number of rows that partition p needs from all others.
 func (s *Statistics) Halo(p int) int {
 	sum := 0
 	for _, rows := range s.HaloRows[p] {
@@ -73,8 +74,8 @@ func (s *Statistics) Halo(p int) int {
 	return sum
 }
 
-// Replication is the number of owned and halo rows, divided by the number of owned ones. It is 1 if no
-// partition needs another, and 0 for a graph without vertices.
+// Replication returns the number of owned and halo rows divided by the number of owned rows. It is 1 if no
+// partition has a halo, and 0 for a graph without vertices.
 func (s *Statistics) Replication() float64 {
 	own, halo := 0, 0
 	for p := range s.K {

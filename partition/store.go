@@ -36,7 +36,7 @@ const (
 	partitionAgain  = "partition the graph again"
 )
 
-// CheckWritable refuses a store in which nothing can be stored.
+// CheckWritable refuses a store that this process cannot write to.
 func CheckWritable(store string) error {
 	dir := filepath.Join(store, Folder)
 	err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS)
@@ -51,10 +51,10 @@ func CheckWritable(store string) error {
 	return nil
 }
 
-// Name is the name of stored partitions, by method and number, as in metis-8.
+// Name returns the name of stored partitions: the method and the number of partitions, as in metis-8.
 func Name(method string, k int) string { return fmt.Sprintf("%s-%d", method, k) }
 
-// Directory is the directory of the partitions of that name, whether it exists or not.
+// Directory returns the directory of the partitions of that name, whether it exists or not.
 func Directory(store, name string) string { return filepath.Join(store, Folder, name) }
 
 // CheckPlace refuses a store where partitions of that name would be written elsewhere, through a symbolic
@@ -149,7 +149,7 @@ func Write(store string, g *graph.Graph, a *Assignment) (name string, err error)
 	}
 	defer folder.Abort()
 	err = g.Guard(func() error {
-		c := newCutter(g, a)
+		c := newDivider(g, a)
 		for p := range a.K {
 			if err := c.write(folder, p); err != nil {
 				return err
@@ -175,11 +175,11 @@ func Write(store string, g *graph.Graph, a *Assignment) (name string, err error)
 }
 
 // write makes and writes one share.
-func (c *cutter) write(folder *graph.Folder, p int) error {
+func (c *divider) write(folder *graph.Folder, p int) error {
 	return folder.AddPart(strconv.Itoa(p), c.part(p))
 }
 
-// contentID names what is stored: equal ids mean equal shares.
+// contentID returns Description.ID. Equal ids mean equal shares.
 func contentID(files []storeFile, a *Assignment) string {
 	h := sha256.New()
 	for _, f := range files {
@@ -228,8 +228,9 @@ func there(path string) bool {
 	return err == nil
 }
 
-// Find returns the last stored partitions of that number and method. The empty method is any. found is false
-// if there are none. If the store has changed since, they are refused as by CheckFresh.
+// Find returns the k partitions of a method that were stored last; the empty method stands for all methods.
+// found is false if there are none. Find refuses partitions whose store has changed since, as CheckFresh
+// does.
 func Find(store string, k int, method string) (d Description, found bool, err error) {
 	all, err := list(store, func(name string) bool { return strings.HasSuffix(name, Name(method, k)) })
 	if err != nil {
@@ -320,8 +321,8 @@ func (d *Description) readAssignment(store string) ([]int32, error) {
 	return of, nil
 }
 
-// misplaced is a vertex among the rows that the assignment gives to another partition, by its id in the whole
-// graph; −1: none.
+// misplaced returns a vertex of the share that the assignment gives to another partition, by its id in the
+// whole graph, or −1.
 func (e *Edges) misplaced(of []int32) int {
 	before := 0 // vertices of earlier types
 	for _, rows := range e.Types() {

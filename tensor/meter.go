@@ -70,7 +70,7 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 		t.idle[size] = free[:len(free)-1]
 		t.idleBytes -= int64(size)
 	}
-	t.makeRoom(int64(size))
+	t.freeIdle(int64(size))
 	if m.data == nil {
 		m.data = acquire(size)
 		t.mapped[m.data] = size
@@ -92,15 +92,15 @@ func (t *Meter) Reserve(bytes ...int) {
 	for _, n := range bytes {
 		more += int64(pages(n))
 	}
-	if then := t.tensors() - t.idleBytes + more; then > t.peak { // idle memory makes room
+	if then := t.tensors() - t.idleBytes + more; then > t.peak { // idle memory would be freed first
 		t.peak, t.peakKinds = then, t.live
 		t.peakKinds[Buffers] += more
 	}
 }
 
-// makeRoom gives idle memory back, the largest pieces first, until size more bytes do not raise the peak, or
-// none is left.
-func (t *Meter) makeRoom(size int64) {
+// freeIdle gives idle memory back to the system, the largest mappings first, until size more bytes do not
+// raise the peak, or no idle memory is left.
+func (t *Meter) freeIdle(size int64) {
 	if t.tensors()+size <= t.peak {
 		return
 	}

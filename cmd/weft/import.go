@@ -16,31 +16,31 @@ import (
 	"weft/partition"
 )
 
-// importer reads a foreign format. Its fields are the flags that are its own.
+// importer reads graphs in one foreign format. Its fields are the values of the format's own flags.
 type importer interface {
 	format() format
-	// flags declares the flags that are its own.
+	// flags declares the format's own flags.
 	flags(*pflag.FlagSet)
-	// read reads the graph. The request's changes are made to it afterwards.
+	// read reads the graph. The caller then applies the request's changes to it.
 	read(*importRequest) (*imported, error)
 }
 
-// streamer is an importer that also writes a store without the whole graph in memory.
+// streamer is an importer that can also write a store without having the whole graph in memory.
 type streamer interface {
 	importer
 	stream(*importRequest) (*contents, error)
 }
 
-// format is what the command line says of a foreign format.
+// format describes a foreign format on the command line.
 type format struct {
 	name    string
-	source  string // what is read, in the usage line
-	several bool   // a graph may have several sources
+	source  string // name of the source in the usage line
+	several bool   // there may be several sources of one graph
 	short   string
-	example string // its arguments
+	example string // arguments of an example
 }
 
-// sources accepts the sources of a graph and its store.
+// sources returns a check of the number of arguments: sources and a store.
 func (f *format) sources() cobra.PositionalArgs {
 	if f.several {
 		return arguments(2, math.MaxInt)
@@ -48,19 +48,19 @@ func (f *format) sources() cobra.PositionalArgs {
 	return arguments(2, 2)
 }
 
-// importRequest is what an import is asked for.
+// importRequest is the arguments and flags of an import.
 type importRequest struct {
 	sources  []string
 	store    string
 	changes  *changes
-	flags    *pflag.FlagSet // all of the command
+	flags    *pflag.FlagSet // all flags of the command
 	progress func(stage string, done, all int64)
 }
 
-// source is the only source.
+// source returns the only source.
 func (r *importRequest) source() string { return r.sources[0] }
 
-// provenance says where a graph comes from: its source, and the flags of the import.
+// provenance returns the provenance of a graph: its source, and the flags of the import.
 func (r *importRequest) provenance(source string) string {
 	if words := changed(r.flags); words != "" {
 		source += " (" + words + ")"
@@ -71,10 +71,10 @@ func (r *importRequest) provenance(source string) string {
 // imported is a graph that an importer has read.
 type imported struct {
 	*graph.Graph
-	division *partition.Assignment // how the source divided the vertices; nil: it did not
+	division *partition.Assignment // the source's partitions; nil: it has none
 }
 
-// importers are those of all formats, in the order of the help.
+// importers returns the importers of all formats, in the order of the help.
 func importers(c *changes) []importer {
 	return []importer{
 		planetoidImport{},
@@ -114,7 +114,7 @@ An import that fails leaves nothing behind.`,
 	return cmd
 }
 
-// newImportOf is the command of one format.
+// newImportOf returns the command of one format.
 func newImportOf(i importer, c *changes) *cobra.Command {
 	f := i.format()
 	cmd := &cobra.Command{
@@ -172,7 +172,7 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 	return nil
 }
 
-// readAndWrite reads a graph, changes it and writes it.
+// readAndWrite reads a graph, applies the changes, and writes it.
 func readAndWrite(i importer, r *importRequest) (*contents, error) {
 	read, err := i.read(r)
 	if err != nil {
@@ -190,7 +190,7 @@ func readAndWrite(i importer, r *importRequest) (*contents, error) {
 	return contentsOf(g), nil
 }
 
-// writeStore writes the store of a graph, with the partitions that it came with, which may be nil.
+// writeStore writes the store of a graph, with the partitions a unless nil.
 func writeStore(store string, g *graph.Graph, a *partition.Assignment) error {
 	if a == nil {
 		return g.Write(store)
@@ -227,14 +227,16 @@ func changed(flags *pflag.FlagSet) string {
 	return strings.Join(words, " ")
 }
 
-// denseFeatures is the flag of the formats whose features are stored as sparse rows where few are not zero.
+// denseFeatures is the flag --dense-features, of the formats whose features become sparse rows if most values
+// are zero.
 type denseFeatures struct{ keep bool }
 
 func (d *denseFeatures) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&d.keep, "dense-features", false, "store features dense although most are zero")
 }
 
-// checked refuses the flag where it had no effect on what was read of a source.
+// checked returns the graph that was read of a source. It refuses the flag if the graph has no dense
+// features.
 func (d *denseFeatures) checked(source string, g *graph.Graph, err error) (*imported, error) {
 	dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
 	if err == nil && d.keep && !slices.ContainsFunc(g.Types(), dense) {
@@ -243,7 +245,7 @@ func (d *denseFeatures) checked(source string, g *graph.Graph, err error) (*impo
 	return onlyGraph(g, err)
 }
 
-// onlyGraph is the result of an importer whose format holds no partitions.
+// onlyGraph returns the result of an importer whose format holds no partitions.
 func onlyGraph(g *graph.Graph, err error) (*imported, error) {
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// changes are what import does to a graph after reading it.
+// changes are the changes that import makes to a graph after reading it.
 type changes struct {
 	symmetrize, selfLoops, largest bool
 	reverse                        bool // relations
@@ -30,7 +30,7 @@ func (c *changes) flags(flags *pflag.FlagSet) {
 	flags.Uint64Var(&c.seed, "seed", 0, "seed of random splits and features")
 }
 
-// check refuses flags that make no sense, before the source is read.
+// check refuses flags with impossible values, before the source is read.
 func (c *changes) check(flags *pflag.FlagSet) error {
 	if flags.Changed("random-features") && c.randomFeatures < 1 {
 		return refusal.Errorf("--random-features %d: give at least 1 column", c.randomFeatures)

@@ -10,10 +10,10 @@ import (
 	"weft/partition"
 )
 
-// dglImport reads DGL's files, with the partitions of a graph that DGL divided.
+// dglImport reads DGL's files. It imports the partitions of a graph that DGL divided, too.
 type dglImport struct {
 	graph   int
-	columns dgl.Options // but for the graph and what denseFeatures says
+	columns dgl.Options // without Graph and DenseFeatures
 	dense   denseFeatures
 }
 

@@ -8,7 +8,7 @@ import (
 
 // edgesImport reads lists of edges, and arrays beside them.
 type edgesImport struct {
-	list  edgelist.Options // but for what the request says
+	list  edgelist.Options // without Path and DenseFeatures
 	dense denseFeatures
 }
 

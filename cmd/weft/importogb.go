@@ -28,7 +28,7 @@ func (i *ogbImport) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&i.fromEdges, "features-from-edges", "", "`name`, mean or sum: make a vertex's features of those of the edges into it")
 }
 
-// splitOrRule is the value of --split for a source whose splits have names: a name, or a rule.
+// splitOrRule is the value of --split for a source with named splits: the name of a split, or a rule.
 type splitOrRule struct {
 	text string
 	name string
@@ -38,8 +38,8 @@ type splitOrRule struct {
 func (s *splitOrRule) String() string { return s.text }
 func (s *splitOrRule) Type() string   { return "string" }
 
-// Set tells the two apart: a rule has a colon or an equals sign. Given is for the only split, which the
-// reader takes anyway.
+// Set accepts a name or a rule. A rule has a colon or an equals sign. "given" stands for the only split,
+// which the reader takes by default.
 func (s *splitOrRule) Set(text string) error {
 	s.text, s.name, *s.rule = text, "", ""
 	switch {
@@ -66,7 +66,7 @@ func (i *ogbImport) options(r *importRequest) ogb.Options {
 	return o
 }
 
-// read reads a graph. It makes the graph symmetric while it reads, so that apply need not.
+// read reads a graph. It applies --symmetrize itself while it reads, and clears the change.
 func (i *ogbImport) read(r *importRequest) (*imported, error) {
 	g, err := ogb.Read(i.options(r))
 	r.changes.symmetrize = false

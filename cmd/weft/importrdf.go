@@ -8,7 +8,7 @@ import (
 
 // rdfImport reads triples, and tables of labels.
 type rdfImport struct {
-	triples rdf.Options // but for their files
+	triples rdf.Options // without Paths
 }
 
 func (*rdfImport) format() format {

@@ -49,7 +49,7 @@ func compareParts(a, b string) int {
 	return 0
 }
 
-// rank is the place of the first character of s among non-digits: a tilde, then the end of the run (0: a
+// rank returns the order of the first character of s among non-digits: a tilde, then the end of the run (0: a
 // digit or nothing follows), then letters, then everything else.
 func rank(s string) int {
 	switch {

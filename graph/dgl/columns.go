@@ -13,10 +13,10 @@ import (
 	"weft/internal/refusal"
 )
 
-// None stands for the name of a column where the graph is to go without.
+// None is the name of a column for a graph without such data.
 const None = "none"
 
-// names are what a column may be called, the likeliest first.
+// names are the names by which Read finds a column, the most likely first.
 type names []string
 
 // The names that columns are found by.
@@ -28,7 +28,7 @@ var (
 	testNames    = names{"test_mask"}
 )
 
-// unless are none of the names where a column is asked for.
+// unless returns the default names, or none if a setting names a column.
 func (n names) unless(asked string) names {
 	if asked != "" {
 		return nil
@@ -36,8 +36,8 @@ func (n names) unless(asked string) names {
 	return n
 }
 
-// column is a tensor with a row for each vertex, or edge, of a type, in the graph's order: the rows of one
-// file, or of several put together.
+// column is a tensor with a row for each vertex or edge of a type, in the graph's order. The rows come from
+// one file or from several.
 type column struct {
 	npy.Header
 	size int64 // bytes
@@ -52,7 +52,7 @@ type table struct {
 	read    []string // the columns that were read
 }
 
-// newTable is the table of tensors in one file.
+// newTable returns the table of tensors in one file.
 func newTable(name string, rows int, tensors map[string]tensor) *table {
 	t := &table{name: name, rows: rows, columns: map[string]column{}}
 	for name, from := range tensors {
@@ -94,7 +94,7 @@ func (t *table) has(name string) bool {
 	return there
 }
 
-// all names the columns.
+// all lists the names of the columns.
 func (t *table) all() []string {
 	names := []string{}
 	for name := range t.columns {
@@ -103,7 +103,7 @@ func (t *table) all() []string {
 	return names
 }
 
-// left names the columns that were not read, but for DGL's own.
+// left lists the names of the columns that were not read, without DGL's own.
 func (t *table) left() []string {
 	return slices.DeleteFunc(t.all(), func(name string) bool { return slices.Contains(t.read, name) || strings.HasPrefix(name, "_") })
 }
@@ -144,10 +144,10 @@ func (t *table) take(name string, use func(c *column) error) error {
 	return nil
 }
 
-// array is the column in memory.
+// array returns the column in memory.
 func (c *column) array() (*npy.Array, error) { return npy.ReadData(c.rows(), c.size, c.Header) }
 
-// matrix is the column as a matrix, whatever its dimensions.
+// matrix returns the column as a matrix, whatever its dimensions.
 func (c *column) matrix(o arrays.MatrixOptions) (*arrays.Matrix, error) {
 	h, width := c.Header, 1
 	for _, n := range h.Shape[1:] {
@@ -161,7 +161,7 @@ func (c *column) matrix(o arrays.MatrixOptions) (*arrays.Matrix, error) {
 	return arrays.CollectMatrix(b, o)
 }
 
-// features are those of a column.
+// features returns the features that a column has.
 func (t *table) features(name string, o arrays.MatrixOptions) (m *arrays.Matrix, err error) {
 	m = &arrays.Matrix{}
 	err = t.take(name, func(c *column) (err error) {
@@ -171,7 +171,7 @@ func (t *table) features(name string, o arrays.MatrixOptions) (m *arrays.Matrix,
 	return m, err
 }
 
-// labels are those of a column.
+// labels returns the labels that a column has.
 func (t *table) labels(name string) (labels graph.Labels, err error) {
 	err = t.take(name, func(c *column) error {
 		a, err := c.array()
@@ -184,8 +184,8 @@ func (t *table) labels(name string) (labels graph.Labels, err error) {
 	return labels, err
 }
 
-// splits are those of columns of masks: of training, validation and test vertices. A mask has a truth value
-// for each vertex, or one for each split.
+// splits returns the splits of three columns of masks: training, validation and test. A mask has a truth
+// value for each vertex, or one for each split.
 func (t *table) splits(names [3]string, labels *graph.Labels) ([]graph.Split, error) {
 	var parts [3][][]int64
 	for k, name := range names {

@@ -74,7 +74,7 @@ func readConfig(path string) (*config, error) {
 	return c, nil
 }
 
-// parseConfig takes apart the JSON text of a file.
+// parseConfig parses the JSON text of a file.
 func parseConfig(text []byte) (*config, error) {
 	var d configDocument
 	var parts map[string]json.RawMessage
@@ -132,7 +132,7 @@ func parseConfig(text []byte) (*config, error) {
 	return c, nil
 }
 
-// parsePart takes apart what it says of a partition.
+// parsePart parses the description of a partition.
 func parsePart(text json.RawMessage) (files partFiles, err error) {
 	if text == nil {
 		return files, errors.New("is not there")
@@ -159,7 +159,8 @@ func parsePart(text json.RawMessage) (files partFiles, err error) {
 	return files, nil
 }
 
-// inOrder lists types by their numbers; without any there is one, of that name.
+// inOrder lists the names of types by their numbers. If the file has none, there is one type of the given
+// name.
 func inOrder(ids map[string]int, one string) ([]string, error) {
 	if len(ids) == 0 {
 		return []string{one}, nil
@@ -250,9 +251,9 @@ func checkCovered(byType [][]span, ids int64) error {
 // idMap finds the partition and the type of an id.
 type idMap struct {
 	spans  [][]span  // by type and partition
-	bases  [][]int64 // how many ids of the type come before those of the span
+	bases  [][]int64 // number of ids of the type before the span
 	starts []int64   // of all spans that are not empty, ascending, and
-	owners []owner   // whose each of them is
+	owners []owner   // the partition and type of each of these spans
 	firsts []int64   // of each partition: its first id, and the number of all
 }
 
@@ -292,7 +293,7 @@ func newIDMap(spans [][]span, ids int64) (*idMap, error) {
 	return m, nil
 }
 
-// at is whose an id is.
+// at returns the partition and the type of an id.
 func (m *idMap) at(id int64) (p, t int) {
 	k, found := slices.BinarySearch(m.starts, id)
 	if !found {
@@ -301,24 +302,24 @@ func (m *idMap) at(id int64) (p, t int) {
 	return m.owners[k].p, m.owners[k].t
 }
 
-// number is the number of an id among those of its type.
+// number returns the number of an id among the ids of its type.
 func (m *idMap) number(id int64) int64 {
 	p, t := m.at(id)
 	return m.bases[t][p] + id - m.spans[t][p].start
 }
 
-// count is how many ids a type has.
+// count returns how many ids a type has.
 func (m *idMap) count(t int) int {
 	p := len(m.spans[t]) - 1
 	return int(m.bases[t][p] + m.spans[t][p].count())
 }
 
-// owned is how many ids a partition has, from the first on.
+// owned returns the number of ids of a partition.
 func (m *idMap) owned(p int) int { return int(m.firsts[p+1] - m.firsts[p]) }
 
 func (m *idMap) first(p int) int64 { return m.firsts[p] }
 
-// joined are the vertex types that each edge type joins, as far as their names say them.
+// joined returns the vertex types that each edge type joins, if its name says so.
 func (c *config) joined() ([][2]int, error) {
 	all := make([][2]int, len(c.edgeTypes))
 	for k, name := range c.edgeTypes {
@@ -337,7 +338,7 @@ func (c *config) joined() ([][2]int, error) {
 	return all, nil
 }
 
-// canonical takes the name of an edge type apart. Before DGL 1.0 the relation's name stood alone.
+// canonical splits the name of an edge type, SOURCE:RELATION:TARGET. Before DGL 1.0 it was RELATION alone.
 func canonical(name string) (source, relation, target string) {
 	parts := strings.Split(name, ":")
 	if len(parts) != 3 {

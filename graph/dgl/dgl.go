@@ -5,7 +5,7 @@
 // A DGL file is a header, then the graphs one after another: edges as coordinates or as compressed rows, and
 // tensors by name for the vertices and edges of each type. Files are untrusted: they are mapped, every length
 // in them is compared with the bytes that are left, and nothing is executed. Arrays are taken out of the
-// mapped file a piece at a time, so that none is in memory twice.
+// mapped file in blocks, so that none is in memory twice.
 package dgl
 
 import (
@@ -24,16 +24,16 @@ import (
 	"weft/internal/regular"
 )
 
-// OnlyGraph is the graph of a file that has no other.
+// OnlyGraph, as Options.Graph, is the graph of a file that has one graph.
 const OnlyGraph = -1
 
-// graphBoltFile is what DGL calls the graph of a partition for GraphBolt.
+// graphBoltFile is the name of a partition's graph for GraphBolt.
 const graphBoltFile = "fused_csc_sampling_graph.pt"
 
 // Options say what is read of a file. A name that is empty stands for a column found by the names that DGL
 // users give: feat or features, label or labels, train_mask, val_mask and test_mask. None goes without.
 type Options struct {
-	// Graph is which graph of the file, from 0, or OnlyGraph.
+	// Graph is the number of the graph in the file, from 0, or OnlyGraph.
 	Graph int
 	// Features, Labels, Train, Val and Test name columns (tensors of ndata), in a graph of several types as
 	// NAME of each type that has it or as TYPE/NAME. Features have any dimensions: those of a vertex become
@@ -42,11 +42,12 @@ type Options struct {
 	Features, Labels, Train, Val, Test string
 	// EdgeWeights and EdgeFeatures name columns of edges (edata). Weights are never found by a name.
 	EdgeWeights, EdgeFeatures string
-	// DenseFeatures keeps features dense of which few are not zero. Otherwise they become sparse rows.
+	// DenseFeatures stores features dense even if most values are zero. By default such features become
+	// sparse rows.
 	DenseFeatures bool
 }
 
-// Division is how DGL divided a graph.
+// Division is DGL's assignment of vertices to partitions.
 type Division struct {
 	K  int     // number of partitions
 	Of []int32 // the partition of each vertex
@@ -92,7 +93,7 @@ func Read(path string, o Options) (g *graph.Graph, d *Division, err error) {
 	return g, d, nil
 }
 
-// inFolder is the only JSON file in a folder, and any other path itself.
+// inFolder returns the only JSON file in a folder, and any other path itself.
 func inFolder(path string) (string, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -113,7 +114,7 @@ func inFolder(path string) (string, error) {
 	return "", refusal.Errorf("%s: is a directory with the JSON files %s: give the one of the divided graph", path, arrays.Listed(files))
 }
 
-// head is what the file of that name begins with.
+// head returns the first bytes of the file of that name.
 func head(path string) ([]byte, error) {
 	f, size, err := regular.Open(path)
 	if err != nil {
@@ -152,7 +153,7 @@ func readFile(path string, o *Options) (*graph.Graph, *Division, error) {
 	return g, nil, nil
 }
 
-// only is the graph of that number, or the only one.
+// only returns the graph of that number, or the only one.
 func (c *cursor) only(graph int) (*structure, error) {
 	all, err := c.readGraphs()
 	if err != nil {
@@ -170,7 +171,7 @@ func (c *cursor) only(graph int) (*structure, error) {
 	return all[max(graph, 0)], nil
 }
 
-// contents are the vertices and edges of a graph by type, wherever they are kept.
+// contents are the vertices and edges of a graph by type, of a file of graphs or of partitions.
 type contents struct {
 	types     []*table // of vertices
 	relations []*relation
@@ -184,7 +185,7 @@ type relation struct {
 	ends           func() (source, target []int32, err error)
 }
 
-// contents are those of one graph of a file.
+// contents returns the contents of one graph of a file.
 func (s *structure) contents() *contents {
 	c := &contents{}
 	for t, name := range s.vertexTypes {
@@ -197,7 +198,8 @@ func (s *structure) contents() *contents {
 	return c
 }
 
-// typeName is what a type of vertices or edges is called, where DGL's name says that it is the only one.
+// typeName returns the name of a type of vertices or edges: weft's own if DGL's name stands for the only
+// type.
 func typeName(name string) string {
 	switch name {
 	case oneType:
@@ -304,7 +306,7 @@ func (c *contents) pickLabels(o *Options) (labels []string, splits [3][]string, 
 	return labels, splits, nil
 }
 
-// first is the type whose labels are learned: the one that has some, or of several the one that also has
+// first returns the type whose labels are learned: the one that has some, or of several the one that also has
 // masks.
 func (c *contents) first(labels []string, splits [3][]string) (int, error) {
 	var with []int
@@ -328,9 +330,9 @@ func (c *contents) first(labels []string, splits [3][]string) (int, error) {
 	return max(slices.IndexFunc(splits[0], func(name string) bool { return name != "" }), 0), nil
 }
 
-// checkCounts refuses vertices that a file only claims. A vertex takes memory in each relation that joins its
-// type, and counts once where none does. What is there in the file is edges, and a row for each vertex of a
-// type that has a column.
+// checkCounts refuses vertex counts that the rest of the file does not confirm. A vertex takes memory in
+// each relation that joins its type, and counts once where none does. What is there in the file is edges,
+// and a row for each vertex of a type that has a column.
 func (c *contents) checkCounts() error {
 	taken, edges, rows := 0, 0, 0
 	joined := make([]bool, len(c.types))

@@ -25,15 +25,16 @@ const (
 	originalFile   = "orig_nids.dgl"
 )
 
-// divided puts a divided graph together. Vertices are numbered within their types: as in the divided graph
-// or, where its files hold these numbers, as before.
+// divided reads the graph that DGL divided into partitions. It numbers vertices within their types: by their
+// ids before the graph was divided if the files have these (original ids), else by their ids in the divided
+// graph.
 type divided struct {
 	*config
-	before [][]int32 // by type: the number before of each vertex; nil: numbers stay
-	places [][]place // by type and number before: where a vertex is in the divided graph
-	edges  []edgeType
-	folder *os.Root    // of the JSON file, with all others
-	open   []io.Closer // files that are read at the end
+	before    [][]int32    // by type: the original id of each vertex; nil: the files have no original ids
+	locations [][]location // by type and original id: where the vertex is in the divided graph
+	edges     []edgeType
+	folder    *os.Root    // of the JSON file, with all others
+	open      []io.Closer // files that are read at the end
 }
 
 // openFile maps a file of the folder, for a cursor over all of it.
@@ -42,13 +43,13 @@ func (d *divided) openFile(name string) (*cursor, error) { return over(regular.M
 // path is that of a file of the folder.
 func (d *divided) path(name string) string { return filepath.Join(d.folder.Name(), name) }
 
-// place is a partition, and a row of its tensors of one type.
-type place struct{ part, row int32 }
+// location is a partition, and a row of its tensors of one type.
+type location struct{ part, row int32 }
 
 // edgeType is the edges of one type.
 type edgeType struct {
 	count          int
-	inPart         []int  // how many of them each partition owns
+	inPart         []int  // number of them that each partition owns
 	ends           [2]int // the types of sources and targets, −1 while unknown
 	source, target []int32
 }
@@ -94,12 +95,12 @@ func readDivided(path string, o *Options) (g *graph.Graph, division *Division, e
 	return g, division, err
 }
 
-// contents are those of the whole graph.
+// contents returns the contents of the whole graph.
 func (d *divided) contents() (*contents, error) {
 	for _, ends := range d.edgeEnds {
 		d.edges = append(d.edges, edgeType{ends: ends, inPart: make([]int, len(d.parts))})
 	}
-	for _, pass := range []func(*part) error{d.count, d.place, d.link} {
+	for _, pass := range []func(*part) error{d.count, d.addVertices, d.addEdges} {
 		for p := range d.parts {
 			if err := d.withPart(p, pass); err != nil {
 				return nil, err
@@ -113,11 +114,11 @@ func (d *divided) contents() (*contents, error) {
 	vertices, err := d.columns(&tensorFiles{
 		types: d.vertexTypes, files: d.files(func(f *partFiles) string { return f.vertexTensors }),
 		rows: func(t, p int) int { return int(d.vertexMap.spans[t][p].count()) },
-		order: func(t int) []place {
+		order: func(t int) []location {
 			if d.before == nil {
 				return nil
 			}
-			return d.places[t]
+			return d.locations[t]
 		},
 	})
 	if err != nil {
@@ -129,7 +130,7 @@ func (d *divided) contents() (*contents, error) {
 	edges, err := d.columns(&tensorFiles{
 		types: d.edgeTypes, files: d.files(func(f *partFiles) string { return f.edgeTensors }),
 		rows:  func(t, p int) int { return d.edges[t].inPart[p] },
-		order: func(int) []place { return nil },
+		order: func(int) []location { return nil },
 	})
 	if err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (d *divided) contents() (*contents, error) {
 	return c, nil
 }
 
-// division is the partition of each vertex, of the types in that order.
+// division returns the partition of each vertex, type by type in the given order.
 func (d *divided) division(order []int) (*Division, error) {
 	if err := memory.Need(4 * int64(d.vertices)); err != nil {
 		return nil, err
@@ -159,7 +160,7 @@ func (d *divided) division(order []int) (*Division, error) {
 	of := make([]int32, 0, d.vertices)
 	for _, t := range order {
 		if d.before != nil {
-			for _, at := range d.places[t] {
+			for _, at := range d.locations[t] {
 				of = append(of, at.part)
 			}
 			continue
@@ -179,7 +180,7 @@ type part struct {
 	p    int
 	file string
 	ids  []int32 // of its vertices in the divided graph, those of other partitions among them
-	kind []int32 // the type of each edge of its own, −1 of others
+	kind []int32 // the type of each edge that the partition owns, −1 for other edges
 }
 
 // withPart calls use with the graph of a partition. Errors name its file.
@@ -270,15 +271,15 @@ func (d *divided) count(p *part) error {
 	return nil
 }
 
-// place takes in the vertices that a partition owns.
-func (d *divided) place(p *part) error {
-	before, err := d.numbersBefore(p)
+// addVertices checks the vertices that a partition owns, and stores their original ids.
+func (d *divided) addVertices(p *part) error {
+	before, err := d.originalIDs(p)
 	if err != nil {
 		return err
 	}
 	switch {
 	case p.p == 0 && before != nil:
-		if err := d.makePlaces(); err != nil {
+		if err := d.makeLocations(); err != nil {
 			return err
 		}
 	case (before != nil) != (d.before != nil) && d.vertexMap.owned(p.p) > 0:
@@ -297,7 +298,7 @@ func (d *divided) place(p *part) error {
 		seen[int64(id)-first] = true
 		owned++
 		if before != nil {
-			if err := d.number(p.p, t, int64(id), before[i]); err != nil {
+			if err := d.setOriginal(p.p, t, int64(id), before[i]); err != nil {
 				return err
 			}
 		}
@@ -308,33 +309,33 @@ func (d *divided) place(p *part) error {
 	return nil
 }
 
-// number notes which number a vertex had before.
-func (d *divided) number(p, t int, id int64, before int32) error {
-	if int(before) >= len(d.places[t]) || d.places[t][before].part >= 0 {
-		return fmt.Errorf("vertex %d had the id %d before the graph was divided, which another had or none of %d", id, before, len(d.places[t]))
+// setOriginal stores the original id of a vertex.
+func (d *divided) setOriginal(p, t int, id int64, before int32) error {
+	if int(before) >= len(d.locations[t]) || d.locations[t][before].part >= 0 {
+		return fmt.Errorf("vertex %d had the id %d before the graph was divided, which another had or none of %d", id, before, len(d.locations[t]))
 	}
-	d.places[t][before] = place{int32(p), int32(id - d.vertexMap.spans[t][p].start)}
+	d.locations[t][before] = location{int32(p), int32(id - d.vertexMap.spans[t][p].start)}
 	d.before[t][d.vertexMap.number(id)] = before
 	return nil
 }
 
-// makePlaces makes room for the numbers that vertices had before.
-func (d *divided) makePlaces() error {
-	const bytes = 4 + 8 // of a number and a place
+// makeLocations allocates before and locations.
+func (d *divided) makeLocations() error {
+	const bytes = 4 + 8 // of an id and a location
 	if err := memory.Need(bytes * int64(d.vertices)); err != nil {
 		return err
 	}
 	for t := range d.vertexTypes {
 		n := d.vertexMap.count(t)
 		d.before = append(d.before, make([]int32, n))
-		d.places = append(d.places, slices.Repeat([]place{{-1, 0}}, n))
+		d.locations = append(d.locations, slices.Repeat([]location{{-1, 0}}, n))
 	}
 	return nil
 }
 
-// numbersBefore are the numbers that a partition's vertices had before, where its files hold them: in a
-// tensor of its graph, or a file beside it with those of its own vertices. Nil: they do not.
-func (d *divided) numbersBefore(p *part) ([]int32, error) {
+// originalIDs returns the original ids of a partition's vertices, or nil if its files do not have them. They
+// are in a tensor of its graph, or in a file beside it for the vertices that the partition owns.
+func (d *divided) originalIDs(p *part) ([]int32, error) {
 	if _, there := p.vertexTensors[0][originalTensor]; there {
 		return numbers(p.vertexTensors[0], originalTensor, len(p.ids), int64(d.vertices))
 	}
@@ -370,8 +371,8 @@ func (d *divided) numbersBefore(p *part) ([]int32, error) {
 	return all, nil
 }
 
-// link takes in the edges that a partition owns.
-func (d *divided) link(p *part) error {
+// addEdges adds the edges that a partition owns.
+func (d *divided) addEdges(p *part) error {
 	source, target, err := p.relations[0].edges()
 	if err != nil {
 		return err
@@ -384,7 +385,7 @@ func (d *divided) link(p *part) error {
 		types[i], given[i] = d.vertex(int64(id))
 	}
 	for t := range d.edges {
-		if err := d.edges[t].makeRoom(); err != nil {
+		if err := d.edges[t].allocate(); err != nil {
 			return err
 		}
 	}
@@ -409,8 +410,8 @@ func (d *divided) link(p *part) error {
 	return nil
 }
 
-// makeRoom makes room for the edges that were counted, once.
-func (e *edgeType) makeRoom() error {
+// allocate allocates the lists of edges, after they were counted. Further calls do nothing.
+func (e *edgeType) allocate() error {
 	if cap(e.source) >= e.count {
 		return nil
 	}
@@ -421,7 +422,7 @@ func (e *edgeType) makeRoom() error {
 	return nil
 }
 
-// vertex is the type of a vertex of the divided graph, and the number that it is given.
+// vertex returns the type of a vertex of the divided graph, and its number in the result.
 func (d *divided) vertex(id int64) (t, number int32) {
 	_, of := d.vertexMap.at(id)
 	number = int32(d.vertexMap.number(id))
@@ -431,7 +432,7 @@ func (d *divided) vertex(id int64) (t, number int32) {
 	return int32(of), number
 }
 
-// files are those of one kind, by partition.
+// files returns the files of one kind, by partition.
 func (d *divided) files(which func(*partFiles) string) []string {
 	files := make([]string, len(d.parts))
 	for p := range d.parts {

@@ -14,8 +14,8 @@ import (
 	"weft/internal/regular"
 )
 
-// What the parts of a file begin with (DGL, src/graph/serialize, src/graph/unit_graph.cc and heterograph.cc,
-// include/dgl/aten and include/dgl/runtime).
+// The first bytes of the parts of a file (DGL, src/graph/serialize, src/graph/unit_graph.cc and
+// heterograph.cc, include/dgl/aten and include/dgl/runtime).
 const (
 	graphMagic   = 0xDD2E4FF046B4A13F // a file of graphs
 	tensorsMagic = 0xDD5A9FBE3FA2443F // a file of tensors
@@ -52,7 +52,7 @@ func open(path string) (*cursor, error) {
 	return over(regular.Map(path))
 }
 
-// over is a cursor over all of a mapped file.
+// over returns a cursor over all of a mapped file.
 func over(file *regular.Mapping, err error) (*cursor, error) {
 	if err != nil {
 		return nil, err
@@ -63,14 +63,14 @@ func over(file *regular.Mapping, err error) (*cursor, error) {
 // Close gives the file back. What was read of it, tensors among it, must not be used afterwards.
 func (c *cursor) Close() error { return c.file.Close() }
 
-// fail keeps the first error: what is wrong, and where in the file.
+// fail records the first error: what is wrong, and where in the file.
 func (c *cursor) fail(format string, args ...any) {
 	if c.err == nil {
 		c.err = refusal.Errorf("damaged at byte %d: %w", c.at, fmt.Errorf(format, args...))
 	}
 }
 
-// bytes takes the next n bytes.
+// bytes reads the next n bytes.
 func (c *cursor) bytes(n uint64) []byte {
 	if c.err == nil && n > uint64(len(c.data)-c.at) {
 		c.fail("%d bytes are to come, and %d are there", n, len(c.data)-c.at)
@@ -106,7 +106,7 @@ func (c *cursor) magic(want uint64, name string) {
 	}
 }
 
-// count takes the number of entries to come, each of so many bytes at least.
+// count reads the number of the entries that follow, each of at least so many bytes.
 func (c *cursor) count(least int) int {
 	n := c.uint64()
 	if c.err == nil && n > uint64(len(c.data)-c.at)/uint64(least) {
@@ -118,7 +118,7 @@ func (c *cursor) count(least int) int {
 	return int(n)
 }
 
-// size takes a number of vertices.
+// size reads a number of vertices.
 func (c *cursor) size() int {
 	n := c.uint64()
 	if c.err == nil && n > math.MaxInt32 {
@@ -140,13 +140,13 @@ func (c *cursor) texts() []string {
 	return list
 }
 
-// tensor is an array as a file holds it: its bytes stay there.
+// tensor is an array in a mapped file. Its bytes are not copied.
 type tensor struct {
 	npy.Header
 	data []byte
 }
 
-// tensor takes an array.
+// tensor reads an array.
 func (c *cursor) tensor() tensor {
 	c.magic(tensorMagic, "tensor")
 	c.uint64() // reserved
@@ -191,7 +191,7 @@ func (c *cursor) tensor() tensor {
 	return t
 }
 
-// descr spells an element type as NumPy does, where it has it.
+// descr returns NumPy's name of an element type, if NumPy has it.
 func descr(kind byte, bits int) string {
 	order := "<"
 	if bits == 8 {
@@ -210,7 +210,7 @@ func descr(kind byte, bits int) string {
 	return fmt.Sprintf("DLPack type %d of %d bits", kind, bits)
 }
 
-// named takes tensors by name.
+// named reads tensors with their names.
 func (c *cursor) named() map[string]tensor {
 	n := c.count(leastNamed)
 	all := make(map[string]tensor, n)
@@ -240,7 +240,7 @@ func (c *cursor) readTensors() (map[string]tensor, error) {
 	return all, c.err
 }
 
-// start takes what a file begins with, and refuses another.
+// start reads the first bytes of a file, and refuses a file that begins otherwise.
 func (c *cursor) start(magic uint64, what string) error {
 	if c.uint64() != magic {
 		return refusal.Errorf("does not start as %s do", what)
@@ -248,14 +248,14 @@ func (c *cursor) start(magic uint64, what string) error {
 	return nil
 }
 
-// end refuses bytes that nothing asked for.
+// end refuses bytes after the last part.
 func (c *cursor) end() {
 	if left := len(c.data) - c.at; c.err == nil && left > 0 {
 		c.fail("%d bytes follow the last part", left)
 	}
 }
 
-// integers are the elements of a vector of integers, all from 0 and below the limit.
+// integers returns the elements of a vector of integers, all from 0 and below the limit.
 func integers[T int32 | int64](t *tensor, limit int64) ([]T, error) {
 	if len(t.Shape) != 1 {
 		return nil, refusal.Errorf("ids of shape %v, where a vector was to come", t.Shape)

@@ -29,7 +29,7 @@ const (
 // matrix is the edges of a relation in one format.
 type matrix struct {
 	format        int
-	rows, columns int    // the sources and destinations there are, of csc the other way round
+	rows, columns int    // numbers of sources and destinations; of destinations and sources for csc
 	first, second tensor // the rows and columns of all edges; or the bounds of rows, and columns
 	ids           tensor // of the edges, empty where they are numbered in this order
 }
@@ -81,7 +81,7 @@ func (c *cursor) readGraphs() (graphs []*structure, err error) {
 	return graphs, nil
 }
 
-// tail takes what a file of graphs ends with: where each of them starts, between two lengths.
+// tail reads the end of a file of graphs: the offset of each graph, between two lengths.
 func (c *cursor) tail(starts []uint64) {
 	if c.err != nil {
 		return
@@ -104,7 +104,7 @@ func (c *cursor) tail(starts []uint64) {
 	c.end()
 }
 
-// structure takes one graph.
+// structure reads one graph.
 func (c *cursor) structure() *structure {
 	s := &structure{}
 	c.magic(heteroMagic, "graph")
@@ -132,7 +132,7 @@ func (c *cursor) structure() *structure {
 	return s
 }
 
-// meta takes the graph of a graph's types: a vertex for each vertex type, an edge for each relation.
+// meta reads the graph of a graph's types: a vertex for each vertex type, an edge for each relation.
 func (c *cursor) meta() matrix {
 	c.magic(metaMagic, "graph of types")
 	return c.matrix(csr)
@@ -198,7 +198,7 @@ func (c *cursor) relation() matrix {
 	return *first
 }
 
-// matrix takes the edges of a relation in a format.
+// matrix reads the edges of a relation in a format.
 func (c *cursor) matrix(format int) matrix {
 	flags := uint64(1) // bytes that say what is sorted
 	if format == coo {
@@ -212,7 +212,7 @@ func (c *cursor) matrix(format int) matrix {
 	return m
 }
 
-// elements is the number of elements of a vector.
+// elements returns the number of elements of a vector.
 func (t *tensor) elements() int {
 	if len(t.Shape) != 1 {
 		return 0
@@ -220,7 +220,7 @@ func (t *tensor) elements() int {
 	return t.Shape[0]
 }
 
-// sources is how many vertices edges may come from.
+// sources returns the number of source vertices.
 func (m *matrix) sources() int {
 	if m.format == csc {
 		return m.columns
@@ -228,7 +228,7 @@ func (m *matrix) sources() int {
 	return m.rows
 }
 
-// targets is how many vertices edges may lead to.
+// targets returns the number of destination vertices.
 func (m *matrix) targets() int {
 	if m.format == csc {
 		return m.rows
@@ -260,7 +260,7 @@ func (m *matrix) edges() (source, target []int32, err error) {
 	return row, column, nil
 }
 
-// rowOfEach is the row of each edge.
+// rowOfEach returns the row of each edge.
 func (m *matrix) rowOfEach() ([]int32, error) {
 	if m.format == coo {
 		return integers[int32](&m.first, int64(m.rows))

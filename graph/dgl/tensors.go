@@ -18,12 +18,12 @@ import (
 // row for each vertex or edge of the partition's own.
 type tensorFiles struct {
 	types []string
-	files []string            // by partition, in the folder
-	rows  func(t, p int) int  // that a partition has of a type
-	order func(t int) []place // of a column's rows; nil: those of the partitions follow each other
+	files []string               // by partition, in the folder
+	rows  func(t, p int) int     // number of rows of type t in partition p
+	order func(t int) []location // of a column's rows; nil: those of the partitions follow each other
 }
 
-// columns are those of each type, put together from the files, which stay mapped.
+// columns returns those of each type, put together from the files, which stay mapped.
 func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 	byType := make([]map[string][]tensor, len(f.types)) // then by name and by partition
 	for t := range byType {
@@ -65,8 +65,8 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 	return all, nil
 }
 
-// column is the type, −1 for none, and the name that a tensor's key says: TYPE/NAME, or in old files of one
-// type NAME alone.
+// column returns the type, −1 for none, and the name that a tensor's key says: TYPE/NAME, or in old files of
+// one type NAME alone.
 func (f *tensorFiles) column(key string) (t int, name string) {
 	for t, of := range f.types {
 		if name, ours := strings.CutPrefix(key, of+"/"); ours {
@@ -79,7 +79,7 @@ func (f *tensorFiles) column(key string) (t int, name string) {
 	return 0, key
 }
 
-// join makes one column of the partitions' tensors. An error is about that of partition p.
+// join makes one column of the partitions' tensors. An error is about the tensor of partition p.
 func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error) {
 	var rows [][]byte
 	total := 0
@@ -122,12 +122,12 @@ func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error)
 	return all, 0, nil
 }
 
-// gathered reads rows of several matrices in an order of its own.
+// gathered reads rows of several matrices in a given order.
 type gathered struct {
 	parts  [][]byte
-	width  int     // bytes of a row
-	order  []place // of rows to come
-	within int     // bytes of the next row that were read
+	width  int        // bytes of a row
+	order  []location // of rows to come
+	within int        // bytes of the next row that were read
 }
 
 func (g *gathered) Read(b []byte) (n int, err error) {

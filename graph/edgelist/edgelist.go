@@ -38,7 +38,8 @@ type Options struct {
 	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is
 	// a vector of class ids (−1, or nothing: none) or a 0/1 matrix.
 	Features, Labels string
-	// DenseFeatures keeps features dense of which few are not zero. Otherwise they become sparse rows.
+	// DenseFeatures stores features dense even if most values are zero. By default such features become
+	// sparse rows.
 	DenseFeatures bool
 	// Train, Val and Test are vectors of vertex ids, or of one truth value per vertex, or matrices of truth
 	// values with a row per vertex and a column per split.
@@ -116,7 +117,7 @@ func Read(o Options) (*graph.Graph, error) {
 	return g, nil
 }
 
-// count is V, after checking that every array has as many rows.
+// count returns V, after checking that every array has as many rows.
 func (o *Options) count(l *list, features *arrays.Matrix, labels *npy.Array) (int, error) {
 	type rows struct {
 		path string
@@ -278,7 +279,7 @@ func (l *list) add(source, target int32, at int64) error {
 		}
 		l.largest, l.largestAt = top, at
 	}
-	if err := l.makeRoom(1); err != nil {
+	if err := l.reserve(1); err != nil {
 		return l.refuse(at, "%w", err)
 	}
 	l.edges.Source = append(l.edges.Source, source)
@@ -286,8 +287,8 @@ func (l *list) add(source, target int32, at int64) error {
 	return nil
 }
 
-// makeRoom makes room for so many more edges without weights.
-func (l *list) makeRoom(edges int) (err error) {
+// reserve allocates memory for so many more edges without weights.
+func (l *list) reserve(edges int) (err error) {
 	if l.edges.Source, err = memory.Grow(l.edges.Source, edges); err == nil {
 		l.edges.Target, err = memory.Grow(l.edges.Target, edges)
 	}
@@ -317,7 +318,7 @@ func (l *list) numbered() bool {
 	})
 }
 
-// id is the vertex of a name.
+// id returns the vertex of a name.
 func (l *list) id(name []byte, at int64) (int32, error) {
 	if len(name) == 0 {
 		return 0, l.refuse(at, "an end of the edge is empty")

@@ -16,7 +16,7 @@ var columnRoles = map[string]int{
 	"dest": 1, "destination": 1, "0": 0, "1": 1, "weight": 2,
 }
 
-// role is what a column of that name holds.
+// role returns what a column of that name holds.
 func role(name []byte) (int, bool) {
 	r, known := columnRoles[strings.ToLower(strings.TrimSpace(string(name)))]
 	return r, known
@@ -41,7 +41,7 @@ func (l *list) isHeader(fields [][]byte) bool {
 	})
 }
 
-// header takes the places of source, target and weight from a line that names the columns.
+// header reads the columns of source, target and weight from a line that names the columns.
 func (l *list) header(names [][]byte, number int64) (order *[3]int, err error) {
 	if len(names[0]) == 0 {
 		return nil, l.refuse(number, "the first column has no name, as pandas writes its index: write it with index=False")

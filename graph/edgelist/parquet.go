@@ -53,7 +53,7 @@ func (l *list) readParquet(f io.ReaderAt, size int64) (err error) {
 			}
 			readers = append(readers, &columnReader{name: c.Name(), pages: chunks[c.Index()].Pages()})
 		}
-		err := l.makeRoom(int(rows))
+		err := l.reserve(int(rows))
 		if err != nil {
 			err = refusal.Errorf("%s: %d edges: %w", l.path, first-1+rows, err)
 		} else {
@@ -177,7 +177,7 @@ func (l *list) columnError(c *columnReader, at int64, err error) error {
 	return l.refuse(at, "column %q: %w", c.name, err)
 }
 
-// parquetVertex is the vertex that a value names.
+// parquetVertex returns the vertex that a value names.
 func (l *list) parquetVertex(v parquet.Value, at int64) (int32, error) {
 	isText := v.Kind() == parquet.ByteArray
 	switch {
@@ -200,7 +200,7 @@ func integer(v parquet.Value) int64 {
 	return v.Int64()
 }
 
-// number is the value of a weight.
+// number returns the value of a weight.
 func number(v parquet.Value) float64 {
 	switch v.Kind() {
 	case parquet.Float:
@@ -221,7 +221,7 @@ type columnReader struct {
 	values []parquet.Value // those of the buffer that are left
 }
 
-// next is the next value, valid until the next call.
+// next returns the next value, valid until the next call.
 func (c *columnReader) next() (parquet.Value, error) {
 	for len(c.values) == 0 {
 		if c.reader == nil {

@@ -90,7 +90,8 @@ func columns(n int) string {
 	return strconv.Itoa(n) + " columns"
 }
 
-// separator is the first of comma, semicolon and, where vertices have names, tab that the line has, else ' '.
+// separator returns the first of comma, semicolon and, where vertices have names, tab that the line has,
+// else ' '.
 func separator(line []byte, names bool) byte {
 	for _, s := range []byte(",;\t") {
 		if bytes.IndexByte(line, s) >= 0 && (s != '\t' || names) {

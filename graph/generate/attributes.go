@@ -7,8 +7,8 @@ import (
 	"weft/graph/internal/counter"
 )
 
-// classes deals the vertices out in a random order, one to each class in turn: vertex v has the class
-// order.at(v) mod count. The inverse order finds the members of a class without a list.
+// classes assigns the vertices to classes in turn, in a random order: vertex v has the class order.at(v) mod
+// count. The inverse of the order finds the members of a class without a list.
 type classes struct {
 	count uint64
 	order permutation
@@ -21,7 +21,7 @@ func newClasses(o *Options) *classes {
 
 func (c *classes) of(vertex uint64) uint64 { return c.order.at(vertex) % c.count }
 
-// size is the number of vertices of a class.
+// size returns the number of vertices of a class.
 func (c *classes) size(class uint64) uint64 { return (c.order.n - class + c.count - 1) / c.count }
 
 // member returns the k-th vertex of a class.
@@ -30,11 +30,11 @@ func (c *classes) member(class, k uint64) uint64 { return c.order.inverse(k*c.co
 // other returns the k-th vertex of all other classes.
 func (c *classes) other(class, k uint64) uint64 {
 	others := c.count - 1
-	turn := min(k/others, c.order.n/c.count) // the last turn may be short
+	turn := min(k/others, c.order.n/c.count) // the last turn may lack classes
 	return c.order.inverse(turn*c.count + skip(k-turn*others, class))
 }
 
-// featureFunc fills the feature row of a vertex.
+// featureFunc writes the features of a vertex into row.
 type featureFunc func(row []float32, vertex int)
 
 func newFeatures(o *Options, classes *classes) featureFunc {
@@ -56,8 +56,8 @@ func newFeatures(o *Options, classes *classes) featureFunc {
 	}
 }
 
-// newSplit divides the vertices at random, 60 % to train, 20 % to validate and 20 % to test, rounded to the
-// nearest.
+// newSplit divides the vertices at random: 60 % for training, 20 % for validation, 20 % for testing, rounded
+// to the nearest.
 func newSplit(o *Options) graph.Split {
 	vertices, _ := o.size()
 	order := newPermutation(vertices, counter.New(o.Seed, "split").At(0))

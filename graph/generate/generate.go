@@ -7,7 +7,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// sink receives a graph in pieces. A *graph.Writer is one.
+// sink receives a graph in batches. A *graph.Writer is a sink.
 type sink interface {
 	AppendRows(indegree, sources []int32) error
 	AppendFeatures(rows []float32) error
@@ -15,10 +15,10 @@ type sink interface {
 	SetSplits(splits []graph.Split)
 }
 
-// Write generates a graph into a new store. Edges, features and labels are written in a stream, with less
-// than Go's runtime may take (debug.SetMemoryLimit, GOMEMLIMIT); the split takes eight bytes for each vertex,
-// and sbm has the centres of its classes: a graph is refused where there is no memory for these. Nothing is
-// left behind when it fails.
+// Write generates a graph and writes it to a new store. It writes edges, features and labels in batches,
+// within the memory that Go's runtime may use (debug.SetMemoryLimit, GOMEMLIMIT). It needs eight bytes for
+// each vertex for the split and, for sbm, the features of the class centres. It refuses a graph if there is
+// no memory for these. If it fails, it leaves nothing behind.
 func Write(dir string, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -57,7 +57,7 @@ func Graph(o Options) (*graph.Graph, error) {
 	return &m.graph, nil
 }
 
-// metric is the measure of results on generated graphs: their classes are balanced.
+// metric is the metric of generated graphs, whose classes are balanced.
 const metric = "accuracy"
 
 func produce(o *Options, budget int64, to sink) error {
@@ -80,8 +80,8 @@ func produce(o *Options, budget int64, to sink) error {
 	return nil
 }
 
-// pieceBytes is the size of a piece of features or labels.
-const pieceBytes = 4 << 20
+// batchBytes is the size of a batch of features or labels, in bytes.
+const batchBytes = 4 << 20
 
 func produceFeatures(o *Options, fill featureFunc, to sink) error {
 	columns := o.Features
@@ -89,15 +89,15 @@ func produceFeatures(o *Options, fill featureFunc, to sink) error {
 		return nil
 	}
 	vertices, _ := o.size()
-	piece := make([]float32, max(1, pieceBytes/4/columns)*columns)
+	batch := make([]float32, max(1, batchBytes/4/columns)*columns)
 	for first := 0; first < vertices; {
-		rows := min(len(piece)/columns, vertices-first)
+		rows := min(len(batch)/columns, vertices-first)
 		cores.Share(rows, func(from, to int) {
 			for r := from; r < to; r++ {
-				fill(piece[r*columns:(r+1)*columns], first+r)
+				fill(batch[r*columns:(r+1)*columns], first+r)
 			}
 		})
-		if err := to.AppendFeatures(piece[:rows*columns]); err != nil {
+		if err := to.AppendFeatures(batch[:rows*columns]); err != nil {
 			return err
 		}
 		first += rows
@@ -106,15 +106,15 @@ func produceFeatures(o *Options, fill featureFunc, to sink) error {
 }
 
 func produceLabels(vertices int, classes *classes, to sink) error {
-	piece := make([]int64, min(vertices, pieceBytes/8))
+	batch := make([]int64, min(vertices, batchBytes/8))
 	for first := 0; first < vertices; {
-		rows := min(len(piece), vertices-first)
+		rows := min(len(batch), vertices-first)
 		cores.Share(rows, func(from, to int) {
 			for r := from; r < to; r++ {
-				piece[r] = int64(classes.of(uint64(first + r)))
+				batch[r] = int64(classes.of(uint64(first + r)))
 			}
 		})
-		if err := to.AppendLabels(piece[:rows]); err != nil {
+		if err := to.AppendLabels(batch[:rows]); err != nil {
 			return err
 		}
 		first += rows

@@ -13,16 +13,16 @@ import (
 
 // Kinds of graphs.
 const (
-	// RMAT is a directed graph whose edges descend a recursive 2×2 matrix (Chakrabarti, Zhan and Faloutsos,
-	// "R-MAT", SDM 2004) with the Graph500 parameters 0.57, 0.19, 0.19, 0.05. Vertices are relabelled at
-	// random, so that ids carry no degree order; self loops are drawn again; duplicate edges stay. Labels and
-	// normal features are random.
+	// RMAT is a directed graph. Each edge chooses quadrants of the adjacency matrix recursively
+	// (Chakrabarti, Zhan and Faloutsos, "R-MAT", SDM 2004) with the Graph500 parameters 0.57, 0.19, 0.19,
+	// 0.05. Vertices are relabelled at random, so that ids carry no degree order; self loops are drawn
+	// again; duplicate edges stay. Labels and normal features are random.
 	RMAT = "rmat"
-	// SBM is a planted partition: both ends of an edge are uniform, the source in the target's class with
-	// probability Homophily and in another class otherwise. A vertex's features are its class's centre
-	// (standard normal) plus twice normal noise.
+	// SBM is a stochastic block model with equal classes (a planted partition). An edge's target is uniform.
+	// Its source is uniform in the target's class with probability Homophily, and in the other classes
+	// otherwise. A vertex's features are its class's centre (standard normal) plus twice normal noise.
 	SBM = "sbm"
-	// Uniform is a graph of uniform ends, random labels and normal features.
+	// Uniform is a graph whose edges have uniform ends, with random labels and normal features.
 	Uniform = "uniform"
 )
 
@@ -55,8 +55,8 @@ func Default(kind string) Options {
 	return o
 }
 
-// Limits: ids fit int32; maxEdges and maxDegree also keep the in-degree of an R-MAT hub (0.76^scale of all
-// edges) within int32.
+// The limits. Ids fit int32. maxEdges and maxDegree keep the in-degree of an R-MAT hub (0.76^scale of all
+// edges) within int32, too.
 const (
 	maxVertices = math.MaxInt32
 	maxScale    = 30
@@ -124,7 +124,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// classes is the setting and its number as messages name them.
+// classes returns the setting and its value for messages.
 func (o *Options) classes() string {
 	text := fmt.Sprintf("%s %d", classesSetting, o.Classes)
 	if o.Classes == Default(o.Kind).Classes {
@@ -151,7 +151,7 @@ func (o *Options) edgeSetting() string {
 	return fmt.Sprintf("%s %g", degreeSetting, o.Degree)
 }
 
-// command is the command line that makes the graph, without the name of the store.
+// command returns the command line that makes the graph, without the name of the store.
 func (o *Options) command() string {
 	line := "weft generate " + o.Kind
 	if o.Kind == RMAT {

@@ -6,9 +6,9 @@ import (
 	"weft/graph/internal/counter"
 )
 
-// permutation is a seeded bijection of [0, n) that takes no memory: rounds of multiplication, addition and
-// xorshift are bijections of [0, 2^b), and a value that leaves [0, n) is sent through again until it comes
-// back (cycle walking; fewer than two walks in the mean, as 2^b < 2n).
+// permutation is a seeded bijection of [0, n) without a table. Rounds of multiplication, addition and
+// xorshift are a bijection of [0, 2^b). They are applied again to a value outside [0, n), until it is inside
+// (cycle walking). That takes fewer than two applications on average, because 2^b < 2n.
 type permutation struct {
 	n, mask uint64
 	shift   uint // at least b/2, which makes the xorshift its own inverse

@@ -9,54 +9,55 @@ import (
 	"weft/internal/memory"
 )
 
-// edgeBudget is the memory for edges that wait for their row, in bytes: a half of what Go's runtime may still
-// take, and 1 GiB at most. A graph with more edges is drawn in several passes, each of which keeps the edges
-// into one range of targets. The graph does not depend on it.
+// edgeBudget returns the largest size of the edges in memory, in bytes: half of the memory that Go's runtime
+// may still allocate, and at most 1 GiB. With more edges, run makes several passes. Each draws all edges and
+// stores those into one range of targets. The graph does not depend on the budget.
 func edgeBudget() int64 { return min(1<<30, memory.Left()/2) }
 
 const (
-	edgeBytes        = 8       // an edge waits as target<<32 | source
-	maxBlockEdges    = 1 << 15 // mean edges of a block, sorted in the cache
-	maxBlockVertices = 1 << 20
-	maxWorkers       = 16 // each keeps a count for each block
+	edgeBytes         = 8       // an edge in memory is target<<32 | source
+	maxBucketEdges    = 1 << 15 // mean number of edges in a bucket, which is sorted in the cache
+	maxBucketVertices = 1 << 20
+	maxWorkers        = 16 // each has a counter for each bucket
 )
 
-// rowMaker turns drawn edges into in-neighbour lists. Targets are divided into blocks of 2^shift vertices: a
-// first drawing counts the edges into each block, hence a pass knows where each worker puts its edges without
-// a lock, and a block is sorted by one worker. Equal edges cannot be told apart, so the lists do not depend
-// on who found an edge first.
+// rowMaker makes in-neighbour lists of random edges, by a parallel bucket sort. A bucket is 2^shift
+// consecutive targets. The workers first draw all edges to count the edges into each bucket. A pass then
+// draws them again, and each worker stores its edges at positions of its own, without a lock. One worker
+// sorts a bucket. Equal edges are the same number, so the lists do not depend on the order in which workers
+// store them.
 type rowMaker struct {
 	edge     edgeFunc
-	draws    uint64 // edges drawn
-	both     bool   // each is stored in both directions
+	draws    uint64 // number of edges to draw
+	both     bool   // store each edge in both directions
 	vertices int
 	budget   int64 // in bytes, as edgeBudget gives it
 	shift    uint
-	counts   [][]int64 // worker → block → edges that the worker finds
+	counts   [][]int64 // worker → bucket → edges that the worker finds
 }
 
-// emit is given the rows of consecutive vertices: their in-degrees and their ascending sources. The slices
-// are used again.
+// emitFunc receives the rows of consecutive vertices: the in-degree of each, and the sources of each,
+// ascending. The slices are valid until it returns.
 type emitFunc func(indegree, sources []int32) error
 
 // run draws the edges and emits all rows in order.
 func (m *rowMaker) run(emit emitFunc) error {
-	m.chooseBlocks()
+	m.chooseBuckets()
 	m.count()
-	blocks := len(m.counts[0])
-	size := make([]int64, blocks)
+	buckets := len(m.counts[0])
+	size := make([]int64, buckets)
 	for _, counts := range m.counts {
 		for b, n := range counts {
 			size[b] += n
 		}
 	}
 	passes, most := m.passes(size)
-	room := make([]uint64, most)
+	buffer := make([]uint64, most)
 	first := 0
 	for _, p := range passes {
-		edges := room[:p.edges]
+		edges := buffer[:p.edges]
 		m.fill(edges, first, p.end)
-		sortBlocks(edges, size[first:p.end])
+		sortBuckets(edges, size[first:p.end])
 		if err := m.emit(edges, size[first:p.end], first, emit); err != nil {
 			return err
 		}
@@ -65,14 +66,14 @@ func (m *rowMaker) run(emit emitFunc) error {
 	return nil
 }
 
-// pass keeps the edges into the blocks up to end, from where the pass before it ended.
+// pass stores the edges into consecutive buckets: from the end of the previous pass to end.
 type pass struct {
 	end   int
 	edges int64
 }
 
-// passes divides the blocks, of such sizes, among passes whose edges the budget holds, where single blocks
-// do; most is the edges of the largest.
+// passes divides the buckets into passes. size has the number of edges of each bucket. The edges of a pass
+// fit the budget, unless it has a single bucket. most is the number of edges of the largest pass.
 func (m *rowMaker) passes(size []int64) (passes []pass, most int64) {
 	for b, n := range size {
 		last := len(passes) - 1
@@ -86,17 +87,17 @@ func (m *rowMaker) passes(size []int64) (passes []pass, most int64) {
 	return passes, most
 }
 
-// chooseBlocks picks the largest blocks that hold few enough edges in the mean to be sorted in the cache and
-// to leave the budget several blocks.
-func (m *rowMaker) chooseBlocks() {
+// chooseBuckets chooses the largest buckets whose edges, on average, can be sorted in the cache, and of which
+// several fit the budget.
+func (m *rowMaker) chooseBuckets() {
 	stored := int64(m.draws)
 	if m.both {
 		stored *= 2
 	}
-	limit := min(maxBlockEdges, max(1, m.budget/edgeBytes/4))
+	limit := min(maxBucketEdges, max(1, m.budget/edgeBytes/4))
 	perVertex := float64(stored) / float64(m.vertices)
 	m.shift = 0
-	for size := 2; size <= maxBlockVertices && size < 2*m.vertices && float64(size)*perVertex <= float64(limit); size *= 2 {
+	for size := 2; size <= maxBucketVertices && size < 2*m.vertices && float64(size)*perVertex <= float64(limit); size *= 2 {
 		m.shift++
 	}
 	workers := min(cores.Count(), maxWorkers)
@@ -106,7 +107,7 @@ func (m *rowMaker) chooseBlocks() {
 	}
 }
 
-// each draws the edges of every worker and calls the function that visitor made for it.
+// each draws all edges in parallel. Each worker calls the function that visitor returns for it.
 func (m *rowMaker) each(visitor func(worker int) func(source, target uint64)) {
 	workers := len(m.counts)
 	var wait sync.WaitGroup
@@ -133,9 +134,9 @@ func (m *rowMaker) count() {
 	})
 }
 
-// fill draws all edges again and keeps those into the blocks first…last−1, grouped by block.
+// fill draws all edges again and stores those into buckets first … last−1, grouped by bucket.
 func (m *rowMaker) fill(edges []uint64, first, last int) {
-	next := make([][]int64, len(m.counts)) // worker → block − first → where its next edge goes
+	next := make([][]int64, len(m.counts)) // worker → bucket − first → position of its next edge
 	for w := range next {
 		next[w] = make([]int64, last-first)
 	}
@@ -158,8 +159,8 @@ func (m *rowMaker) fill(edges []uint64, first, last int) {
 	})
 }
 
-// sortBlocks sorts each block by target and source. The blocks lie one after the other.
-func sortBlocks(edges []uint64, size []int64) {
+// sortBuckets sorts each bucket by target and source. The buckets follow each other in edges.
+func sortBuckets(edges []uint64, size []int64) {
 	start := make([]int64, len(size)+1)
 	for b, n := range size {
 		start[b+1] = start[b] + n
@@ -180,7 +181,7 @@ func sortBlocks(edges []uint64, size []int64) {
 	wait.Wait()
 }
 
-// emit hands on the rows of sorted blocks, block by block.
+// emit calls the function emit with the rows of sorted buckets, bucket by bucket.
 func (m *rowMaker) emit(edges []uint64, size []int64, first int, emit emitFunc) error {
 	indegree := make([]int32, 1<<m.shift)
 	var sources []int32

@@ -32,7 +32,8 @@ import (
 type Options struct {
 	// AsListed keeps the edges of every layout as they are listed.
 	AsListed bool
-	// DenseFeatures keeps features dense of which few are not zero. Otherwise they become sparse rows.
+	// DenseFeatures stores features dense even if most values are zero. By default such features become
+	// sparse rows.
 	DenseFeatures bool
 }
 
@@ -278,7 +279,7 @@ func (a *archive) plain() (*graph.Graph, error) {
 	return g, err
 }
 
-// vertices is V: what the arrays say, else the largest id plus one.
+// vertices returns V: what the arrays say, else the largest id plus one.
 func (a *archive) vertices(e *graph.Edges) (int, error) {
 	if n, err := a.Vertices(e.Len()); n > 0 || err != nil {
 		return n, err

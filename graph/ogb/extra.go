@@ -6,8 +6,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// arrayName is what an array of vertices besides features and labels is called in a store, "" for what is
-// none. The species of proteins are published under their name alone.
+// arrayName returns what an array of vertices besides features and labels is called in a store, "" for what
+// is none. The species of proteins are published under their name alone.
 func arrayName(name string) string {
 	switch {
 	case name == "species":

@@ -38,7 +38,7 @@ type Options struct {
 	Folder string
 	// Split names the folder in split/; it may be empty where there is one.
 	Split string
-	// Rule divides the vertices in place of the folder's split; nil: none does.
+	// Rule divides the vertices instead of the folder's split; nil: the folder's split.
 	Rule *Rule
 	// Inverse says whether each edge is stored with its inverse.
 	Inverse Inverse
@@ -49,7 +49,7 @@ type Options struct {
 	Symmetrize bool
 	// Provenance is the graph's; empty: "ogb" and the folder.
 	Provenance string
-	// Progress is told how far a stage is, about every 100,000 items; nil: nobody is.
+	// Progress is called about every 100,000 items with the progress of a stage. It may be nil.
 	Progress func(stage string, done, all int64)
 }
 
@@ -92,7 +92,7 @@ var known = map[string]dataset{
 	"ogbn_papers100m": {false, "accuracy"},
 }
 
-// nameOf is the name of a folder's dataset, as known spells it.
+// nameOf returns the name of a folder's dataset, as known spells it.
 func nameOf(folder string) string {
 	if path, err := filepath.Abs(folder); err == nil {
 		folder = path
@@ -167,10 +167,10 @@ func Read(o Options) (*graph.Graph, error) {
 	return readOne(r.layout, o)
 }
 
-// Write reads the folder into a new store, dir. A graph of one type is written in a stream: what is kept in
-// memory are labels, splits, and a part of the edges. These wait in a file of eight bytes each beside the
-// store, and four more for each edge feature. The store appears when it is whole; nothing is left behind
-// where that fails.
+// Write reads the folder and writes a new store, dir. For a graph of one type it does not need memory for
+// the whole graph: only for labels, splits and some of the edges. It sorts the edges in a temporary file
+// beside the store, with eight bytes for each edge and four for each edge feature. The store appears when it
+// is complete. If Write fails, it leaves nothing behind.
 func Write(dir string, o Options) (*Summary, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func Write(dir string, o Options) (*Summary, error) {
 	return &Summary{g, g.Edges(), g.Labels.OneClass()}, g.Write(dir)
 }
 
-// folder is an open folder of a graph of one type, with what is kept in memory of it.
+// folder is an open folder of a graph of one type. It has in memory all but features and edges.
 type folder struct {
 	Options
 	layout
@@ -236,7 +236,7 @@ func readFolder(l layout, o Options) (f *folder, err error) {
 	return f, nil
 }
 
-// sayKept is a note of the arrays that are stored beside features and labels.
+// sayKept returns a note of the arrays that are stored beside features and labels.
 func sayKept(arrays []string) (notes []string) {
 	if len(arrays) > 0 {
 		notes = append(notes, "kept as arrays, which no model reads: "+strings.Join(arrays, ", "))
@@ -244,8 +244,8 @@ func sayKept(arrays []string) (notes []string) {
 	return notes
 }
 
-// sayUnread is a note of the arrays of a folder that are known and not read, which are those of edges, and a
-// warning of what is not known.
+// sayUnread returns a note of the arrays of a folder that are known and not read, which are those of edges,
+// and a warning of what is not known.
 func sayUnread(folder string, names []string) (notes, warnings []string) {
 	var known, unknown []string
 	slices.Sort(names)

@@ -523,7 +523,7 @@ func TestSorterDivides(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	s := newSorter(sorting{file: &chunks{file: file}, columns: 1, budget: 100_000}, 0, vertices, 10, maxShift)
+	s := newSorter(sortOptions{file: &batchFile{file: file}, columns: 1, budget: 100_000}, 0, vertices, 10, maxShift)
 	for k := range edges {
 		if err := s.add(e.Source[k], e.Target[k], given, e.Features[k:k+1]); err != nil {
 			t.Fatal(err)

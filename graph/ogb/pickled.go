@@ -49,7 +49,7 @@ func readPickled(path, of string, vertices int, labels *graph.Labels) (s graph.S
 	return s, nil
 }
 
-// under is the value of a dict under that name, nil where there is none.
+// under returns the value of a dict under that name, nil where there is none.
 func under(value any, name string) any {
 	d, ok := value.(*pickle.Dict)
 	if !ok {

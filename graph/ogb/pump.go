@@ -2,14 +2,14 @@ package ogb
 
 import "sync"
 
-// pump fills buffers on a goroutine of its own, a few ahead of whoever takes them.
+// pump fills buffers on a goroutine of its own, ahead of the reader that takes them.
 type pump[T any] struct {
 	full  chan filled[T]
 	free  chan T
 	stop  chan struct{}
 	ended sync.WaitGroup
 
-	lent bool // last is with the taker
+	lent bool // the reader has last
 	last filled[T]
 }
 
@@ -18,11 +18,11 @@ type filled[T any] struct {
 	err    error
 }
 
-// buffersAhead is how many buffers a pump has.
+// buffersAhead is the number of buffers of a pump.
 const buffersAhead = 3
 
-// newPump begins to fill buffers, each of which is a zero T at first. The error of fill, io.EOF for one, ends
-// the filling.
+// newPump begins to fill buffers. Each is a zero T at first. An error of fill, such as io.EOF, ends the
+// filling.
 func newPump[T any](fill func(buffer T) (T, error)) *pump[T] {
 	p := &pump[T]{full: make(chan filled[T], buffersAhead), free: make(chan T, buffersAhead), stop: make(chan struct{})}
 	for range buffersAhead {
@@ -36,7 +36,7 @@ func newPump[T any](fill func(buffer T) (T, error)) *pump[T] {
 				return
 			case buffer := <-p.free:
 				buffer, err := fill(buffer)
-				p.full <- filled[T]{buffer, err} // has room for all buffers
+				p.full <- filled[T]{buffer, err} // never waits: its capacity is the number of buffers
 				if err != nil {
 					return
 				}
@@ -46,8 +46,7 @@ func newPump[T any](fill func(buffer T) (T, error)) *pump[T] {
 	return p
 }
 
-// next is the next buffer, which belongs to the taker until it asks for another, or the error that ended the
-// filling.
+// next returns the next buffer, or the error that ended the filling. The buffer is valid until the next call.
 func (p *pump[T]) next() (T, error) {
 	if p.lent {
 		p.free <- p.last.buffer
@@ -59,7 +58,7 @@ func (p *pump[T]) next() (T, error) {
 	return p.last.buffer, p.last.err
 }
 
-// close ends the filling, and returns when it has ended.
+// close ends the filling, and returns after the goroutine has ended.
 func (p *pump[T]) close() {
 	close(p.stop)
 	p.ended.Wait()

@@ -12,40 +12,42 @@ import (
 	"weft/internal/memory"
 )
 
-// sorter brings edges into the order of a store: by target, then by source, edges of the same two ends in the
-// order in which they came. It takes little memory, whatever their number: the targets are divided into
-// ranges, the edges into each range wait in a file, and one range at a time is sorted in memory.
+// sorter sorts edges into the order of a store: by target, then by source, and parallel edges in the order
+// in which they were added. Its memory does not depend on their number (an external sort): it divides the
+// targets into ranges, writes the edges into each range to a file, and then sorts one range at a time in
+// memory.
 type sorter struct {
-	sorting
-	low, high int  // the targets
-	shift     uint // log₂ of the targets of a range
-	ranges    []waiting
-	// duplicates are the given edges that single left out.
+	sortOptions
+	low, high int  // the targets are low … high−1
+	shift     uint // log₂ of the number of targets in a range
+	ranges    []unsorted
+	// duplicates counts the given edges that single dropped.
 	duplicates int64
 }
 
-// sorting is how a sorter works.
-type sorting struct {
-	file    *chunks
+// sortOptions are the settings of a sorter.
+type sortOptions struct {
+	file    *batchFile
 	columns int   // of edge features
-	single  bool  // of edges of the same two ends the first stays, and a given one before one that was added
-	budget  int64 // bytes of edges that are sorted at a time, where they have several targets
+	single  bool  // keep one of parallel edges: the first given edge, or the first added edge if none is given
+	budget  int64 // bytes of edges that are sorted at a time; one target may take more
 }
 
-// chunks is a file of chunks of words.
-type chunks struct {
+// batchFile is a file of batches of edges, as words of 32 bits.
+type batchFile struct {
 	file *os.File
 	end  int64
 }
 
-// waiting are the edges into a range of targets, in the order in which they came: those of the chunks, and
-// the last ones. An edge is its target, its key, and its features as bits.
-type waiting struct {
-	chunks []int64 // where they lie in the file
-	last   []uint32
+// unsorted has the edges into a range of targets in the order in which they were added: full batches in the
+// file, and the last edges in memory. The words of an edge are its target, its key, and the bits of its
+// features.
+type unsorted struct {
+	batches []int64 // offset of each batch in the file
+	last    []uint32
 }
 
-// An edge's key is twice the source, and one more if the edge was added.
+// An edge's key is 2·source + kind. A given edge is in the source files; an added edge is the reverse of one.
 const (
 	given uint32 = iota
 	added
@@ -53,48 +55,48 @@ const (
 
 const (
 	wordBytes    = 4
-	chunkWords   = 32 << 10 // about
+	batchWords   = 32 << 10 // approximate size of a batch
 	mostRanges   = 1024
-	rangeBytes   = 8 << 20 // of edges, about
-	rangeTargets = 1 << 20 // at most
+	rangeBytes   = 8 << 20 // approximate size of a range's edges
+	rangeTargets = 1 << 20 // largest number of targets in a range
 	maxShift     = 31
 	sortBudget   = 128 << 20
 )
 
-// newSorter begins to sort about so many edges into the targets low…high−1. A range has at most 2^most
+// newSorter returns a sorter for about so many edges into targets low … high−1. A range has at most 2^most
 // targets.
-func newSorter(how sorting, low, high int, about int64, most uint) *sorter {
-	s := &sorter{sorting: how, low: low, high: high}
+func newSorter(how sortOptions, low, high int, about int64, most uint) *sorter {
+	s := &sorter{sortOptions: how, low: low, high: high}
 	targets := int64(high - low)
 	want := max(about/(rangeBytes/wordBytes)*int64(s.words()), targets/rangeTargets, 1)
 	s.shift = min(most, uint(bits.Len64(uint64((targets-1)/min(want, mostRanges)))))
-	s.ranges = make([]waiting, (targets-1)>>s.shift+1)
+	s.ranges = make([]unsorted, (targets-1)>>s.shift+1)
 	return s
 }
 
-// words is how many an edge has.
-func (s *sorting) words() int { return 2 + s.columns }
+// words returns the number of words of an edge.
+func (s *sortOptions) words() int { return 2 + s.columns }
 
-// chunk is how many words a chunk has, those of whole edges.
-func (s *sorting) chunk() int { return max(1, chunkWords/s.words()) * s.words() }
+// batch returns the number of words of a batch: a multiple of an edge's words.
+func (s *sortOptions) batch() int { return max(1, batchWords/s.words()) * s.words() }
 
-// memory is what about so many edges take at most until they are sorted.
-func (s *sorter) memory(about int64) int64 {
-	chunk := int64(s.chunk()) * wordBytes
-	return min(int64(len(s.ranges))*chunk, about*int64(s.words())*wordBytes+chunk)
+// memoryFor returns a bound of the bytes that about so many edges take in memory before they are sorted.
+func (s *sorter) memoryFor(about int64) int64 {
+	batch := int64(s.batch()) * wordBytes
+	return min(int64(len(s.ranges))*batch, about*int64(s.words())*wordBytes+batch)
 }
 
-// add takes an edge, with its features.
+// add adds an edge with its features.
 func (s *sorter) add(source, target int32, kind uint32, features []float32) error {
 	r := &s.ranges[(int(target)-s.low)>>s.shift]
 	r.last = append(r.last, uint32(target), uint32(source)<<1|kind)
 	for _, x := range features {
 		r.last = append(r.last, math.Float32bits(x))
 	}
-	if len(r.last) < s.chunk() {
+	if len(r.last) < s.batch() {
 		return nil
 	}
-	r.chunks = append(r.chunks, s.file.end)
+	r.batches = append(r.batches, s.file.end)
 	data := wordsAsBytes(r.last)
 	if _, err := s.file.file.WriteAt(data, s.file.end); err != nil {
 		return fmt.Errorf("writing edges that wait to be sorted: %w", err)
@@ -104,36 +106,37 @@ func (s *sorter) add(source, target int32, kind uint32, features []float32) erro
 	return nil
 }
 
-// wordsAsBytes is the memory of words.
+// wordsAsBytes returns the memory of words as bytes.
 func wordsAsBytes(words []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), wordBytes*len(words))
 }
 
-// rows are the in-neighbours of consecutive vertices: their in-degrees, their sources, ascending, and the
-// features of these edges.
+// rows are the edges into consecutive vertices: the in-degree of each, the sources of each, ascending, and
+// the features of these edges.
 type rows struct {
 	indegree, sources []int32
 	features          []float32
 }
 
-// room is the memory in which edges are sorted.
-type room struct {
+// sortBuffers are the buffers for the edges of one range.
+type sortBuffers struct {
 	words []uint32
-	ends  []int64 // of the edges into a target
-	// keys are those of the edges, by target, each above the edge's place in words.
+	ends  []int64 // by target: the end of its edges in keys
+	// keys has for each edge, by target, its key (upper half) and its index among the edges (lower half).
 	keys []uint64
 	rows rows
 }
 
-// each calls emit with the rows of all targets, which it may use until it returns. The edges are gone then.
-func (s *sorter) each(emit func(rows) error) error { return s.eachIn(&room{}, emit) }
+// each sorts all edges and calls emit with the rows of consecutive targets, until all targets have come. The
+// rows are valid until emit returns. The sorter is empty afterwards.
+func (s *sorter) each(emit func(rows) error) error { return s.eachIn(&sortBuffers{}, emit) }
 
-func (s *sorter) eachIn(m *room, emit func(rows) error) error {
+func (s *sorter) eachIn(m *sortBuffers, emit func(rows) error) error {
 	for k := range s.ranges {
 		r := &s.ranges[k]
 		low := s.low + k<<s.shift
 		high := min(s.high, low+1<<s.shift)
-		words := len(r.chunks)*s.chunk() + len(r.last)
+		words := len(r.batches)*s.batch() + len(r.last)
 		var err error
 		if s.shift > 0 && int64(words)*wordBytes > s.budget {
 			err = s.divide(r, low, high, words, m, emit)
@@ -143,14 +146,14 @@ func (s *sorter) eachIn(m *room, emit func(rows) error) error {
 		if err != nil {
 			return err
 		}
-		*r = waiting{}
+		*r = unsorted{}
 	}
 	return nil
 }
 
-// divide sorts the edges into targets low…high−1, in smaller ranges.
-func (s *sorter) divide(r *waiting, low, high, words int, m *room, emit func(rows) error) error {
-	smaller := newSorter(s.sorting, low, high, int64(words/s.words()), s.shift-1)
+// divide sorts the edges into targets low … high−1 by a sorter with smaller ranges, and emits their rows.
+func (s *sorter) divide(r *unsorted, low, high, words int, m *sortBuffers, emit func(rows) error) error {
+	smaller := newSorter(s.sortOptions, low, high, int64(words/s.words()), s.shift-1)
 	features := make([]float32, s.columns)
 	again := func(words []uint32) error {
 		for ; len(words) > 0; words = words[s.words():] {
@@ -163,12 +166,12 @@ func (s *sorter) divide(r *waiting, low, high, words int, m *room, emit func(row
 		}
 		return nil
 	}
-	chunk := make([]uint32, s.chunk())
-	for _, at := range r.chunks {
-		if err := s.file.read(chunk, at); err != nil {
+	batch := make([]uint32, s.batch())
+	for _, at := range r.batches {
+		if err := s.file.read(batch, at); err != nil {
 			return err
 		}
-		if err := again(chunk); err != nil {
+		if err := again(batch); err != nil {
 			return err
 		}
 	}
@@ -180,25 +183,25 @@ func (s *sorter) divide(r *waiting, low, high, words int, m *room, emit func(row
 	return err
 }
 
-func (c *chunks) read(words []uint32, at int64) error {
+func (c *batchFile) read(words []uint32, at int64) error {
 	if _, err := c.file.ReadAt(wordsAsBytes(words), at); err != nil {
 		return fmt.Errorf("reading edges that wait to be sorted: %w", err)
 	}
 	return nil
 }
 
-// sort sorts the edges into targets low…high−1, and emits their rows.
-func (s *sorter) sort(r *waiting, low, high, words int, m *room, emit func(rows) error) error {
+// sort sorts the edges into targets low … high−1 in memory, and emits their rows.
+func (s *sorter) sort(r *unsorted, low, high, words int, m *sortBuffers, emit func(rows) error) error {
 	edges, targets := words/s.words(), high-low
 	if err := m.grow(edges, targets, s); err != nil {
 		return err
 	}
-	for k, at := range r.chunks {
-		if err := s.file.read(m.words[k*s.chunk():(k+1)*s.chunk()], at); err != nil {
+	for k, at := range r.batches {
+		if err := s.file.read(m.words[k*s.batch():(k+1)*s.batch()], at); err != nil {
 			return err
 		}
 	}
-	copy(m.words[len(r.chunks)*s.chunk():], r.last)
+	copy(m.words[len(r.batches)*s.batch():], r.last)
 	// A counting sort by target
 	for at := 0; at < words; at += s.words() {
 		m.ends[int(m.words[at])-low+1]++
@@ -222,8 +225,8 @@ func (s *sorter) sort(r *waiting, low, high, words int, m *room, emit func(rows)
 	return emit(m.rows)
 }
 
-// begin is where the keys of a target begin.
-func (m *room) begin(t int) int64 {
+// begin returns the index of a target's first key.
+func (m *sortBuffers) begin(t int) int64 {
 	if t == 0 {
 		return 0
 	}
@@ -231,9 +234,9 @@ func (m *room) begin(t int) int64 {
 }
 
 // row adds the row of the next target, whose keys ascend.
-func (s *sorter) row(m *room, keys []uint64) {
+func (s *sorter) row(m *sortBuffers, keys []uint64) {
 	before, degree := len(m.rows.sources), 0
-	last := uint64(math.MaxUint64) // key of the edge before
+	last := uint64(math.MaxUint64) // key of the previous edge
 	for _, k := range keys {
 		key := k >> 32
 		if s.single && degree > 0 && key>>1 == last>>1 {
@@ -253,8 +256,8 @@ func (s *sorter) row(m *room, keys []uint64) {
 	m.rows.indegree = append(m.rows.indegree, int32(len(m.rows.sources)-before))
 }
 
-// grow makes room for so many edges into so many targets, and empties the rows.
-func (m *room) grow(edges, targets int, s *sorter) (err error) {
+// grow makes the buffers large enough for so many edges into so many targets, and empties the rows.
+func (m *sortBuffers) grow(edges, targets int, s *sorter) (err error) {
 	if edges > math.MaxInt32 {
 		return fmt.Errorf("%d edges into one vertex", edges)
 	}
@@ -278,7 +281,7 @@ func (m *room) grow(edges, targets int, s *sorter) (err error) {
 	return err
 }
 
-// sized is a slice of so many elements, of any value.
+// sized returns a slice of n elements with undefined values, in the memory of s if it is large enough.
 func sized[T any](s []T, n int) ([]T, error) {
 	s, err := memory.Grow(s[:0], n)
 	if err != nil {

@@ -119,8 +119,8 @@ func (w *whole) collect() (all []float32, err error) {
 	return all, err
 }
 
-// grow is s with room for n more of so many elements in all, which are only claimed: there is room for all of
-// them once an eighth has come, and for twice as many as have come before.
+// grow returns s with capacity for n more elements. The file claims that there are all elements in all. So
+// grow doubles the capacity, until an eighth of them was read; then it allocates the rest.
 func grow[T any](s []T, n int, all int64) ([]T, error) {
 	if n <= cap(s)-len(s) {
 		return s, nil
@@ -145,7 +145,7 @@ type edgeList struct {
 	waiting  []float32
 }
 
-// columns is how many features an edge has.
+// columns returns how many features an edge has.
 func (l *edgeList) columns() int {
 	if l.features == nil {
 		return 0
@@ -182,7 +182,7 @@ func (l *edgeList) each(do func(p pairs, features []float32) error) error {
 	}
 }
 
-// take takes the features of the next n edges at most, and says of how many.
+// take returns the features of at most n of the next edges, and their number.
 func (l *edgeList) take(n int) (of int, features []float32, err error) {
 	if l.features == nil {
 		return n, nil, nil
@@ -206,7 +206,7 @@ func (l *edgeList) end() error {
 	return l.features.each(func([]float32) error { return nil })
 }
 
-// stored is the number of edges that eachStored has.
+// stored returns the number of edges that eachStored has.
 func (l *edgeList) stored() int64 {
 	if l.inverse {
 		return 2 * l.want
@@ -255,10 +255,10 @@ func (l *edgeList) gather(tell progress) (graph.Edges, error) {
 	return e, err
 }
 
-// progress is told how far a stage is.
+// progress is Options.Progress.
 type progress func(stage string, done, all int64)
 
-// of tells it, where there is anybody to be told.
+// of reports the progress of a stage.
 func (p progress) of(stage string, done, all int64) {
 	if p != nil {
 		p(stage, done, all)
@@ -286,7 +286,7 @@ func openEdges(l layout, c counts) (*edgeList, error) {
 	return newEdgeList(list, m, c.edges), nil
 }
 
-// newEdgeList is a list of so many edges, with their features, which may be nil.
+// newEdgeList returns a list of so many edges, with their features, which may be nil.
 func newEdgeList(list edges, m matrix, want int64) *edgeList {
 	e := &edgeList{edges: list, want: want}
 	if m != nil {

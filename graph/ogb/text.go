@@ -117,7 +117,7 @@ func (t *table) located(line int64, err error) error {
 	return refusal.Errorf("%s:%d: %w", t.path, line+1, err)
 }
 
-// ids reads rows of ids, each below the limit of its column, as many as the buffer has room for. It returns
+// ids reads rows of ids, each below the limit of its column, as many as the buffer can hold. It returns
 // how many ids these are, and io.EOF after the last row. Empty lines are skipped.
 func (t *table) ids(buffer []int32, limits ...int) (n int, err error) {
 	for n+t.columns <= len(buffer) {
@@ -227,18 +227,18 @@ func readLines(path string) (lines [][]string, err error) {
 	}
 }
 
-// width is the number of columns.
+// width returns the number of columns.
 func (t *table) width() int { return t.columns }
 
 // rows reads the next rows of numbers, which the call after it overwrites, and returns io.EOF after the last.
 // An empty field is NaN, and so is an empty line of one column; other empty lines are skipped.
 func (t *table) rows() ([]float32, error) {
 	if t.values == nil {
-		room, err := memory.Grow([]float32{}, max(blockValues, t.columns))
+		buffer, err := memory.Grow([]float32{}, max(blockValues, t.columns))
 		if err != nil {
 			return nil, t.located(t.line, err)
 		}
-		t.values = room[:cap(room)]
+		t.values = buffer[:cap(buffer)]
 	}
 	n := 0
 	for n+t.columns <= len(t.values) {

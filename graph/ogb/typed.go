@@ -42,10 +42,10 @@ type typedLayout interface {
 // triplet names a relation by its source type, its own name, and its target type.
 type triplet [3]string
 
-// String is the relation's name in folders and archives.
+// String returns the relation's name in folders and archives.
 func (t triplet) String() string { return strings.Join(t[:], "___") }
 
-// namesOf are the relations' names in folders and archives.
+// namesOf returns the relations' names in folders and archives.
 func namesOf(relations []triplet) (names []string) {
 	for _, r := range relations {
 		names = append(names, r.String())

@@ -66,7 +66,7 @@ func (f typedText) relations() ([]triplet, error) {
 	return list, nil
 }
 
-// relation is the folder of a relation.
+// relation returns the folder of a relation.
 func (f typedText) relation(r triplet) textFolder {
 	return textFolder{filepath.Join(f.raw, "relations", r.String())}
 }
@@ -90,7 +90,7 @@ func (f typedText) array(vertexType, name string) (matrix, error) {
 	return f.vertices(vertexType).matrix(name)
 }
 
-// vertices is the folder of a vertex type.
+// vertices returns the folder of a vertex type.
 func (f typedText) vertices(name string) textFolder {
 	return textFolder{filepath.Join(f.raw, nodeFeatures, name)}
 }

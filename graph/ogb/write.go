@@ -46,7 +46,7 @@ func (p *parts) close() {
 	}
 }
 
-// chooseFeatures decides what the features of vertices are.
+// chooseFeatures decides whether vertices have features of their own, of the edges into them, or none.
 func (f *folder) chooseFeatures(p *parts) error {
 	flag, ofEdges := refusal.Setting("features-from-edges"), p.list.columns()
 	switch {
@@ -194,7 +194,7 @@ func writeOne(dir string, l layout, o Options) (*Summary, error) {
 	return summary, w.Close()
 }
 
-// outline is what labels are, without those of any vertex.
+// outline returns labels of the same kind without values.
 func outline(l graph.Labels) graph.Labels {
 	of := graph.Labels{Classes: l.Classes}
 	if l.MultiLabel() {
@@ -226,7 +226,7 @@ func (f *folder) writeVertices(w *graph.Writer, features *whole) (err error) {
 	})
 }
 
-// writeEdges writes the edges, and how many it has written.
+// writeEdges sorts and writes the edges, and returns their number.
 func (f *folder) writeEdges(w *graph.Writer, list *edgeList) (stored int64, err error) {
 	scratch, err := w.Scratch()
 	if err != nil {
@@ -237,9 +237,9 @@ func (f *folder) writeEdges(w *graph.Writer, list *edgeList) (stored int64, err 
 	if f.Symmetrize && !list.inverse {
 		about *= 2
 	}
-	how := sorting{file: &chunks{file: scratch}, columns: list.columns(), single: f.Symmetrize, budget: min(sortBudget, memory.Left()/8)}
+	how := sortOptions{file: &batchFile{file: scratch}, columns: list.columns(), single: f.Symmetrize, budget: min(sortBudget, memory.Left()/8)}
 	s := newSorter(how, 0, f.counts.vertices, about, maxShift)
-	if err := memory.Need(s.memory(about)); err != nil {
+	if err := memory.Need(s.memoryFor(about)); err != nil {
 		return 0, refusal.Errorf("%s: %w", f.Folder, err)
 	}
 	err = list.eachStored(f.Progress, func(source, target int32, features []float32) error {

@@ -45,7 +45,7 @@ func (s *store) Array(key string) (*npy.Array, error) {
 	return nil, s.Refuse(key, fmt.Errorf("is %s, no tensor", kind(value)))
 }
 
-// Count is how many rows the field of a key that exists has, all of which take bytes of the file.
+// Count returns how many rows the field of a key that exists has, all of which take bytes of the file.
 func (s *store) Count(key string) (int, error) {
 	var shape []int
 	switch v := s.fields[key].(type) {
@@ -348,7 +348,7 @@ func sparseStorage(o *pickle.Object) (*arrays.CSR, error) {
 	return arrays.NewCoordinates(sizes[0], sizes[1], row, column, values)
 }
 
-// ones is a vector of ones.
+// ones returns a vector of ones.
 func ones(n int) (*npy.Array, error) {
 	if err := memory.Need(int64(n)); err != nil {
 		return nil, err

@@ -24,7 +24,8 @@ import (
 type Options struct {
 	// Target is the vertex type whose labels are learned; empty for the only one that has labels.
 	Target string
-	// DenseFeatures keeps features dense of which few are not zero. Otherwise they become sparse rows.
+	// DenseFeatures stores features dense even if most values are zero. By default such features become
+	// sparse rows.
 	DenseFeatures bool
 }
 
@@ -111,8 +112,8 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 	return g, nil
 }
 
-// count is how many vertices a type has: what its tensors say, else the sizes of its edges' matrices, else
-// the largest id plus one.
+// count returns how many vertices a type has: what its tensors say, else the sizes of its edges' matrices,
+// else the largest id plus one.
 func (r *reader) count(v *store, edges []*store) (int, error) {
 	if n, err := (arrays.Fields{Source: v}).Vertices(r.edges); n > 0 || err != nil {
 		return n, err
@@ -138,7 +139,7 @@ func (r *reader) count(v *store, edges []*store) (int, error) {
 	return n, nil
 }
 
-// target is the type whose labels are learned.
+// target returns the type whose labels are learned.
 func (r *reader) target(s *stores) (*store, error) {
 	var labelled, all []*store
 	for _, v := range s.vertices {
@@ -228,7 +229,7 @@ var (
 	labelKeys = [3]string{"train_y", "val_y", "test_y"}
 )
 
-// labels are those of a type: y, or those of listed vertices, or none.
+// labels returns the labels of a type: y, or the labels of listed vertices, or none.
 func (r *reader) labels(v *store) (graph.Labels, error) {
 	const key = "y"
 	if !v.Has(key) {
@@ -303,7 +304,7 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 	return l, nil
 }
 
-// features are those of a type, none where it has no x.
+// features returns the features of a type, none if it has no x.
 func (r *reader) features(v *store) (graph.Features, error) {
 	if !v.Has("x") {
 		return graph.Features{}, nil

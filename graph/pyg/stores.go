@@ -97,8 +97,8 @@ func (r *reader) only(value any) (any, error) {
 	return value, nil
 }
 
-// graphs is how many graphs slices divide a data set into: its vectors have a bound for each and one more.
-// Those of typed graphs are in dicts of dicts.
+// graphs returns how many graphs slices divide a data set into: its vectors have a bound for each and one
+// more. Those of typed graphs are in dicts of dicts.
 func graphs(bounds any, depth int) int {
 	n := 1
 	switch s := bounds.(type) {
@@ -131,13 +131,13 @@ func kind(value any) string {
 	return "a plain value"
 }
 
-// mapping is the dict of an object's fields: _mapping of the storage that an attribute is.
+// mapping returns the dict of an object's fields: _mapping of the storage that an attribute is.
 func (r *reader) mapping(attributes *pickle.Dict, key string) *pickle.Dict {
 	value, _ := attributes.Get(key)
 	return fieldsOf(value)
 }
 
-// fieldsOf are the fields of a storage, nil where it has none.
+// fieldsOf returns the fields of a storage, nil where it has none.
 func fieldsOf(storage any) *pickle.Dict {
 	switch s := storage.(type) {
 	case *pickle.Dict:
@@ -360,7 +360,7 @@ func (s *store) left() (names []string) {
 	return names
 }
 
-// left is a note that names the fields that were not read, the first of them where there are many.
+// left returns a note that names the fields that were not read, the first of them where there are many.
 func (s *stores) left() []string {
 	const most = 20
 	names := s.global
@@ -381,7 +381,7 @@ func (s *stores) left() []string {
 	return []string{"left out: " + strings.Join(names, ", ")}
 }
 
-// quoted is the name of a field with that of its type.
+// quoted returns the name of a field with that of its type.
 func (s *store) quoted(key string) string { return fmt.Sprintf("%.40q%s", key, s.of()) }
 
 // Refuse puts the file and the field before an error.

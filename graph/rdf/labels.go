@@ -107,7 +107,7 @@ func (t *tables) read(path string, o *Options) (ids []int64, err error) {
 	return ids, nil
 }
 
-// column is the place of the column that a setting names.
+// column returns the number of the column that a setting names.
 func column(columns []string, setting refusal.Setting, name string) (int, error) {
 	k := slices.Index(columns, name)
 	if k < 0 {

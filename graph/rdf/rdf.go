@@ -175,7 +175,7 @@ func (r *reader) add(t *triple, k int) error {
 	return nil
 }
 
-// entity is the vertex of a term of file k.
+// entity returns the vertex of a term of file k.
 func (r *reader) entity(name []byte, k int) (int32, error) {
 	if k > 0 && bytes.HasPrefix(name, []byte("_:")) {
 		name = fmt.Appendf(name, "#%d", k+1)
@@ -200,7 +200,8 @@ func (r *reader) checkWithout(o *Options) error {
 	return nil
 }
 
-// relations are those of the predicates, if there is the memory for them and those back.
+// relations returns a relation for each predicate. It refuses them if there is no memory for them and their
+// reverse relations.
 func (r *reader) relations() ([]graph.Relation, error) {
 	const bound, source = 8, 4
 	vertices, edges := int64(len(r.entities.Names)), int64(0)
@@ -248,8 +249,8 @@ func compact(r *graph.Relation) int {
 	return gone
 }
 
-// relationNames are the predicates' local names, with a number where one is taken, or that of the relation
-// back. A note has the predicate of each that has a number.
+// relationNames returns the predicates' local names, with a number where one is taken, or that of the
+// relation back. A note has the predicate of each that has a number.
 func (r *reader) relationNames() []string {
 	all, taken, last := make([]string, len(r.predicates)), map[string]bool{}, map[string]int{}
 	for k, p := range r.predicates {
@@ -273,8 +274,8 @@ func (r *reader) relationNames() []string {
 	return all
 }
 
-// localName is what follows the last #, / or : within an IRI, about 100 bytes of it, with one underscore for
-// what is no letter, digit, dot or hyphen: it becomes a part of a file name.
+// localName returns what follows the last #, / or : within an IRI, about 100 bytes of it, with one
+// underscore for what is no letter, digit, dot or hyphen: it becomes a part of a file name.
 func localName(iri string) string {
 	const longest = 100
 	iri = strings.TrimRight(iri, "#/:")

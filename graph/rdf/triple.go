@@ -277,8 +277,8 @@ func literal(name *[]byte, text []byte) (rest []byte, err error) {
 	return rest, nil
 }
 
-// tag is how many bytes a language tag has with its @: letters, then letters and digits after each hyphen; 0
-// where there is none.
+// tag returns how many bytes a language tag has with its @: letters, then letters and digits after each
+// hyphen; 0 where there is none.
 func tag(text []byte) int {
 	n, part, parts := 1, 0, 0
 	for ; n < len(text); n++ {

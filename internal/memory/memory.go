@@ -32,8 +32,8 @@ func Need(bytes int64) error {
 		"machine), or give it less", amount(bytes), amount(left), amount(debug.SetMemoryLimit(-1)))
 }
 
-// Grow is s with room for n more elements. Where it has none, the memory of one that is larger by a quarter
-// at least is asked for.
+// Grow returns s with capacity for n more elements. If s has too little, Grow allocates a slice that is
+// larger by at least a quarter.
 func Grow[E any](s []E, n int) ([]E, error) {
 	if n <= cap(s)-len(s) {
 		return s, nil
@@ -43,16 +43,17 @@ func Grow[E any](s []E, n int) ([]E, error) {
 
 func grow[E any](s []E, n int) ([]E, error) {
 	const least = 1 << 10
-	room := len(s) + max(n, len(s)/4, least)
-	if err := Need(int64(unsafe.Sizeof(*new(E))) * int64(room)); err != nil {
+	capacity := len(s) + max(n, len(s)/4, least)
+	if err := Need(int64(unsafe.Sizeof(*new(E))) * int64(capacity)); err != nil {
 		return s, err
 	}
-	grown := make([]E, len(s), room)
+	grown := make([]E, len(s), capacity)
 	copy(grown, s)
 	return grown, nil
 }
 
-// Left is how many bytes more than is in use, with garbage that was not collected yet, Go's runtime may take.
+// Left returns the number of bytes that Go's runtime may allocate beyond what is in use. Garbage that is not
+// collected yet is in use.
 func Left() int64 { return max(debug.SetMemoryLimit(-1)-inUse(), 0) }
 
 // needAddresses tries whether the system gives so many bytes of addresses: the runtime never gives back those

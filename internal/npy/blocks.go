@@ -40,8 +40,8 @@ func NewDataBlocks(r io.Reader, size int64, h Header) (*Blocks, error) {
 	return b, nil
 }
 
-// Next returns the next rows, which the next call may overwrite, and io.EOF after the last. An array in
-// Fortran order comes in one piece, and so do rows without bytes.
+// Next returns the next rows, which the next call may overwrite, and io.EOF after the last. Next
+// returns an array in Fortran order, or one whose rows have no bytes, at once.
 func (b *Blocks) Next() (*Array, error) {
 	if b.rows == 0 {
 		return nil, io.EOF

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// Writer writes one array piece by piece, in row order, behind a header that announces the whole.
+// Writer writes one array in batches, in row order, after a header with the shape of the whole array.
 type Writer struct {
 	w      io.Writer
 	h      Header
@@ -16,13 +16,13 @@ type Writer struct {
 	length int // of the header in bytes
 }
 
-// Growing is the first size of the shape of an array whose rows are counted as they come.
+// Growing, as the first size of a shape, stands for a number of rows that is not known in advance.
 const Growing = math.MinInt
 
 // NewWriter writes the header of an array of that shape, for one of the element types "<f4", "<f8", "<i4",
 // "<i8", "|u1" and "|b1". The data follows through the Write methods; Close checks that it was complete. The
-// header of an array whose first size is Growing has room for any number of rows: when all have come, that of
-// FinalHeader belongs in its place.
+// header of an array whose first size is Growing has space for any number of rows. After all rows, the caller
+// must overwrite it with FinalHeader.
 func NewWriter(w io.Writer, descr string, shape ...int) (*Writer, error) {
 	if !slices.Contains([]string{"<f4", "<f8", "<i4", "<i8", "|u1", "|b1"}, descr) {
 		return nil, fmt.Errorf("arrays of dtype %q are not written", descr)

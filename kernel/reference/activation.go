@@ -44,7 +44,7 @@ func LeakyReLU(x, lambda float64) float64 {
 	return lambda * x
 }
 
-// LeakyReLUSlope is the derivative of LeakyReLU: 1 above 0 and λ elsewhere.
+// LeakyReLUSlope returns the derivative of LeakyReLU: 1 above 0 and λ elsewhere.
 func LeakyReLUSlope(x, lambda float64) float64 {
 	if x > 0 {
 		return 1

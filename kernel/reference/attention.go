@@ -19,7 +19,7 @@ type Attention struct {
 	SelfMask []float64
 }
 
-// Rows is the number of destinations.
+// Rows returns the number of destinations.
 func (a *Attention) Rows() int { return len(a.Indptr) - 1 }
 
 // WithoutLoops returns the in-neighbour lists without the self loops i→i; other edges stay in their order.
@@ -126,7 +126,7 @@ func (a *Attention) attendBackward(dv, v, dO *Matrix, score func(i, h, j int) fl
 	}
 }
 
-// GAT is the attention of Veličković et al., "Graph Attention Networks" (arXiv 1710.10903), per head h:
+// GAT returns the attention of Veličković et al., "Graph Attention Networks" (arXiv 1710.10903), per head h:
 //
 //	s_ij = LeakyReLU_λ(⟨aSrc_h, z_j⟩ + ⟨aDst_h, z_i⟩),  α_i = softmax over the in-edges of i,  o_i = Σ_j α_ij m_ij z_j
 //
@@ -190,8 +190,8 @@ func ScoredBackward(a *Attention, z, source, target, dO *Matrix) (dz, dSource, d
 	return dz, dSource, dTarget
 }
 
-// GATv2 is the attention of Brody et al., "How Attentive are Graph Attention Networks?" (arXiv 2105.14491),
-// per head h:
+// GATv2 returns the attention of Brody et al., "How Attentive are Graph Attention Networks?" (arXiv
+// 2105.14491), per head h:
 //
 //	s_ij = ⟨att_h, LeakyReLU_λ(zl_j + zr_i)⟩,  α_i = softmax over the in-edges of i,  o_i = Σ_j α_ij m_ij zl_j
 //

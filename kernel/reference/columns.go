@@ -33,7 +33,7 @@ func PutColumns(z, x *Matrix, rows []int32, from int, accumulate bool) {
 	}
 }
 
-// listed is the i-th of the listed rows, or i where none are listed.
+// listed returns the i-th of the listed rows, or i where none are listed.
 func listed(rows []int32, i int) int {
 	if rows == nil {
 		return i

@@ -36,7 +36,7 @@ func Vector(data []float32) []float64 {
 	return v
 }
 
-// At is the entry in row i and column j.
+// At returns the entry in row i and column j.
 func (m *Matrix) At(i, j int) float64 { return m.Data[i*m.Cols+j] }
 
 // Set stores v in row i and column j.

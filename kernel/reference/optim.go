@@ -64,6 +64,6 @@ func ClipNorm(grads [][]float64, limit float64) (norm float64) {
 	return norm
 }
 
-// GlorotBound is the bound b of the uniform distribution on [−b, b] for a fanOut×fanIn weight: √(6/(fanIn +
-// fanOut)) (Glorot and Bengio, AISTATS 2010).
+// GlorotBound returns the bound b of the uniform distribution on [−b, b] for a fanOut×fanIn weight:
+// √(6/(fanIn + fanOut)) (Glorot and Bengio, AISTATS 2010).
 func GlorotBound(fanIn, fanOut int) float64 { return math.Sqrt(6 / float64(fanIn+fanOut)) }

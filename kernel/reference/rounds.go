@@ -11,7 +11,7 @@ func (k Rounds) Forward(x *Matrix, step func(h *Matrix) *Matrix) *Matrix {
 	return k.all(x, step)[k.Count]
 }
 
-// all are the inputs of the rounds, and behind them the result.
+// all returns the inputs of the rounds, and behind them the result.
 func (k Rounds) all(x *Matrix, step func(h *Matrix) *Matrix) []*Matrix {
 	h := []*Matrix{x}
 	for i := range k.Count {

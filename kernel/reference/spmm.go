@@ -14,7 +14,7 @@ type Aggregation struct {
 	Self     []float64 // len rows; nil means 0
 }
 
-// Rows is the number of destinations.
+// Rows returns the number of destinations.
 func (a *Aggregation) Rows() int { return len(a.Indptr) - 1 }
 
 // SpMM adds the aggregation of x to z:

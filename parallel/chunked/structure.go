@@ -36,7 +36,7 @@ func (s span) rows() int { return s.hi - s.lo }
 
 func (s span) of(stored *tensor.Matrix) *tensor.Matrix { return stored.RowRange(s.lo, s.hi) }
 
-// rows is the number of stored rows.
+// rows returns the number of stored rows.
 func (st *structure) rows() int { return st.stored[len(st.stored)-1].hi }
 
 // structure returns the structure of a direction, and makes it at the first call.

@@ -1,6 +1,6 @@
-// Package edges holds the part of a graph's structure that a worker needs: the edges into its rows, in blocks
-// by the worker that holds their sources; the lists of local rows that other workers need; and linear
-// aggregations as matrices over these blocks.
+// Package edges has the edges of one worker, as sparse matrices: the edges into its rows, in blocks by the
+// worker that holds their sources. It also has the lists of local rows that other workers need, in-degrees,
+// self loops, and the normalized adjacency matrices of linear aggregations (sum, mean, GCN).
 package edges
 
 import (

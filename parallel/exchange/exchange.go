@@ -1,4 +1,5 @@
-// Package exchange sends rows between the workers of a group, and says how a pass ends after a failure.
+// Package exchange sends and receives messages with rows of matrices between the workers of a group, while
+// the worker computes. It ends a forward or backward pass if a worker fails.
 package exchange
 
 import (

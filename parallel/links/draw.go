@@ -1,10 +1,12 @@
-// Package links is link prediction, on one worker or on partitions. It divides the edges of a graph into
-// those that train, validate and test, draws negative edges against them, and scores both from the embeddings
-// of their ends. Edges that are scored are supervision edges; message-passing edges are those that the model
-// aggregates along.
+// Package links is link prediction, on one worker or on partitions: a model learns which vertices an edge
+// joins. The package divides the edges of a graph into training, validation and test edges. It draws
+// negative edges, which the graph need not have. It scores both from the embeddings of their ends, and
+// computes losses, gradients and ranks. The edges that are scored are supervision edges. The model
+// aggregates along message-passing edges: those that train, their reverse edges, and relations without
+// supervision edges.
 //
-// An edge belongs to the worker of its target. What is drawn is a function of the seed, the epoch and the
-// edge, and so the same for any number of workers.
+// An edge belongs to the worker of its target. Random draws are functions of the seed, the epoch and the
+// edge. So they are the same for any number of workers.
 package links
 
 import (
@@ -14,10 +16,10 @@ import (
 	"weft/partition"
 )
 
-// Part is what edges are for.
+// Part is a part of the split: training, validation or test edges.
 type Part int
 
-// Edges train, validate or test.
+// The parts of the split.
 const (
 	Train Part = iota
 	Val
@@ -25,24 +27,24 @@ const (
 	parts
 )
 
-// Edge is a supervision edge, or a negative one: its ends are vertices of the first type. Relation counts the
-// relations with supervision edges.
+// Edge is a supervision edge or a negative edge. Its ends are vertices of the first type. Relation is its
+// number among the relations with supervision edges.
 type Edge struct{ Relation, Source, Target int32 }
 
-// Draw is all that is random about the edges.
+// Draw makes all random choices about edges: the split, negative edges, and candidates for ranks.
 type Draw struct {
 	Seed   uint64
-	Shares [parts]float64 // of the edges, which Part draws; their scale does not matter
+	Shares [parts]float64 // the fraction of edges in each part, in any unit
 }
 
-// What draws are for.
+// The purposes of draws. Each has random numbers of its own.
 const (
-	forParts = iota + 1
+	forSplit = iota + 1
 	forNegatives
 	forCandidates
 )
 
-// hash is 64 random bits of the words.
+// hash returns 64 random bits, a function of the seed and the words.
 func (d *Draw) hash(words ...uint64) uint64 {
 	h := autograd.Mix(d.Seed ^ 0x9e3779b97f4a7c15)
 	for _, w := range words {
@@ -51,19 +53,19 @@ func (d *Draw) hash(words ...uint64) uint64 {
 	return h
 }
 
-// below is a number from 0 to n−1, drawn by random bits.
+// below maps 64 random bits to a number from 0 to n−1.
 func below(n int, random uint64) int32 {
 	high, _ := bits.Mul64(random, uint64(n))
 	return int32(high)
 }
 
-// ends are both ends of an edge in one word.
+// ends packs both ends of an edge into one word.
 func ends(u, v int32) uint64 { return uint64(uint32(u))<<32 | uint64(uint32(v)) }
 
-// Part is that of an edge. An edge and its reverse have the same, so that neither tells of the other; so have
-// parallel edges.
+// Part returns the part of an edge. An edge, its reverse and parallel edges are in the same part. So no
+// training edge gives a test edge away.
 func (d *Draw) Part(e Edge) Part {
-	random := d.hash(forParts, uint64(e.Relation), ends(min(e.Source, e.Target), max(e.Source, e.Target)))
+	random := d.hash(forSplit, uint64(e.Relation), ends(min(e.Source, e.Target), max(e.Source, e.Target)))
 	at := float64(random>>11) / (1 << 53) * (d.Shares[Train] + d.Shares[Val] + d.Shares[Test])
 	switch {
 	case at < d.Shares[Train]:
@@ -74,8 +76,8 @@ func (d *Draw) Part(e Edge) Part {
 	return Test
 }
 
-// Negative is one of the edges that are drawn in an epoch against e: with another source, or with another
-// target, in turn. It may be an edge of the graph, but not e.
+// Negative returns a negative edge for e: e with another source or another target, in turn. number counts the
+// negative edges of e in an epoch. The result may be an edge of the graph, but not e.
 func (d *Draw) Negative(epoch, number int, e Edge, vertices int) Edge {
 	key := d.hash(forNegatives, uint64(epoch), uint64(e.Relation), ends(e.Source, e.Target))
 	end := &e.Source
@@ -90,7 +92,7 @@ func (d *Draw) Negative(epoch, number int, e Edge, vertices int) Edge {
 	return e
 }
 
-// Candidates are n different vertices; nil: all, as where n is 0.
+// Candidates returns n different random vertices, or nil for all vertices: if n is 0, or at least vertices.
 func (d *Draw) Candidates(n, vertices int) []int32 {
 	if n == 0 || n >= vertices {
 		return nil
@@ -106,8 +108,8 @@ func (d *Draw) Candidates(n, vertices int) []int32 {
 	return drawn
 }
 
-// supervised are the relations of a share with supervision edges, by their number among all: those that join
-// the first vertex type with itself, but for one that is the reverse of another.
+// supervised returns the relations with supervision edges, by their numbers among all relations of a share:
+// those from the first vertex type to itself, without relations that are the reverse of another.
 func supervised(s *partition.Share) (relations []int32) {
 	for i, forward := range forwards(s.Edges.Relations) {
 		if s.Edges.Relations[i].Own() && forward == i {
@@ -117,7 +119,7 @@ func supervised(s *partition.Share) (relations []int32) {
 	return relations
 }
 
-// forwards are, for each relation, the one that it is the reverse of, or itself.
+// forwards returns, for each relation, the relation that it is the reverse of, or itself.
 func forwards(all []partition.Relation) []int {
 	number, of := map[[3]string]int{}, make([]int, len(all))
 	for i := range all {
@@ -135,14 +137,15 @@ func forwards(all []partition.Relation) []int {
 	return of
 }
 
-// Passes is what partition.Keep asks, for the relations of a graph: message-passing edges are those that
-// train, the reverse ones of such, and self loops, which are not scored.
+// Passes returns the rule for partition.Keep, which keeps message-passing edges. In a relation with
+// supervision edges, or its reverse, these are the training edges and self loops, which are not scored.
+// Other relations keep all edges.
 func (d *Draw) Passes(s *partition.Share) func(relation, source, target int32) bool {
 	number := map[int]int32{}
 	for k, i := range supervised(s) {
 		number[int(i)] = int32(k)
 	}
-	scored := make([]int32, len(s.Edges.Relations)) // by relation: its number among the supervised, −1: none
+	scored := make([]int32, len(s.Edges.Relations)) // by relation: its number among the supervised relations; −1: none
 	for i, forward := range forwards(s.Edges.Relations) {
 		scored[i] = -1
 		if k, known := number[forward]; known {

@@ -9,37 +9,37 @@ import (
 	"weft/tensor"
 )
 
-// Edges are the supervision edges into a worker's vertices. The methods that take embeddings are called by
-// all workers together; h is rows × D, a row for each of the worker's vertices.
+// Edges holds the supervision edges into a worker's vertices. All workers call the methods that take
+// embeddings together. Their argument h (rows × D) has the embedding of each of the worker's vertices.
 type Edges struct {
 	Draw
-	// Counts are how many edges of each part all workers have.
+	// Counts has the number of edges of each part, of all workers together.
 	Counts [parts]int
 
 	team      *kernel.Team
 	comm      *comm.Comm
 	places    *partition.Places
-	me        int // the partition whose vertices they lead into
-	rows      int // its vertices
+	me        int // this worker's partition, which the targets belong to
+	rows      int // number of its vertices
 	relations []relation
-	counts    [][parts]int   // by worker; in a plan only this one's are known
-	bytes     int            // of a window: usualBytes
-	ranked    *tensor.Matrix // Int32, 1 × n: own rows that targets are ranked among, ascending; nil: all
+	counts    [][parts]int   // edges of each part, by worker; a plan knows this worker's alone
+	bytes     int            // size of a window: usualBytes
+	ranked    *tensor.Matrix // Int32, 1 × n: own rows that are candidates for ranks, ascending; nil: all
 }
 
-// relation is the edges of one, sorted by source, then by target; parallel ones stand once.
+// relation is the supervision edges of one relation, sorted by source, then by target, without duplicates.
 type relation struct {
-	sources, targets *tensor.Matrix // Int32, 1 × n: vertices, and own rows
+	sources, targets *tensor.Matrix // Int32, 1 × n: source vertices, and target rows of this worker
 }
 
-// Options say which vertices targets are ranked among.
+// Options says how edges are divided and ranked.
 type Options struct {
 	Draw
-	RankAmong int // so many, which are drawn; 0: all
+	RankAmong int // number of random candidates that a target is ranked among; 0: all vertices
 }
 
-// New copies the supervision edges of a share, which has all its edges, into the team's memory. The workers
-// of all partitions, which c connects, call it together.
+// New copies the supervision edges of a share into the team's memory. The share must have all of its edges.
+// The workers of all partitions, which c connects, call New together.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, places *partition.Places, o Options) (*Edges, error) {
 	l := &Edges{Draw: o.Draw, team: team, comm: c, places: places, me: s.Edges.P, rows: s.Edges.Rows, bytes: usualBytes}
 	own := make([]int64, parts)
@@ -69,7 +69,7 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, places *partition.
 	return l, nil
 }
 
-// read copies the edges of relation k, and counts those of each part.
+// read copies the edges of relation k, and counts the edges of each part.
 func (l *Edges) read(k int32, s *partition.Share, from *partition.Relation) (r relation, counts [parts]int64) {
 	var edges []uint64
 	n := 0
@@ -99,7 +99,7 @@ func (l *Edges) int32s(n int) *tensor.Matrix {
 	return l.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, n)
 }
 
-// rank has targets ranked among the drawn vertices.
+// rank sets the candidates for ranks.
 func (l *Edges) rank(drawn []int32) {
 	var rows []int32
 	for _, v := range drawn {
@@ -114,10 +114,10 @@ func (l *Edges) rank(drawn []int32) {
 	}
 }
 
-// Relations is how many have supervision edges.
+// Relations returns the number of relations with supervision edges.
 func (l *Edges) Relations() int { return len(l.relations) }
 
-// targetsOf are the own rows that edges of a relation lead to from a vertex, ascending, of all parts.
+// targetsOf returns the targets of a source's edges in a relation, of all parts: own rows, ascending.
 func (l *Edges) targetsOf(relation, source int32) []int32 {
 	r := &l.relations[relation]
 	sources := r.sources.Int32s()
@@ -126,10 +126,10 @@ func (l *Edges) targetsOf(relation, source int32) []int32 {
 	return r.targets.Int32s()[from : from+to]
 }
 
-// id is the vertex of an own row.
+// id returns the vertex of an own row.
 func (l *Edges) id(row int32) int32 { return l.places.ID(int32(l.places.Starts[l.me]) + row) }
 
-// walk goes through a worker's edges of a part.
+// walk iterates over a worker's edges of a part.
 type walk struct {
 	*Edges
 	part         Part
@@ -137,7 +137,7 @@ type walk struct {
 	edges        []Edge
 }
 
-// next are the next edges, at most so many, in memory that those after them overwrite.
+// next returns at most so many of the next edges. They are valid until the next call. A plan has none.
 func (w *walk) next(most int) []Edge {
 	w.edges = w.edges[:0]
 	if w.team.Planning() {
@@ -158,8 +158,8 @@ func (w *walk) next(most int) []Edge {
 	return w.edges
 }
 
-// rounds is how often the workers go on together until the one with most edges of a part has gone through
-// them, so many at a time.
+// rounds returns the number of batches of the worker that has most edges of a part. All workers go through so
+// many rounds together, some with empty batches.
 func (l *Edges) rounds(part Part, each int) (n int) {
 	for _, counts := range l.counts {
 		n = max(n, (counts[part]+each-1)/each)

@@ -9,18 +9,16 @@ import (
 	"weft/tensor"
 )
 
-// The edges that are ranked together, and the numbers that say what they are, those of edges behind the
-// last 0.
 const (
-	batch       = 256
-	rankNumbers = 2  // relation and source
-	line        = 16 // edges that one thread counts for: their scores against a candidate are a cache line
+	batch       = 256 // edges that are ranked together
+	rankNumbers = 2   // numbers that describe an edge to other workers: relation and source
+	perThread   = 16  // edges that one thread counts for: their scores against a candidate are a cache perThread
 )
 
-// Ranks are those of this worker's edges u→v of a part, from 1: of v among all vertices v', or those that
-// are drawn, by the score of u→v'. Other edges of u in the relation, of any part, do not count (filtered
-// ranks, Bordes et al. 2013); of equal scores half do. Each worker scores its own vertices, and the rows of
-// sources come to it.
+// Ranks returns the rank of each of this worker's edges u→v of a part: the rank of v, from 1, among the
+// candidates v' by the score of u→v'. Candidates v' that have an edge u→v' of the relation, in any part, do
+// not count (filtered ranks, Bordes et al. 2013). A candidate with an equal score counts one half. Each
+// worker scores its own candidates for the edges of all workers.
 func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) {
 	r := l.ranking(h, d)
 	defer r.release()
@@ -45,22 +43,22 @@ func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) 
 	return ranks
 }
 
-// ranking holds buffers for some edges that are ranked together.
+// ranking has the buffers for a batch of edges.
 type ranking struct {
 	*edgeBatch
-	own, all *tensor.Matrix // batch × D: the sources' rows times the decoder's weights, of this worker and of one
-	targets  *tensor.Matrix // batch × D: rows of the own edges' targets
-	mine     *tensor.Matrix // batch × batch: scores of the own edges, on the diagonal
-	among    *tensor.Matrix // tile × D: rows that targets are ranked among, where they are not all
-	scores   *tensor.Matrix // tile × batch
+	own, all *tensor.Matrix // batch × D: the sources' rows times the decoder's weights, of own edges and of one worker's
+	targets  *tensor.Matrix // batch × D: rows of the targets of own edges
+	mine     *tensor.Matrix // batch × batch: own targets × own sources; the edges' scores are the diagonal
+	among    *tensor.Matrix // tile × D: rows of candidates, if not all vertices are candidates
+	scores   *tensor.Matrix // tile × batch: candidates × edges
 	tile     int
-	edges    []int32 // rankNumbers of each edge
+	edges    []int32 // rankNumbers of each edge; after the last edge undefined
 	score    []float32
 }
 
 func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
 	r := &ranking{edgeBatch: &edgeBatch{decoder: d, ones: slices.Repeat([]float32{1}, h.Cols), window: l.window(h, batch, toScore)}}
-	r.tile = min(max(1, l.candidatesHere()), max(1, l.bytes/4/batch))
+	r.tile = min(max(1, l.ownCandidates()), max(1, l.bytes/4/batch))
 	r.edges, r.score = make([]int32, rankNumbers*batch), make([]float32, batch)
 	buffer := func(rows, cols int) *tensor.Matrix {
 		m := l.team.Memory.New(tensor.Buffers, rows, cols)
@@ -80,23 +78,23 @@ func (r *ranking) release() {
 	exchange.Release(r.own, r.all, r.targets, r.mine, r.among, r.scores)
 }
 
-// candidatesHere is how many own rows targets are ranked among.
-func (l *Edges) candidatesHere() int {
+// ownCandidates returns the number of candidates among the worker's own rows.
+func (l *Edges) ownCandidates() int {
 	if l.ranked != nil {
 		return l.ranked.Cols
 	}
 	return l.rows
 }
 
-// sources takes in the rows of the sources of own edges, and scores these edges. A score has the same bits
-// here and in countTile, so that targets of equal embeddings tie: a target is a row of a product with the
-// same sources there too, and the bits of a product's row do not depend on the rows beside it.
+// sources fetches the rows of the sources of own edges, and scores these edges. A score has the same bits
+// here and in countTile, so that targets with equal embeddings tie: in both, a target is a row of a product
+// with the same sources, and the bits of a product's row do not depend on the other rows.
 func (r *ranking) sources(edges []Edge) {
 	var positions []int32
 	for _, e := range edges {
 		positions = append(positions, r.places.Position(e.Source))
 	}
-	r.open(positions)
+	r.fetch(positions)
 	for i, e := range edges {
 		weights, row := r.decoder.weights(e.Relation, r.ones), r.row(e.Source)
 		for c, x := range row {
@@ -107,8 +105,9 @@ func (r *ranking) sources(edges []Edge) {
 	r.team.MatMul(r.mine, r.targets, r.own, kernel.Transposed, kernel.Replace)
 }
 
-// count is, on all workers, how many candidates score above each edge of a worker, and behind them how many
-// score the same.
+// count returns, on all workers, for each edge of worker root the number of candidates with a higher score,
+// and after these batch numbers the number of candidates with an equal score. own has the edges on worker
+// root.
 func (r *ranking) count(own []Edge, root int) (counts []float64) {
 	counts = make([]float64, 2*batch)
 	n := []int32{int32(len(own))}
@@ -124,8 +123,8 @@ func (r *ranking) count(own []Edge, root int) (counts []float64) {
 			exchange.Must(r.comm.Broadcast(comm.Links, data, root))
 		}
 	}
-	for lo := 0; lo < r.candidatesHere(); lo += r.tile {
-		r.countTile(counts, int(n[0]), lo, min(lo+r.tile, r.candidatesHere()))
+	for lo := 0; lo < r.ownCandidates(); lo += r.tile {
+		r.countTile(counts, int(n[0]), lo, min(lo+r.tile, r.ownCandidates()))
 	}
 	if !r.team.Planning() {
 		exchange.Must(r.comm.SumDoubles(comm.Statistics, counts))
@@ -144,10 +143,10 @@ func (r *ranking) countTile(counts []float64, n, lo, hi int) {
 	}
 	scores := r.scores.Prefix(hi-lo, batch)
 	r.team.MatMul(scores, rows, r.all, kernel.Transposed, kernel.Replace)
-	r.team.Parallel((n+line-1)/line, func(k int) {
-		first := k * line
-		own := r.score[first:min(first+line, n)]
-		var above, same [line]int
+	r.team.Parallel((n+perThread-1)/perThread, func(k int) {
+		first := k * perThread
+		own := r.score[first:min(first+perThread, n)]
+		var above, same [perThread]int
 		for v := range scores.Rows {
 			of := rowOf(scores, v)[first:][:len(own)]
 			for i, score := range own {
@@ -170,7 +169,7 @@ func (r *ranking) countTile(counts []float64, n, lo, hi int) {
 	})
 }
 
-// one is 1 where a comparison holds, else 0. It is compiled without a branch, which would be mispredicted.
+// one returns 1 if holds, else 0. It compiles to code without a branch, which would be mispredicted.
 func one(holds bool) int {
 	if holds {
 		return 1
@@ -178,7 +177,7 @@ func one(holds bool) int {
 	return 0
 }
 
-// candidate is the number of an own row among those that targets are ranked among, −1: it is none.
+// candidate returns the number of an own row among the candidates, or −1 if it is no candidate.
 func (l *Edges) candidate(row int32) int {
 	if l.ranked == nil {
 		return int(row)

@@ -14,10 +14,10 @@ import (
 // h_u·h_v.
 type Decoder struct {
 	Weights *tensor.Matrix // relations × D, nil: 1
-	Grad    *tensor.Matrix // like Weights: dLoss/dWeights is added to it
+	Grad    *tensor.Matrix // relations × D: ∂L/∂Weights is added to it
 }
 
-// weights are those of a relation.
+// weights returns the weights of a relation, or ones.
 func (d *Decoder) weights(relation int32, ones []float32) []float32 {
 	if d.Weights == nil {
 		return ones
@@ -25,12 +25,12 @@ func (d *Decoder) weights(relation int32, ones []float32) []float32 {
 	return rowOf(d.Weights, int(relation))
 }
 
-// edgeBatch is some edges, each followed by those that are drawn against it, and what becomes of them.
+// edgeBatch is some edges, each followed by its negative edges, with the rows of their ends and their scores.
 type edgeBatch struct {
 	*window
 	decoder Decoder
-	drawn   int // edges against each
-	edges   int // at most, without those that are drawn
+	drawn   int // negative edges of each edge
+	edges   int // largest number of edges, without negative edges
 	ones    []float32
 	pairs   []pair
 	scores  []float32
@@ -42,15 +42,15 @@ type pair struct {
 	source, target int32
 }
 
-// batchOf is for edges of a model's output h.
+// batchOf returns an empty edgeBatch for a model's output h.
 func (l *Edges) batchOf(h *tensor.Matrix, d Decoder, drawn int, to purpose) *edgeBatch {
 	p := &edgeBatch{decoder: d, drawn: drawn, edges: max(1, l.bytes/4/max(1, h.Cols)/2/(1+drawn)), ones: slices.Repeat([]float32{1}, h.Cols)}
 	p.window = l.window(h, 2*(1+drawn)*p.edges, to)
 	return p
 }
 
-// begin takes in the ends of edges, and of those that are drawn against them in an epoch, and scores all.
-func (p *edgeBatch) begin(edges []Edge, epoch int) {
+// score draws the negative edges of an epoch, fetches the ends of all edges, and scores them.
+func (p *edgeBatch) score(edges []Edge, epoch int) {
 	all, positions := make([]Edge, 0, (1+p.drawn)*len(edges)), make([]int32, 0, 2*(1+p.drawn)*len(edges))
 	for _, e := range edges {
 		all = append(all, e)
@@ -61,7 +61,7 @@ func (p *edgeBatch) begin(edges []Edge, epoch int) {
 	for _, e := range all {
 		positions = append(positions, p.places.Position(e.Source), p.places.Position(e.Target))
 	}
-	p.open(positions)
+	p.fetch(positions)
 	p.pairs, p.scores = make([]pair, len(all)), make([]float32, len(all))
 	inParts(p, len(all), func(lo, hi int) {
 		for i, e := range all[lo:hi] {
@@ -73,7 +73,7 @@ func (p *edgeBatch) begin(edges []Edge, epoch int) {
 	})
 }
 
-// product is Σ a·w·b.
+// product returns Σ_c a_c·w_c·b_c.
 func product(a, w, b []float32) (sum float32) {
 	w, b = w[:len(a)], b[:len(a)]
 	for c, x := range a {
@@ -88,8 +88,9 @@ func inParts(p *edgeBatch, n int, work func(lo, hi int)) {
 	p.team.Parallel(parts, func(k int) { work(n*k/parts, n*(k+1)/parts) })
 }
 
-// backward adds the gradients of the rows and of the decoder's weights, whose are sums, for those of the
-// scores. A column is one thread's, and its sums are those of the edges in their order.
+// backward computes the gradients of the window's rows from the gradients of the scores. It adds the
+// gradients of the decoder's weights to sums (nil: there are none). One thread computes a column, and adds
+// in the order of the edges.
 func (p *edgeBatch) backward(grads []float32, sums []float64) {
 	columns := p.x.Cols
 	p.team.Zero(p.dx)
@@ -112,8 +113,8 @@ func (p *edgeBatch) backward(grads []float32, sums []float64) {
 	})
 }
 
-// crossEntropy is that of σ(score) with 1 for an edge, and with 0 for one that is drawn, and its
-// derivative.
+// crossEntropy returns the binary cross-entropy of σ(score) with 1 for an edge and 0 for a negative edge, and
+// its derivative by the score.
 func crossEntropy(score float32, drawn bool) (loss float64, grad float64) {
 	s := float64(score)
 	loss, grad = max(s, 0)+math.Log1p(math.Exp(-math.Abs(s))), 1/(1+math.Exp(-s))
@@ -123,12 +124,12 @@ func crossEntropy(score float32, drawn bool) (loss float64, grad float64) {
 	return loss, grad
 }
 
-// Loss is this worker's share of the mean, over all edges that train and so many drawn against each, of the
-// binary cross-entropy of their scores, and its gradient for h. That of the decoder's weights is the whole
-// mesh's.
+// Loss returns this worker's part of the training loss, and its gradient by h. The loss is the mean binary
+// cross-entropy of the scores of all training edges, with drawn negative edges for each. The gradient of the
+// decoder's weights is added to d.Grad; it is the sum over all workers.
 func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float64, grad *tensor.Matrix) {
 	grad = l.team.Zeros(tensor.Gradients, h.Rows, h.Cols)
-	p := l.batchOf(h, d, drawn, toLearn)
+	p := l.batchOf(h, d, drawn, toTrain)
 	defer p.release()
 	var sums []float64
 	if d.Grad != nil && !l.team.Planning() {
@@ -137,14 +138,14 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 	scale := 1 / (float64(l.Counts[Train]) * float64(1+drawn))
 	edges := walk{Edges: l, part: Train}
 	for range l.rounds(Train, p.edges) {
-		p.begin(edges.next(p.edges), epoch)
+		p.score(edges.next(p.edges), epoch)
 		grads := make([]float32, len(p.scores))
 		for i, s := range p.scores {
 			one, g := crossEntropy(s, i%(1+drawn) > 0)
 			loss, grads[i] = loss+scale*one, float32(scale*g)
 		}
 		p.backward(grads, sums)
-		p.close(grad)
+		p.sendGradients(grad)
 	}
 	if sums != nil {
 		exchange.Must(l.comm.SumDoubles(comm.Gradient, sums))
@@ -155,20 +156,20 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 	return loss, grad
 }
 
-// Scores are those of this worker's edges of a part, each followed by that of one that is drawn against it
-// and is always the same.
+// Scores returns the scores of this worker's edges of a part, each followed by the score of a negative edge,
+// the same in every epoch.
 func (l *Edges) Scores(h *tensor.Matrix, d Decoder, part Part) (scores []float32) {
 	p := l.batchOf(h, d, 1, toScore)
 	defer p.release()
 	edges := walk{Edges: l, part: part}
 	for range l.rounds(part, p.edges) {
-		p.begin(edges.next(p.edges), 0)
+		p.score(edges.next(p.edges), 0)
 		scores = append(scores, p.scores...)
 	}
 	return scores
 }
 
-// LossOf is this worker's share of the loss of its edges of a part, whose Scores they are.
+// LossOf returns this worker's part of the loss of a part of the edges, from its Scores.
 func (l *Edges) LossOf(scores []float32, part Part) (loss float64) {
 	if l.Counts[part] == 0 {
 		return 0

@@ -8,36 +8,35 @@ import (
 	"weft/tensor"
 )
 
-// usualBytes is how many bytes the matrices have that hold the rows of a batch of the edges.
+// usualBytes is the size of the matrices of a window, in bytes.
 const usualBytes = 4 << 20
 
-// window is the rows of some vertices, own ones and those of other workers, each once, and buffers for their
-// gradients. A worker holds no more of other workers' rows at a time than its window has, and sends as many
-// to one of them.
+// window has the rows of some vertices, of this and of other workers, each once, and their gradients. It
+// bounds the rows of other workers that a worker holds at a time.
 type window struct {
 	*Edges
-	h, x, dx  *tensor.Matrix // own rows; the window's, and their gradients where they are asked for
-	buffer    *tensor.Matrix // rows on their way to another worker, or gradients from it
-	list      *tensor.Matrix // Int32, 1 × n: own rows
-	positions []int32        // of the window's rows, ascending
-	asked     [][]int32      // by worker: own rows that are in its window
+	h, x, dx  *tensor.Matrix // own rows; the window's rows, and their gradients if training
+	buffer    *tensor.Matrix // rows to send to another worker, or gradients received from it
+	list      *tensor.Matrix // Int32, 1 × n: row numbers for kernels
+	positions []int32        // positions of the window's rows in the order of the partitions, ascending
+	asked     [][]int32      // by worker: the own rows that its window has
 }
 
-// purpose says whether gradients are asked for.
+// purpose says whether a window has gradients.
 type purpose bool
 
 const (
 	toScore purpose = false
-	toLearn purpose = true
+	toTrain purpose = true
 )
 
-// window holds so many rows of h, at most.
+// window returns an empty window for at most so many rows of h.
 func (l *Edges) window(h *tensor.Matrix, most int, to purpose) *window {
 	most = min(most, l.places.Vertices())
 	rows := min(most, l.rows)
 	w := &window{Edges: l, h: h, x: l.team.Memory.New(tensor.Buffers, most, h.Cols), asked: make([][]int32, l.comm.Size())}
 	w.list = l.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, rows)
-	if to == toLearn {
+	if to == toTrain {
 		w.dx = l.team.Memory.New(tensor.Buffers, most, h.Cols)
 	}
 	if l.comm.Size() > 1 {
@@ -48,27 +47,27 @@ func (l *Edges) window(h *tensor.Matrix, most int, to purpose) *window {
 
 func (w *window) release() { exchange.Release(w.x, w.dx, w.buffer, w.list) }
 
-// of is where the rows of partition q lie among the window's.
+// of returns the range of the window's rows that belong to partition q.
 func (w *window) of(q int) (lo, hi int) {
 	lo, _ = slices.BinarySearch(w.positions, int32(w.places.Starts[q]))
 	hi, _ = slices.BinarySearch(w.positions, int32(w.places.Starts[q+1]))
 	return lo, hi
 }
 
-// at is the window's row of a vertex.
+// at returns the number of a vertex's row in the window.
 func (w *window) at(vertex int32) int {
 	i, _ := slices.BinarySearch(w.positions, w.places.Position(vertex))
 	return i
 }
 
-// row is the embedding of a vertex.
+// row returns the embedding of a vertex of the window.
 func (w *window) row(vertex int32) []float32 { return rowOf(w.x, w.at(vertex)) }
 
 func rowOf(m *tensor.Matrix, i int) []float32 { return m.Floats()[i*m.Cols : (i+1)*m.Cols] }
 
-// open takes in the rows at these positions, in any order, and as often as they occur. Nothing is taken in
-// where the team only plans.
-func (w *window) open(positions []int32) {
+// fetch fills the window with the rows at these positions, which may be in any order and repeat. In a plan it
+// does nothing.
+func (w *window) fetch(positions []int32) {
 	if w.team.Planning() {
 		return
 	}
@@ -88,9 +87,9 @@ func (w *window) open(positions []int32) {
 	})
 }
 
-// close adds the gradients of the window's rows to those of the own rows of all workers: own ones first,
-// then in the order of eachOther.
-func (w *window) close(grad *tensor.Matrix) {
+// sendGradients sends the gradients of the window's rows to their owners. It adds to grad (own rows) the
+// gradients of this worker's window first, then those of other workers in the order of eachOther.
+func (w *window) sendGradients(grad *tensor.Matrix) {
 	if w.team.Planning() {
 		return
 	}
@@ -104,8 +103,8 @@ func (w *window) close(grad *tensor.Matrix) {
 	})
 }
 
-// eachOther calls use with each other worker: in round r with the one r places ahead, and the one r places
-// behind.
+// eachOther calls use once for each round r: with the worker whose rank is higher by r, and the worker whose
+// rank is lower by r, modulo their number.
 func (w *window) eachOther(use func(ahead, behind int)) {
 	k := w.comm.Size()
 	for round := 1; round < k; round++ {
@@ -113,11 +112,11 @@ func (w *window) eachOther(use func(ahead, behind int)) {
 	}
 }
 
-// move sends rows to a worker, and receives others from one.
-func (w *window) move(rows *tensor.Matrix, to int, come *tensor.Matrix, from int) {
+// move sends rows to a worker, and receives a message from another worker into incoming.
+func (w *window) move(rows *tensor.Matrix, to int, incoming *tensor.Matrix, from int) {
 	var sent, received *comm.Pending
-	if come.Rows > 0 {
-		received = w.comm.Receive(comm.Links, come.Bytes(), from)
+	if incoming.Rows > 0 {
+		received = w.comm.Receive(comm.Links, incoming.Bytes(), from)
 	}
 	if rows.Rows > 0 {
 		sent = w.comm.Send(comm.Links, rows.Bytes(), to)
@@ -151,8 +150,8 @@ func (w *window) ask() error {
 	return w.comm.AllToAll(comm.Links, send, receive)
 }
 
-// rowsAt are the rows, of the worker that holds them, that lo … hi−1 of the window are; they are one
-// worker's.
+// rowsAt returns the row numbers that rows lo … hi−1 of the window have on the worker that owns them. One
+// worker must own all of them.
 func (w *window) rowsAt(lo, hi int) []int32 {
 	rows := slices.Clone(w.positions[lo:hi])
 	if len(rows) > 0 {
@@ -167,7 +166,7 @@ func (w *window) rowsAt(lo, hi int) []int32 {
 	return rows
 }
 
-// listed are own rows, for kernels.
+// listed returns row numbers as a matrix for kernels. It is valid until the next call.
 func (w *window) listed(rows []int32) *tensor.Matrix {
 	list := w.list.Prefix(1, len(rows))
 	copy(list.Int32s(), rows)

@@ -1,5 +1,5 @@
-// Package mfg finds the message-flow graph of an inference for some vertices: the rows that each block must
-// read and compute.
+// Package mfg finds the message-flow graph (in DGL: MFG) of an inference for some vertices: the vertices
+// whose rows each block of the model must read and compute.
 //
 // It goes from the last block to the first. Let S be the rows whose values the later blocks need. A block
 // that aggregates needs these rows of the block before it:

@@ -148,7 +148,7 @@ func (p *Partition) Types() []*autograd.RowSet {
 	return append([]*autograd.RowSet{p.from.Rows}, p.from.Others...)
 }
 
-// Schema is the graph's schema.
+// Schema returns the graph's schema.
 func (p *Partition) Schema() gnn.Schema { return p.from.Schema }
 
 // relation returns the index of the relation of that name, or −1.

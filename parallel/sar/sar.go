@@ -100,7 +100,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	return a.EachRound(k, p.attend)
 }
 
-// attend is one round of Attend.
+// attend computes one round of Attend.
 func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	t, c := a.Source.Tape(), p.call(a.Source.Tape())
 	e, x := c.Edges, a.Source.Value()

@@ -6,14 +6,14 @@ import (
 	"weft/tensor"
 )
 
-// allToAll redistributes parts from one layout to the other, in the messages of one aggregation chunk after
-// the other. Without an overlap it has one chunk.
+// allToAll redistributes parts from one layout to the other, one chunk after the other. Without an overlap it
+// has one chunk.
 type allToAll struct {
 	module
 	kind   comm.Kind
 	parts  []part
 	chunks int
-	// of says which of the owner's rows are sent with a chunk, from the owner or to it.
+	// of returns which of the owner's rows are sent with a chunk. A row's owner has it in the row layout.
 	of func(owner, chunk int) rows
 	// pack fills a buffer with rows of a part for worker q, from the given row on. unpack stores a buffer
 	// that came from worker q.
@@ -29,10 +29,10 @@ type allToAll struct {
 // rows is the range of rows lo … hi−1.
 type rows struct{ lo, hi int }
 
-// of is a view of the rows in m.
+// of returns a view of the rows in m.
 func (r rows) of(m *tensor.Matrix) *tensor.Matrix { return m.RowRange(r.lo, r.hi) }
 
-// listed is n entries of a list of rows, from the given one on.
+// listed returns n entries of a list of rows (Int32, 1 × any), from the given entry on.
 func listed(list *tensor.Matrix, from, n int) *tensor.Matrix {
 	return list.Reshape(list.Cols, 1).RowRange(from, from+n).Reshape(1, n)
 }
@@ -47,13 +47,14 @@ const (
 	maxInFlight = 2 * (8 - 1)
 )
 
-// message is a range of rows that one worker sends another. Its columns are those of all parts side by side.
+// message is some consecutive rows that one worker sends another. It has the columns of all parts side by
+// side.
 type message struct {
 	peer, row, rows, cols int
 	widths                []int
 }
 
-// widths returns how many columns of each part worker q has in the slice layout, and their sum.
+// widths returns the number of columns of each part that worker q has in the slice layout, and their sum.
 func (t *allToAll) widths(q int) (list []int, sum int) {
 	for _, p := range t.parts {
 		list, sum = append(list, p.cut[q].count), sum+p.cut[q].count
@@ -61,7 +62,7 @@ func (t *allToAll) widths(q int) (list []int, sum int) {
 	return list, sum
 }
 
-// ends returns which of a message's two workers has its rows in the row layout, and which has its columns in
+// ends returns which of a message's two workers owns its rows in the row layout, and which has its columns in
 // the slice layout.
 func (t *allToAll) ends(sender, receiver int) (owner, slice int) {
 	if t.kind == comm.ToRows {
@@ -70,8 +71,9 @@ func (t *allToAll) ends(sender, receiver int) (owner, slice int) {
 	return sender, receiver
 }
 
-// between lists the messages of a chunk from one worker to another: rows of the one, columns of the other.
-// All messages have the same largest number of rows. So the same rows arrive in the order of their senders.
+// between lists the messages of a chunk from one worker to another. maxRows is the same for all workers. So
+// the messages of all senders divide a receiver's rows at the same rows, and each row gets its values in the
+// order of the senders.
 func (t *allToAll) between(sender, receiver, chunk int) (list []message) {
 	owner, slice := t.ends(sender, receiver)
 	peer := receiver
@@ -87,7 +89,7 @@ func (t *allToAll) between(sender, receiver, chunk int) (list []message) {
 	return list
 }
 
-// list makes the lists of each chunk's messages. A worker sends the first message to each other worker, then
+// list makes the lists out, in and own. A worker sends the first message to each other worker, then
 // the second to each, and so on. It begins with the worker of the next rank, and receives from the previous
 // rank first. So all links are in use, and no two workers begin with the same receiver. Sender and receiver
 // have the same order on each link, so that any number of buffers suffices.
@@ -119,7 +121,7 @@ func (t *allToAll) inTurn(direction int, messages func(q int) []message) (list [
 	return list
 }
 
-// elements bounds the size of a message for any chunks: a plan does not know them.
+// elements returns a bound of a message's size. It does not depend on the chunks, which a plan does not know.
 func (t *allToAll) elements(sender, receiver int) int {
 	owner, slice := t.ends(sender, receiver)
 	_, cols := t.widths(slice)
@@ -140,8 +142,8 @@ func (t *allToAll) report() {
 	t.axis.redistributed(t.path, bytes)
 }
 
-// open lists the messages of an all-to-all, allocates its buffers, and reports its bytes.
-func (m module) open(t allToAll) *allToAll {
+// newAllToAll lists the messages of an all-to-all, allocates its buffers, and reports its bytes.
+func (m module) newAllToAll(t allToAll) *allToAll {
 	a, me := m.axis, m.axis.comm.Rank()
 	a.comm.At(a.epoch, m.path)
 	t.module = m
@@ -166,23 +168,23 @@ func (m module) open(t allToAll) *allToAll {
 	return &t
 }
 
-// close releases the buffers.
-func (t *allToAll) close() {
+// release releases the buffers.
+func (t *allToAll) release() {
 	exchange.Release(t.sendBuffers...)
 	exchange.Release(t.receiveBuffers...)
 	exchange.Release(t.ownBuffers...)
 }
 
-// run makes the all-to-all at once, with no computation beside it. It panics where another worker fails.
+// run does the whole all-to-all and releases the buffers. It panics if another worker fails.
 func (t *allToAll) run() {
-	defer t.close()
+	defer t.release()
 	c := t.axis.comm
 	send := func(aside *comm.Comm) error { return t.send(aside, nil) }
 	exchange.Must(exchange.Beside(c, []exchange.Side{send}, func() error { return t.receive(c, 0, t.chunks, nil) }))
 }
 
-// send sends each chunk's messages after a signal from ready. With ready nil it does not wait. It stops where
-// ready is closed before the last chunk: the work has failed.
+// send sends each chunk's messages after a signal from ready, or without waiting if ready is nil. It stops if
+// ready is closed before the last chunk, because the computation has failed.
 func (t *allToAll) send(c *comm.Comm, ready <-chan struct{}) error {
 	s := &exchange.Sender{Comm: c, Kind: t.kind, Buffers: t.sendBuffers}
 	for chunk := range t.chunks {
@@ -203,8 +205,8 @@ func (t *allToAll) send(c *comm.Comm, ready <-chan struct{}) error {
 	return s.Finish()
 }
 
-// receive receives chunks first … last−1. Of each chunk it copies the worker's own rows first. It then
-// signals the chunk in arrived, unless that is nil.
+// receive receives chunks first … last−1. For each chunk it copies the worker's own rows, receives the
+// messages of the others, and then sends a signal to arrived, unless that is nil.
 func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- struct{}) error {
 	r := &exchange.Receiver{Comm: c, Kind: t.kind, Buffers: t.receiveBuffers}
 	for chunk := first; chunk < last; chunk++ {
@@ -236,7 +238,7 @@ func (t *allToAll) each(m message, buffer *tensor.Matrix, f func(buffer *tensor.
 	}
 }
 
-// copyOwn copies the rows of a chunk that the worker sends itself, through a buffer.
+// copyOwn copies the rows of a chunk that the worker owns in both layouts, through a buffer.
 func (t *allToAll) copyOwn(chunk int) {
 	for _, m := range t.own[chunk] {
 		buffer := t.ownBuffers[0].Prefix(m.rows, m.cols)
@@ -245,8 +247,9 @@ func (t *allToAll) copyOwn(chunk int) {
 	}
 }
 
-// receiveComputed receives each chunk after this worker has computed it: the others have then computed it
-// too, or are late. It stops where computed is closed before the last chunk: the work has failed.
+// receiveComputed receives each chunk after this worker has computed it, because the other workers compute
+// the same chunk at about the same time. It stops if computed is closed before the last chunk, because the
+// computation has failed.
 func (t *allToAll) receiveComputed(c *comm.Comm, computed <-chan struct{}) error {
 	for chunk := range t.chunks {
 		if _, open := <-computed; !open {

@@ -7,9 +7,10 @@ import (
 	"weft/parallel/order"
 )
 
-// Attend implements gnn.Propagator. GATv1 computes its scores from complete rows and redistributes them, two
-// numbers for each vertex and head. So a slice may end within a head. GATv2 needs all columns of a head at
-// each edge. Its slices are whole heads; with fewer heads than workers some workers have none.
+// Attend implements gnn.Propagator. For GATv1 each worker computes the scores of its own rows, and
+// redistributes them with the rows: two numbers for each vertex and head. So a slice may end within a head.
+// GATv2 needs all columns of a head at each edge, so its slices are whole heads. With fewer heads than
+// workers, some workers have no head.
 func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	a.CheckScores(p.path)
 	if a.LayerHeads == 0 {
@@ -24,7 +25,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 		a.ASource, a.ATarget = nil, nil
 	}
 	cut, width, me := p.cut(a.Source.Cols()), a.Source.Cols()/a.Heads, p.axis.comm.Rank()
-	touched := make([]span, len(cut)) // the heads of which each slice has columns
+	touched := make([]span, len(cut)) // for each slice, the heads that it has columns of
 	for t, s := range cut {
 		if first := s.from / width; s.count > 0 {
 			touched[t] = span{first, (s.from+s.count-1)/width + 1 - first}
@@ -60,7 +61,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	return z
 }
 
-// attendHeads is GATv2: its slices are whole heads.
+// attendHeads is Attend for GATv2, whose slices are whole heads.
 func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	width, heads := a.Source.Cols()/a.Heads, p.cut(a.Heads)
 	cut := make([]span, len(heads))
@@ -78,10 +79,11 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	})
 }
 
-// segment is a range of a slice's columns that one call of attention takes: whole heads, or a part of one.
+// segment is a range of a slice's columns for one call of inner.Attend: whole heads, or a part of one head.
 type segment struct{ from, count, head, heads int }
 
-// segments divides a slice into a part of a head, whole heads, and a part of a head. Each may be missing.
+// segments divides a slice into at most three segments: the end of a head, whole heads, the beginning of a
+// head.
 func segments(s span, width int) (list []segment) {
 	for at, end := s.from, s.from+s.count; at < end; {
 		g := segment{from: at, head: at / width, heads: 1}
@@ -95,7 +97,7 @@ func segments(s span, width int) (list []segment) {
 	return list
 }
 
-// columns is a range of x's columns, or x itself if they are all.
+// columns returns a range of x's columns, or x itself for all columns.
 func columns(x *autograd.Var, from, count int) *autograd.Var {
 	if count == x.Cols() {
 		return x

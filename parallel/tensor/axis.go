@@ -4,17 +4,22 @@
 //
 //	z = toRows(inner(toSlices(x)))
 //
-// toSlices redistributes own rows of all columns into own columns of all rows. toRows is its inverse and its
-// adjoint. Both are all-to-alls among the workers that slice a partition. inner is the aggregation of
-// sar.Partition, on fewer columns. With one partition inner sends no messages. All workers have equal work
-// where their number divides that of the columns, whatever the graph is. One worker computes the whole sum
-// over a vertex's in-neighbours, so that values have one worker's bits. Gradients of weights are summed over
-// workers.
+// x and z are in the row layout: each worker has its own rows, with all columns. Between them is the slice
+// layout: each worker has its slice of the columns, for all rows of the partition. toSlices and toRows
+// redistribute a matrix from one layout to the other, by an all-to-all among the workers of the partition.
+// Each is the inverse and the adjoint of the other. inner is the aggregation of sar.Partition, on the
+// columns of the slice. With one partition it sends no messages.
+//
+// If the number of workers divides the number of columns, all workers have equal work, whatever the graph
+// is. One worker computes the whole sum of a row and column. So the results have the bits of one worker.
+// Gradients of weights are summed over the workers.
+//
+// In this package a chunk is an aggregation chunk: consecutive rows of an aggregation's result.
 //
 // Reading order: layout.go is this algorithm. propagator.go and attention.go use it in each method of a
 // Propagator. alltoall.go has the messages of an all-to-all. overlap.go overlaps the all-to-alls of a linear
-// aggregation with its computation, in the aggregation chunks of schedule.go. owners.go says which rows are a
-// worker's own.
+// aggregation with its computation, in the chunks of schedule.go. owners.go says which rows are a worker's
+// own.
 package tensor
 
 import (
@@ -30,12 +35,12 @@ import (
 	"weft/tensor"
 )
 
-// Axis is one of the workers that slice a partition, or the whole graph. Its Propagators read from it.
+// Axis is one worker of the tensor axis. The workers of an axis slice one partition, or the whole graph.
 type Axis struct {
 	team          *kernel.Team
-	comm          *comm.Comm // the slices of the partition
+	comm          *comm.Comm // the workers that slice the partition
 	mesh          mesh.Mesh
-	inner         *sar.Partition   // aggregates the slice
+	inner         *sar.Partition   // aggregates the columns of the slice
 	starts        []int            // the first row of each partition, and the number of all rows
 	rowsOf        []*tensor.Matrix // Int32, 1 × n: the rows of the partition that each worker owns, ascending
 	own           *autograd.RowSet // the worker's own rows
@@ -46,7 +51,7 @@ type Axis struct {
 	epoch         int                              // for errors
 
 	chunks    int                     // Options.Chunks
-	atOnce    *schedule               // of one aggregation chunk
+	oneChunk  *schedule               // of one aggregation chunk
 	schedules map[direction]*schedule // made when first asked for
 }
 
@@ -60,8 +65,8 @@ type Options struct {
 	Redistributed func(module string, bytes int64)
 }
 
-// New returns the Axis of one worker of g.Slices, whose workers all have the same share. A team that only
-// plans has a communicator of comm.Plan. All workers of the mesh must call New, and then call the same
+// New returns the Axis of one worker of g.Slices. All workers of g.Slices have the same share. A team that
+// only plans has a communicator of comm.Plan. All workers of the mesh must call New, and then call the same
 // methods in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Axis, error) {
 	lists := ownersOf(&s.Edges, g.Mesh.Slices)
@@ -73,11 +78,11 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		team: team, comm: g.Slices, mesh: g.Mesh, inner: inner, starts: s.Edges.Starts, all: inner.Rows(),
 		redistributed: o.Redistributed, chunks: o.Chunks, schedules: map[direction]*schedule{},
 	}
-	a.costs = order.NewCosts(w, a.moved)
+	a.costs = order.NewCosts(w, a.redistributedBytes)
 	for _, list := range lists {
 		a.rowsOf = append(a.rowsOf, kernel.List(team, tensor.Graph, list))
 	}
-	a.atOnce = a.inOneChunk()
+	a.oneChunk = a.newOneChunk()
 	a.vertices = make([]int32, 0, len(lists[g.Slice]))
 	for _, row := range lists[g.Slice] {
 		a.vertices = append(a.vertices, s.Values.ID(int(row)))
@@ -86,31 +91,32 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	return a, nil
 }
 
-// moved is the number of bytes that all workers send in the two all-to-alls of an aggregation.
-func (a *Axis) moved(columns int) (bytes int64) {
+// redistributedBytes returns the number of bytes that all workers send in the two all-to-alls of an
+// aggregation.
+func (a *Axis) redistributedBytes(columns int) (bytes int64) {
 	cut := even(columns, a.comm.Size())
 	for p, start := range a.starts[:len(a.starts)-1] {
 		for t, mine := range cut {
-			rows := owned(a.starts[p+1]-start, len(cut), t)
+			rows := ownedRows(a.starts[p+1]-start, len(cut), t)
 			bytes += 2 * elementBytes * int64(rows) * int64(columns-mine.count)
 		}
 	}
 	return bytes
 }
 
-// alone reports whether there is one partition: a slice then has all rows that it aggregates.
+// alone reports whether there is one partition. A slice then has all rows that its edges read.
 func (a *Axis) alone() bool { return a.mesh.Partitions == 1 }
 
-// Vertices are the original ids of the worker's own rows, ascending.
+// Vertices returns the original ids of the worker's own rows, ascending.
 func (a *Axis) Vertices() []int32 { return a.vertices }
 
-// Rows is the set of the worker's own rows.
+// Rows describes the worker's own rows.
 func (a *Axis) Rows() *autograd.RowSet { return a.own }
 
-// Types is Rows alone: the tensor axis takes graphs of one vertex type.
+// Types returns Rows alone: the tensor axis takes graphs of one vertex type.
 func (a *Axis) Types() []*autograd.RowSet { return []*autograd.RowSet{a.own} }
 
-// Schema is the schema of the graph.
+// Schema returns the schema of the graph.
 func (a *Axis) Schema() gnn.Schema { return a.inner.Schema() }
 
 // BeginEpoch begins an epoch. Errors name it.
@@ -120,7 +126,7 @@ func (a *Axis) BeginEpoch(epoch int) {
 	a.inner.BeginEpoch(epoch)
 }
 
-// Propagator is the gnn.Propagator of the module at a path.
+// Propagator returns the gnn.Propagator of the layer with that module path.
 func (a *Axis) Propagator(path string, along gnn.Along) gnn.Propagator {
 	return &propagator{module: module{a, path}, along: along, inner: a.inner.Propagator(path, along), order: a.costs.Layer(path)}
 }

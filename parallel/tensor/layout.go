@@ -13,7 +13,7 @@ import (
 // each worker has some rows and all columns. In the slice layout it has some columns and all rows. An
 // all-to-all among these workers redistributes values from one layout to the other.
 
-// module is a module of the model that redistributes values. Errors name it by its path.
+// module is a layer of the model, by its module path. Errors name it.
 type module struct {
 	axis *Axis
 	path string
@@ -22,7 +22,7 @@ type module struct {
 // span is a range of columns: those that a worker has in the slice layout.
 type span struct{ from, count int }
 
-// even divides the columns among the workers: the first result is worker 0's span.
+// even divides the columns evenly. Entry t of the result is the span of worker t.
 func even(columns, workers int) []span {
 	cut := make([]span, workers)
 	for t := range cut {
@@ -32,7 +32,7 @@ func even(columns, workers int) []span {
 	return cut
 }
 
-// columnsOf is the number of columns of all spans together.
+// columnsOf returns the sum of the spans' columns.
 func columnsOf(cut []span) (n int) {
 	for _, s := range cut {
 		n += s.count
@@ -44,12 +44,12 @@ func columnsOf(cut []span) (n int) {
 type input struct {
 	x   *autograd.Var
 	cut []span
-	// back is Accumulate where spans overlap: a column that several workers have gets the sum of their
-	// gradients.
+	// back is Accumulate if spans overlap. If several workers have a column, its gradient is the sum of
+	// theirs.
 	back kernel.Output
 }
 
-// inputs are values with the same spans, which do not overlap.
+// inputs makes inputs with the same spans, which do not overlap.
 func inputs(cut []span, xs ...*autograd.Var) (list []input) {
 	for _, x := range xs {
 		list = append(list, input{x, cut, kernel.Replace})
@@ -60,16 +60,16 @@ func inputs(cut []span, xs ...*autograd.Var) (list []input) {
 // part is one of the matrices that an all-to-all redistributes. A message has the same rows of every part.
 type part struct {
 	x *tensor.Matrix // in the row layout
-	// z is in the slice layout. Where an overlap computes it, it is set before the first chunk is ready.
+	// z is in the slice layout. If an overlap computes z, it sets z before the first chunk is ready.
 	z   *tensor.Matrix
 	cut []span // of each worker
 	// to says how received rows are stored in x: Accumulate where spans overlap.
 	to kernel.Output
 }
 
-// onSlices is toRows(inner(toSlices(inputs))). inner takes own columns of all rows. Its results, side by
-// side, are this worker's span of cut. A worker with an empty span does not call inner, but takes part in
-// every all-to-all, forward and backward.
+// onSlices returns toRows(inner(toSlices(inputs))). inner gets this worker's columns of all rows. Its
+// results, side by side, are this worker's span of cut. A worker with an empty span does not call inner, but
+// takes part in every all-to-all, forward and backward.
 func (m module) onSlices(inputs []input, cut []span, inner func(own []*autograd.Var) []*autograd.Var) *autograd.Var {
 	own := m.toSlices(inputs)
 	parts := own
@@ -90,8 +90,8 @@ func (m module) onSlices(inputs []input, cut []span, inner func(own []*autograd.
 	return z
 }
 
-// toSlices redistributes own rows × all columns into all rows × own columns, in one all-to-all. One
-// all-to-all takes all gradients back, once the last of those that are wanted is complete.
+// toSlices redistributes own rows × all columns into all rows × own columns, in one all-to-all. In the
+// backward pass one all-to-all redistributes all gradients, after the last of them is complete.
 func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 	var there, back []part
 	wanted := 0
@@ -142,7 +142,7 @@ func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
 }
 
 // moveToSlices fills each part's z, own columns of all rows, from all workers' x.
-func (m module) moveToSlices(parts ...part) { m.slicesByChunk(parts, m.axis.atOnce).run() }
+func (m module) moveToSlices(parts ...part) { m.slicesByChunk(parts, m.axis.oneChunk).run() }
 
 // moveToRows fills each part's x from all workers' z. With Accumulate it adds to zeros: first this worker's
 // own values, then the others' in the order of the messages.
@@ -152,7 +152,7 @@ func (m module) moveToRows(parts ...part) {
 			m.axis.team.Zero(p.x)
 		}
 	}
-	m.rowsByChunk(parts, m.axis.atOnce).run()
+	m.rowsByChunk(parts, m.axis.oneChunk).run()
 }
 
 // slice allocates a matrix of own columns of all rows.
@@ -160,10 +160,11 @@ func (a *Axis) slice(cut []span) *tensor.Matrix {
 	return a.team.Memory.New(tensor.Activations, a.all.Here, cut[a.comm.Rank()].count)
 }
 
-// slicesByChunk is the all-to-all from each part's x to its z. It sends rows in the order of the schedule.
+// slicesByChunk returns the all-to-all from each part's x to its z. It sends rows in the order of the
+// schedule.
 func (m module) slicesByChunk(parts []part, o *schedule) *allToAll {
 	team := m.axis.team
-	return m.open(allToAll{
+	return m.newAllToAll(allToAll{
 		kind: comm.ToSlices, parts: parts, chunks: len(o.chunks),
 		of: func(owner, chunk int) rows { return rows{o.offsets[owner][chunk], o.offsets[owner][chunk+1]} },
 		pack: func(buffer *tensor.Matrix, p part, q, row int) {
@@ -179,10 +180,10 @@ func (m module) slicesByChunk(parts []part, o *schedule) *allToAll {
 	})
 }
 
-// rowsByChunk is the all-to-all from each part's z to its x.
+// rowsByChunk returns the all-to-all from each part's z to its x.
 func (m module) rowsByChunk(parts []part, o *schedule) *allToAll {
 	team := m.axis.team
-	return m.open(allToAll{
+	return m.newAllToAll(allToAll{
 		kind: comm.ToRows, parts: parts, chunks: len(o.chunks),
 		of: func(owner, chunk int) rows { return o.results[owner][chunk] },
 		pack: func(buffer *tensor.Matrix, p part, q, row int) {

@@ -29,18 +29,18 @@ type overlap struct {
 
 	receiving, returning     *allToAll     // to slices, and to rows
 	arrived, ready, computed chan struct{} // a signal for each chunk; closed early if the work has failed
-	// start is what a teleport needs besides. Forward it is the input of the first round. Backward it is the
-	// sum of that input's gradients so far.
+	// start is for a teleport: in the forward pass H⁰, the input of the first round; in the backward pass the
+	// sum of the gradients of H⁰ so far. It is nil without a teleport.
 	start *tensor.Matrix
 }
 
-// overlaps reports whether an aggregation can be computed chunk by chunk: it is linear, and the slice has all
-// rows.
+// overlaps reports whether an aggregation can be computed in chunks: it must be linear, and there must be one
+// partition.
 func (p *propagator) overlaps(r gnn.Reduce, k gnn.Rounds) bool {
 	return p.axis.alone() && r.Kind != gnn.KindMax && k.Count > 0
 }
 
-// newOverlap is the overlap of a pass over rows of so many columns.
+// newOverlap returns the overlap of a forward or backward pass, for a matrix of so many columns.
 func (p *propagator) newOverlap(of pass, columns int, r gnn.Reduce, k gnn.Rounds) *overlap {
 	e, err := p.axis.inner.Edges(p.along)
 	exchange.Must(err)
@@ -60,7 +60,7 @@ func (p *propagator) newOverlap(of pass, columns int, r gnn.Reduce, k gnn.Rounds
 	return o
 }
 
-// aggregateOverlapped records the aggregation on x's tape.
+// aggregateOverlapped is aggregate, computed in chunks.
 func (p *propagator) aggregateOverlapped(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
 	z := p.axis.team.Memory.New(tensor.Activations, p.axis.own.Here, x.Cols())
 	p.newOverlap(forward, x.Cols(), r, k).run(z, x.Value())
@@ -77,12 +77,12 @@ func (o *overlap) run(out, in *tensor.Matrix) {
 	cut := even(in.Cols, o.axis.comm.Size())
 	x := o.axis.slice(cut)
 	o.receiving = o.slicesByChunk([]part{{x: in, z: x, cut: cut}}, o.schedule)
-	defer o.receiving.close()
+	defer o.receiving.release()
 	result := []part{{x: out, cut: cut}}
 	o.returning = o.rowsByChunk(result, o.schedule)
-	defer o.returning.close()
+	defer o.returning.release()
 	if o.rounds.Teleport > 0 {
-		o.begin(x, cut)
+		o.beginTeleport(x, cut)
 	}
 	sides := []exchange.Side{
 		func(aside *comm.Comm) error { return o.receiving.send(aside, nil) },
@@ -105,7 +105,8 @@ func (o *overlap) run(out, in *tensor.Matrix) {
 	result[0].z.Release()
 }
 
-// compute computes the rounds of x, whose rows are being received. The last round is what is returned.
+// compute computes all rounds. x is the slice whose rows are being received. The last round's result is sent
+// back.
 func (o *overlap) compute(x *tensor.Matrix, cut []span) {
 	for round := range o.rounds.Count {
 		o.count(x.Cols)
@@ -130,10 +131,11 @@ func (o *overlap) compute(x *tensor.Matrix, cut []span) {
 	}
 }
 
-// begin prepares a teleport t, for the received slice x. Forward each round computes H ← (1−t)·Â·H + t·H⁰.
-// Backward G begins as the gradient of the last round. Each round computes ∂L/∂H⁰ += t·G; G ← Âᵀ·(1−t)·G. In
-// the end ∂L/∂H⁰ += G. Between the backward rounds x holds (1−t)·G.
-func (o *overlap) begin(x *tensor.Matrix, cut []span) {
+// beginTeleport prepares rounds with a teleport t, for the received slice x. In the forward pass each round
+// computes H ← (1−t)·Â·H + t·H⁰. In the backward pass G is at first the gradient of the last round's result.
+// Each round computes ∂L/∂H⁰ += t·G and G ← Âᵀ·(1−t)·G. In the end ∂L/∂H⁰ += G. Between backward rounds x has
+// the values (1−t)·G.
+func (o *overlap) beginTeleport(x *tensor.Matrix, cut []span) {
 	if o.pass == forward {
 		o.start = x
 		return
@@ -147,7 +149,8 @@ func (o *overlap) begin(x *tensor.Matrix, cut []span) {
 	}
 }
 
-// next allocates a round's result. The last backward round of a teleport adds to start instead.
+// next returns the matrix for a round's result: a new one, or start for the last backward round of a
+// teleport.
 func (o *overlap) next(round int, cut []span) *tensor.Matrix {
 	if o.sumsGradients() && round == o.rounds.Count-1 {
 		return o.start
@@ -155,7 +158,7 @@ func (o *overlap) next(round int, cut []span) *tensor.Matrix {
 	return o.axis.slice(cut)
 }
 
-// sumsGradients reports whether start is a sum of gradients.
+// sumsGradients reports whether start is a sum of gradients: in the backward pass of a teleport.
 func (o *overlap) sumsGradients() bool { return o.start != nil && o.pass == backward }
 
 // chunk computes rows c of a round: y from x.

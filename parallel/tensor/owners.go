@@ -10,10 +10,11 @@ import (
 // the owner of a row must not depend on the aggregation chunks.
 const ownerChunks = 64
 
-// ownersOf lists the rows of a partition that each worker owns, ascending. They depend on its edges alone.
+// ownersOf returns, for each worker, the rows of a partition that it owns, ascending. They depend only on the
+// partition's edges.
 func ownersOf(e *partition.Edges, workers int) [][]int32 {
 	start := int32(e.Starts[e.P])
-	lists := deal(e.Rows, workers, ownerChunks, func(target int, visit func(source int32)) {
+	lists := assignOwners(e.Rows, workers, ownerChunks, func(target int, visit func(source int32)) {
 		for _, r := range e.Relations {
 			for _, position := range r.In.Sources[r.In.Indptr[target]:r.In.Indptr[target+1]] {
 				if row := position - start; row >= 0 && int(row) < e.Rows {
@@ -28,16 +29,16 @@ func ownersOf(e *partition.Edges, workers int) [][]int32 {
 	return lists
 }
 
-// deal visits the chunks of consecutive targets in order. It divides the sources that are new in a chunk
-// equally among the workers, in ascending order. Rows that are no chunk's source follow at the end. So a
-// chunk waits for equally many rows of every worker. The workers take turns in getting a row more: their
-// numbers of rows differ by one at most, and the first workers have more.
-func deal(rows, workers, chunks int, sources func(target int, visit func(source int32))) [][]int32 {
-	lists, dealt, next := make([][]int32, workers), make([]bool, rows), 0
+// assignOwners returns the rows that each worker owns. It visits chunks of consecutive targets in order. The
+// sources that no earlier chunk has are divided equally among the workers, in ascending order. So a chunk
+// waits for equally many rows of every worker. Rows that are no source come last. The workers get the
+// remainders in turn: their numbers of rows differ by at most one, and the first workers have more.
+func assignOwners(rows, workers, chunks int, sources func(target int, visit func(source int32))) [][]int32 {
+	lists, assigned, next := make([][]int32, workers), make([]bool, rows), 0
 	for i := range lists {
 		lists[i] = make([]int32, 0, rows/workers+1)
 	}
-	share := func(fresh []int32) {
+	divide := func(fresh []int32) {
 		each, more := len(fresh)/workers, len(fresh)%workers
 		for i := range lists {
 			n := each
@@ -52,26 +53,26 @@ func deal(rows, workers, chunks int, sources func(target int, visit func(source 
 		var fresh []int32
 		for target := rows * j / chunks; target < rows*(j+1)/chunks; target++ {
 			sources(target, func(source int32) {
-				if !dealt[source] {
-					dealt[source], fresh = true, append(fresh, source)
+				if !assigned[source] {
+					assigned[source], fresh = true, append(fresh, source)
 				}
 			})
 		}
 		slices.Sort(fresh)
-		share(fresh)
+		divide(fresh)
 	}
 	var rest []int32
-	for row, had := range dealt {
+	for row, had := range assigned {
 		if !had {
 			rest = append(rest, int32(row))
 		}
 	}
-	share(rest)
+	divide(rest)
 	return lists
 }
 
-// owned is how many of a partition's rows a worker owns. It depends on the number of rows alone.
-func owned(rows, workers, worker int) int {
+// ownedRows returns how many of a partition's rows a worker owns. It depends only on the number of rows.
+func ownedRows(rows, workers, worker int) int {
 	n := rows / workers
 	if worker < rows%workers {
 		n++

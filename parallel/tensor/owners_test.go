@@ -10,7 +10,7 @@ import (
 // TestOwnersOfThePaper is NeutronTP's Figure 9 (d): four chunks of two destinations each, and two workers.
 func TestOwnersOfThePaper(t *testing.T) {
 	chunks := [][]int32{{3, 4}, {3, 4, 5, 6}, {0, 3, 6, 7}, {1, 2, 3, 4}}
-	got := deal(8, 2, 4, func(target int, visit func(source int32)) {
+	got := assignOwners(8, 2, 4, func(target int, visit func(source int32)) {
 		if target%2 == 0 { // the first target of a chunk has all of its edges
 			for _, source := range chunks[target/2] {
 				visit(source)
@@ -28,14 +28,14 @@ func TestOwnersAreEven(t *testing.T) {
 	for rows := range 40 {
 		for workers := 1; workers < 9; workers++ {
 			var all []int32
-			lists := deal(rows, workers, 5, func(target int, visit func(source int32)) {
+			lists := assignOwners(rows, workers, 5, func(target int, visit func(source int32)) {
 				for k := range target % 4 {
 					visit(int32((target*7 + 3*k) % rows / 2))
 				}
 			})
 			for i, list := range lists {
 				all = append(all, list...)
-				if want := owned(rows, workers, i); len(list) != want {
+				if want := ownedRows(rows, workers, i); len(list) != want {
 					t.Errorf("worker %d of %d owns %d of %d rows, want %d", i, workers, len(list), rows, want)
 				}
 			}

@@ -11,15 +11,15 @@ import (
 	"weft/tensor"
 )
 
-// propagator is the gnn.Propagator of a module.
+// propagator is the gnn.Propagator of a layer, for one relation and direction.
 type propagator struct {
 	module
 	along gnn.Along
-	inner gnn.Propagator // aggregates the slice
+	inner gnn.Propagator // aggregates the columns of the slice
 	order *order.Layer
 }
 
-// cut is each worker's span of the columns.
+// cut returns each worker's span of the columns.
 func (p *propagator) cut(columns int) []span { return even(columns, p.axis.comm.Size()) }
 
 // AggregateLinear implements gnn.Propagator.
@@ -86,7 +86,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	})
 }
 
-// ends is source and target, or source alone if target is nil or the same.
+// ends returns source and target, or source alone if target is nil or equal to it.
 func ends(source, target *autograd.Var) []*autograd.Var {
 	if target == nil || target == source {
 		return []*autograd.Var{source}

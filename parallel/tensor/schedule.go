@@ -13,25 +13,25 @@ import (
 const (
 	// maxChunks bounds the number of chunks that chunksFor chooses.
 	maxChunks = 16
-	// minChunkRows is how many rows of each worker such a chunk has at least, so that messages stay large.
+	// minChunkRows is the smallest mean number of rows of each worker in such a chunk: messages stay large.
 	minChunkRows = 1024
-	// linkBytes and gatherBytes are bytes in a second, as chunksFor assumes them: of a link, 1 Gbit/s, and of
-	// a thread that gathers rows.
+	// linkBytes and gatherBytes are rates in bytes per second that chunksFor assumes: of a network link of
+	// 1 Gbit/s, and of a thread that reads rows along edges.
 	linkBytes   = 125e6
 	gatherBytes = 30e9
-	// minHidden is the share of the time that chunks must be able to hide.
-	minHidden = .2
+	// leastHidden is the smallest fraction of the time that chunks must hide to be chosen.
+	leastHidden = .2
 )
 
-// chunksFor chooses the number of aggregation chunks for so many columns, alike on every worker. The columns
-// decide only whether there is one chunk or several. So one schedule serves all numbers of columns.
+// chunksFor chooses the number of chunks for an aggregation of so many columns, the same on every worker. The
+// columns decide only whether there is one chunk or several. So one schedule serves all numbers of columns.
 //
 // One chunk takes the time of its communication plus that of its computation. Several chunks take about the
-// longer of the two, plus the first and the last chunk's share of the other: they hide the shorter. Where
-// they would hide little, one chunk is faster: its messages are larger, and go in one direction at a time.
-// One chunk is also faster where the kernel tiles the matrix so that a tile's rows fit a cache. Chunks then
-// compute for 1.5 to 2 times as long. Only a slow link could hide that, and beside it the computation is
-// short.
+// longer of the two, plus the other's time for the first and the last chunk: they hide the shorter. If they
+// would hide little, one chunk is faster: its messages are larger, and go in one direction at a time. One
+// chunk is also faster if the kernel divides the matrix into tiles that fit a cache, which it does not do
+// for chunks: they take 1.5 to 2 times as long to compute. Only a slow link could hide that, and compared
+// with a slow link the computation is short.
 func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 	workers := a.comm.Size()
 	if a.chunks > 0 {
@@ -43,27 +43,26 @@ func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 	others := float64(workers-1) / float64(workers)
 	communication := 2 * others * float64(matrix.Rows) / linkBytes // divided by the bytes of a column
 	computation := float64(matrix.Entries()) / gatherBytes
-	if min(communication, computation) < minHidden*(communication+computation) {
+	if min(communication, computation) < leastHidden*(communication+computation) {
 		return 1
 	}
 	return min(matrix.Rows/(workers*minChunkRows), maxChunks)
 }
 
-// schedule is the order in which workers send the rows that an aggregation along one direction reads. A chunk
-// is a range of rows of the result. The rows that a chunk reads are sent with it, unless an earlier chunk has
-// read them. So each row is sent once, and no later than the first chunk that reads it.
+// schedule is the order in which workers send the rows that an aggregation along one direction reads. Each
+// row is sent once, with the first chunk that reads it.
 type schedule struct {
 	chunks    []rows
 	sendOrder []*tensor.Matrix // Int32, 1 × n: each worker's rows in the order in which it sends them
 	offsets   [][]int          // offsets[q][j]: how many rows worker q sends before chunk j; len chunks+1
-	results   [][]rows         // results[q][j]: which of worker q's rows, by their number, chunk j computes
-	// ownOrder (Int32, 1 × n) is the numbers of this worker's rows in the order in which it sends them. nil
-	// is ascending order.
+	results   [][]rows         // results[q][j]: the rows of worker q that chunk j computes, numbered among its own
+	// ownOrder (Int32, 1 × n) lists this worker's rows in the order in which it sends them, numbered among
+	// its own. nil: ascending order.
 	ownOrder *tensor.Matrix
 }
 
-// inOneChunk is the schedule of one chunk.
-func (a *Axis) inOneChunk() *schedule {
+// newOneChunk returns the schedule of one chunk.
+func (a *Axis) newOneChunk() *schedule {
 	s := &schedule{chunks: []rows{{0, a.all.Here}}, sendOrder: a.rowsOf}
 	for _, list := range a.rowsOf {
 		s.offsets, s.results = append(s.offsets, []int{0, list.Cols}), append(s.results, []rows{{0, list.Cols}})
@@ -96,7 +95,7 @@ func (a *Axis) schedule(d direction, columns int) *schedule {
 	}
 	n := min(a.chunksFor(matrix, columns), matrix.Rows)
 	if n <= 1 {
-		return a.atOnce
+		return a.oneChunk
 	}
 	if a.schedules[d] == nil {
 		a.schedules[d] = a.newSchedule(matrix, n, d.pass)
@@ -170,7 +169,7 @@ func chunksOf(a *kernel.CSR, n int, team *kernel.Team) (list []rows) {
 	return list
 }
 
-// firstReaders is, for each row, the first chunk that reads it: as a source, or as one of its own rows.
+// firstReaders returns, for each row, the first chunk that reads it: as a source, or as a row of the chunk.
 func firstReaders(a *kernel.CSR, chunks []rows) []int32 {
 	first := make([]int32, a.Cols)
 	for row := range first {

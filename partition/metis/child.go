@@ -66,5 +66,5 @@ func (p *Problem) partition() int32 {
 		indices(p.EdgeWeights), &parts, nil, nil, &options[0], &cut, indices(p.part)))
 }
 
-// indices is the array as C sees it; a nil array is NULL.
+// indices returns the array for C; a nil array is NULL.
 func indices(v []int32) *C.idx_t { return (*C.idx_t)(unsafe.SliceData(v)) }

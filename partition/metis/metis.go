@@ -45,7 +45,7 @@ type Problem struct {
 	memory *os.File
 }
 
-// header begins the shared memory.
+// header is at the beginning of the shared memory.
 type header struct {
 	Vertices, Entries int32
 	EdgeWeights       int32 // 1: there are edge weights after the neighbours
@@ -85,7 +85,7 @@ func New(vertices, entries int, w Weights) (*Problem, error) {
 	return p, nil
 }
 
-// words is the length of the shared memory, in units of 4 bytes.
+// words returns the length of the shared memory, in units of 4 bytes.
 func (h *header) words() int64 {
 	return int64(headerWords) + int64(h.Vertices) + 1 + int64(h.Entries)*int64(1+h.EdgeWeights) + int64(h.Vertices)*int64(h.VertexWeights+1)
 }
@@ -126,9 +126,9 @@ func (p *Problem) Close() error {
 }
 
 // Solve returns the partition, 0…parts−1, of each vertex. The same problem and seed give the same result. It
-// needs at least two partitions, and at most as many as vertices. Some may be empty; most are if each has a
-// few vertices only. METIS may work for any time. If it stands still for the timeout, as a stopped process
-// does, Solve kills it and returns an error; 0 sets no limit. When ctx ends it kills METIS too.
+// needs at least two partitions, and at most one for each vertex. Some may be empty; many are empty if there
+// are only a few vertices for each. METIS may work for any time. If it is idle for the timeout, as a stopped
+// process is, Solve kills it and returns an error; 0 sets no limit. When ctx ends, Solve kills METIS too.
 func (p *Problem) Solve(ctx context.Context, parts int, seed uint64, timeout time.Duration) ([]int32, error) {
 	if parts < 2 || parts > int(p.header.Vertices) {
 		return nil, fmt.Errorf("METIS makes between 2 partitions and one for each of %d vertices, not %d", p.header.Vertices, parts)
@@ -178,7 +178,7 @@ func (p *Problem) run(ctx context.Context, timeout time.Duration) (said string, 
 	return printed.String(), err
 }
 
-// failure says in one line how METIS ended.
+// failure returns an error of one line that says how METIS failed.
 func failure(err error, status int32, said string) error {
 	how := "it returned an error"
 	switch {

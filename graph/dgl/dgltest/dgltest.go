@@ -16,7 +16,7 @@ type Tensor struct {
 	Data       []byte
 }
 
-// Of is a tensor of numbers in row order; without a shape it has one dimension.
+// Of returns a tensor of numbers in row order; without a shape it has one dimension.
 func Of[T int8 | uint8 | int16 | int32 | int64 | float32 | float64](values []T, shape ...int64) Tensor {
 	if len(shape) == 0 {
 		shape = []int64{int64(len(values))}
@@ -43,7 +43,7 @@ func bytesOf(numbers ...any) []byte {
 	return b.Bytes()
 }
 
-// Rows are the rows of a tensor at those places.
+// Rows returns the rows of a tensor at those places.
 func (t Tensor) Rows(places []int) Tensor {
 	picked := Tensor{t.Code, t.Bits, slices.Clone(t.Shape), []byte{}}
 	width := 0
@@ -211,7 +211,7 @@ func (w *writer) graph(g *Graph) {
 	}
 }
 
-// Graphs is a file of graphs, with labels of the graphs.
+// Graphs returns a file of graphs, with labels of the graphs.
 func Graphs(labels Tensors, graphs ...*Graph) []byte {
 	const header = 4096
 	var w, before writer
@@ -230,7 +230,7 @@ func Graphs(labels Tensors, graphs ...*Graph) []byte {
 	return w.Bytes()
 }
 
-// File is a file of tensors.
+// File returns a file of tensors.
 func File(all Tensors) []byte {
 	var w writer
 	w.put(uint64(0xDD5A9FBE3FA2443F), uint64(len(all)))

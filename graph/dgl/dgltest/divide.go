@@ -78,7 +78,7 @@ func newPlan(g *Graph, d Division) *plan {
 	return p
 }
 
-// own are the numbers of a partition's vertices of a type.
+// own returns the numbers of a partition's vertices of a type.
 func (p *plan) own(part, kind int) (numbers []int) {
 	for _, v := range p.vertices {
 		if v.part == part && v.kind == kind {
@@ -88,7 +88,7 @@ func (p *plan) own(part, kind int) (numbers []int) {
 	return numbers
 }
 
-// ownEdges are the numbers of a partition's edges of a relation.
+// ownEdges returns the numbers of a partition's edges of a relation.
 func (p *plan) ownEdges(part, relation int) (numbers []int) {
 	r := &p.g.Relations[relation]
 	for k, v := range r.To {
@@ -213,7 +213,7 @@ func (p *plan) graph(part int) *Graph {
 	return &Graph{Vertices: []Vertices{{Type: "_N", Count: len(ids), Tensors: vertices}}, Relations: []Relation{r}, Old: p.d.Names != Modern}
 }
 
-// key is what a tensor is called in a partition's file.
+// key returns what a tensor is called in a partition's file.
 func (p *plan) key(kind, name string) string {
 	if p.d.Names == Oldest {
 		return name
@@ -241,7 +241,7 @@ func (p *plan) edgeTensors(part int) Tensors {
 	return all
 }
 
-// original are the numbers from before of a partition's vertices.
+// original returns the numbers from before of a partition's vertices.
 func (p *plan) original(part int) Tensors {
 	all := Tensors{}
 	for t, v := range p.g.Vertices {

@@ -132,7 +132,7 @@ func (a *Archive) CheckObjects() error {
 	return nil
 }
 
-// Names are the keys, sorted.
+// Names returns the keys, sorted.
 func (a *Archive) Names() []string { return slices.Sorted(maps.Keys(a.entries)) }
 
 // Keys lists the keys, quoted, the first of them where there are many.
@@ -168,7 +168,7 @@ func (a *Archive) Array(key string) (array *npy.Array, err error) {
 	return array, err
 }
 
-// Count is how many rows the array of a key that exists has, all of which take bytes of the file.
+// Count returns how many rows the array of a key that exists has, all of which take bytes of the file.
 func (a *Archive) Count(key string) (int, error) {
 	array, err := a.Array(key)
 	if err != nil {

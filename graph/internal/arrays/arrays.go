@@ -22,7 +22,7 @@ func MaxVertices(edges int) int64 { return min(math.MaxInt32, MaxClaims(edges)) 
 // type, as each has a row for it. Held are its edges, and the rows of features or labels that it has.
 func MaxClaims(held int) int64 { return 1<<20 + 64*int64(held) }
 
-// NotFinite is the position of the first value that is NaN or infinite, −1 if there is none.
+// NotFinite returns the position of the first value that is NaN or infinite, −1 if there is none.
 func NotFinite(values []float32) int {
 	return slices.IndexFunc(values, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) })
 }
@@ -65,7 +65,7 @@ func WholeNumbers(a *npy.Array) ([]int64, error) {
 	return ids, nil
 }
 
-// Whole is the integer that a value is; ok is false for any other value, and where float32 no longer has
+// Whole returns the integer that a value is; ok is false for any other value, and where float32 no longer has
 // every integer.
 func Whole(x float32) (n int64, ok bool) {
 	const exact = 1 << 24
@@ -129,14 +129,14 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	return graph.Labels{Classes: classes, Multi: values}, nil
 }
 
-// NoLabel is the position of the first value that rows of several labels do not have, which are 0 and 1, and
-// NaN where one is missing; −1 if there is none.
+// NoLabel returns the position of the first value that rows of several labels do not have, which are 0 and
+// 1, and NaN where one is missing; −1 if there is none.
 func NoLabel(values []float32) int {
 	return slices.IndexFunc(values, func(x float32) bool { return x == x && x != 0 && x != 1 })
 }
 
-// Parts takes one part of every split out of an array: of one split from a vector, or of several from a
-// matrix (see Masks). Each list ascends.
+// Parts reads one part of every split from an array: a vector has one split, a matrix several (see Masks).
+// Each list ascends.
 func Parts(a *npy.Array, vertices int) ([][]int64, error) {
 	if len(a.Shape) == 2 {
 		return Masks(a, vertices)
@@ -145,15 +145,15 @@ func Parts(a *npy.Array, vertices int) ([][]int64, error) {
 	return [][]int64{ids}, err
 }
 
-// partOf takes one part of a split out of a vector, as List does: ascending afterwards.
+// partOf reads one part of a split from a vector, as List does, and sorts it.
 func partOf(a *npy.Array, vertices int) ([]int64, error) {
 	ids, err := List(a, vertices)
 	slices.Sort(ids)
 	return ids, err
 }
 
-// List takes vertices out of a vector: ids, each once, in their order; or those that are marked where the
-// vector holds booleans, or one byte of 0 or 1 for each vertex. Entries count from 1.
+// List reads a list of vertices from a vector. The vector has ids, each once, whose order stays; or it is a
+// mask, of booleans or of one byte 0 or 1 for each vertex. Errors count entries from 1.
 func List(a *npy.Array, vertices int) ([]int64, error) {
 	if len(a.Shape) != 1 {
 		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth value per vertex", a.Shape)
@@ -232,7 +232,7 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	return nil
 }
 
-// Masks takes one part of every split out of V truth values, or a row of one for each split (V × splits).
+// Masks reads one part of every split from a mask: V truth values, or V × splits.
 // Each list ascends.
 func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != vertices || vertices == 0 {

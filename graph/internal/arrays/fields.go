@@ -29,8 +29,8 @@ type Source interface {
 // Geometric has for them where no key is given.
 type Fields struct{ Source }
 
-// Vertices is V: num_nodes, else the rows of y or x; 0 where there are none of these. Vertices cost a file
-// nothing, so that num_nodes is bounded for so many edges.
+// Vertices returns V: num_nodes, else the rows of y or x; 0 where there are none of these. Vertices cost a
+// file nothing, so that num_nodes is bounded for so many edges.
 func (f Fields) Vertices(edges int) (int, error) {
 	if f.Has("num_nodes") {
 		count, err := f.Array("num_nodes")
@@ -163,8 +163,8 @@ func (f Fields) Splits(keys [3]string, vertices int, labels *graph.Labels,
 	return splits, nil
 }
 
-// CountRows is how many rows an array of that shape has. Rows may be empty, and then any number of them takes
-// no bytes: these are refused.
+// CountRows returns how many rows an array of that shape has. Rows may be empty, and then any number of them
+// takes no bytes: these are refused.
 func CountRows(h npy.Header) (int, error) {
 	if n, err := h.Elements(); err != nil || n == 0 || len(h.Shape) == 0 || h.Shape[0] > math.MaxInt32 {
 		return 0, refusal.Errorf("has shape %v: give one row for each vertex", h.Shape)

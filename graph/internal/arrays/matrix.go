@@ -28,7 +28,7 @@ type Matrix struct {
 	Note string
 }
 
-// Of gives the features to a graph, and the note to its notes.
+// Of sets the features of a graph, and adds the note to its notes.
 func (m *Matrix) Of(g *graph.Graph) {
 	g.Features = m.Features
 	if m.Note != "" {
@@ -131,10 +131,10 @@ func (c *collector) add(values []float32) error {
 	return nil
 }
 
-// kept is how many values take memory.
-func (c *collector) kept() int { return len(c.dense) + len(c.sparse.Data) }
+// stored returns the number of values in memory.
+func (c *collector) stored() int { return len(c.dense) + len(c.sparse.Data) }
 
-// most is how many values of so many rows may be other than zero, for sparse rows to pay.
+// most returns how many values of so many rows may be other than zero, for sparse rows to pay.
 func (c *collector) most(rows int) int {
 	if c.keepDense || c.columns < sparseColumns {
 		return -1
@@ -172,7 +172,7 @@ func (c *collector) compress(values []float32, nonzero int) (err error) {
 	return nil
 }
 
-// expand makes the sparse rows dense, with room for those that are known to come.
+// expand makes the sparse rows dense, with capacity for the expected rows.
 func (c *collector) expand() error {
 	f, had := &c.sparse, max(len(c.sparse.Indptr)-1, 0)
 	dense, err := memory.Grow([]float32{}, max(had, c.expected)*c.columns)
@@ -189,7 +189,7 @@ func (c *collector) expand() error {
 	return nil
 }
 
-// matrix is what was collected.
+// matrix returns the rows that were added.
 func (c *collector) matrix() (m *Matrix, err error) {
 	m = &Matrix{Rows: c.rows}
 	if c.rows == 0 {

@@ -69,7 +69,7 @@ func NewCoordinates(rows, columns int64, row, column, data *npy.Array) (*CSR, er
 	if err != nil {
 		return nil, err
 	}
-	return all.deal(rows, ids)
+	return all.byRow(rows, ids)
 }
 
 // NewCSC is NewCSR for the arrays of a csc_matrix, whose columns are compressed.
@@ -89,11 +89,12 @@ func NewCSC(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 		}
 	}
 	t.Columns = int(columns)
-	return t.deal(rows, ids)
+	return t.byRow(rows, ids)
 }
 
-// deal gives value k to row row[k], in the order of the values. An empty row costs such a file nothing.
-func (m *CSR) deal(rows int64, row []int32) (*CSR, error) {
+// byRow sorts the values by row: value k belongs to row row[k]. Values of a row keep their order. An empty
+// row takes no bytes in such a file.
+func (m *CSR) byRow(rows int64, row []int32) (*CSR, error) {
 	if rows < 0 || rows > MaxVertices(len(row)) {
 		return nil, refusal.Errorf("a sparse matrix of %d rows with only %d values: save it as a csr_matrix", rows, len(row))
 	}
@@ -156,7 +157,7 @@ func ascending(indices []int32) bool {
 	return true
 }
 
-// RowBytes is what AppendRow takes for all rows but their bounds: their values and, where they must be
+// RowBytes returns what AppendRow takes for all rows but their bounds: their values and, where they must be
 // sorted, an order of the longest row.
 func (m *CSR) RowBytes() int64 {
 	longest := int64(0)

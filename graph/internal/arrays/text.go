@@ -164,7 +164,7 @@ func (t *table) split(line []byte) (err error) {
 	return nil
 }
 
-// number is the value of a field.
+// number returns the value of a field.
 func (t *table) number(field []byte) (x float64, ok bool) {
 	switch string(field) {
 	case "":
@@ -282,7 +282,7 @@ func (t *table) matrix(keepDense bool) (*Matrix, error) {
 		if err := c.add(values); err != nil {
 			return nil, t.lines.Errorf("%w", err)
 		}
-		if err := t.check(c.kept()); err != nil {
+		if err := t.check(c.stored()); err != nil {
 			return nil, err
 		}
 	}

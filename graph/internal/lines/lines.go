@@ -80,7 +80,7 @@ func (l *Reader) Close() error {
 	return l.file.Close()
 }
 
-// Next is the next line without its end, which the call after it overwrites, and io.EOF after the last.
+// Next returns the next line without its end, which the call after it overwrites, and io.EOF after the last.
 func (l *Reader) Next() ([]byte, error) {
 	l.number++
 	if l.lines.Scan() && l.lines.Err() == nil { // with an error the line may be cut
@@ -99,7 +99,7 @@ func (l *Reader) Next() ([]byte, error) {
 	return nil, io.EOF
 }
 
-// Number is the number of the last line, from 1.
+// Number returns the number of the last line, from 1.
 func (l *Reader) Number() int64 { return l.number }
 
 // Errorf is a refusal of the last line.

@@ -16,11 +16,11 @@ type Table struct {
 	text    int64 // bytes of names that there is memory for
 }
 
-// NewTable is a table without names.
+// NewTable returns a table without names.
 func NewTable() *Table { return &Table{numbers: map[string]int32{}} }
 
-// Number is the number of a name, the next one where it appears for the first time. What exceeds the memory,
-// or 32 bits, is an error.
+// Number returns the number of a name, the next one where it appears for the first time. What exceeds the
+// memory, or 32 bits, is an error.
 func (t *Table) Number(name []byte) (int32, error) {
 	if v, ok := t.numbers[string(name)]; ok {
 		return v, nil
@@ -28,7 +28,7 @@ func (t *Table) Number(name []byte) (int32, error) {
 	if len(t.Names) == math.MaxInt32 {
 		return 0, fmt.Errorf("more than %d vertices", math.MaxInt32)
 	}
-	if err := t.makeRoom(len(name)); err != nil {
+	if err := t.grow(len(name)); err != nil {
 		return 0, err
 	}
 	v, s := int32(len(t.Names)), string(name)
@@ -37,14 +37,14 @@ func (t *Table) Number(name []byte) (int32, error) {
 	return v, nil
 }
 
-// Find is the number of a name that appeared.
+// Find returns the number of a name that appeared.
 func (t *Table) Find(name []byte) (v int32, appeared bool) {
 	v, appeared = t.numbers[string(name)]
 	return v, appeared
 }
 
-// makeRoom makes room for a name of so many bytes, if there is the memory.
-func (t *Table) makeRoom(bytes int) (err error) {
+// grow allocates memory for a name of so many bytes. It refuses names that exceed the memory.
+func (t *Table) grow(bytes int) (err error) {
 	const entry, step = 64, 1 << 20 // of the map
 	if t.Names, err = memory.Grow(t.Names, 1); err != nil {
 		return err
