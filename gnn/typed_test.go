@@ -281,6 +281,7 @@ func TestTypedRefused(t *testing.T) {
 		{citations(7, 5), func(s *gnn.Spec) { s.Direction = "both" }, "direction both: on a graph with several types"},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gcn" }, `model gcn: it needs both ends of a relation to be of one type, and "author__writes__paper" has two`},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gin" }, `those of "author__writes__paper" have 5 and 7 columns`},
+		{citations(7, 5), func(s *gnn.Spec) { s.Model, s.Layers = "gin", 1 }, `those of "author__writes__paper" have 5 and 7 columns`},
 		{citations(7, 0), func(*gnn.Spec) {}, `vertices of type "author" have no features; learn some for them with node-embedding N, or take model rgcn`},
 		{citations(7, 5), func(s *gnn.Spec) { s.Embed = 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
 		{citations(7, 0), func(s *gnn.Spec) { s.Model, s.Embed = "mlp", 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
@@ -288,6 +289,11 @@ func TestTypedRefused(t *testing.T) {
 		{citations(6, 4), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 4 }, `num-blocks 4 does not divide the number of features of "paper", 6`},
 		{citations(8, 4), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 4 }, "num-blocks 4 does not divide the number of classes, 6"},
 		{citations(8, 0), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 2 }, `vertices of type "author" have no features whose weights could have blocks`},
+		{citations(8, 0), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks, s.Embed = "rgcn", 2, 3 }, `num-blocks 2 does not divide the number of features of "author", 3`},
+		{gnn.Schema{ // without authors after the first layer no paper is left after the second
+			Types:     []gnn.VertexType{{Name: "paper", Columns: 3}, {Name: "author", Columns: 3}},
+			Relations: []gnn.Relation{{Name: "author__writes__paper", Source: 1}},
+		}, func(*gnn.Spec) {}, `nothing would be left of "paper" after 2 layers`},
 		{gnn.Schema{
 			Types:     []gnn.VertexType{{Name: "paper", Columns: 3}, {Name: "author", Columns: 3}},
 			Relations: []gnn.Relation{{Name: "paper__by__author", Target: 1}},
