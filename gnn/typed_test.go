@@ -360,3 +360,79 @@ func TestTypedReach(t *testing.T) {
 		t.Errorf("logits are %d×%d", out.Rows(), out.Cols())
 	}
 }
+
+// twoRelations is a graph of one vertex type and two relations.
+func twoRelations(t *testing.T) *graph.Graph {
+	t.Helper()
+	g := &graph.Graph{Type: "paper", Count: 3, Features: graph.Features{Columns: 4, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}}}
+	for _, name := range []string{"cites", "extends"} {
+		r, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Source, r.Name, r.Target = "paper", name, "paper"
+		g.Relations = append(g.Relations, r)
+	}
+	return g
+}
+
+// TestTypedNorms: norms have PyG's names. to_hetero makes one for each vertex type, also if there is one
+// type. A model of RGCNConv has one for all.
+func TestTypedNorms(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(twoRelations(t)), order.Options{}, sar.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for model, want := range map[string][]string{
+		"sage": {"norms.0.paper.bias", "norms.0.paper.weight"}, "rgcn": {"norms.0.bias", "norms.0.weight"},
+	} {
+		s := gnn.Spec{Model: model, Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in"}
+		blocks, err := s.Blocks(p.Schema(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		params := nn.NewParams(team, 1)
+		gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+		var got []string
+		for name := range params.State() {
+			if strings.HasPrefix(name, "norms.") {
+				got = append(got, name)
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: norms %q, want %q", model, got, want)
+		}
+	}
+}
+
+// TestTypedInputDropout: dropout of all but nothing of the input leaves nothing of features. A linear layer
+// without bias values then gives zeros.
+func TestTypedInputDropout(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	g := twoRelations(t)
+	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g), order.Options{}, sar.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logits := func(rate float64) []float32 {
+		s := gnn.Spec{Model: "rgcn", Layers: 1, Norm: "none", Activation: "relu", Direction: "in", InputDropout: rate}
+		blocks, err := s.Blocks(p.Schema(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := gnn.Build(blocks, 0, 1, gnn.Env{Params: nn.NewParams(team, 1), Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+		tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
+		x := given(tape, matrix(team, 3, g.Features.Dense), p.Rows(), "fixed")
+		return slices.Clone(m.Forward(gnn.State{H: x}).Output().Value().Floats())
+	}
+	zeros := make([]float32, 6)
+	if got := logits(0); slices.Equal(got, zeros) {
+		t.Errorf("without dropout: %v", got)
+	}
+	if got := logits(1 - 1e-7); !slices.Equal(got, zeros) {
+		t.Errorf("with dropout: %v", got)
+	}
+}
