@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"slices"
 	"testing"
 
 	"weft/graph"
@@ -31,6 +32,14 @@ func TestCountsGoTogether(t *testing.T) {
 		"an empty partition":             func(d *Description) { d.Vertices, d.HaloRows[0][1] = []int{5, 0}, 0 },
 		"vertices of two types":          func(d *Description) { twoTypes(d, 1, 2) },
 		"a partition of the second type": func(d *Description) { twoTypes(d, 3, 0) },
+		"the most partitions, all empty": func(d *Description) {
+			const k = MaxPartitions
+			none := slices.Repeat([][]int{make([]int, k)}, k)
+			*d = Description{Statistics: Statistics{
+				K: k, Vertices: none[0], Edges: make([]int64, k), TrainVertices: none[0],
+				HaloRows: none, HaloRowsOut: none, Cut: slices.Repeat([][]int64{make([]int64, k)}, k),
+			}}
+		},
 	} {
 		d := described()
 		if change(d); d.check() != nil {
