@@ -37,6 +37,7 @@ type Description struct {
 	ID    string `json:"id"`
 	Whole Whole  `json:"whole"`
 
+	order *order
 	files []storeFile // of the store, when it was partitioned
 	file  os.FileInfo // of partition.json, when it was read
 }
@@ -119,7 +120,7 @@ func parseRecord(text []byte) (*record, error) {
 	if err := document.StrictJSON(text, formatVersion, r); err != nil {
 		return nil, err
 	}
-	r.Whole.Statistics, r.files = r.Statistics, r.Store
+	r.Whole.Statistics, r.files, r.order = r.Statistics, r.Store, new(order)
 	return r, r.check()
 }
 

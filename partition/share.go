@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/graph"
+	"weft/internal/refusal"
 )
 
 // Share is what a worker reads of a graph: the rows that it computes, and the edges that it aggregates along.
@@ -15,7 +16,8 @@ type Share struct {
 	Edges  Edges
 	Whole  Whole
 
-	part *graph.Graph // holds the arrays
+	part   *graph.Graph            // holds the arrays
+	places func() (*Places, error) // of the whole graph
 }
 
 // Values are the rows that a worker computes, in ascending order of their original ids.
@@ -172,6 +174,7 @@ func (e *Edges) Types() []Rows {
 // All is a graph that passes Check, as a single share. It holds the arrays of g.
 func All(g *graph.Graph) *Share {
 	s := &Share{Whole: WholeOf(g), part: g}
+	s.places = func() (*Places, error) { return &Places{Starts: s.Edges.Starts}, nil }
 	for i, t := range g.Types() {
 		s.add(i, t, Rows{Type: t.Type, Rows: t.Count, Starts: []int{0, t.Count}})
 	}
@@ -183,9 +186,9 @@ func All(g *graph.Graph) *Share {
 }
 
 // newShare is the share of partition p. starts are by vertex type.
-func newShare(part *graph.Part, p int, starts [][]int, whole Whole) *Share {
+func newShare(part *graph.Part, p int, starts [][]int, whole Whole, places func() (*Places, error)) *Share {
 	g, counts := part.Graph, whole.Statistics
-	s := &Share{Whole: whole, part: g}
+	s := &Share{Whole: whole, part: g, places: places}
 	for i, t := range g.Types() {
 		s.add(i, t, Rows{Type: t.Type, Rows: len(part.IDs[i]), IDs: part.IDs[i], Starts: starts[i]})
 	}
@@ -198,6 +201,20 @@ func newShare(part *graph.Part, p int, starts [][]int, whole Whole) *Share {
 		s.Edges.Relations = append(s.Edges.Relations, r)
 	}
 	return s
+}
+
+// Places returns the order of all partitions. Of stored ones the first call reads it, for all shares that
+// were opened by the same Description. It refuses an order that is not the one of the share's rows.
+func (s *Share) Places() (*Places, error) {
+	places, err := s.places()
+	if err != nil || len(places.Starts) == 2 {
+		return places, err
+	}
+	from, to := s.Edges.Starts[s.Edges.P], s.Edges.Starts[s.Edges.P+1]
+	if !slices.Equal(places.Starts, s.Edges.Starts) || !slices.Equal(places.IDs[from:to], s.Edges.IDs) {
+		return nil, refusal.Graph.Errorf("the vertices of partition %d are not those that %s gives it; %s", s.Edges.P, assignmentFile, partitionAgain)
+	}
+	return places, nil
 }
 
 // add adds vertex type i.
@@ -245,7 +262,7 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	err := g.Guard(func() error {
 		c := newCutter(g, a)
 		for p := range shares {
-			shares[p] = newShare(c.part(p), p, c.starts(), c.whole)
+			shares[p] = newShare(c.part(p), p, c.starts(), c.whole, c.places)
 		}
 		return nil
 	})
@@ -288,6 +305,9 @@ func newLayout(of []int32, k int) *layout {
 	return l
 }
 
+// places are the same order.
+func (l *layout) places() *Places { return &Places{Starts: l.starts, IDs: l.order, Of: l.position} }
+
 // ids are the vertices of partition p, ascending.
 func (l *layout) ids(p int) []int32 { return l.order[l.starts[p]:l.starts[p+1]:l.starts[p+1]] }
 
@@ -327,6 +347,9 @@ func newCutter(g *graph.Graph, a *Assignment) *cutter {
 	c.whole.Statistics = *measure(g, a, c.layouts)
 	return c
 }
+
+// places are those of the first vertex type.
+func (c *cutter) places() (*Places, error) { return c.layouts[0].places(), nil }
 
 // starts are the starts of the layouts.
 func (c *cutter) starts() (starts [][]int) {
