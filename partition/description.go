@@ -20,8 +20,10 @@ import (
 
 const (
 	formatVersion = 1
-	// Bytes of partition.json that are read: three matrices of MaxPartitions² numbers.
+	// Bytes of partition.json that are read: three matrices of MaxPartitions² numbers, and for several
+	// relations twice maxPairs numbers.
 	maxDescription = 64 << 20
+	maxPairs       = 1 << 20 // relations × K²
 )
 
 // Description says what partitions are stored. Reading it does not read them.
@@ -111,10 +113,10 @@ func tail(path string, n int64) ([]byte, error) {
 }
 
 func parseRecord(text []byte) (*record, error) {
-	// A decoded text may take thirty times its length: [] is a list, and {} a file.
-	const lists, numbers = 1 << 16, 3*MaxPartitions*MaxPartitions + 1<<16
+	// A decoded text may take ten times its length: [0] is a list.
+	const lists, numbers = 1 << 20, 3*MaxPartitions*MaxPartitions + 1<<19
 	if n := bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{")); n > lists || bytes.Count(text, []byte(",")) > numbers {
-		return nil, fmt.Errorf("damaged: it has more than %d partitions can need", MaxPartitions)
+		return nil, fmt.Errorf("damaged: it has more than partitions of %d relations and pairs can need", maxPairs)
 	}
 	r := &record{}
 	if err := document.StrictJSON(text, formatVersion, r); err != nil {
