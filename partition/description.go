@@ -20,8 +20,10 @@ import (
 
 const (
 	formatVersion = 1
-	// The largest size of partition.json in bytes: three matrices of MaxPartitions² numbers fit.
+	// Bytes of partition.json that are read: three matrices of MaxPartitions² numbers, and for several
+	// relations twice maxPairs numbers.
 	maxDescription = 64 << 20
+	maxPairs       = 1 << 20 // relations × K²
 )
 
 // Description describes stored partitions. It is read without the shares.
@@ -37,6 +39,7 @@ type Description struct {
 	ID    string `json:"id"`
 	Whole Whole  `json:"whole"`
 
+	order *order
 	files []storeFile // of the store, when it was partitioned
 	file  os.FileInfo // of partition.json, when it was read
 }
@@ -110,16 +113,16 @@ func tail(path string, n int64) ([]byte, error) {
 }
 
 func parseRecord(text []byte) (*record, error) {
-	// A decoded text may take thirty times its length: [] is a list, and {} a file.
-	const lists, numbers = 1 << 16, 3*MaxPartitions*MaxPartitions + 1<<16
+	// A decoded text may take ten times its length: [0] is a list.
+	const lists, numbers = 1 << 20, 3*MaxPartitions*MaxPartitions + 1<<19
 	if n := bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{")); n > lists || bytes.Count(text, []byte(",")) > numbers {
-		return nil, fmt.Errorf("damaged: it has more than %d partitions can need", MaxPartitions)
+		return nil, fmt.Errorf("damaged: it has more than partitions of %d relations and pairs can need", maxPairs)
 	}
 	r := &record{}
 	if err := document.StrictJSON(text, formatVersion, r); err != nil {
 		return nil, err
 	}
-	r.Whole.Statistics, r.files = r.Statistics, r.Store
+	r.Whole.Statistics, r.files, r.order = r.Statistics, r.Store, new(order)
 	return r, r.check()
 }
 

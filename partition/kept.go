@@ -1,24 +1,14 @@
 package partition
 
 import (
-	"errors"
 	"slices"
-	"sync"
 
 	"weft/graph"
-	"weft/internal/refusal"
 )
 
-// Kept makes shares without some edges: those that a rule rejects, of relations from the first vertex type
-// to itself. The shares keep all vertices. The first call of Places or Of reads all shares, to count the
-// halo of the edges that are left.
-type Kept struct {
-	k     int
-	open  func(p int) (*Share, error)
-	rule  func(*Share) rule
-	once  func() (*Places, error)
-	halos []Halo // by relation, of the edges that the rule accepts
-}
+// Kept are the shares of a graph without some edges of relations from the first vertex type to itself. The
+// vertices stay.
+type Kept struct{ rule func(*Share) rule }
 
 // rule reports whether to keep an edge.
 type rule = func(relation, source, target int32) bool
@@ -30,15 +20,10 @@ type Places struct {
 	Of     []int32 // the position of each vertex; nil: the vertex
 }
 
-// Keep returns a Kept for k partitions. open opens the share of partition p; with one partition it is not
-// called. rule makes the rule for a share, and is called once for each pass over it. The rule gets the
-// number of the relation in Edges.Relations, and the source and target vertices. Edges between other vertex
-// types stay.
-func Keep(k int, open func(p int) (*Share, error), rule func(*Share) rule) *Kept {
-	kept := &Kept{k: k, open: open, rule: rule}
-	kept.once = sync.OnceValues(kept.measure)
-	return kept
-}
+// Keep returns the shares with the edges that the rule accepts. The rule's relation counts as in
+// Edges.Relations, and its source and target are vertices. Edges between other vertex types stay. Each pass
+// over a share calls rule once.
+func Keep(rule func(*Share) rule) *Kept { return &Kept{rule} }
 
 // ID returns the vertex at a position.
 func (p *Places) ID(position int32) int32 {
@@ -59,34 +44,32 @@ func (p *Places) Position(vertex int32) int32 {
 // Vertices returns the number of vertices.
 func (p *Places) Vertices() int { return p.Starts[len(p.Starts)-1] }
 
-// Places returns the Places of the graph of a share.
-func (k *Kept) Places(s *Share) (*Places, error) {
-	if k.k == 1 {
-		return &Places{Starts: s.Edges.Starts}, nil
-	}
-	return k.once()
-}
-
-// Of returns the share s with the edges that the rule accepts. It uses arrays of s: do not use it after s is
-// closed.
+// Of is a share with the kept edges. It holds the arrays of s: do not use it after s is closed. It reads no
+// other share: what others need of its rows follows from the edges in the opposite direction. So HaloRows and
+// HaloRowsOut of the kept relations are complete in the row and in the column of s's own partition only.
 func (k *Kept) Of(s *Share) (*Share, error) {
-	places, err := k.Places(s)
+	places, err := s.Places()
 	if err != nil {
 		return nil, err
 	}
-	kept, keep := *s, k.rule(s)
+	kept, keep, count := *s, k.rule(s), newHaloCounter(s)
 	kept.Edges.Relations = slices.Clone(s.Edges.Relations)
 	for i := range kept.Edges.Relations {
-		r := &kept.Edges.Relations[i]
+		r, which := &kept.Edges.Relations[i], int32(i)
 		if !r.Own() {
 			continue
 		}
-		in, out, err := k.edges(places, s, i, keep)
+		r.In, err = r.In.Where(func(_ int64, source, row int32) bool {
+			return keep(which, places.ID(source), s.Values.ID(int(row)))
+		})
+		if err == nil && len(places.Starts) > 2 {
+			r.Out, err = r.Out.Where(func(_ int64, target, row int32) bool {
+				return keep(which, s.Values.ID(int(row)), places.ID(target))
+			})
+			r.HaloRows, r.HaloRowsOut = count.halos(&r.In, &r.Out)
+		}
 		if err != nil {
 			return nil, err
-		}
-		if r.In, r.Out = in, out; k.k > 1 {
-			r.HaloRows, r.HaloRowsOut = k.halos[i].Rows, k.halos[i].RowsOut
 		}
 	}
 	return &kept, nil
@@ -95,94 +78,77 @@ func (k *Kept) Of(s *Share) (*Share, error) {
 // Own reports whether the relation goes from the first vertex type to itself.
 func (r *Relation) Own() bool { return r.Source == 0 && r.Target == 0 }
 
-// edges returns the edges of a relation that the rule accepts, into and out of the rows of a share.
-func (k *Kept) edges(places *Places, s *Share, relation int, keep rule) (in, out graph.Relation, err error) {
-	r, which := &s.Edges.Relations[relation], int32(relation)
-	in, err = r.In.Where(func(_ int64, source, row int32) bool {
-		return keep(which, places.ID(source), s.Values.ID(int(row)))
-	})
-	if err == nil && k.k > 1 {
-		out, err = r.Out.Where(func(_ int64, target, row int32) bool {
-			return keep(which, s.Values.ID(int(row)), places.ID(target))
-		})
-	}
-	return in, out, err
+// haloCounter counts the halos of a share's own relations.
+type haloCounter struct {
+	me      int
+	holder  []int32 // by position: its partition
+	seen    []bool  // by position; all false between two counts
+	reached []int32 // by partition: the last row with an edge to it, counted from 1
 }
 
-// measure reads all shares twice: for the Places, and then to count the halos.
-func (k *Kept) measure() (*Places, error) {
-	places := &Places{}
-	err := k.each(func(s *Share) error {
-		if places.Starts == nil {
-			places.Starts = s.Edges.Starts
-			places.IDs, places.Of = make([]int32, places.Vertices()), slices.Repeat([]int32{-1}, places.Vertices())
-			for range s.Edges.Relations {
-				k.halos = append(k.halos, Halo{square[int](k.k), square[int](k.k)})
-			}
-		}
-		first := places.Starts[s.Edges.P]
-		copy(places.IDs[first:], s.Edges.IDs)
-		for row, v := range s.Edges.IDs {
-			if places.Of[v] >= 0 {
-				return refusal.Graph.Errorf("vertex %d belongs to two partitions; %s", v, partitionAgain)
-			}
-			places.Of[v] = int32(first + row)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+func newHaloCounter(s *Share) *haloCounter {
+	starts := s.Edges.Starts
+	c := &haloCounter{me: s.Edges.P, reached: make([]int32, len(starts)-1)}
+	if c.partitions() == 1 {
+		return c
 	}
-	seen := make([]bool, places.Vertices())
-	return places, k.each(func(s *Share) error {
-		keep := k.rule(s)
-		for i := range s.Edges.Relations {
-			if !s.Edges.Relations[i].Own() {
-				continue
-			}
-			in, out, err := k.edges(places, s, i, keep)
-			if err != nil {
-				return err
-			}
-			haloOf(&in, s, seen, k.halos[i].Rows[s.Edges.P])
-			haloOf(&out, s, seen, k.halos[i].RowsOut[s.Edges.P])
+	c.holder, c.seen = make([]int32, starts[c.partitions()]), make([]bool, starts[c.partitions()])
+	for q := range c.partitions() {
+		for at := starts[q]; at < starts[q+1]; at++ {
+			c.holder[at] = int32(q)
 		}
-		return nil
-	})
+	}
+	return c
 }
 
-// haloOf counts the distinct sources of a relation by partition, without those in s's own partition. seen is
-// all false before and after. The time depends on the number of edges, not on the number of vertices.
-func haloOf(r *graph.Relation, s *Share, seen []bool, counts []int) {
-	for _, u := range r.Sources {
-		if seen[u] {
+func (c *haloCounter) partitions() int { return len(c.reached) }
+
+// halos are HaloRows and HaloRowsOut of a relation with those edges.
+func (c *haloCounter) halos(in, out *graph.Relation) (rows, rowsOut [][]int) {
+	ends, reach := c.count(in)
+	endsOut, reachOut := c.count(out)
+	return c.pairs(ends, reachOut), c.pairs(endsOut, reach)
+}
+
+// count counts by partition the vertices at the other ends of the edges, and the own rows that have an edge
+// to or from it. The partition itself has none.
+func (c *haloCounter) count(r *graph.Relation) (ends, rows []int) {
+	ends, rows = make([]int, c.partitions()), make([]int, c.partitions())
+	clear(c.reached)
+	row := int32(0)
+	for k, end := range r.Sources {
+		for r.Indptr[row+1] <= int64(k) {
+			row++
+		}
+		q := c.holder[end]
+		if int(q) == c.me {
 			continue
 		}
-		seen[u] = true
-		q, _ := slices.BinarySearch(s.Edges.Starts, int(u)+1)
-		if q--; q != s.Edges.P {
-			counts[q]++
+		if !c.seen[end] {
+			c.seen[end] = true
+			ends[q]++
+		}
+		if c.reached[q] != row+1 {
+			c.reached[q] = row + 1
+			rows[q]++
 		}
 	}
-	for _, u := range r.Sources {
-		seen[u] = false
+	for _, end := range r.Sources {
+		c.seen[end] = false
 	}
+	return ends, rows
 }
 
-// each opens one share after the other, calls use, and closes it.
-func (k *Kept) each(use func(*Share) error) error {
-	for p := range k.k {
-		s, err := k.open(p)
-		if err != nil {
-			return err
-		}
-		err = s.Guard(func() error {
-			defer s.Unload()
-			return use(s)
-		})
-		if err := errors.Join(err, s.Close()); err != nil {
-			return err
+// pairs is a matrix (K × K) with that row and that column of the own partition. Other rows without a count
+// are one slice.
+func (c *haloCounter) pairs(needs, needed []int) [][]int {
+	all := slices.Repeat([][]int{make([]int, c.partitions())}, c.partitions())
+	for q, n := range needed {
+		if n > 0 {
+			all[q] = make([]int, c.partitions())
+			all[q][c.me] = n
 		}
 	}
-	return nil
+	all[c.me] = needs
+	return all
 }

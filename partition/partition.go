@@ -7,6 +7,7 @@ package partition
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -117,6 +118,9 @@ func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error)
 	if o.K > g.Vertices() {
 		return nil, refusal.Errorf("%d partitions of %d vertices: give at most one for each vertex", o.K, g.Vertices())
 	}
+	if err := checkPairs(g, o.K); err != nil {
+		return nil, err
+	}
 	if (o.balance() == ByTrain || o.Split > 0) && o.Split >= len(g.Splits) {
 		return nil, refusal.Graph.Errorf("the graph has %d splits, hence no training vertices of split %d", len(g.Splits), o.Split)
 	}
@@ -134,6 +138,14 @@ func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error)
 	}
 	a.Seconds = time.Since(started).Seconds()
 	return a, nil
+}
+
+// checkPairs refuses more partitions than a description can count the halos of.
+func checkPairs(g *graph.Graph, k int) error {
+	if n := len(g.Relations); n > 1 && n*k*k > maxPairs {
+		return refusal.Errorf("%d partitions: a graph of %d relations is divided into %d at most", k, n, int(math.Sqrt(float64(maxPairs/n))))
+	}
+	return nil
 }
 
 func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
@@ -167,6 +179,9 @@ func eachType(g *graph.Graph, assign func(n int) []int32) (of []int32) {
 func (a *Assignment) check(g *graph.Graph) error {
 	if a.K < 1 || a.K > MaxPartitions {
 		return refusal.Errorf("%d partitions: give between 1 and %d", a.K, MaxPartitions)
+	}
+	if err := checkPairs(g, a.K); err != nil {
+		return err
 	}
 	if len(a.Of) != g.Vertices() {
 		return refusal.Errorf("an assignment of %d vertices does not fit a graph of %d; partition the graph again", len(a.Of), g.Vertices())

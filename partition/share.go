@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/graph"
+	"weft/internal/refusal"
 )
 
 // Share is the part of a graph that a worker reads: the vertices of its partition, with features, labels and
@@ -15,7 +16,8 @@ type Share struct {
 	Edges  Edges
 	Whole  Whole
 
-	part *graph.Graph // holds the arrays
+	part   *graph.Graph            // holds the arrays
+	places func() (*Places, error) // of the whole graph
 }
 
 // Values has the vertices of one type in a share, and what is stored for each. Rows are in ascending order of
@@ -174,6 +176,7 @@ func (e *Edges) Types() []Rows {
 // arrays.
 func All(g *graph.Graph) *Share {
 	s := &Share{Whole: WholeOf(g), part: g}
+	s.places = func() (*Places, error) { return &Places{Starts: s.Edges.Starts}, nil }
 	for i, t := range g.Types() {
 		s.add(i, t, Rows{Type: t.Type, Rows: t.Count, Starts: []int{0, t.Count}})
 	}
@@ -184,10 +187,10 @@ func All(g *graph.Graph) *Share {
 	return s
 }
 
-// newShare returns the share of partition p. starts has Edges.Starts for each vertex type.
-func newShare(part *graph.Part, p int, starts [][]int, whole Whole) *Share {
+// newShare is the share of partition p. starts are by vertex type.
+func newShare(part *graph.Part, p int, starts [][]int, whole Whole, places func() (*Places, error)) *Share {
 	g, counts := part.Graph, whole.Statistics
-	s := &Share{Whole: whole, part: g}
+	s := &Share{Whole: whole, part: g, places: places}
 	for i, t := range g.Types() {
 		s.add(i, t, Rows{Type: t.Type, Rows: len(part.IDs[i]), IDs: part.IDs[i], Starts: starts[i]})
 	}
@@ -200,6 +203,20 @@ func newShare(part *graph.Part, p int, starts [][]int, whole Whole) *Share {
 		s.Edges.Relations = append(s.Edges.Relations, r)
 	}
 	return s
+}
+
+// Places returns the order of all partitions. Of stored ones the first call reads it, for all shares that
+// were opened by the same Description. It refuses an order that is not the one of the share's rows.
+func (s *Share) Places() (*Places, error) {
+	places, err := s.places()
+	if err != nil || len(places.Starts) == 2 {
+		return places, err
+	}
+	from, to := s.Edges.Starts[s.Edges.P], s.Edges.Starts[s.Edges.P+1]
+	if !slices.Equal(places.Starts, s.Edges.Starts) || !slices.Equal(places.IDs[from:to], s.Edges.IDs) {
+		return nil, refusal.Graph.Errorf("the vertices of partition %d are not those that %s gives it; %s", s.Edges.P, assignmentFile, partitionAgain)
+	}
+	return places, nil
 }
 
 // add adds vertex type i.
@@ -247,7 +264,7 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	err := g.Guard(func() error {
 		c := newDivider(g, a)
 		for p := range shares {
-			shares[p] = newShare(c.part(p), p, c.starts(), c.whole)
+			shares[p] = newShare(c.part(p), p, c.starts(), c.whole, c.places)
 		}
 		return nil
 	})
@@ -290,7 +307,10 @@ func newLayout(of []int32, k int) *layout {
 	return l
 }
 
-// ids returns the vertices of partition p, ascending.
+// places are the same order.
+func (l *layout) places() *Places { return &Places{Starts: l.starts, IDs: l.order, Of: l.position} }
+
+// ids are the vertices of partition p, ascending.
 func (l *layout) ids(p int) []int32 { return l.order[l.starts[p]:l.starts[p+1]:l.starts[p+1]] }
 
 // divider makes the shares of a graph, in the order of the partitions. Besides the share it needs some 20
@@ -330,7 +350,10 @@ func newDivider(g *graph.Graph, a *Assignment) *divider {
 	return c
 }
 
-// starts returns the starts of the layouts.
+// places are those of the first vertex type.
+func (c *divider) places() (*Places, error) { return c.layouts[0].places(), nil }
+
+// starts are the starts of the layouts.
 func (c *divider) starts() (starts [][]int) {
 	for _, l := range c.layouts {
 		starts = append(starts, l.starts)

@@ -273,7 +273,7 @@ func Open(store string, d Description, p int) (*Share, error) {
 	if err := d.checkCounts(p, part); err != nil {
 		return nil, errors.Join(refusal.Errorf("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), part.Graph.Close())
 	}
-	return newShare(part, p, d.starts(), d.Whole), nil
+	return newShare(part, p, d.starts(), d.Whole, func() (*Places, error) { return d.order.read(&d, store) }), nil
 }
 
 // Check refuses stored partitions with a missing or damaged file. It opens each share, and compares the
@@ -321,8 +321,33 @@ func (d *Description) readAssignment(store string) ([]int32, error) {
 	return of, nil
 }
 
-// misplaced returns a vertex of the share that the assignment gives to another partition, by its id in the
-// whole graph, or −1.
+// order is the order of stored partitions. It is read once.
+type order struct {
+	sync.Mutex
+	places *Places
+}
+
+// read reads the order of d's partitions in that store.
+func (o *order) read(d *Description, store string) (*Places, error) {
+	o.Lock()
+	defer o.Unlock()
+	if o.places != nil {
+		return o.places, nil
+	}
+	of, err := d.readAssignment(store)
+	if err != nil {
+		return nil, err
+	}
+	if wrong := func(p int32) bool { return p < 0 || int(p) >= d.K }; len(of) != d.Whole.Vertices || slices.ContainsFunc(of, wrong) {
+		return nil, refusal.Errorf("%s: not one partition of %d for each of %d vertices; %s",
+			filepath.Join(Directory(store, d.Name), assignmentFile), d.K, d.Whole.Vertices, partitionAgain)
+	}
+	o.places = newLayout(of[:d.Whole.Own()], d.K).places()
+	return o.places, nil
+}
+
+// misplaced is a vertex among the rows that the assignment gives to another partition, by its id in the whole
+// graph; −1: none.
 func (e *Edges) misplaced(of []int32) int {
 	before := 0 // vertices of earlier types
 	for _, rows := range e.Types() {

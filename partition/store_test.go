@@ -667,8 +667,14 @@ func TestCheck(t *testing.T) {
 				!strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), partitionAgain) {
 				t.Errorf("error %v, want %q", err, want)
 			}
+			if err := placesOf(t, store); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), want) {
+				t.Errorf("places: error %v, want %q", err, want)
+			}
 		}
 		restore()
+		if err := placesOf(t, store); err != nil {
+			t.Fatal(err)
+		}
 		file := filepath.Join(dir, "0", "vertices.npy")
 		if types {
 			file = filepath.Join(dir, "0", "vertices", "b", "vertices.npy")
@@ -755,4 +761,20 @@ func TestOpenIsNotByPairs(t *testing.T) {
 	if many > 1.5*few {
 		t.Errorf("opening one of 20 partitions makes %v allocations, one of 2 makes %v", many, few)
 	}
+}
+
+// placesOf reads the order of both stored partitions.
+func placesOf(t *testing.T, store string) error {
+	d := find(t, store, 2, "")
+	for p := range 2 {
+		s, err := Open(store, d, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if _, err := s.Places(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -80,12 +80,12 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 		return nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
 	}
 	s = &shared{Config: worker.Config{Resolved: r, OwnModel: j.Model, Engine: j.Engine, Processes: j.peers().Size() > 1}}
-	parts := new(Parts)
 	if k == 1 {
 		share := partition.All(j.Graph)
 		s.whole, s.open = &share.Whole, j.openWhole(share)
 	} else {
-		if parts, err = j.parts(ctx, k); err != nil {
+		parts, err := j.parts(ctx, k)
+		if err != nil {
 			return nil, err
 		}
 		s.whole, s.open = &parts.Whole, parts.open(k)
@@ -101,7 +101,7 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	}
 	if weights == nil {
 		err = r.Kind.Check(s.whole)
-		s.Kept = r.Kind.Keep(k, parts.Open)
+		s.Kept = r.Kind.Keep()
 	} else {
 		err = j.checkVertices(s)
 		s.Vertices = j.Vertices

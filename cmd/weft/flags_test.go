@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 )
 
@@ -15,6 +16,14 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"train", "--hiden", "8"}, "weft: unknown flag: --hiden; did you mean --hidden?\n"},
 		{[]string{"train", "--hiden=8"}, "weft: unknown flag: --hiden; did you mean --hidden?\n"},
 		{[]string{"train", "-modl=gcn"}, "weft: unknown flag: -modl=gcn; did you mean --model=gcn?\n"},
+		// Flags of DGL and PyG
+		{[]string{"train", "--num-layers", "3"}, "weft: unknown flag: --num-layers; --layers is the number of layers\n"},
+		{[]string{"train", "--hidden_channels=3"}, "weft: unknown flag: --hidden_channels; --hidden is the width of hidden layers\n"},
+		{[]string{"predict", "--gpu", "0"}, "weft: unknown flag: --gpu; weft runs on the CPU and has no choice of devices\n"},
+		{[]string{"train", "-batch-size", "3"}, "weft: unknown flag: -batch-size; training is full-batch: each epoch is one step over the whole graph\n"},
+		{[]string{"train", "--learning-rate", "3"}, "weft: unknown flag: --learning-rate; --lr is the learning rate\n"},
+		{[]string{"train", "--num-workers", "3"}, "weft: unknown flag: --num-workers; --parallel AXIS=N is the number of workers, as in --parallel graph=4\n"},
+		{[]string{"import", "npz", "--device", "3"}, "weft: unknown flag: --device; weft import npz --help lists them\n"},
 		// A hidden one
 		{[]string{"predict", "--patienc", "8"}, "weft: unknown flag: --patienc; weft predict --help lists them\n"},
 		{[]string{"train", "--a"}, "weft: unknown flag: --a; weft train --help lists them\n"},
@@ -60,6 +69,19 @@ func TestFlagErrors(t *testing.T) {
 		root.SetErr(&stderr)
 		if status := execute(root, started); status != exitRefused || stderr.String() != c.want {
 			t.Errorf("%q: status %d, %q, want %q", c.args, status, stderr.String(), c.want)
+		}
+	}
+}
+
+// TestFlagsElsewhere: the table names flags of train, and none of its own flags.
+func TestFlagsElsewhere(t *testing.T) {
+	flags := newTrain().Flags()
+	for flag, meaning := range foreignFlags {
+		if flags.Lookup(flag) != nil {
+			t.Errorf("--%s is a flag of train", flag)
+		}
+		if named, _, _ := strings.Cut(strings.TrimPrefix(meaning, "--"), " "); strings.HasPrefix(meaning, "--") && flags.Lookup(named) == nil {
+			t.Errorf("--%s: --%s is no flag of train", flag, named)
 		}
 	}
 }

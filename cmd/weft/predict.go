@@ -192,7 +192,8 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 				filepath.Join(args[0], "run.json"), run.Store, args[0])
 		}
 	}
-	if asked.options, err = resolved(&given); err != nil || p.vertices == "" {
+	used := p.settings.names(func(s setting.Setting) bool { return s.Group != setting.TrainingGroup })
+	if asked.options, err = resolved(&given, used...); err != nil || p.vertices == "" {
 		return asked, err
 	}
 	return asked, asked.options.CheckSome()

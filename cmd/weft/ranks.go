@@ -72,14 +72,24 @@ func connect(cmd *cobra.Command, o *setting.Resolved, err error) (ranks, error) 
 // joinsRanks is the annotation of a command whose processes work together where a launcher started them.
 const joinsRanks = "ranks"
 
+func joins(cmd *cobra.Command) bool { _, found := cmd.Annotations[joinsRanks]; return found }
+
 // shareMistake ends all ranks with the mistake in the command line of one, which the others may not have:
 // they wait for it. Where its command does not join the ranks, each process speaks for itself. A word that
 // names no command is taken for one that does.
 func shareMistake(cmd *cobra.Command, err error) error {
-	if _, joins := cmd.Annotations[joinsRanks]; mpi.Launched() && (joins || !cmd.HasParent()) {
+	if mpi.Launched() && (joins(cmd) || !cmd.HasParent()) {
 		return asRank(cmd, nil, refusal.Errorf("%w", err), nil)
 	}
 	return err
+}
+
+// oncePerMachine leaves a command that does not join the ranks to the first process on each machine. The
+// others succeed without work: they would print the same, or write the same files at the same time.
+func oncePerMachine(cmd *cobra.Command) {
+	if mpi.LocalRank() > 0 && !joins(cmd) {
+		cmd.RunE = func(*cobra.Command, []string) error { return nil }
+	}
 }
 
 // checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one

@@ -45,6 +45,7 @@ train writes a run directory with the weights, the predictions and the metrics o
 				return err
 			}
 			*started = true
+			oncePerMachine(cmd)
 			return nil
 		},
 	}

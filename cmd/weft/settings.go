@@ -75,11 +75,17 @@ func (s *settingFlags) resolve() (*setting.Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	var given []string
+	return resolved(&o, s.names(func(setting.Setting) bool { return true })...)
+}
+
+// names are the given settings that are wanted.
+func (s *settingFlags) names(wanted func(setting.Setting) bool) (names []string) {
 	for _, g := range s.given {
-		given = append(given, g.setting.Name)
+		if wanted(g.setting) {
+			names = append(names, g.setting.Name)
+		}
 	}
-	return resolved(&o, given...)
+	return names
 }
 
 // merge are these options before it is known whether they make sense.

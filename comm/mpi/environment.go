@@ -87,3 +87,18 @@ func Ranks() int { l, _ := launched(os.LookupEnv); return l.ranks }
 
 // LocalRanks is how many of these processes run on this machine and share its cores; 1 without a launcher.
 func LocalRanks() int { l, _ := launched(os.LookupEnv); return l.local }
+
+// LocalRank is this process's number among those on this machine, or its rank if the launcher does not tell;
+// 0 without one.
+func LocalRank() int { return localRank(os.LookupEnv) }
+
+func localRank(lookup func(string) (string, bool)) int {
+	l, found := launched(lookup)
+	for _, name := range []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"} {
+		text, _ := lookup(name)
+		if n, err := strconv.Atoi(text); found && err == nil && n >= 0 {
+			return n
+		}
+	}
+	return l.rank
+}

@@ -74,3 +74,23 @@ func TestSlurmTasks(t *testing.T) {
 		}
 	}
 }
+
+// TestLocalRank: the number on this machine counts under a launcher only; without it the rank does.
+func TestLocalRank(t *testing.T) {
+	for _, c := range []struct {
+		environment map[string]string
+		want        int
+	}{
+		{nil, 0},
+		{map[string]string{"SLURM_LOCALID": "1"}, 0}, // a batch script
+		{map[string]string{"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}, 1},
+		{map[string]string{"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0"}, 0},
+		{map[string]string{"PMIX_RANK": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}, 1},
+		{map[string]string{"PMI_RANK": "2", "PMI_SIZE": "4"}, 2},
+	} {
+		got := localRank(func(name string) (string, bool) { text, found := c.environment[name]; return text, found })
+		if got != c.want {
+			t.Errorf("%v: %d, want %d", c.environment, got, c.want)
+		}
+	}
+}

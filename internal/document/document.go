@@ -52,8 +52,20 @@ func StrictJSON(text []byte, format int, v any) error {
 	return damaged(decoder.Decode(v))
 }
 
+// The least bytes of a text for each of its objects, which have keys, and for each of its lists, which have
+// values: a decoded {} may take forty times its length. few are free.
+const (
+	bytesOfObject = 16
+	bytesOfList   = 4
+	few           = 1000
+)
+
 // checkFormat comes before an object is decoded: a later format may have other keys.
 func checkFormat(text []byte, format int) error {
+	objects, lists := bytes.Count(text, []byte("{")), bytes.Count(text, []byte("["))
+	if objects > len(text)/bytesOfObject+few || lists > len(text)/bytesOfList+few {
+		return refusal.Errorf("damaged: %d objects and %d lists in %d bytes cannot be anything but empty", objects, lists, len(text))
+	}
 	var version struct{ Format int }
 	if err := json.Unmarshal(text, &version); err != nil {
 		return damaged(err)

@@ -48,7 +48,7 @@ func TestJSON(t *testing.T) {
 		Format int `json:"format"`
 		A      int `json:"a"`
 	}
-	deep := strings.Repeat("[", 20000)
+	deep := strings.Repeat("[    ", 20000)
 	for _, c := range []struct {
 		text         string
 		want, strict string // the refusals, empty where it is read
@@ -57,10 +57,13 @@ func TestJSON(t *testing.T) {
 		{`{"format": 3, "a": 1, "b": {}}`, "", `damaged: json: unknown field "b"`},
 		{`{"format": 4, "b": 1}`, "format version 4, where", "format version 4, where"},
 		{`{"format": 3, "a": "x"}`, "damaged: byte 22 ends a value of another type, string", "damaged: byte 22 ends"},
+		{`{"format": 3, "a": 1, "b": [` + strings.Repeat(`{"train":0,"val":0,"test":0},`, 5000) + `{}]}`, "", `damaged: json: unknown field "b"`},
 		{`{"format": 3} {}`, "damaged: ", "damaged: "},
 		{`{"format": 3, "b": ` + deep, "exceeded max depth", "exceeded max depth"},
 		{deep, "exceeded max depth", "exceeded max depth"},
 		{``, "damaged: ", "damaged: "},
+		{`{"format": 3, "b": [` + strings.Repeat("{},", 5000) + `{}]}`, "damaged: 5002 objects and 1 lists in 15024 bytes", "damaged: 5002 objects"},
+		{`{"format": 3, "b": [` + strings.Repeat("[],", 5000) + `[]]}`, "damaged: 1 objects and 5002 lists in 15024 bytes", "damaged: 1 objects"},
 	} {
 		for _, way := range []struct {
 			read func([]byte, int, any) error

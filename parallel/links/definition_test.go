@@ -161,8 +161,7 @@ func TestBytesOfWindows(t *testing.T) {
 	relation.Source, relation.Name, relation.Target = "v", "a", "v"
 	g := &graph.Graph{Type: "v", Count: many, Relations: []graph.Relation{relation}}
 	share := partition.All(g)
-	kept := partition.Keep(1, func(int) (*partition.Share, error) { return share, nil }, draw.Passes)
-	places, err := kept.Places(share)
+	places, err := share.Places()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,13 +132,12 @@ func on(t *testing.T, g *graph.Graph, k, rankAmong int, work func(c *comm.Comm, 
 			t.Fatal(err)
 		}
 	}
-	kept := partition.Keep(k, func(p int) (*partition.Share, error) { return shares[p], nil }, draw.Passes)
 	err := launch.Workers(k, time.Minute, func(c *comm.Comm) error {
 		s := shares[c.Rank()]
 		memory := tensor.NewMeter()
 		defer memory.Close()
 		team := kernel.NewTeam(2, memory)
-		places, err := kept.Places(s)
+		places, err := s.Places()
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,9 @@ type Resolved struct {
 }
 
 // Resolve refuses options that make no sense, naming the setting and what would be accepted. Those of the
-// settings given that are not for the mesh are refused even where they have their default.
+// settings given that are not for the mesh are refused even where they have their default, and those that the
+// model does not use where they have not. Others may be for another model, as in a file for several: see
+// Unused.
 func (o *Options) Resolve(given ...string) (*Resolved, error) {
 	r, err := o.on(mesh.Mesh{}, given)
 	if err != nil || r.Mesh.Stages == 1 {
@@ -60,7 +62,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if err := r.checkTask(); err != nil {
 		return nil, err
 	}
-	if err := r.checkModel(); err != nil {
+	if err := r.checkModel(given); err != nil {
 		return nil, err
 	}
 	if r.Order, err = order.Parse(o.AggregationOrder); err != nil {
@@ -114,7 +116,7 @@ func (r *Resolved) checkTask() error {
 }
 
 // checkModel refuses what a model cannot do, and what only its decoupled form can.
-func (r *Resolved) checkModel() error {
+func (r *Resolved) checkModel(given []string) error {
 	o, decoupled, direction := &r.Options, refusal.Setting("decoupled"), refusal.Setting("direction")
 	kind, _ := gnn.KindOf(o.Model)
 	if kind.OneDirection && o.Direction == "both" {
@@ -135,7 +137,12 @@ func (r *Resolved) checkModel() error {
 	defaults := Defaults()
 	for _, s := range settings {
 		switch {
-		case s.Applies(o) || s.task != "" || !kind.Uses(s.Name) || s.Text(o) == s.Text(&defaults):
+		case s.Applies(o) || s.task != "" || s.Text(o) == s.Text(&defaults):
+		case !kind.Uses(s.Name):
+			if slices.Contains(given, s.Name) {
+				return refusal.Errorf("%s %s: the model %s does not use it; leave it out, or take %s %s",
+					refusal.Setting(s.Name), s.Text(o), o.Model, refusal.Setting("model"), strings.Join(s.Models(), ", "))
+			}
 		case o.Decoupled:
 			return refusal.Errorf("%s %s: belongs to the layers of %s that aggregate, which it lacks with %s; leave it out",
 				refusal.Setting(s.Name), s.Text(o), o.Model, decoupled)
@@ -168,6 +175,7 @@ func (r *Resolved) checkBlocks() error {
 }
 
 // Unused lists the settings ("heads") that differ from their default although the model does not use them.
+// Resolve refuses those that were given.
 func (o *Options) Unused() []string {
 	defaults := Defaults()
 	var names []string

@@ -60,14 +60,12 @@ func (k linkPrediction) Outputs(*partition.Whole) int { return k.Columns }
 // Check accepts every graph: Begin checks what only the edges tell.
 func (linkPrediction) Check(*partition.Whole) error { return nil }
 
-func (k linkPrediction) Keep(partitions int, open func(p int) (*partition.Share, error)) *partition.Kept {
-	return partition.Keep(partitions, open, k.draw().Passes)
-}
+func (k linkPrediction) Keep() *partition.Kept { return partition.Keep(k.draw().Passes) }
 
 func (linkPrediction) Parameters() []string { return []string{decoderWeights} }
 
 func (k linkPrediction) Begin(e Env) (Task, error) {
-	places, err := e.Kept.Places(e.Share)
+	places, err := e.Share.Places()
 	if err != nil {
 		return nil, err
 	}

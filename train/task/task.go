@@ -29,9 +29,8 @@ type Kind interface {
 	Outputs(whole *partition.Whole) int
 	// Check refuses a graph that the task cannot use, as far as its counts tell.
 	Check(whole *partition.Whole) error
-	// Keep returns the message-passing edges of each partition. open opens the share of a partition. nil is
-	// all edges.
-	Keep(partitions int, open func(p int) (*partition.Share, error)) *partition.Kept
+	// Keep returns the message-passing edges of each partition. nil is all edges.
+	Keep() *partition.Kept
 	// Begin makes the task of a worker. It fails with a refusal, on all workers, if the graph lacks what the
 	// task needs.
 	Begin(e Env) (Task, error)
@@ -44,7 +43,6 @@ type Env struct {
 	Team     *kernel.Team
 	World    *comm.Comm
 	Share    *partition.Share // with all edges
-	Kept     *partition.Kept  // as from Kind.Keep
 	Vertices []int32          // the vertices of this worker's outputs, ascending; nil: all
 	Params   *nn.Params       // the model's; the task adds its own
 }

@@ -39,7 +39,7 @@ func (k classification) Check(whole *partition.Whole) error {
 	return nil
 }
 
-func (classification) Keep(int, func(p int) (*partition.Share, error)) *partition.Kept { return nil }
+func (classification) Keep() *partition.Kept { return nil }
 
 func (classification) Parameters() []string { return nil }
 

@@ -88,7 +88,7 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) 
 		return nil, err
 	}
 	w.Task, err = c.Kind.Begin(task.Env{
-		Team: team, World: w.Groups.World, Share: share, Kept: c.Kept, Vertices: w.engine.Vertices(), Params: w.Params,
+		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params,
 	})
 	if err != nil {
 		return nil, err
