@@ -3,6 +3,8 @@ package tensor
 import (
 	"slices"
 	"testing"
+
+	"weft/autograd"
 )
 
 // TestSegments: a slice of heads of 4 columns is divided, by hand, into a part of a head, all whole heads
@@ -22,6 +24,19 @@ func TestSegments(t *testing.T) {
 	} {
 		if got := segments(c.slice, 4); !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.slice, got, c.want)
+		}
+	}
+}
+
+// TestEnds: an input that is source and target is redistributed once.
+func TestEnds(t *testing.T) {
+	x, y := new(autograd.Var), new(autograd.Var)
+	for _, c := range []struct {
+		target *autograd.Var
+		want   []*autograd.Var
+	}{{nil, []*autograd.Var{x}}, {x, []*autograd.Var{x}}, {y, []*autograd.Var{x, y}}} {
+		if got := ends(x, c.target); !slices.Equal(got, c.want) {
+			t.Errorf("target %p: %p, want %p", c.target, got, c.want)
 		}
 	}
 }
