@@ -3,7 +3,6 @@ package partition
 import (
 	"errors"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/fulldisk"
 	"weft/internal/refusal"
 )
 
@@ -82,30 +82,20 @@ func TestPartitionsOfOthers(t *testing.T) {
 
 // TestPartitionsWithoutRoom: partitions that do not fit leave those before them.
 func TestPartitionsWithoutRoom(t *testing.T) {
-	store, g := stored(t, made(t, 200, 600, kinds["dense"], 3))
-	write(t, store, g, divided(t, g, Options{K: 2, Method: Random, Seed: 1}))
-	before, another := find(t, store, 2, ""), divided(t, g, Options{K: 2, Method: Random, Seed: 2})
-	// No file gets larger than a page, as on a full disk.
-	signal.Ignore(unix.SIGXFSZ)
-	defer signal.Reset(unix.SIGXFSZ)
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1000, Max: limit.Max}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := Write(store, g, another)
-	if restored := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); restored != nil {
-		t.Fatal(restored)
-	}
-	if !errors.Is(err, unix.EFBIG) {
-		t.Errorf("error %v", err)
-	}
-	if after := find(t, store, 2, ""); after.ID != before.ID {
-		t.Errorf("before %v, after %v", before.ID, after.ID)
-	}
-	if entries, err := os.ReadDir(filepath.Join(store, Folder)); err != nil || len(entries) != 1 {
-		t.Errorf("left %v, error %v", entries, err)
-	}
+	fulldisk.Run(t, func(full func(uint64, func())) {
+		store, g := stored(t, made(t, 200, 600, kinds["dense"], 3))
+		write(t, store, g, divided(t, g, Options{K: 2, Method: Random, Seed: 1}))
+		before, another := find(t, store, 2, ""), divided(t, g, Options{K: 2, Method: Random, Seed: 2})
+		full(1000, func() {
+			if _, err := Write(store, g, another); !errors.Is(err, unix.EFBIG) {
+				t.Errorf("error %v", err)
+			}
+		})
+		if after := find(t, store, 2, ""); after.ID != before.ID {
+			t.Errorf("before %v, after %v", before.ID, after.ID)
+		}
+		if entries, err := os.ReadDir(filepath.Join(store, Folder)); err != nil || len(entries) != 1 {
+			t.Errorf("left %v, error %v", entries, err)
+		}
+	})
 }

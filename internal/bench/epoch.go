@@ -105,7 +105,7 @@ func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int
 	if err != nil {
 		return Model{}, err
 	}
-	if result.Interrupted {
+	if result.Interrupted() {
 		return Model{}, context.Cause(ctx)
 	}
 	// The first takes fresh memory, and aggregates the features

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/atomicfile"
+	"weft/internal/fulldisk"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
 	"weft/nn"
@@ -217,32 +217,23 @@ func TestRoomForResults(t *testing.T) {
 
 // TestLineThatDoesNotFit: metrics.jsonl holds whole lines only, also after one that did not fit.
 func TestLineThatDoesNotFit(t *testing.T) {
-	d := newDir(t, filepath.Join(t.TempDir(), "run"))
-	if err := d.append([]byte("first\n")); err != nil {
-		t.Fatal(err)
-	}
-	signal.Ignore(unix.SIGXFSZ)
-	defer signal.Reset(unix.SIGXFSZ)
-	var before unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 10, Max: before.Max}); err != nil {
-		t.Fatal(err)
-	}
-	err := d.append([]byte("second\n"))
-	if restored := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); restored != nil {
-		t.Fatal(restored)
-	}
-	if !errors.Is(err, unix.EFBIG) {
-		t.Errorf("error %v", err)
-	}
-	if err := d.append([]byte("third\n")); err != nil {
-		t.Error(err)
-	}
-	if text, err := os.ReadFile(d.file(metricsFile)); err != nil || string(text) != "first\nthird\n" {
-		t.Errorf("%s holds %q, error %v", metricsFile, text, err)
-	}
+	fulldisk.Run(t, func(full func(uint64, func())) {
+		d := newDir(t, filepath.Join(t.TempDir(), "run"))
+		if err := d.append([]byte("first\n")); err != nil {
+			t.Fatal(err)
+		}
+		full(10, func() {
+			if err := d.append([]byte("second\n")); !errors.Is(err, unix.EFBIG) {
+				t.Errorf("error %v", err)
+			}
+		})
+		if err := d.append([]byte("third\n")); err != nil {
+			t.Error(err)
+		}
+		if text, err := os.ReadFile(d.file(metricsFile)); err != nil || string(text) != "first\nthird\n" {
+			t.Errorf("%s holds %q, error %v", metricsFile, text, err)
+		}
+	})
 }
 
 // TestRunDirBecomesReadOnly: an epoch tells, also where its line can still be written.
