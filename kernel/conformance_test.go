@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +14,8 @@ import (
 )
 
 // The conformance suite holds every kernel against package reference, which computes in float64.
-// TestConformance runs it at the SIMD level of this process, and TestSIMDLevels at the levels below, where
-// `make levels` runs this package's other tests.
+// TestConformance runs it at the SIMD level of this process. `make levels` runs it, with this package's other
+// tests, at the levels below, to which it holds oneDNN too.
 //
 // Tolerances. A float32 sum of n products differs from the exact one by at most n·u·Σ|terms|, u = 2⁻²⁴, and
 // by about √n·u·Σ|terms| when the roundings are independent; sums are held to (8 + 4√n)·u·Σ|terms|, with
@@ -77,38 +75,6 @@ func TestConformance(t *testing.T) {
 	for name, run := range conformance {
 		t.Run(name, func(t *testing.T) { with(t, run) })
 	}
-}
-
-// TestSIMDLevels runs the conformance suite at the SIMD levels below this CPU's best. oneDNN is held to the
-// same level.
-func TestSIMDLevels(t *testing.T) {
-	const ours, theirs = "WEFT_SIMD", "ONEDNN_MAX_CPU_ISA"
-	if os.Getenv(ours) != "" {
-		t.Skip("a level was asked for")
-	}
-	levels := []struct{ name, isa string }{{"portable", "SSE41"}, {"avx2", "AVX2"}, {"avx512", "DEFAULT"}}
-	for _, level := range levels[:slices.IndexFunc(levels, func(l struct{ name, isa string }) bool { return l.name == kernel.SIMD() })] {
-		t.Run(level.name, func(t *testing.T) {
-			t.Parallel()
-			again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestConformance$", "-test.v")
-			again.Env = append(os.Environ(), ours+"="+level.name, theirs+"="+level.isa)
-			out, err := again.CombinedOutput()
-			if err != nil || !strings.Contains(string(out), "--- PASS: TestConformance") {
-				t.Errorf("the tests at this level: %v\n%s", err, failures(string(out)))
-			}
-		})
-	}
-}
-
-// failures are the lines of a test's output that are not about starting or passing.
-func failures(out string) string {
-	var kept []string
-	for line := range strings.Lines(out) {
-		if !strings.HasPrefix(line, "===") && !strings.Contains(line, "--- PASS") {
-			kept = append(kept, line)
-		}
-	}
-	return strings.Join(kept, "")
 }
 
 // suite is what a test of kernels works with: a team, random numbers and matrices of the team's memory.

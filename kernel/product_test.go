@@ -8,12 +8,16 @@ import (
 )
 
 // TestRowOfAProduct asks for more than the reference does: a row of x·w, and of x·wᵀ, has the same bits
-// whatever rows stand beside it, so that a vertex's result does not depend on how the graph is divided.
+// whatever rows stand beside it, so that a vertex's result does not depend on how the graph is divided. Each
+// width stands with half of the others.
 func TestRowOfAProduct(t *testing.T) {
 	ins, outs := []int{1, 3, 17, 64, 257, 600}, []int{1, 2, 16, 47, 128, 300}
 	const rows = 18*kernel.ProductRows + 64 // in parts of one call and of two, and a rest
-	for _, in := range ins {
-		for _, out := range outs {
+	for i, in := range ins {
+		for j, out := range outs {
+			if (i+j)%2 == 1 {
+				continue
+			}
 			with(t, func(s *suite) {
 				x, w, z, sum := s.normal(rows, in), s.normal(in, out), s.blank(rows, out), s.normal(rows, out)
 				start := s.copy(sum)

@@ -59,7 +59,7 @@ func TestPlanOfStages(t *testing.T) {
 
 // TestPlanOfAnyOrder: no order of chunks of unequal size takes more memory than planned, nor much less.
 func TestPlanOfAnyOrder(t *testing.T) {
-	g, err := generate.Graph(generate.Options{Kind: generate.RMAT, Scale: 10, EdgeFactor: 12, Features: 16, Classes: 4, Seed: 1})
+	g, err := generate.Graph(generate.Options{Kind: generate.RMAT, Scale: 8, EdgeFactor: 12, Features: 16, Classes: 4, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
