@@ -116,7 +116,7 @@ func (c *Checkpoints) check(s *shared) error {
 type saver struct {
 	*Checkpoints
 	w        *worker.Worker
-	folder   *checkpoint.Folder
+	folder   *checkpoint.Folder // nil until something is written
 	settings map[string]string
 	snapshot checkpoint.Snapshot
 	store    string // its checksum, once it is known
@@ -136,15 +136,11 @@ type writing struct {
 }
 
 // newSaver makes a worker's saver, nil if there are to be no checkpoints.
-func newSaver(c *Checkpoints, w *worker.Worker) (s *saver, err error) {
+func newSaver(c *Checkpoints, w *worker.Worker) *saver {
 	if c == nil || w.CheckpointEvery == (setting.Interval{}) {
-		return nil, nil
+		return nil
 	}
-	folder, err := checkpoint.OpenFolder(c.Path)
-	if err != nil {
-		return nil, err
-	}
-	return &saver{Checkpoints: c, w: w, folder: folder, last: time.Now()}, nil
+	return &saver{Checkpoints: c, w: w, last: time.Now()}
 }
 
 // close waits until nothing is being written any more. A checkpoint that was is given up.
@@ -155,7 +151,27 @@ func (s *saver) close() error {
 	if s.writing != nil {
 		<-s.writing.done
 	}
+	if s.folder == nil {
+		return nil
+	}
 	return s.folder.Close()
+}
+
+// write writes this worker's file.
+func (s *saver) write(p *writing, arrays []checkpoint.Array, metadata map[string]string) (err error) {
+	if s.folder == nil {
+		if s.folder, err = checkpoint.OpenFolder(s.Path); err != nil {
+			return err
+		}
+	}
+	if p.file, err = s.folder.Write(p.epoch, s.w.Groups.World.Rank(), arrays, metadata); err != nil || p.record == nil {
+		return err
+	}
+	if s.store == "" && s.Store != nil {
+		s.store, err = s.Store()
+	}
+	p.record.Store = s.store
+	return err
 }
 
 // arrays are this worker's arrays of a checkpoint.
@@ -240,8 +256,7 @@ func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
 	}
 	s.last = time.Now()
 	p := &writing{epoch: of.epoch, begun: s.last, done: make(chan struct{})}
-	first := w.Ranks().First()
-	if first {
+	if w.Ranks().First() {
 		p.record = &Record{
 			Weft: s.Version, Settings: w.Texts(), Seed: w.Seed, Mesh: w.Mesh, Partition: s.Partition,
 			Chunks: chunksOf(&w.Config, s.Partition), Curve: append([]Epoch(nil), of.curve...), Best: of.best.record(),
@@ -253,13 +268,7 @@ func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
 	s.writing = p
 	go func() {
 		defer close(p.done)
-		if p.file, p.err = s.folder.Write(p.epoch, w.Groups.World.Rank(), arrays, metadata); p.err != nil || !first {
-			return
-		}
-		if s.store == "" && s.Store != nil {
-			s.store, p.err = s.Store()
-		}
-		p.record.Store = s.store
+		p.err = s.write(p, arrays, metadata)
 	}()
 	return nil
 }
@@ -320,7 +329,7 @@ func (s *saver) commit() error {
 		if saved.Err == nil {
 			saved.Err = s.folder.Commit(p.epoch, files, p.record)
 		}
-		if saved.Err != nil {
+		if saved.Err != nil && s.folder != nil {
 			saved.Err = errors.Join(saved.Err, s.folder.Abandon(p.epoch))
 		}
 		saved.Seconds = time.Since(p.begun).Seconds()

@@ -166,11 +166,8 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 		return nil, err
 	}
 	s := newState(&c.Options, j.Started)
-	s.saver, err = newSaver(j.Checkpoints, w)
+	s.saver = newSaver(j.Checkpoints, w)
 	defer func() { err = errors.Join(err, s.saver.close()) }()
-	if err := w.Ranks().Together(err); err != nil {
-		return nil, err
-	}
 	if err := s.resume(j.Checkpoints, w, j.OnResume); err != nil {
 		return nil, err
 	}

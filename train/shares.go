@@ -20,6 +20,7 @@ import (
 // Parts are a graph's partitions. Each worker opens its own.
 type Parts struct {
 	Whole partition.Whole
+	ID    string // of a stored partition
 	Open  func(p int) (*partition.Share, error)
 }
 

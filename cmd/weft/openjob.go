@@ -70,7 +70,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o *setting.Resolv
 	if err := r.Together(err); err != nil {
 		return job, store, err
 	}
-	job.Parts = &train.Parts{Whole: d.Whole, Open: func(p int) (*partition.Share, error) { return partition.Open(store, d, p) }}
+	job.Parts = &train.Parts{Whole: d.Whole, ID: d.ID, Open: func(p int) (*partition.Share, error) { return partition.Open(store, d, p) }}
 	return job, store, r.Agree(d.ID, func(rank int, _, _ string) error {
 		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: all machines need the same store, "+
 			"on a shared file system or copied with its partitions", store, rank)

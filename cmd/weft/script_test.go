@@ -51,7 +51,7 @@ func init() {
 
 // stuck is a run on a terminal that never ends its epoch, and gets two interrupts.
 func stuck() {
-	dir, err := rundir.New("run-that-hangs", time.Now(), &train.Job{Dataset: "g", Options: train.Defaults()})
+	dir, err := rundir.New("run-that-hangs", time.Now(), &train.Job{Dataset: "g", Options: train.Defaults()}, "", "g")
 	if err != nil {
 		panic(err)
 	}

@@ -29,6 +29,7 @@ var headings = map[setting.Group]string{
 // settingFlags are the settings of a run as flags, beside a configuration file that they override.
 type settingFlags struct {
 	config string
+	base   *setting.Options // of the run that continues; nil: the defaults
 	given  []givenSetting
 }
 
@@ -91,6 +92,9 @@ func (s *settingFlags) names(wanted func(setting.Setting) bool) (names []string)
 // merge are these options before it is known whether they make sense.
 func (s *settingFlags) merge() (setting.Options, error) {
 	o := setting.Defaults()
+	if s.base != nil {
+		o = *s.base
+	}
 	if s.config != "" {
 		if err := setting.ReadConfig(s.config, &o); err != nil {
 			return o, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/checkpoint"
 	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
@@ -31,6 +32,7 @@ import (
 type trainCommand struct {
 	settings settingFlags
 	out      string
+	resume   string
 	trace    string
 	json     bool
 	explain  bool
@@ -39,10 +41,11 @@ type trainCommand struct {
 func newTrain() *cobra.Command {
 	t := &trainCommand{}
 	cmd := &cobra.Command{
-		Use:   "train DATASET|STORE",
+		Use:   "train DATASET|STORE | --resume RUN",
 		Short: "train a model on a whole graph",
 		Long: `train trains a model on a whole graph and writes a run directory: run.yaml (its settings), metrics.jsonl (a line per
-epoch), model.safetensors (the weights of the best epoch), predictions.npy (a row of logits per vertex) and run.json, written last.
+epoch), checkpoints/, model.safetensors (the weights of the best epoch), predictions.npy (a row of logits per vertex) and run.json,
+written last. --resume continues a run from its last checkpoint, to the same bits as if it had never stopped, or on another mesh.
 
 The best epoch is the first with the highest validation metric, or with --select loss the first with the lowest validation loss.
 The results are computed with its weights. Without validation vertices the best epoch is the last one.
@@ -50,31 +53,80 @@ The results are computed with its weights. Without validation vertices the best 
 With --task link, link prediction learns edges instead of classes. The model computes an embedding of each vertex, and a decoder scores
 an edge from the embeddings of its ends. Validation and test edges pass no messages. predictions.npy then holds the embeddings.
 
-A signal (SIGINT, SIGTERM, SIGHUP or SIGUSR1) ends the run after the current epoch and keeps the results. A second SIGINT that comes a
+A signal (SIGINT, SIGTERM, SIGHUP or SIGUSR1) ends the run after the current epoch, with a checkpoint, and keeps the results. A second SIGINT that comes a
 second later or more stops at once.`,
 		Example: `  weft train debian
   weft train cora --config configs/cora-gcn.yaml --seed 3
   weft train stores/mine --model gat --hidden 64 --heads 8 --epochs 500 --patience 50
-  weft train stores/mine --model sage --json --out runs/first > runs/first.json`,
+  weft train stores/mine --model sage --json --out runs/first > runs/first.json
+  weft train --resume runs/first --epochs 400
+  weft train stores/mine --out runs/long --resume auto --max-time 3h50m`,
 		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(completeGraph),
-		Args:              arguments(1, 1),
-		RunE:              func(cmd *cobra.Command, args []string) error { return t.run(cmd, args[0]) },
+		Args:              arguments(0, 1),
+		RunE:              t.run,
 	}
 	t.settings.add(cmd.Flags())
 	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder under runs/)")
+	cmd.Flags().StringVar(&t.resume, "resume", "", "`run` directory to continue from its last checkpoint; auto: that of --out, if a run has begun there")
 	cmd.Flags().StringVar(&t.trace, "trace", "", "`file` for a trace of the last epoch of every worker, which ui.perfetto.dev shows")
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to standard error")
 	cmd.Flags().BoolVar(&t.explain, "explain", false, "print what the run would do and need, without training")
 	return cmd
 }
 
-func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
-	settings, err := t.settings.resolve()
-	return asRank(cmd, settings, err, func(r ranks) error { return t.train(cmd, r, dataset, settings) })
+func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
+	run, err := t.findRun(args)
+	var settings *setting.Resolved
+	if err == nil {
+		settings, err = t.settings.resolve()
+	}
+	return asRank(cmd, settings, err, func(r ranks) error {
+		if run != nil {
+			return t.resumeRun(cmd, r, run, settings)
+		}
+		return t.train(cmd, r, args[0], settings, nil)
+	})
 }
 
-func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved) error {
+// resumeRun continues a run, or tells that it has ended.
+func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, settings *setting.Resolved) (err error) {
+	show := cmd.OutOrStdout()
+	if t.json {
+		show = cmd.ErrOrStderr()
+	}
+	done, err := run.finished(&settings.Options)
+	if err := r.Together(err); err != nil {
+		return err
+	}
+	if done != nil {
+		fmt.Fprintf(show, "%s: the run has ended: %s\n", run.path, done.Reason)
+		return r.OnFirst(func() error { return t.printRun(cmd.OutOrStdout(), show, done) })
+	}
+	settings, err = run.open(r, settings, cmd.ErrOrStderr())
+	if run.dir != nil {
+		defer func() {
+			if run.dir != nil { // nothing was done
+				run.dir.Discard()
+			}
+		}()
+	}
+	if run.from != nil {
+		defer func() { err = errors.Join(err, run.from.Close()) }()
+	}
+	if err := r.Together(err); err != nil {
+		return err
+	}
+	if run.from == nil {
+		fmt.Fprintf(show, "%s: no checkpoint; the run begins again\n", run.path)
+	} else {
+		fmt.Fprintf(show, "%s: continues after epoch %s of %s\n", run.path, count(run.from.Epoch), count(settings.Epochs))
+	}
+	return t.train(cmd, r, run.state.Store, settings, run)
+}
+
+// train begins a run, or continues one.
+func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, run *resumption) error {
 	warnUnused(cmd.ErrOrStderr(), settings)
 	show := cmd.OutOrStdout()
 	if t.json {
@@ -90,6 +142,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	}
 	if job.Graph != nil {
 		defer job.Graph.Close()
+	}
+	if job.Checkpoints, err = t.checkpoints(r, job, store, run); err != nil {
+		return err
 	}
 	plan, err := job.Plan(cmd.Context())
 	if err := r.Together(about(dataset, advised(err))); err != nil {
@@ -118,13 +173,27 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	defer stop()
 	var dir *rundir.Dir
 	if r.First() {
-		if dir, err = rundir.New(t.out, started, job); err == nil {
-			dir.Needs = plan.ResultBytes
+		if run != nil {
+			dir, run.dir = run.dir, nil
+			err = dir.Continue(started, job, version, store)
+		} else {
+			dir, err = rundir.New(t.out, started, job, version, store)
+		}
+		if err == nil {
+			dir.Needs, t.out = plan.ResultBytes, dir.Path
 		}
 		made.Store(dir)
 	}
 	if err := r.Together(err); err != nil {
 		return err
+	}
+	if job.Checkpoints.Path, err = r.sharedPath(filepath.Join(t.out, rundir.Checkpoints)); err != nil {
+		return err
+	}
+	job.Started, job.Checkpoints.OnSaved = processStart, func(s train.Saved) {
+		if s.Err != nil {
+			progress.say("weft: no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
+		}
 	}
 	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", dataset, eachWorker(plan.PeakTensorBytes), megabytes(slices.Max(plan.GraphBytes)))
 	job.OnEpoch, job.Trace = progress.epoch, t.trace != ""
@@ -164,10 +233,39 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	if result.Diverged != nil {
 		return r.part(fmt.Errorf("%w; the results of epoch %d, the best before, are in %s", result.Diverged, result.BestEpoch, t.out))
 	}
-	if result.Interrupted {
-		return r.part(fmt.Errorf("%w after epoch %d; the results so far are in %s", launch.ErrInterrupted, result.Epochs, t.out))
+	if result.Interrupted() {
+		return r.part(t.interrupted(result, &settings.Options))
 	}
 	return nil
+}
+
+// interrupted is the error of a run that stopped before its end and has results.
+func (t *trainCommand) interrupted(result *train.Result, o *setting.Options) error {
+	err := fmt.Errorf("%w after epoch %d; the results so far are in %s", launch.ErrInterrupted, result.Epochs, t.out)
+	if result.Ended == train.EndedTime {
+		err = fmt.Errorf("--max-time %s: %w", o.MaxTime, err)
+	}
+	if o.CheckpointEvery != (setting.Interval{}) {
+		err = fmt.Errorf("%w; continue with weft train --resume %s", err, t.out)
+	}
+	return err
+}
+
+// checkpoints say where the run keeps its checkpoints, and which it continues from. It refuses to continue on
+// a graph that has changed.
+func (t *trainCommand) checkpoints(r ranks, job *train.Job, store string, run *resumption) (*train.Checkpoints, error) {
+	c := &train.Checkpoints{Version: version, Store: checksum(store)}
+	if job.Parts != nil {
+		c.Partition = job.Parts.ID
+	}
+	if run == nil {
+		return c, nil
+	}
+	job.Dataset = run.state.Dataset
+	if c.From = run.from; c.From == nil {
+		return c, nil
+	}
+	return c, r.OnFirst(func() error { return run.checkStore(store, c.Store) })
 }
 
 // failed is the error of a run that has come to no result. dir is nil on ranks other than 0.
@@ -178,6 +276,9 @@ func (t *trainCommand) failed(dataset, store string, dir *rundir.Dir, err error)
 		dir.Discard()
 		err = about(dataset, err)
 	default:
+		if !dir.Gone() {
+			err = errors.Join(err, dir.Fail(err))
+		}
 		err = incomplete(dir, store, err)
 	}
 	return err
@@ -232,6 +333,8 @@ func incomplete(dir *rundir.Dir, store string, err error) error {
 	switch {
 	case dir.Gone():
 		return fmt.Errorf("%w; nothing of the run is kept", err)
+	case len(checkpoint.Epochs(filepath.Join(dir.Path, rundir.Checkpoints))) > 0:
+		return fmt.Errorf("%w; continue the run with weft train --resume %s", err, dir.Path)
 	case len(kept) == 0:
 		return fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)
 	}
@@ -337,7 +440,7 @@ func printResults(out io.Writer, run *rundir.Run) {
 	}
 	t.row("model", fmt.Sprintf("%s on %s: %s, %s, %s, %s", s.Model, s.Dataset,
 		vertices, counted(s.Graph.Edges, "edge", "edges"), features, counted(s.Graph.Classes, "class", "classes")))
-	t.row("epochs", fmt.Sprintf("%s, best %s", count(s.EpochsRun), count(s.BestEpoch)))
+	t.row("epochs", fmt.Sprintf("%s, best %s; ended: %s", count(s.EpochsRun), count(s.BestEpoch), run.Reason))
 	if l := s.Links; l != nil {
 		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges), count(l.TestEdges)))
 		for _, name := range metric.LinkNames {

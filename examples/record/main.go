@@ -19,7 +19,7 @@ func main() {
 	check(err)
 	job := train.Job{Graph: g, Dataset: "communities", Options: train.Defaults()}
 	job.Options.Model, job.Options.Epochs = "gcn", 50
-	dir, err := rundir.New("runs/mine", started, &job)
+	dir, err := rundir.New("runs/mine", started, &job, "mine 1.0", "")
 	check(err)
 	result, err := dir.Record(ctx, &job, "mine 1.0")
 	check(err)

@@ -3,6 +3,7 @@
 package rundir
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,7 +44,7 @@ const (
 
 // Files are the names of the files of a run directory.
 func Files() []string {
-	return []string{runFile, configFile, metricsFile, weightsFile, predictionsFile}
+	return []string{runFile, stateFile, configFile, metricsFile, weightsFile, predictionsFile}
 }
 
 const (
@@ -59,11 +60,15 @@ type Dir struct {
 	created bool  // by us: an unused one is removed whole
 	root    *os.Root
 	metrics *os.File
+	state   State
+	// reopened is the directory of a run that continues: it stays as it is where that does no work
+	reopened bool
 }
 
 // New makes the directory of a job's run that starts now, with its configuration in it. An empty out means a
-// new folder under runs/, named by time, dataset and model; otherwise out must be new or empty.
-func New(out string, now time.Time, job *train.Job) (*Dir, error) {
+// new folder under runs/, named by time, dataset and model; otherwise out must be new or empty. version is
+// that of the program, and store the path of the graph, "" for one that was made in memory.
+func New(out string, now time.Time, job *train.Job, version, store string) (*Dir, error) {
 	settings, err := job.Options.On(job.Mesh)
 	if err != nil {
 		return nil, err
@@ -76,6 +81,7 @@ func New(out string, now time.Time, job *train.Job) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.state = begins(job, version, store, now)
 	if err := d.begin(config); err != nil {
 		d.Discard()
 		return nil, d.fail(err)
@@ -95,7 +101,10 @@ func (d *Dir) begin(config []byte) (err error) {
 	// Until the process ends, however that is, others see that the run is alive; not on a file system without
 	// locks.
 	_ = unix.Flock(int(d.metrics.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	return d.write(configFile, config)
+	if err := d.write(configFile, config); err != nil {
+		return err
+	}
+	return d.writeState() // last: a directory with it can continue
 }
 
 // write writes a small file.
@@ -128,7 +137,7 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 			refusal.Setting("out"), out)
 	case err != nil:
 		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
-	case len(entries) > 0 && alive(out):
+	case len(entries) > 0 && isAlive(out):
 		return nil, refusal.Errorf("%s %s: another run is under way in the folder; name a new one", refusal.Setting("out"), out)
 	case len(entries) > 0:
 		holds := entries[0].Name()
@@ -143,8 +152,8 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	return &Dir{Path: out}, nil
 }
 
-// alive reports whether a run that has not ended holds the folder.
-func alive(dir string) bool {
+// isAlive reports whether a run that has not ended holds the folder.
+func isAlive(dir string) bool {
 	f, err := os.OpenFile(filepath.Join(dir, metricsFile), os.O_RDWR|unix.O_NONBLOCK, 0) // read-only, NFS does not lock it
 	if err != nil {
 		return false
@@ -201,17 +210,18 @@ func (d *Dir) fail(err error) error { return fmt.Errorf("run directory %s: %w", 
 // Epoch appends the line of an epoch to metrics.jsonl. It fails where the directory has been removed or
 // replaced, cannot be written to, or has no room for the results any more.
 func (d *Dir) Epoch(e train.Epoch) error {
-	text, err := json.Marshal(e)
-	if err == nil {
-		err = d.append(append(text, '\n'))
-	}
-	if err == nil {
-		err = d.check()
-	}
-	if err != nil {
+	if err := cmp.Or(d.line(e), d.check()); err != nil {
 		return d.fail(err)
 	}
 	return nil
+}
+
+func (d *Dir) line(e train.Epoch) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return d.append(append(text, '\n'))
 }
 
 // check says why the results could not be written now, in three system calls or so; nil: they could.
@@ -271,13 +281,16 @@ func (d *Dir) Kept() []string {
 
 // Record runs the job and keeps what comes of it in the directory: the line of each epoch as it ends, the
 // weights of the best one with the version of weft, and its logits. The job's own OnEpoch is called too; its
-// OnWeights and OnLogits are not. A line that cannot be written ends the run after the epoch under way, and
+// OnResume, OnWeights and OnLogits are not. A line that cannot be written ends the run after the epoch under way, and
 // the error says why; a result that there is in spite of it is returned as well.
 func (d *Dir) Record(ctx context.Context, job *train.Job, version string) (*train.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	onEpoch, onWeights, onLogits := job.OnEpoch, job.OnWeights, job.OnLogits
-	defer func() { job.OnEpoch, job.OnWeights, job.OnLogits = onEpoch, onWeights, onLogits }()
+	onResume, onEpoch, onWeights, onLogits := job.OnResume, job.OnEpoch, job.OnWeights, job.OnLogits
+	defer func() {
+		job.OnResume, job.OnEpoch, job.OnWeights, job.OnLogits = onResume, onEpoch, onWeights, onLogits
+	}()
+	job.OnResume = d.Resume
 	var unrecorded error
 	job.OnEpoch = func(e train.Epoch) {
 		if onEpoch != nil {
@@ -373,7 +386,11 @@ func writeRows(to io.Writer, r worker.Rows) error {
 // directory into the run first.
 func (d *Dir) Finish(run *Run) error {
 	run.Finished, run.Summary.RunDir = time.Now(), d.Path
-	steps := []func() error{d.metrics.Sync, d.metrics.Close, func() error { return d.writeRun(run) }, d.root.Close}
+	d.state.Status, d.state.Reason = Finished, run.Reason
+	if run.Interrupted {
+		d.state.Status = Interrupted
+	}
+	steps := []func() error{d.metrics.Sync, func() error { return d.writeRun(run) }, d.writeState, d.metrics.Close, d.root.Close}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return d.fail(err)
@@ -392,10 +409,14 @@ func (d *Dir) writeRun(run *Run) error {
 
 // Discard takes back the directory of a run that did no work: what New made and nothing else.
 func (d *Dir) Discard() {
-	if d.metrics != nil {
+	if d.metrics != nil && !d.reopened {
+		_ = d.root.Remove(stateFile)
 		_ = d.root.Remove(configFile)
-		_ = d.metrics.Close()
 		_ = d.root.Remove(metricsFile)
+		_ = d.root.Remove(Checkpoints) // fails where one was written
+	}
+	if d.metrics != nil {
+		_ = d.metrics.Close()
 	}
 	if d.root != nil {
 		_ = d.root.Close()
@@ -411,10 +432,14 @@ type Run struct {
 	Versions    Versions  `json:"versions"`
 	Started     time.Time `json:"started"`
 	Finished    time.Time `json:"finished"`
-	Interrupted bool      `json:"interrupted"` // stopped by a signal before its last epoch
+	Interrupted bool      `json:"interrupted"` // stopped by a signal or a time limit before its last epoch
 	Diverged    bool      `json:"diverged"`    // stopped by numbers that are not finite
-	Store       string    `json:"store"`       // absolute path of the graph
-	Summary     Summary   `json:"summary"`
+	// Ended is why the run ended, for programs, and Reason for people.
+	Ended    train.Ended       `json:"ended"`
+	Reason   string            `json:"reason"`
+	Store    string            `json:"store"` // absolute path of the graph
+	Settings map[string]string `json:"settings"`
+	Summary  Summary           `json:"summary"`
 }
 
 // Versions say what made a run.
@@ -433,7 +458,8 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 	}
 	return Run{
 		Format: runFormat, Versions: Versions{Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
-		Started: started, Interrupted: r.Interrupted(), Diverged: r.Diverged != nil, Store: store, Summary: summarize(j, r),
+		Started: started, Interrupted: r.Interrupted(), Diverged: r.Diverged != nil,
+		Ended: r.Ended, Reason: whyEnded(j, r), Store: store, Settings: j.Options.Texts(), Summary: summarize(j, r),
 	}
 }
 

@@ -40,7 +40,7 @@ func names(t *testing.T, dir string) []string {
 
 func newDir(t *testing.T, out string) *Dir {
 	t.Helper()
-	d, err := New(out, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()})
+	d, err := New(out, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}, "test", "g")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestRunDirOfALiveRun(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := New(dir, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+		if _, err := New(dir, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
@@ -296,11 +296,11 @@ func TestRunDirRefusesOthersFiles(t *testing.T) {
 	}
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
 	for _, out := range []string{full, file, filepath.Join(file, "below")} {
-		if _, err := New(out, time.Now(), job); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "out "+out) {
+		if _, err := New(out, time.Now(), job, "test", "g"); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "out "+out) {
 			t.Errorf("%s: %v", out, err)
 		}
 	}
-	if _, err := New(empty, time.Now(), job); err != nil {
+	if _, err := New(empty, time.Now(), job, "test", "g"); err != nil {
 		t.Errorf("an empty folder is refused: %v", err)
 	}
 }
@@ -312,7 +312,7 @@ func TestRunDirNames(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	for _, suffix := range []string{"", "-2", "-3"} {
 		want := "runs/20260203-040506-my-graph.v2-gat" + suffix
-		d, err := New("", at, &train.Job{Dataset: "/data/my graph.v2", Options: o})
+		d, err := New("", at, &train.Job{Dataset: "/data/my graph.v2", Options: o}, "test", "g")
 		if err != nil || d.Path != want {
 			t.Errorf("%v, %v, want %s", d, err, want)
 		}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"weft/checkpoint"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/parallel/mesh"
+	"weft/train"
+	"weft/train/rundir"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// processStart is when this process started, as far as --max-time is concerned.
+var processStart = time.Now()
+
+// resumption is a run that continues.
+type resumption struct {
+	path   string // of its directory
+	state  rundir.State
+	before setting.Options // with which it ran last
+	from   *checkpoint.Checkpoint
+	dir    *rundir.Dir // on rank 0
+}
+
+const resumeAuto = "auto"
+
+// findRun finds the run that --resume names; nil: a new run begins. With auto it is the one in the directory
+// that --out names, if there is one.
+func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
+	switch {
+	case t.resume == "" && len(args) == 0:
+		return nil, refusal.Errorf("a new run needs a dataset; the command is: weft train DATASET|STORE, or weft train --resume RUN")
+	case t.resume == "":
+		return nil, nil
+	case t.explain:
+		return nil, refusal.Errorf("--explain: explains new runs; leave out --resume")
+	case t.settings.config != "" && t.resume != resumeAuto:
+		return nil, refusal.Errorf("--config %s: a run that continues has its settings; leave it out", t.settings.config)
+	case t.resume == resumeAuto && (t.out == "" || len(args) == 0):
+		return nil, refusal.Errorf("--resume auto: continues the run in --out, or begins it; give DATASET and --out RUN, or --resume RUN")
+	case t.resume != resumeAuto && len(args) > 0:
+		return nil, refusal.Errorf("%s: the run in %s has its graph; leave it out", args[0], t.resume)
+	case t.resume != resumeAuto && t.out != "":
+		return nil, refusal.Errorf("--out %s: the run continues in %s; leave it out", t.out, t.resume)
+	}
+	r = &resumption{path: t.resume}
+	if t.resume == resumeAuto {
+		r.path = t.out
+		if _, err := os.Lstat(filepath.Join(r.path, "state.json")); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+	}
+	if r.state, _, err = rundir.ReadState(r.path); err != nil {
+		return nil, err
+	}
+	if r.before, err = setting.FromTexts(r.state.Settings); err != nil {
+		return nil, refusal.Errorf("%s: %w", r.path, err)
+	}
+	if t.resume != resumeAuto {
+		t.settings.base = &r.before
+	}
+	return r, nil
+}
+
+// finished returns the record of the run if it has ended and these settings leave nothing to do.
+func (r *resumption) finished(o *setting.Options) (*rundir.Run, error) {
+	run, _, _, err := rundir.Read(r.path)
+	if err != nil || run.Interrupted { // what is wrong with the record of a run is mended by the run
+		return nil, nil
+	}
+	if run.Diverged {
+		return nil, refusal.Errorf("%s: the run ended: %s; it would again: begin one with other settings in another folder", r.path, run.Reason)
+	}
+	if o.Epochs != r.before.Epochs && run.Ended == train.EndedEpochs || o.Patience != r.before.Patience && run.Ended == train.EndedPatience {
+		return nil, nil
+	}
+	return &run, nil
+}
+
+// open takes hold of the run's directory, and opens its last whole checkpoint, if there is one. It returns
+// the settings with which the run continues.
+func (r *resumption) open(ranks ranks, o *setting.Resolved, stderr io.Writer) (settings *setting.Resolved, err error) {
+	err = ranks.OnFirst(func() error {
+		r.dir, err = rundir.Reopen(r.path)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.from, err = train.OpenLast(ranks.Ranks, filepath.Join(r.path, rundir.Checkpoints), func(err error) {
+		fmt.Fprintln(stderr, oneLine(fmt.Errorf("%w; trying the checkpoint before", err)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.settings(o)
+}
+
+// settings checks the settings with which the run is to continue. Of a pipeline the number of chunks stays,
+// unless they are given.
+func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, err error) {
+	before, m := r.before, mesh.Mesh{}
+	if r.from != nil {
+		var record train.Record
+		if err := r.from.State(&record); err != nil {
+			return nil, err
+		}
+		if before, err = setting.FromTexts(record.Settings); err != nil {
+			return nil, refusal.Errorf("%s: %w", r.from.Path, err)
+		}
+		if m = record.Mesh; o.Chunks == 0 && o.Mesh.Stages > 1 && m.Stages > 1 {
+			changed := o.Options
+			changed.Chunks = before.Chunks
+			if o, err = changed.Resolve(); err != nil {
+				return nil, err
+			}
+		}
+		if r.from.Epoch > o.Epochs {
+			return nil, refusal.Errorf("%s %d: the run in %s has done %d; give more", refusal.Setting("epochs"), o.Epochs, r.path, r.from.Epoch)
+		}
+	} else if resolved, err := before.Resolve(); err == nil {
+		m = resolved.Mesh
+	}
+	return o, o.CheckContinues(&before, m)
+}
+
+// checkStore refuses a graph that has changed.
+func (r *resumption) checkStore(store string, sum func() (string, error)) error {
+	var record train.Record
+	if err := r.from.State(&record); err != nil {
+		return err
+	}
+	now, err := sum()
+	if err == nil && now != record.Store {
+		err = refusal.Errorf("%s: the graph has changed since %s was written; restore it, or begin a new run in another folder", store, r.from.Path)
+	}
+	return err
+}
+
+// checksum returns a function for the checksum of the graph in a store.
+func checksum(store string) func() (string, error) {
+	return func() (sum string, err error) {
+		g, err := graph.Open(store)
+		if err != nil {
+			return "", err
+		}
+		defer func() { err = errors.Join(err, g.Close()) }()
+		return g.Checksum()
+	}
+}
+
+// sharedPath is rank 0's path of a folder, absolute, on all ranks.
+func (r ranks) sharedPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err := r.Together(err); err != nil {
+		return "", err
+	}
+	all, err := worker.Gather(r.Comm, path)
+	return all[0], err
+}

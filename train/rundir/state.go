@@ -1,0 +1,161 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weft/internal/document"
+	"weft/internal/refusal"
+	"weft/train"
+)
+
+const (
+	stateFile = "state.json"
+	// Checkpoints is the folder of a run directory that holds the checkpoints.
+	Checkpoints = "checkpoints"
+)
+
+// State is what state.json holds: what a run needs to begin again or to continue, and where it stands.
+type State struct {
+	Format   int               `json:"format"`
+	Weft     string            `json:"weft"`
+	Started  time.Time         `json:"started"` // when it began, or continued last
+	Dataset  string            `json:"dataset"`
+	Store    string            `json:"store"` // absolute path of the graph
+	Settings map[string]string `json:"settings"`
+	Host     string            `json:"host"` // of worker 0
+	PID      int               `json:"pid"`
+	Status   Status            `json:"status"`
+	Reason   string            `json:"reason,omitempty"` // why the run ended
+}
+
+// Status is where a run stands.
+type Status string
+
+// Where a run stands. Running is also that of a run that was killed.
+const (
+	Running     Status = "running"
+	Interrupted Status = "interrupted" // it can continue
+	Failed      Status = "failed"
+	Finished    Status = "finished"
+)
+
+// ReadState reads state.json of a run directory. alive says that the run is under way.
+func ReadState(dir string) (s State, alive bool, err error) {
+	path := filepath.Join(dir, stateFile)
+	text, err := document.Read(path, 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, false, refusal.Errorf("%s: no run to continue: it has no %s; begin one with weft train STORE --out %[1]s", dir, stateFile)
+	}
+	if err != nil {
+		return s, false, refusal.Errorf("run directory %w", err)
+	}
+	if err := document.JSON(text, runFormat, &s); err != nil {
+		return s, false, refusal.Errorf("%s: %w", path, err)
+	}
+	return s, isAlive(dir), nil
+}
+
+// begins is the state of a run of a job that begins, or continues, now. store is the path of its graph, "" for
+// one that was made in memory.
+func begins(job *train.Job, version, store string, now time.Time) State {
+	if absolute, err := filepath.Abs(store); err == nil && store != "" {
+		store = absolute
+	}
+	host, _ := os.Hostname() // told to people alone
+	return State{
+		Format: runFormat, Weft: version, Started: now, Dataset: job.Dataset, Store: store, Settings: job.Options.Texts(),
+		Host: host, PID: os.Getpid(), Status: Running,
+	}
+}
+
+func (d *Dir) writeState() error {
+	text, err := json.Marshal(d.state)
+	if err != nil {
+		return err
+	}
+	return d.write(stateFile, append(text, '\n'))
+}
+
+// Fail records why the run failed.
+func (d *Dir) Fail(reason error) error {
+	d.state.Status, d.state.Reason = Failed, reason.Error()
+	return d.writeState()
+}
+
+// Reopen opens the directory of a run that is not under way. Nothing in it changes before Continue.
+func Reopen(path string) (d *Dir, err error) {
+	d = &Dir{Path: path, reopened: true}
+	if d.root, err = os.OpenRoot(path); err != nil {
+		return nil, d.fail(err)
+	}
+	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
+		return nil, errors.Join(d.fail(err), d.root.Close())
+	}
+	if errors.Is(unix.Flock(int(d.metrics.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
+		d.Discard()
+		return nil, refusal.Errorf("%s: the run is under way; wait for its end, or stop it", path)
+	}
+	return d, nil
+}
+
+// Continue makes the directory that of a job's run which continues, or begins again, now.
+func (d *Dir) Continue(now time.Time, job *train.Job, version, store string) error {
+	settings, err := job.Options.On(job.Mesh)
+	if err != nil {
+		return err
+	}
+	config, err := settings.YAML()
+	if err != nil {
+		return err
+	}
+	if err := d.root.Remove(runFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return d.fail(err)
+	}
+	if err := d.write(configFile, config); err != nil {
+		return d.fail(err)
+	}
+	d.state = begins(job, version, store, now)
+	if err := d.writeState(); err != nil {
+		return d.fail(err)
+	}
+	return nil
+}
+
+// Resume makes metrics.jsonl hold the lines of the given epochs. It is meant for Job.OnResume.
+func (d *Dir) Resume(done []train.Epoch) error {
+	if err := d.metrics.Truncate(0); err != nil {
+		return d.fail(err)
+	}
+	if _, err := d.metrics.Seek(0, 0); err != nil {
+		return d.fail(err)
+	}
+	for _, e := range done {
+		if err := d.line(e); err != nil {
+			return d.fail(err)
+		}
+	}
+	return nil
+}
+
+// whyEnded says to people why a run ended.
+func whyEnded(j *train.Job, r *train.Result) string {
+	switch r.Ended {
+	case train.EndedPatience:
+		return fmt.Sprintf("no better for %d epochs", j.Options.Patience)
+	case train.EndedSignal:
+		return "interrupted by a signal"
+	case train.EndedTime:
+		return fmt.Sprintf("the time limit of %s", j.Options.MaxTime)
+	case train.EndedDiverged:
+		return r.Diverged.Error()
+	}
+	return fmt.Sprintf("all %d epochs are done", r.Epochs)
+}
