@@ -50,7 +50,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) (e Epoch, err error)
 		return e, err
 	}
 	s.losses, s.seconds = append(s.losses, loss), append(s.seconds, w.Pass.Seconds)
-	e = Epoch{Epoch: s.epoch, Epochs: w.Epochs, Loss: loss, Seconds: w.Pass.Seconds}
+	e = Epoch{Epoch: s.epoch, Epochs: w.Epochs, Metric: w.Task.Metric(), Loss: loss, Seconds: w.Pass.Seconds}
 	switch {
 	case math.IsNaN(loss) || math.IsInf(loss, 0):
 		s.diverged = &Diverged{s.epoch, fmt.Sprintf("the loss is %v", loss)}

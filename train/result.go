@@ -15,7 +15,8 @@ import (
 type Epoch struct {
 	Epoch, Epochs        int // counted from 1
 	Loss                 float64
-	Train, Val, Test     float64
+	Metric               string  // by name
+	Train, Val, Test     float64 // the metric; NaN: not measured
 	ValLoss              float64
 	Evaluated            bool
 	Seconds              float64 // evaluation excluded
