@@ -374,7 +374,7 @@ func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
 	s.epoch, s.curve = c.From.Epoch, r.Curve
 	s.best.restore(r.Best)
 	for i := range s.curve {
-		s.curve[i].Epochs = w.Epochs
+		s.curve[i].Epochs, s.curve[i].Metric = w.Epochs, w.Task.Metric()
 	}
 	snapshot, err := w.Restore(c.From, r.Mesh == w.Mesh && r.Partition == c.Partition)
 	if err != nil {

@@ -60,7 +60,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	if err != nil {
 		return err
 	}
-	e := Epoch{Epoch: s.epoch, Epochs: w.Epochs, Loss: loss, Seconds: w.Pass.Seconds}
+	e := Epoch{Epoch: s.epoch, Epochs: w.Epochs, Metric: w.Task.Metric(), Loss: loss, Seconds: w.Pass.Seconds}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		s.diverged = &Diverged{s.epoch, fmt.Sprintf("the loss is %v", loss)}
 	} else if s.epoch%w.EvalEvery == 0 {

@@ -18,7 +18,8 @@ import (
 type Epoch struct {
 	Epoch, Epochs        int // counted from 1
 	Loss                 float64
-	Train, Val, Test     float64
+	Metric               string  // by name
+	Train, Val, Test     float64 // the metric; NaN: not measured
 	ValLoss              float64
 	Evaluated            bool
 	Seconds              float64 // evaluation excluded
@@ -47,7 +48,7 @@ func (e Epoch) MarshalJSON() ([]byte, error) {
 	return json.Marshal(line)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. No line has Epochs, which stays as it is.
+// UnmarshalJSON implements json.Unmarshaler. No line has Epochs and Metric, which stay as they are.
 func (e *Epoch) UnmarshalJSON(text []byte) error {
 	var line epochLine
 	if err := json.Unmarshal(text, &line); err != nil {
@@ -58,7 +59,7 @@ func (e *Epoch) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*e = Epoch{
-		Epoch: line.Epoch, Epochs: e.Epochs, Loss: float64(line.Loss), Seconds: line.Seconds, LiveBytes: line.LiveBytes, PeakBytes: line.PeakBytes,
+		Epoch: line.Epoch, Epochs: e.Epochs, Metric: e.Metric, Loss: float64(line.Loss), Seconds: line.Seconds, LiveBytes: line.LiveBytes, PeakBytes: line.PeakBytes,
 		Evaluated: has["val_loss"] != nil,
 	}
 	if e.Evaluated {

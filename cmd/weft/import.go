@@ -71,7 +71,8 @@ func (r *importRequest) provenance(source string) string {
 // imported is a graph that an importer has read.
 type imported struct {
 	*graph.Graph
-	division *partition.Assignment // the source's partitions; nil: it has none
+	division  *partition.Assignment // how the source divided the vertices; nil: it did not
+	symmetric bool                  // the reader has made it so
 }
 
 // importers returns the importers of all formats, in the order of the help.
@@ -179,7 +180,7 @@ func readAndWrite(i importer, r *importRequest) (*contents, error) {
 		return nil, err
 	}
 	defer read.Close()
-	g, err := r.changes.apply(read.Graph)
+	g, err := r.changes.apply(read)
 	if err != nil {
 		return nil, err
 	}

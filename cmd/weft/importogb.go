@@ -69,8 +69,11 @@ func (i *ogbImport) options(r *importRequest) ogb.Options {
 // read reads a graph. It applies --symmetrize itself while it reads, and clears the change.
 func (i *ogbImport) read(r *importRequest) (*imported, error) {
 	g, err := ogb.Read(i.options(r))
-	r.changes.symmetrize = false
-	return onlyGraph(g, err)
+	read, err := onlyGraph(g, err)
+	if err == nil {
+		read.symmetric = r.changes.symmetrize
+	}
+	return read, err
 }
 
 func (i *ogbImport) stream(r *importRequest) (*contents, error) {

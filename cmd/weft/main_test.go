@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"strings"
@@ -116,7 +117,7 @@ func TestProgressOnATerminal(t *testing.T) {
 // A narrow terminal shows fewer fields, each of them whole and in its place; the epoch goes last.
 func TestProgressFits(t *testing.T) {
 	p := &progress{}
-	e := train.Epoch{Epoch: 49, Epochs: 100, Loss: 0.3726, Train: 1, Val: 0.8198, Test: 0.818, Evaluated: true, Seconds: 0.002, PeakBytes: 207e6}
+	e := train.Epoch{Metric: "accuracy", Epoch: 49, Epochs: 100, Loss: 0.3726, Train: 1, Val: 0.8198, Test: 0.818, Evaluated: true, Seconds: 0.002, PeakBytes: 207e6}
 	p.results = e
 	now := time.Unix(100, 0)
 	p.first = now.Add(-48 * time.Second)
@@ -134,6 +135,11 @@ func TestProgressFits(t *testing.T) {
 			t.Errorf("%d columns: %q, want %q", width, got, want)
 		}
 	}
+	p.results.Metric, p.results.Train = "mrr", math.NaN()
+	if got, want := fit(p.fields(e, now), 79), "epoch  49/100  loss 0.3726  val mrr  81.98 %  2.0 ms/epoch  51 s left"; got != want {
+		t.Errorf("link prediction: %q, want %q", got, want)
+	}
+	p.results.Metric = "accuracy"
 	e.Seconds, p.results.Train = 0.0021, 0.9
 	other := fit(p.fields(e, now), 119)
 	if len(other) != len(fit(p.fields(train.Epoch{Epoch: 50, Epochs: 100, Seconds: 0.25, PeakBytes: 1.2e9}, now), 119)) {
@@ -179,7 +185,7 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 	for e := 1; e <= 11; e++ {
 		now = now.Add(2 * time.Second)
 		p.epoch(train.Epoch{
-			Epoch: e, Epochs: 21, Loss: 0.5, Train: 1, Val: 0.8, Test: 0.75, Evaluated: e == 10,
+			Metric: "accuracy", Epoch: e, Epochs: 21, Loss: 0.5, Train: 1, Val: 0.8, Test: 0.75, Evaluated: e == 10,
 			Seconds: 1, PeakBytes: 1234567890,
 		})
 	}

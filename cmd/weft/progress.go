@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"weft/comm/mpi"
 	"weft/train"
+	"weft/train/metric"
 	"weft/train/setting"
 )
 
@@ -132,9 +134,15 @@ func (p *progress) fields(e train.Epoch, now time.Time) []field {
 		each = now.Sub(p.first) / time.Duration(e.Epoch-1)
 	}
 	fields := []field{{fmt.Sprintf("epoch %*d/%d", digits, e.Epoch, e.Epochs), 0}, {fmt.Sprintf("loss %.4f", e.Loss), 1}}
-	if p.results.Evaluated {
-		fields = append(fields, field{"train " + padded(percent(p.results.Train), 8), 6},
-			field{"val " + padded(percent(p.results.Val), 8), 2}, field{"test " + padded(percent(p.results.Test), 8), 5})
+	if r := &p.results; r.Evaluated {
+		of := " "
+		if r.Metric != metric.Accuracy {
+			of = " " + r.Metric + " "
+		}
+		if !math.IsNaN(r.Train) { // link prediction measures none
+			fields = append(fields, field{"train" + of + padded(percent(r.Train), 8), 6})
+		}
+		fields = append(fields, field{"val" + of + padded(percent(r.Val), 8), 2}, field{"test" + of + padded(percent(r.Test), 8), 5})
 	}
 	fields = append(fields, field{padded(duration(seconds(e.Seconds)), 6) + "/epoch", 4}, field{padded(megabytes(e.PeakBytes), 6), 7})
 	if left := e.Epochs - e.Epoch; left > 0 {

@@ -62,6 +62,9 @@ var maskKeys = [3]string{"train_masks", "val_masks", "test_masks"}
 // is unweighted. Complaints about the file are refusals that name it and the array.
 func Read(path string, o Options) (*graph.Graph, error) {
 	file, err := arrays.OpenArchive(path)
+	if base := filepath.Base(path); err != nil && strings.HasPrefix(base, "ind.") {
+		return nil, refusal.Errorf("%w; weft import planetoid reads the files of Planetoid, by the prefix %s", err, strings.TrimSuffix(path, filepath.Ext(base)))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +151,8 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 		if g.Labels, err = a.Labels("labels", vertices); err != nil {
 			return nil, err
 		}
+	} else {
+		g.Notes = append(g.Notes, `no "labels": the vertices cannot be classified`)
 	}
 	if g.Names, err = a.names(g, "node_names", vertices); err != nil {
 		return nil, err

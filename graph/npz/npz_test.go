@@ -392,6 +392,10 @@ func TestNothingIsLostSilently(t *testing.T) {
 		refused("no "+key, without(heterophilous(), key), "without \""+key+"\": these belong together")
 	}
 	refused("no labels", without(sparse(), "labels"), `has the array "class_names" without "labels"`)
+	unlabelled := write(t, without(sparse(), "labels", "class_names")...)
+	if g, err := Read(unlabelled, Options{}); err != nil || !slices.Contains(g.Notes, `no "labels": the vertices cannot be classified`) {
+		t.Errorf("without labels: %+v, %v", g, err)
+	}
 	refused("features twice", append(sparse(), array("attr_matrix", "<f4", "(3, 1)", []float32{7, 8, 9})), "has features twice")
 	for _, layout := range [][]entry{sparse(), heterophilous(), edgeList(), fields()} {
 		for k := range layout {
@@ -530,5 +534,17 @@ func TestWithoutMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(48 << 20))
 	if _, err := Read(path, Options{DenseFeatures: true}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+`: array "x": needs 67.1 MB of memory`) {
 		t.Errorf("error %v, want a refusal with the file, the array and its size", err)
+	}
+}
+
+// TestPlanetoid: a file of Planetoid is refused with the format that reads it.
+func TestPlanetoid(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ind.cora.x")
+	if err := os.WriteFile(path, []byte("\x80\x02]q\x00."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "weft import planetoid reads the files of Planetoid, by the prefix " + strings.TrimSuffix(path, ".x")
+	if _, err := Read(path, Options{}); !refusal.Is(err) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
 	}
 }

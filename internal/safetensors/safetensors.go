@@ -116,18 +116,20 @@ func inOrder(entries map[string]entry, data int64) ([]string, error) {
 	return names, nil
 }
 
+const wayOut = "give the model.safetensors of a run, or what safetensors.torch.save_file writes"
+
 // readHeader returns the header's entries, the metadata, and the number of bytes behind the header.
 func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map[string]string, data int64, err error) {
 	var start [8]byte
 	if size < int64(len(start)) {
-		return nil, nil, 0, refusal.Errorf("%d bytes are no safetensors file", size)
+		return nil, nil, 0, refusal.Errorf("no safetensors file: it has %d bytes; %s", size, wayOut)
 	}
 	if _, err := io.ReadFull(r, start[:]); err != nil {
 		return nil, nil, 0, err
 	}
 	length := binary.LittleEndian.Uint64(start[:])
 	if length > maxHeader || int64(length) > size-8 {
-		return nil, nil, 0, refusal.Errorf("no safetensors file, or cut short: its header claims %d bytes of %d", length, size-8)
+		return nil, nil, 0, refusal.Errorf("no safetensors file, or cut short: its header claims %d bytes of %d; %s", length, size-8, wayOut)
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -135,7 +137,7 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, nil, 0, refusal.Errorf("no safetensors file: its header is not JSON: %w", err)
+		return nil, nil, 0, refusal.Errorf("no safetensors file: its header is not JSON: %w; %s", err, wayOut)
 	}
 	if err := checkKeys(json.NewDecoder(bytes.NewReader(text))); err != nil {
 		return nil, nil, 0, refusal.Errorf("its header %w", err)

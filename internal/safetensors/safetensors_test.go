@@ -51,7 +51,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		data []byte
 		want string
 	}{
-		{"empty", nil, "0 bytes are no safetensors"},
+		{"empty", nil, "it has 0 bytes; give the model.safetensors of a run"},
 		{"lying length", []byte{255, 255, 255, 255, 0, 0, 0, 0, '{', '}'}, "claims 4294967295 bytes of 2"},
 		{"negative length", bytes.Repeat([]byte{255}, 16), "claims"},
 		{"text", []byte("hello, world"), "claims"},

@@ -20,11 +20,14 @@ type OfVertices func(logits []float32, l *graph.Labels, vertices []int64, c *com
 // Auto asks for the metric of the graph or of the task.
 const Auto = "auto"
 
+// Accuracy is the share of vertices whose highest logit is that of their class.
+const Accuracy = "accuracy"
+
 // ROCAUC is the area under the receiver operating characteristic, of vertices and of edges.
 const ROCAUC = "roc-auc"
 
 var ofVertices = map[string]OfVertices{
-	"accuracy": accuracy,
+	Accuracy:   accuracy,
 	ROCAUC:     rocAUC,
 	"micro-f1": f1(micro),
 	"macro-f1": f1(macro),
@@ -46,14 +49,14 @@ func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, erro
 		case l.MultiLabel():
 			name = "micro-f1"
 		default:
-			name = "accuracy"
+			name = Accuracy
 		}
 	}
 	switch _, known := ofVertices[name]; {
 	case !known:
 		return "", refusal.Errorf("%s %s: unknown metric; %s",
 			refusal.Setting("metric"), name, suggest.OneOf(name, VertexNames))
-	case name == "accuracy" && l.MultiLabel():
+	case name == Accuracy && l.MultiLabel():
 		return "", refusal.Errorf("%s accuracy: the graph's vertices carry several labels each; take micro-f1, macro-f1 or roc-auc",
 			refusal.Setting("metric"))
 	case name == ROCAUC && !l.MultiLabel() && l.Classes != 2:

@@ -6,6 +6,7 @@ package plan
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -126,8 +127,14 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	for worker, tensors := range p.PeakTensorBytes {
 		graph := p.GraphBytes[worker]
 		if limit > 0 && tensors+graph > int64(limit) {
-			return refusal.Errorf("%s %s: worker %d would need %s (tensors %s, graph %s); raise the limit or take a smaller model",
-				refusal.Setting("memory-limit"), limit, worker, setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(), setting.Bytes(graph).Rounded())
+			wayOut := "raise the limit or take a smaller model"
+			// Perhaps not enough, as each worker holds a halo too.
+			workers := int64(len(p.PeakTensorBytes)) * ((tensors + graph + int64(limit) - 1) / int64(limit))
+			if workers <= partition.MaxPartitions {
+				wayOut = fmt.Sprintf("raise the limit, take a smaller model, or try more workers, as in %s graph=%d", refusal.Setting("parallel"), workers)
+			}
+			return refusal.Errorf("%s %s: worker %d would need %s (tensors %s, graph %s); %s", refusal.Setting("memory-limit"), limit, worker,
+				setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(), setting.Bytes(graph).Rounded(), wayOut)
 		}
 	}
 	return nil

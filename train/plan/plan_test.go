@@ -22,6 +22,9 @@ func TestLimit(t *testing.T) {
 		if limit == 109 && !strings.Contains(fmt.Sprint(err), "worker 1 would need") {
 			t.Errorf("%v, want that of worker 1", err)
 		}
+		if limit == 109 && !strings.HasSuffix(fmt.Sprint(err), "or try more workers, as in parallel graph=4") {
+			t.Errorf("%v, want the workers that hold twice as much", err)
+		}
 	}
 	if got := most([]Worker{{Tensors: 100, Graph: 7}, {Tensors: 60, Graph: 50}}); got != 110 {
 		t.Errorf("the worker that needs most takes %d", got)

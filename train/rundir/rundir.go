@@ -474,7 +474,8 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 		return run, o, "", refusal.Errorf("run directory %w", err)
 	}
 	if err := document.JSON(text, runFormat, &run); err != nil {
-		return run, o, "", refusal.Errorf("%s: %w", path, err)
+		return run, o, "", refusal.Errorf("%s: %w; train again, or give the weights of the run by %s %s", path, err,
+			refusal.Setting("init"), filepath.Join(dir, weightsFile))
 	}
 	o = setting.Defaults()
 	o.Model = ""

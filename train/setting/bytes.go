@@ -29,8 +29,8 @@ var byteUnits = []struct {
 	{"", 1},
 }
 
-// ParseBytes reads "4GiB", "512MB", "1.5 GB", "1000000" or "none".
-func ParseBytes(text string) (Bytes, error) {
+// parseBytes reads "4GiB", "512MB", "1.5 GB", "1000000" or "none".
+func parseBytes(text string) (Bytes, error) {
 	lower := strings.ToLower(strings.TrimSpace(text))
 	if lower == "none" {
 		return 0, nil
@@ -49,7 +49,7 @@ func ParseBytes(text string) (Bytes, error) {
 	return 0, errors.New("must be an amount of memory as in 4GiB or 512MB, or none")
 }
 
-// String writes the amount so that ParseBytes reads the same amount: in the largest unit that divides it.
+// String writes the amount so that parseBytes reads the same amount: in the largest unit that divides it.
 func (b Bytes) String() string {
 	if b == 0 {
 		return "none"

@@ -11,8 +11,8 @@ type Chunks int
 // maxChunks is more than any graph needs.
 const maxChunks = 1 << 16
 
-// ParseChunks reads "8" or "auto".
-func ParseChunks(text string) (Chunks, error) {
+// parseChunks reads "8" or "auto".
+func parseChunks(text string) (Chunks, error) {
 	if text == Chunks(0).String() {
 		return 0, nil
 	}
@@ -23,7 +23,7 @@ func ParseChunks(text string) (Chunks, error) {
 	return Chunks(n), nil
 }
 
-// String writes the number so that ParseChunks reads it.
+// String writes the number so that parseChunks reads it.
 func (c Chunks) String() string {
 	if c == 0 {
 		return "auto"

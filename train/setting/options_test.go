@@ -161,12 +161,12 @@ func TestParseBytes(t *testing.T) {
 	for text, want := range map[string]Bytes{
 		"4GiB": 4 << 30, "512MB": 512e6, "1.5 gb": 1.5e9, "1000": 1000, "3b": 3, "64KiB": 64 << 10, "none": 0, "0": 0, "1TiB": 1 << 40,
 	} {
-		if got, err := ParseBytes(text); got != want || err != nil {
+		if got, err := parseBytes(text); got != want || err != nil {
 			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "GiB", "-1GB", "4 G i B", "1e30", "NaN", "inf", "4XB"} {
-		if got, err := ParseBytes(text); err == nil {
+		if got, err := parseBytes(text); err == nil {
 			t.Errorf("%q was read as %d", text, got)
 		}
 	}
@@ -177,7 +177,7 @@ func TestParseBytes(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		b := Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "bytes"))
-		if got, err := ParseBytes(b.String()); got != b || err != nil {
+		if got, err := parseBytes(b.String()); got != b || err != nil {
 			t.Fatalf("%d is written %q and read %d, %v", b, b, got, err)
 		}
 	})

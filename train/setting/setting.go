@@ -366,9 +366,9 @@ func (s Setting) Set(o *Options, text string) (err error) {
 	case *string:
 		*p = text
 	case *Bytes:
-		*p, err = ParseBytes(text)
+		*p, err = parseBytes(text)
 	case *Chunks:
-		*p, err = ParseChunks(text)
+		*p, err = parseChunks(text)
 	case *Interval:
 		*p, err = parseInterval(text)
 	case *task.Shares:
