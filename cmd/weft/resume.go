@@ -72,10 +72,13 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 }
 
 // finished returns the record of the run if it has ended and these settings leave nothing to do.
-func (r *resumption) finished(o *setting.Options) (*rundir.Run, error) {
+func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 	run, _, _, err := rundir.Read(r.path)
 	if err != nil || run.Interrupted { // what is wrong with the record of a run is mended by the run
 		return nil, nil
+	}
+	if err := r.continues(o); err != nil {
+		return nil, err
 	}
 	if run.Diverged {
 		return nil, refusal.Errorf("%s: the run ended: %s; it would again: begin one with other settings in another folder", r.path, run.Reason)
@@ -127,10 +130,18 @@ func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, 
 		if r.from.Epoch > o.Epochs {
 			return nil, refusal.Errorf("%s %d: the run in %s has done %d; give more", refusal.Setting("epochs"), o.Epochs, r.path, r.from.Epoch)
 		}
-	} else if resolved, err := before.Resolve(); err == nil {
-		m = resolved.Mesh
+		return o, o.CheckContinues(&before, m)
 	}
-	return o, o.CheckContinues(&before, m)
+	return o, r.continues(o)
+}
+
+// continues refuses settings that differ from those of the run and may not change.
+func (r *resumption) continues(o *setting.Resolved) error {
+	before, err := r.before.Resolve()
+	if err != nil { // a file that it names may be gone
+		return nil
+	}
+	return o.CheckContinues(&r.before, before.Mesh)
 }
 
 // checkStore refuses a graph that has changed.

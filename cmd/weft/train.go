@@ -95,7 +95,7 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 	if t.json {
 		show = cmd.ErrOrStderr()
 	}
-	done, err := run.finished(&settings.Options)
+	done, err := run.finished(settings)
 	if err := r.Together(err); err != nil {
 		return err
 	}

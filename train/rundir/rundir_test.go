@@ -106,7 +106,7 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())); err != nil {
 		t.Fatal(err)
 	}
-	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml"}
+	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml", "state.json"}
 	if diff := cmp.Diff(files, names(t, path)); diff != "" {
 		t.Error(diff)
 	}
@@ -536,7 +536,7 @@ func TestDiscardLeavesAnother(t *testing.T) {
 	if err := first.Epoch(train.Epoch{Epoch: 1}); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{metricsFile, configFile}, names(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{metricsFile, configFile, stateFile}, names(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 }
