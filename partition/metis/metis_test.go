@@ -180,8 +180,69 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 	for _, counts := range [][3]int{{-1, 0, 0}, {1, -1, 0}, {1, 1, -1}, {MaxEntries/2 + 1, 1, 2}, {MaxEntries + 1, 1, 0}, {1, MaxEntries + 1, 0}} {
-		if _, err := New(counts[0], counts[1], Weights{Vertex: counts[2]}); err == nil {
-			t.Errorf("%v was accepted", counts)
+		if _, err := New(counts[0], counts[1], Weights{Vertex: counts[2]}); err == nil || !strings.HasPrefix(err.Error(), "METIS cannot hold ") {
+			t.Errorf("%v: error %v", counts, err)
+		}
+	}
+}
+
+// A graph may have no vertices.
+func TestNoVertices(t *testing.T) {
+	p, err := New(0, 0, Weights{Edges: true, Vertex: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// There may be as many partitions as vertices.
+func TestMostPartitions(t *testing.T) {
+	p := grid(t, 3, Weights{})
+	part, err := p.Solve(context.Background(), 9, 0, time.Minute)
+	if err != nil || len(part) != 9 || slices.Min(part) < 0 || slices.Max(part) > 8 {
+		t.Errorf("partitions %v, error %v", part, err)
+	}
+}
+
+// A closed problem leaves no memory mapped.
+func TestClose(t *testing.T) {
+	mapped := func() int {
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(maps), "/memfd:metis")
+	}
+	p, err := New(90, 0, Weights{})
+	if err != nil || mapped() != 1 {
+		t.Fatalf("%d mappings, error %v", mapped(), err)
+	}
+	if err := p.Close(); err != nil || mapped() != 0 {
+		t.Errorf("%d mappings, error %v", mapped(), err)
+	}
+}
+
+// TestFailure: an error has what METIS returned, or else how the process ended, and what it printed.
+func TestFailure(t *testing.T) {
+	const statusError = -4 // METIS_ERROR
+	killed := errors.New("signal: killed")
+	for _, c := range []struct {
+		err    error
+		status int32
+		said   string
+		want   string
+	}{
+		{nil, statusMemory, "", "METIS failed: there is too little memory"},
+		{killed, statusMemory, "", "METIS failed: there is too little memory"},
+		{nil, statusError, "", "METIS failed: it returned an error"},
+		{killed, statusError, "", "METIS failed: it returned an error"},
+		{killed, 0, "Input\n  Error\n", "METIS failed: signal: killed (Input Error)"},
+		{killed, 0, strings.Repeat("x", 1000), "METIS failed: signal: killed (" + strings.Repeat("x", 300) + ")"},
+	} {
+		if got := failure(c.err, c.status, c.said).Error(); got != c.want {
+			t.Errorf("%+v: %q", c, got)
 		}
 	}
 }
@@ -228,6 +289,7 @@ func awaitStopped(t *testing.T) {
 	}
 }
 
+// Without a timeout Solve waits for a stopped child until ctx ends.
 func TestCancel(t *testing.T) {
 	t.Setenv(stopVariable, "1")
 	p := grid(t, 4, Weights{})
@@ -235,6 +297,7 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
 		awaitStopped(t)
+		time.Sleep(100 * time.Millisecond) // a timeout of 0 would end it in this time
 		cancel(stop)
 	}()
 	if _, err := p.Solve(ctx, 2, 0, 0); !errors.Is(err, stop) {
@@ -256,6 +319,44 @@ func TestStopped(t *testing.T) {
 			return
 		}
 		// It waited before it stopped, perhaps for the disk: try again.
+	}
+}
+
+// A process that works is watched for as long as it does.
+func TestWatchLeavesWork(t *testing.T) {
+	worker := exec.Command("/bin/sh", "-c", "echo begun; while :; do :; done")
+	said, err := worker.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = worker.Process.Kill(), worker.Wait() }()
+	if _, err := said.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond) // three times the timeout of watch
+	defer cancel()
+	if err := watch(ctx, worker.Process.Pid, 50*time.Millisecond); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBusy: a process is busy while it uses a processor, or waits for one. The states are those of
+// proc_pid_stat(5).
+func TestBusy(t *testing.T) {
+	last := activity{'S', "7 1"}
+	for _, c := range []struct {
+		now  activity
+		want bool
+	}{
+		{activity{'R', "7 1"}, true}, {activity{'S', "7 2"}, true}, {activity{'R', "8 1"}, true},
+		{activity{'S', "7 1"}, false}, {activity{'D', "7 1"}, false}, {activity{'T', "7 1"}, false},
+	} {
+		if c.now.busy(last) != c.want {
+			t.Errorf("%c %s after %c %s: busy is %v", c.now.state, c.now.processor, last.state, last.processor, !c.want)
+		}
 	}
 }
 

@@ -12,9 +12,8 @@ import (
 const looks = 50
 
 // watch returns an error once the process has been idle for the timeout, and nil when ctx or the process
-// ends. A process is active while it uses a processor or waits for one, however long a busy machine lets it
-// wait. watch counts looks without activity, and reads no clock: while this process is stopped too, nothing
-// is counted.
+// ends. It counts looks without activity, and reads no clock: while this process is stopped too, nothing is
+// counted.
 func watch(ctx context.Context, pid int, timeout time.Duration) error {
 	tick := time.NewTicker(max(timeout/looks, 1))
 	defer tick.Stop()
@@ -29,7 +28,7 @@ func watch(ctx context.Context, pid int, timeout time.Duration) error {
 		if err != nil {
 			return nil // it has ended
 		}
-		if idle++; now.state == 'R' || now.processor != last.processor {
+		if idle++; now.busy(last) {
 			idle = 0
 		}
 		if last = now; idle == looks {
@@ -43,6 +42,10 @@ type activity struct {
 	state     byte   // of its first thread, which runs METIS: the letter that ps shows
 	processor string // its processor time
 }
+
+// busy reports whether a process has used a processor since last, or waits for one, however long a busy
+// machine lets it wait.
+func (a activity) busy(last activity) bool { return a.state == 'R' || a.processor != last.processor }
 
 func (a activity) String() string {
 	if a.state == 'T' || a.state == 't' {
