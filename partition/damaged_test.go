@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"weft/graph"
@@ -31,6 +33,14 @@ func TestCountsGoTogether(t *testing.T) {
 		"an empty partition":             func(d *Description) { d.Vertices, d.HaloRows[0][1] = []int{5, 0}, 0 },
 		"vertices of two types":          func(d *Description) { twoTypes(d, 1, 2) },
 		"a partition of the second type": func(d *Description) { twoTypes(d, 3, 0) },
+		"the most partitions, all empty": func(d *Description) {
+			const k = MaxPartitions
+			none := slices.Repeat([][]int{make([]int, k)}, k)
+			*d = Description{Statistics: Statistics{
+				K: k, Vertices: none[0], Edges: make([]int64, k), TrainVertices: none[0],
+				HaloRows: none, HaloRowsOut: none, Cut: slices.Repeat([][]int64{make([]int64, k)}, k),
+			}}
+		},
 	} {
 		d := described()
 		if change(d); d.check() != nil {
@@ -88,6 +98,20 @@ func TestCountsGoTogether(t *testing.T) {
 		d := described()
 		if change(d); d.check() == nil {
 			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+// TestRelationsOfAShare: a share has the relations that its description has, one here.
+func TestRelationsOfAShare(t *testing.T) {
+	r, err := graph.NewRelation(3, graph.Edges{Source: []int32{1, 0, 2, 2}, Target: []int32{0, 1, 0, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for relations, want := range []string{"1 vertex types and 0 relations", "", "1 vertex types and 2 relations"} {
+		part := &graph.Part{Whole: []int{5}, Graph: &graph.Graph{Count: 3, Relations: slices.Repeat([]graph.Relation{r}, relations)}}
+		if err := described().checkCounts(0, part); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want+", where") {
+			t.Errorf("%d relations: error %v", relations, err)
 		}
 	}
 }

@@ -190,7 +190,7 @@ func TestOpenReadsItsShareAlone(t *testing.T) {
 		t.Errorf("opened as a store: error %v", err)
 	}
 	for _, p := range []int{-1, 2} {
-		if _, err := Open(store, d, p); !refusal.Is(err) {
+		if _, err := Open(store, d, p); !refusal.Is(err) || !strings.Contains(err.Error(), "it has those from 0 to 1") {
 			t.Errorf("partition %d: error %v", p, err)
 		}
 	}
@@ -239,7 +239,7 @@ func TestStale(t *testing.T) {
 	}
 	_, _, err := Find(store, 2, "")
 	var old *OutOfDate
-	if want := features + " changed"; !refusal.Is(err) || !strings.Contains(err.Error(), want) || !errors.As(err, &old) || old.K != 2 || old.Method != Random {
+	if want := features + " changed after it was cut; partition again"; !refusal.Is(err) || !strings.HasSuffix(err.Error(), want) || !errors.As(err, &old) || old.K != 2 || old.Method != Random {
 		t.Errorf("error %v; want %q", err, want)
 	}
 	if all, err := List(store); err != nil || len(all) != 1 {
@@ -252,6 +252,38 @@ func TestStale(t *testing.T) {
 	defer other.Close()
 	write(t, store, other, divided(t, other, Options{K: 2, Method: Random}))
 	find(t, store, 2, "")
+}
+
+// TestStaleOfDGL: partitions that DGL made come from an import, not from weft partition.
+func TestStaleOfDGL(t *testing.T) {
+	old := OutOfDate{Store: "papers", Changed: "graph.json", Name: "dgl-4", K: 4, Method: DGL}
+	if got, want := old.Error(), "papers/partitions/dgl-4: out of date, as papers/graph.json changed after it was cut; import the graph again"; got != want {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestOpenAfterAnotherOfItsTime: partitions that replaced those found are refused, though the record has the
+// inode, size and time of theirs.
+func TestOpenAfterAnotherOfItsTime(t *testing.T) {
+	t.Parallel()
+	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
+	d := find(t, store, 2, "")
+	path := filepath.Join(Directory(store, d.Name), descriptionFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := strings.Map(func(digit rune) rune { return 'f' - digit%2 }, d.ID)
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), d.ID, another)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, time.Time{}, d.file.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(store, d, 0); !refusal.Is(err) || !strings.Contains(err.Error(), "replaced while it was being read") {
+		t.Errorf("share %v, error %v", s, err)
+	}
 }
 
 // TestFindPassesByOthers: damaged partitions of another method do no harm.
@@ -663,6 +695,24 @@ func TestCheck(t *testing.T) {
 		if err := Check(store, find(t, store, 2, "")); !refusal.Is(err) || !strings.Contains(err.Error(), "which assignment.npy gives to another partition; "+partitionAgain) {
 			t.Errorf("error %v", err)
 		}
+	}
+}
+
+// TestCheckOfVertex0: a share that has vertex 0 of another partition is noticed.
+func TestCheckOfVertex0(t *testing.T) {
+	t.Parallel()
+	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	name := write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
+	path := filepath.Join(Directory(store, name), "1", "vertices.npy")
+	ids := make([]int64, 10) // 0, 11, … 19 instead of 10, 11, … 19
+	for i := 1; i < 10; i++ {
+		ids[i] = int64(10 + i)
+	}
+	if err := errors.Join(os.Remove(path), npytest.WriteFile(path, ids)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(store, find(t, store, 2, "")); !refusal.Is(err) || !strings.Contains(err.Error(), "1: has vertex 0, which assignment.npy gives to another partition") {
+		t.Errorf("error %v", err)
 	}
 }
 
