@@ -1,11 +1,14 @@
 package rundir
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"math"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -65,10 +68,28 @@ var smallWeights = map[string]safetensors.Tensor{"w": {Shape: []int{1}, Float32:
 // smallLogits come in two batches.
 func smallLogits() worker.Rows {
 	return worker.Rows{Vertices: 2, Columns: 3, Each: func(yield func([]float32) bool) {
-		if yield(make([]float32, 3)) {
-			yield(make([]float32, 3))
+		if yield([]float32{0, 1, 2}) {
+			yield([]float32{3, 4, -5})
 		}
 	}}
+}
+
+// checkLogits compares predictions.npy with the format that NumPy documents: a header, then rows of
+// little-endian numbers.
+func checkLogits(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, _, _ := bytes.Cut(text, []byte("\n"))
+	var want []byte
+	for _, x := range []float32{0, 1, 2, 3, 4, -5} {
+		want = binary.LittleEndian.AppendUint32(want, math.Float32bits(x))
+	}
+	if !bytes.Contains(header, []byte("(2, 3)")) || !bytes.Equal(text[min(len(header)+1, len(text)):], want) {
+		t.Errorf("%s holds %q", path, text)
+	}
 }
 
 func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
@@ -100,6 +121,7 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	if diff := cmp.Diff(want, string(lines)); diff != "" {
 		t.Error(diff)
 	}
+	checkLogits(t, filepath.Join(path, predictionsFile))
 	got, o, weights, err := Read(path)
 	if err != nil || weights != filepath.Join(path, "model.safetensors") || !filepath.IsAbs(got.Store) {
 		t.Errorf("%v, %s, %s", err, weights, got.Store)
@@ -132,7 +154,7 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _, file, err := Read(path)
-	if err != nil || got.Store != "" || len(got.Summary.Losses) != o.Epochs || epochs != o.Epochs {
+	if err != nil || got.Store != "" || got.Diverged || len(got.Summary.Losses) != o.Epochs || epochs != o.Epochs {
 		t.Fatalf("%v: %d epochs; run.json has %+v", err, epochs, got)
 	}
 	weights, err := nn.ReadState(file)
@@ -180,6 +202,46 @@ func TestRecordWithoutRoom(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{weightsFile, predictionsFile}, d.Kept()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestRoomForResults: a disk is full where it has fewer bytes left than the results take. Any disk that tests
+// run on has a mebibyte.
+func TestRoomForResults(t *testing.T) {
+	d := newDir(t, filepath.Join(t.TempDir(), "run"))
+	d.Needs = 1 << 20
+	if err := d.Epoch(train.Epoch{Epoch: 1}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLineThatDoesNotFit: metrics.jsonl holds whole lines only, also after one that did not fit.
+func TestLineThatDoesNotFit(t *testing.T) {
+	d := newDir(t, filepath.Join(t.TempDir(), "run"))
+	if err := d.append([]byte("first\n")); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(unix.SIGXFSZ)
+	defer signal.Reset(unix.SIGXFSZ)
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 10, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := d.append([]byte("second\n"))
+	if restored := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); restored != nil {
+		t.Fatal(restored)
+	}
+	if !errors.Is(err, unix.EFBIG) {
+		t.Errorf("error %v", err)
+	}
+	if err := d.append([]byte("3\n")); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(d.file(metricsFile)); err != nil || string(text) != "first\n3\n" {
+		t.Errorf("%s holds %q, error %v", metricsFile, text, err)
 	}
 }
 
@@ -275,8 +337,13 @@ func TestRunDirNames(t *testing.T) {
 
 func TestDiscardLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	newDir(t, filepath.Join(dir, "new")).Discard()
-	newDir(t, dir).Discard()
+	for _, path := range []string{filepath.Join(dir, "new"), dir} {
+		d := newDir(t, path)
+		d.Discard()
+		if _, err := d.root.Lstat("."); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("%s is still open: %v", d.Path, err)
+		}
+	}
 	if left := names(t, dir); left != nil {
 		t.Errorf("left %v", left)
 	}
@@ -429,7 +496,7 @@ func TestRunDirIsGone(t *testing.T) {
 		},
 	} {
 		d := newDir(t, filepath.Join(t.TempDir(), "run"))
-		if err := d.Epoch(train.Epoch{Epoch: 1}); err != nil {
+		if err := errors.Join(d.Epoch(train.Epoch{Epoch: 1}), d.Weights("v1", smallWeights)); err != nil {
 			t.Fatal(err)
 		}
 		if err := remove(d.Path); err != nil {
