@@ -1,6 +1,7 @@
 package gnn_test
 
 import (
+	"strings"
 	"testing"
 
 	"weft/autograd"
@@ -82,4 +83,59 @@ func multiplyAdds(t *testing.T, r *graph.Relation, blocks []gnn.BlockSpec, i int
 	}
 	m.Forward(in).Output().Drop()
 	return sum
+}
+
+// TestTypedCost compares the costs of layers of several relations with the products of PyG's layers, counted
+// by hand: columns in × columns out × vertices, divided by all vertices and rounded up. There are 24 papers of
+// 7 columns and 15 authors of 5. The hidden width is 12, and there are 6 classes.
+func TestTypedCost(t *testing.T) {
+	const (
+		paper, author, all = 24, 15, 39
+		hidden, classes    = 12, 6
+	)
+	each := func(products int) int { return (products + all - 1) / all }
+	onlyBy := citations(7, 5)
+	onlyBy.Relations = onlyBy.Relations[2:]
+	for name, c := range map[string]struct {
+		schema gnn.Schema
+		change func(s *gnn.Spec)
+		want   [2]gnn.Cost
+	}{
+		// each relation has lin_l for its sources and lin_r for its targets
+		"sage": {citations(7, 5), func(*gnn.Spec) {}, [2]gnn.Cost{
+			{Vertex: each(7*hidden*(paper+paper) + 5*hidden*author + 7*hidden*paper + 7*hidden*paper + 5*hidden*author), Edge: 7},
+			{Vertex: each(hidden*classes*(paper+paper) + hidden*classes*(author+paper)), Edge: classes},
+		}},
+		// each relation has a weight, and each type that is read next a root weight
+		"rgcn": {citations(7, 5), func(*gnn.Spec) {}, [2]gnn.Cost{
+			{Vertex: each(7*hidden*(paper+paper) + 5*hidden*author + 7*hidden*paper + 5*hidden*author), Edge: 7},
+			{Vertex: each(hidden*classes*(paper+author) + hidden*classes*paper), Edge: classes},
+		}},
+		// rows of the bases are looked up and combined
+		"rgcn of no features": {citations(0, 0), func(s *gnn.Spec) { s.Bases = 2 }, [2]gnn.Cost{
+			{Vertex: each(2 * hidden * (paper + paper + author)), Edge: hidden},
+			{Vertex: each(hidden*classes*(paper+author) + hidden*classes*paper), Edge: classes},
+		}},
+		// no relation leads to papers: root weights alone, of papers alone
+		"rgcn without relations to papers": {onlyBy, func(*gnn.Spec) {}, [2]gnn.Cost{
+			{Vertex: each(7 * hidden * paper)}, {Vertex: each(hidden * classes * paper)},
+		}},
+	} {
+		model, _, _ := strings.Cut(name, " ")
+		s := gnn.Spec{Model: model, Layers: 2, Hidden: hidden, Norm: "none", Activation: "relu", Direction: "in"}
+		c.change(&s)
+		blocks, err := s.Blocks(c.schema, classes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]gnn.Cost{blocks[0].Cost, blocks[1].Cost}; got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	// Attention reads the columns of all heads along an edge: the last layer's are averaged, the others joined.
+	s := gnn.Spec{Model: "gat", Layers: 2, Hidden: hidden, Heads: 4, OutputHeads: 3, Norm: "none", Activation: "relu", Direction: "in"}
+	blocks, err := s.Blocks(citations(7, 5), classes)
+	if err != nil || blocks[0].Cost.Edge != hidden || blocks[1].Cost.Edge != 3*classes {
+		t.Errorf("attention reads %d and %d columns, error %v", blocks[0].Cost.Edge, blocks[1].Cost.Edge, err)
+	}
 }

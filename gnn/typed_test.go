@@ -281,6 +281,7 @@ func TestTypedRefused(t *testing.T) {
 		{citations(7, 5), func(s *gnn.Spec) { s.Direction = "both" }, "direction both: on a graph with several types"},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gcn" }, `model gcn: it needs both ends of a relation to be of one type, and "author__writes__paper" has two`},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gin" }, `those of "author__writes__paper" have 5 and 7 columns`},
+		{citations(7, 5), func(s *gnn.Spec) { s.Model, s.Layers = "gin", 1 }, `those of "author__writes__paper" have 5 and 7 columns`},
 		{citations(7, 0), func(*gnn.Spec) {}, `vertices of type "author" have no features; learn some for them with node-embedding N, or take model rgcn`},
 		{citations(7, 5), func(s *gnn.Spec) { s.Embed = 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
 		{citations(7, 0), func(s *gnn.Spec) { s.Model, s.Embed = "mlp", 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
@@ -288,6 +289,11 @@ func TestTypedRefused(t *testing.T) {
 		{citations(6, 4), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 4 }, `num-blocks 4 does not divide the number of features of "paper", 6`},
 		{citations(8, 4), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 4 }, "num-blocks 4 does not divide the number of classes, 6"},
 		{citations(8, 0), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 2 }, `vertices of type "author" have no features whose weights could have blocks`},
+		{citations(8, 0), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks, s.Embed = "rgcn", 2, 3 }, `num-blocks 2 does not divide the number of features of "author", 3`},
+		{gnn.Schema{ // without authors after the first layer no paper is left after the second
+			Types:     []gnn.VertexType{{Name: "paper", Columns: 3}, {Name: "author", Columns: 3}},
+			Relations: []gnn.Relation{{Name: "author__writes__paper", Source: 1}},
+		}, func(*gnn.Spec) {}, `nothing would be left of "paper" after 2 layers`},
 		{gnn.Schema{
 			Types:     []gnn.VertexType{{Name: "paper", Columns: 3}, {Name: "author", Columns: 3}},
 			Relations: []gnn.Relation{{Name: "paper__by__author", Target: 1}},
@@ -352,5 +358,82 @@ func TestTypedReach(t *testing.T) {
 	out := m.Forward(gnn.State{H: x[0], Others: x[1:]}).Output()
 	if out.Rows() != 24 || out.Cols() != 2 || out.RowSet() != p.Rows() {
 		t.Errorf("logits are %d×%d", out.Rows(), out.Cols())
+	}
+}
+
+// papers is a graph of one vertex type and relations of the given names.
+func papers(t *testing.T, relations ...string) *graph.Graph {
+	t.Helper()
+	g := &graph.Graph{Type: "paper", Count: 3, Features: graph.Features{Columns: 4, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}}}
+	for _, name := range relations {
+		r, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Source, r.Name, r.Target = "paper", name, "paper"
+		g.Relations = append(g.Relations, r)
+	}
+	return g
+}
+
+// TestTypedNorms: norms have PyG's names. to_hetero makes one for each vertex type, also if there is one
+// type. A model of RGCNConv has one for all.
+func TestTypedNorms(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(papers(t, "cites", "extends")), order.Options{}, sar.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for model, want := range map[string][]string{
+		"sage": {"norms.0.paper.bias", "norms.0.paper.weight"}, "rgcn": {"norms.0.bias", "norms.0.weight"},
+	} {
+		s := gnn.Spec{Model: model, Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in"}
+		blocks, err := s.Blocks(p.Schema(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		params := nn.NewParams(team, 1)
+		gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+		var got []string
+		for name := range params.State() {
+			if strings.HasPrefix(name, "norms.") {
+				got = append(got, name)
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: norms %q, want %q", model, got, want)
+		}
+	}
+}
+
+// TestInputDropout: dropout of almost all input of the first layer leaves nothing of it, for one relation and
+// for several. The layers' biases are zeros at first.
+func TestInputDropout(t *testing.T) {
+	for model, relations := range map[string][]string{"gcn": {"cites"}, "rgcn": {"cites", "extends"}} {
+		team := kernel.NewTeam(1, tensor.NewMeter())
+		g := papers(t, relations...)
+		p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g), order.Options{}, sar.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			rate    float64
+			nothing bool
+		}{{0, false}, {1 - 1e-7, true}} {
+			s := gnn.Spec{Model: model, Layers: 1, Norm: "none", Activation: "relu", Direction: "in", InputDropout: c.rate}
+			blocks, err := s.Blocks(p.Schema(), 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := gnn.Build(blocks, 0, 1, gnn.Env{Params: nn.NewParams(team, 1), Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+			tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
+			x := given(tape, matrix(team, g.Count, g.Features.Dense), p.Rows(), "fixed")
+			logits := m.Forward(gnn.State{H: x}).Output().Value().Floats()
+			if nothing := !slices.ContainsFunc(logits, func(z float32) bool { return z != 0 }); nothing != c.nothing {
+				t.Errorf("%s with an input dropout of %v: logits %v", model, c.rate, logits)
+			}
+		}
+		team.Memory.Close()
 	}
 }
