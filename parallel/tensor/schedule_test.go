@@ -14,6 +14,8 @@ func TestChunksFor(t *testing.T) {
 	for _, c := range []struct{ rows, degree, columns, workers, want int }{
 		{100_000, 100, 64, 2, 16},
 		{100_000, 16, 64, 2, 1},
+		{100_000, 48, 64, 2, 1}, // computation takes a fifth of the communication: they can hide a sixth
+		{100_000, 72, 64, 2, 16},
 		{100_000, 150, 64, 7, 13},
 		{1000, 100, 64, 2, 0},
 		{300_000, 150, 256, 2, 1},   // 150 MB of a slice

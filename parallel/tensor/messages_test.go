@@ -1,0 +1,114 @@
+package tensor_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/comm/commtest"
+	"weft/gnn"
+	"weft/parallel/mesh"
+	"weft/parallel/paralleltest"
+	"weft/parallel/tensor"
+	memory "weft/tensor"
+	"weft/train/engine"
+)
+
+// TestBoundedMessages: a message has at most 65,536 numbers, and as many whole rows as fit. A worker sends
+// each other worker two messages at a time, and receives two, which bounds the memory of its buffers. An
+// all-to-all to rows may begin while the one to slices ends.
+func TestBoundedMessages(t *testing.T) {
+	const vertices, columns = 3000, 600
+	g := paralleltest.ManyEdges(t, vertices, 2)
+	for _, c := range []struct{ workers, atOnce, messages int }{
+		{2, 2, 7}, // 1500 rows of 300 columns, 218 rows in a message
+		{3, 4, 4}, // 1000 rows of 200 columns, 327 rows in a message
+	} {
+		t.Run(fmt.Sprint(c.workers), func(t *testing.T) {
+			type lane struct {
+				rank int
+				send bool
+				kind comm.Kind
+			}
+			type link struct {
+				from, to int
+				kind     comm.Kind
+			}
+			var mu sync.Mutex
+			now, most, sent, largest := map[lane]int{}, map[lane]int{}, map[link]int{}, 0
+			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: g}
+			w.Wrap = func(end comm.Transport) comm.Transport {
+				return commtest.Record(end, func(e commtest.Event) {
+					if e.Kind != comm.ToSlices && e.Kind != comm.ToRows {
+						return
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					l := lane{e.Rank, e.Send, e.Kind}
+					if e.Ended {
+						now[l]--
+						return
+					}
+					now[l]++
+					most[l] = max(most[l], now[l])
+					if e.Send {
+						sent[link{e.Rank, e.Peer, e.Kind}]++
+						largest = max(largest, len(e.Data))
+					}
+				})
+			}
+			layer := paralleltest.Propagation("sum", columns, gnn.Sum, 1)
+			w.Run(t, func(e engine.Config) {
+				a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Chunks: 1})
+				if err != nil {
+					panic(err)
+				}
+				layer.Run(e, a, paralleltest.Stored, layer.Blank(vertices))
+			})
+			if largest > 4<<16 {
+				t.Errorf("a message of %d bytes", largest)
+			}
+			for l, n := range most {
+				if n > c.atOnce {
+					t.Errorf("%+v: %d messages at a time", l, n)
+				}
+			}
+			if want := 2 * c.workers * (c.workers - 1); len(sent) != want {
+				t.Errorf("messages on %d links, want %d", len(sent), want)
+			}
+			for l, n := range sent { // forward and backward
+				if n != 2*c.messages {
+					t.Errorf("%+v: %d messages, want %d", l, n, 2*c.messages)
+				}
+			}
+		})
+	}
+}
+
+// TestAttentionReleasesSlices: an inference keeps nothing of an attention but its result, also where a slice
+// has parts of heads.
+func TestAttentionReleasesSlices(t *testing.T) {
+	const heads, width = 2, 3
+	g := paralleltest.Small(t, true, false)
+	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}
+	w.Run(t, func(e engine.Config) {
+		a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{})
+		if err != nil {
+			panic(err)
+		}
+		tape := autograd.NewTape(e.Team)
+		zeros := func(rows int, of *autograd.RowSet) *autograd.Var {
+			return tape.Constant(e.Team.Zeros(memory.Features, rows, heads*width), of)
+		}
+		x, source, target := zeros(a.Rows().Here, a.Rows()), zeros(1, nil), zeros(1, nil)
+		before := e.Team.Memory.LiveTensors()
+		a.Propagator("attention", paralleltest.Stored).Attend(gnn.Attention{
+			Source: x, Target: x, ASource: source, ATarget: target, Heads: heads, Slope: .2, SelfLoops: true,
+		}, gnn.Once).Drop()
+		if after := e.Team.Memory.LiveTensors(); after != before {
+			t.Errorf("worker %d: %d bytes are live, %d before", e.Groups.Slice, after, before)
+		}
+	})
+}
