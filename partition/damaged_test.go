@@ -116,6 +116,31 @@ func TestRelationsOfAShare(t *testing.T) {
 	}
 }
 
+// TestTypesOfAShare: each further type of a share has the name, vertices and features that its description has.
+func TestTypesOfAShare(t *testing.T) {
+	d := described()
+	twoTypes(d, 1, 2)
+	d.Whole.Others[0].FeatureColumns = 4
+	for _, c := range []struct {
+		name           string
+		count, columns int
+		want           string
+	}{
+		{"b", 1, 4, ""},
+		{"c", 1, 4, `1 vertices "c" with 4 features, where partition.json says 1 "b" with 4`},
+		{"b", 2, 4, `2 vertices "b" with 4 features, where partition.json says 1 "b" with 4`},
+		{"b", 1, 3, `1 vertices "b" with 3 features, where partition.json says 1 "b" with 4`},
+	} {
+		other := graph.VertexType{Type: c.name, Count: c.count, Features: graph.Features{Columns: c.columns}}
+		g := &graph.Graph{Others: []graph.VertexType{other}, Relations: []graph.Relation{{Indptr: []int64{0}}}}
+		// the first type's numbers, which are checked later, are others here
+		err := d.checkCounts(0, &graph.Part{Graph: g})
+		if err == nil || c.want == "" && strings.Contains(err.Error(), `"b"`) || c.want != "" && err.Error() != c.want {
+			t.Errorf("%+v: error %v", c, err)
+		}
+	}
+}
+
 // twoTypes makes three of the vertices those of a second type, so many of each partition.
 func twoTypes(d *Description, first, second int) {
 	d.Whole.Others = []WholeType{{Type: "b", Vertices: 3}}
