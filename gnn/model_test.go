@@ -121,7 +121,11 @@ func TestPartsOfAModel(t *testing.T) {
 					t.Errorf("%s cut before block %d: %s is of layer %d, want %d", name, cut, p.Name, p.Layer, layers[p.Name])
 				}
 			}
-			if got := back.model.Forward(front.model.Forward(start())).H.Value().Floats(); !slices.Equal(got, want) {
+			between := front.model.Forward(start())
+			if width := blocks[cut].H0; (between.H0 == nil) != (width == 0) || width > 0 && between.H0.Cols() != width {
+				t.Errorf("%s cut before block %d: the initial residual is %v, and has %d columns by the block", name, cut, between.H0, width)
+			}
+			if got := back.model.Forward(between).H.Value().Floats(); !slices.Equal(got, want) {
 				t.Errorf("%s cut before block %d: %v, want %v", name, cut, got, want)
 			}
 		}

@@ -361,11 +361,11 @@ func TestTypedReach(t *testing.T) {
 	}
 }
 
-// twoRelations is a graph of one vertex type and two relations.
-func twoRelations(t *testing.T) *graph.Graph {
+// papers is a graph of one vertex type and relations of the given names.
+func papers(t *testing.T, relations ...string) *graph.Graph {
 	t.Helper()
 	g := &graph.Graph{Type: "paper", Count: 3, Features: graph.Features{Columns: 4, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}}}
-	for _, name := range []string{"cites", "extends"} {
+	for _, name := range relations {
 		r, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
 		if err != nil {
 			t.Fatal(err)
@@ -381,7 +381,7 @@ func twoRelations(t *testing.T) *graph.Graph {
 func TestTypedNorms(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(twoRelations(t)), order.Options{}, sar.Options{})
+	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(papers(t, "cites", "extends")), order.Options{}, sar.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,32 +407,33 @@ func TestTypedNorms(t *testing.T) {
 	}
 }
 
-// TestTypedInputDropout: dropout of all but nothing of the input leaves nothing of features. A linear layer
-// without bias values then gives zeros.
-func TestTypedInputDropout(t *testing.T) {
-	team := kernel.NewTeam(1, tensor.NewMeter())
-	defer team.Memory.Close()
-	g := twoRelations(t)
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g), order.Options{}, sar.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	logits := func(rate float64) []float32 {
-		s := gnn.Spec{Model: "rgcn", Layers: 1, Norm: "none", Activation: "relu", Direction: "in", InputDropout: rate}
-		blocks, err := s.Blocks(p.Schema(), 2)
+// TestInputDropout: dropout of almost all input of the first layer leaves nothing of it, for one relation and
+// for several. The layers' biases are zeros at first.
+func TestInputDropout(t *testing.T) {
+	for model, relations := range map[string][]string{"gcn": {"cites"}, "rgcn": {"cites", "extends"}} {
+		team := kernel.NewTeam(1, tensor.NewMeter())
+		g := papers(t, relations...)
+		p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g), order.Options{}, sar.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := gnn.Build(blocks, 0, 1, gnn.Env{Params: nn.NewParams(team, 1), Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
-		tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
-		x := given(tape, matrix(team, 3, g.Features.Dense), p.Rows(), "fixed")
-		return slices.Clone(m.Forward(gnn.State{H: x}).Output().Value().Floats())
-	}
-	zeros := make([]float32, 6)
-	if got := logits(0); slices.Equal(got, zeros) {
-		t.Errorf("without dropout: %v", got)
-	}
-	if got := logits(1 - 1e-7); !slices.Equal(got, zeros) {
-		t.Errorf("with dropout: %v", got)
+		for _, c := range []struct {
+			rate    float64
+			nothing bool
+		}{{0, false}, {1 - 1e-7, true}} {
+			s := gnn.Spec{Model: model, Layers: 1, Norm: "none", Activation: "relu", Direction: "in", InputDropout: c.rate}
+			blocks, err := s.Blocks(p.Schema(), 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := gnn.Build(blocks, 0, 1, gnn.Env{Params: nn.NewParams(team, 1), Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+			tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
+			x := given(tape, matrix(team, g.Count, g.Features.Dense), p.Rows(), "fixed")
+			logits := m.Forward(gnn.State{H: x}).Output().Value().Floats()
+			if nothing := !slices.ContainsFunc(logits, func(z float32) bool { return z != 0 }); nothing != c.nothing {
+				t.Errorf("%s with an input dropout of %v: logits %v", model, c.rate, logits)
+			}
+		}
+		team.Memory.Close()
 	}
 }

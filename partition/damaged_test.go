@@ -2,6 +2,7 @@ package partition
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/graph"
@@ -97,6 +98,45 @@ func TestCountsGoTogether(t *testing.T) {
 		d := described()
 		if change(d); d.check() == nil {
 			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+// TestRelationsOfAShare: a share has the relations that its description has, one here.
+func TestRelationsOfAShare(t *testing.T) {
+	r, err := graph.NewRelation(3, graph.Edges{Source: []int32{1, 0, 2, 2}, Target: []int32{0, 1, 0, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for relations, want := range []string{"1 vertex types and 0 relations", "", "1 vertex types and 2 relations"} {
+		part := &graph.Part{Whole: []int{5}, Graph: &graph.Graph{Count: 3, Relations: slices.Repeat([]graph.Relation{r}, relations)}}
+		if err := described().checkCounts(0, part); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want+", where") {
+			t.Errorf("%d relations: error %v", relations, err)
+		}
+	}
+}
+
+// TestTypesOfAShare: each further type of a share has the name, vertices and features that its description has.
+func TestTypesOfAShare(t *testing.T) {
+	d := described()
+	twoTypes(d, 1, 2)
+	d.Whole.Others[0].FeatureColumns = 4
+	for _, c := range []struct {
+		name           string
+		count, columns int
+		want           string
+	}{
+		{"b", 1, 4, ""},
+		{"c", 1, 4, `1 vertices "c" with 4 features, where partition.json says 1 "b" with 4`},
+		{"b", 2, 4, `2 vertices "b" with 4 features, where partition.json says 1 "b" with 4`},
+		{"b", 1, 3, `1 vertices "b" with 3 features, where partition.json says 1 "b" with 4`},
+	} {
+		other := graph.VertexType{Type: c.name, Count: c.count, Features: graph.Features{Columns: c.columns}}
+		g := &graph.Graph{Others: []graph.VertexType{other}, Relations: []graph.Relation{{Indptr: []int64{0}}}}
+		// the first type's numbers, which are checked later, are others here
+		err := d.checkCounts(0, &graph.Part{Graph: g})
+		if err == nil || c.want == "" && strings.Contains(err.Error(), `"b"`) || c.want != "" && err.Error() != c.want {
+			t.Errorf("%+v: error %v", c, err)
 		}
 	}
 }

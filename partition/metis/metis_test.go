@@ -186,6 +186,17 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
+// A graph may have no vertices.
+func TestNoVertices(t *testing.T) {
+	p, err := New(0, 0, Weights{Edges: true, Vertex: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // There may be as many partitions as vertices.
 func TestMostPartitions(t *testing.T) {
 	p := grid(t, 3, Weights{})

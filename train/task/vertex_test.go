@@ -6,7 +6,10 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/kernel"
 	"weft/partition"
+	"weft/tensor"
+	"weft/train/metric"
 )
 
 // TestSplitThatIsNotThere: splits count from 0, and one without training vertices is refused.
@@ -59,5 +62,29 @@ func TestNothingToLearn(t *testing.T) {
 		if got := (&classes{Env: Env{Share: s}}).OneClass(); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// TestBeginOfSeveralLabels: the targets have a row of labels for each vertex. There is a validation loss if
+// there are validation vertices.
+func TestBeginOfSeveralLabels(t *testing.T) {
+	for _, validation := range [][]int64{nil, {3}} {
+		team := kernel.NewPlan(tensor.NewMeter())
+		s := &partition.Share{}
+		s.Values.Labels = graph.Labels{Classes: 3, Multi: make([]float32, 4*3)}
+		s.Values.Splits = []graph.Split{{Train: []int64{0}, Val: validation}}
+		s.Whole.Splits = []graph.SplitSizes{{Train: 1, Val: len(validation)}}
+		begun, err := New(Options{Name: Vertex, Metric: metric.Auto}).Begin(Env{Team: team, Share: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := begun.(*classes)
+		if m := c.targets.Multi; m.Rows != 4 || m.Cols != 3 || c.targets.Class != nil {
+			t.Errorf("targets of %d×%d", m.Rows, m.Cols)
+		}
+		if c.Validates() != (len(validation) > 0) {
+			t.Errorf("%d validation vertices: there is a validation loss: %v", len(validation), c.Validates())
+		}
+		team.Memory.Close()
 	}
 }
