@@ -86,7 +86,7 @@ func multiplyAdds(t *testing.T, r *graph.Relation, blocks []gnn.BlockSpec, i int
 }
 
 // TestTypedCost compares the costs of layers of several relations with the products of PyG's layers, counted
-// by hand: columns in × columns out × vertices, divided by all vertices and rounded up. There are 24 papers of
+// by hand: columns in × columns out × vertices, by all vertices and rounded up. There are 24 papers of
 // 7 columns and 15 authors of 5. The hidden width is 12, and there are 6 classes.
 func TestTypedCost(t *testing.T) {
 	const (
@@ -132,7 +132,7 @@ func TestTypedCost(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	// Attention reads the columns of all heads along an edge: the last layer's are averaged, the others joined.
+	// Attention reads the columns of all heads along an edge: the last layer's are averaged, others joined.
 	s := gnn.Spec{Model: "gat", Layers: 2, Hidden: hidden, Heads: 4, OutputHeads: 3, Norm: "none", Activation: "relu", Direction: "in"}
 	blocks, err := s.Blocks(citations(7, 5), classes)
 	if err != nil || blocks[0].Cost.Edge != hidden || blocks[1].Cost.Edge != 3*classes {

@@ -273,8 +273,9 @@ func TestResumeRefuses(t *testing.T) {
 	}
 }
 
-// TestCheckpointsAreKept: two of those after every other epoch, or after the next where the disk is slow. A damaged one is passed over, and said so;
-// the run that continues from the one before equals the run that was never stopped.
+// TestCheckpointsAreKept: the last two stay of those after every other epoch, or after the next where the
+// disk is slow. A damaged one is passed over, which is said. The run that continues from the one before
+// equals the run that never stopped.
 func TestCheckpointsAreKept(t *testing.T) {
 	o := resumes()["sage graph=3"]
 	o.CheckpointEvery = setting.Interval{Epochs: 2}

@@ -41,7 +41,7 @@ type trainCommand struct {
 func newTrain() *cobra.Command {
 	t := &trainCommand{}
 	cmd := &cobra.Command{
-		Use:   "train DATASET|STORE | --resume RUN",
+		Use:   "train DATASET|STORE",
 		Short: "train a model on a whole graph",
 		Long: `train trains a model on a whole graph and writes a run directory: run.yaml (its settings), metrics.jsonl (a line per
 epoch), checkpoints/, model.safetensors (the weights of the best epoch), predictions.npy (a row of logits per vertex) and run.json,

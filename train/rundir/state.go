@@ -52,7 +52,7 @@ func ReadState(dir string) (s State, alive bool, err error) {
 	path := filepath.Join(dir, stateFile)
 	text, err := document.Read(path, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, false, refusal.Errorf("%s: no run to continue: it has no %s; begin one with weft train STORE --out %[1]s", dir, stateFile)
+		return s, false, refusal.Errorf("%s: no run to continue: it has no %s; begin one there with weft train", dir, stateFile)
 	}
 	if err != nil {
 		return s, false, refusal.Errorf("run directory %w", err)
@@ -63,8 +63,8 @@ func ReadState(dir string) (s State, alive bool, err error) {
 	return s, isAlive(dir), nil
 }
 
-// begins is the state of a run of a job that begins, or continues, now. store is the path of its graph, "" for
-// one that was made in memory.
+// begins is the state of a run of a job that begins, or continues, now. store is the path of its graph, ""
+// for one that was made in memory.
 func begins(job *train.Job, version, store string, now time.Time) State {
 	if absolute, err := filepath.Abs(store); err == nil && store != "" {
 		store = absolute
