@@ -59,7 +59,7 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 			return nil, nil
 		}
 	}
-	if r.state, _, err = rundir.ReadState(r.path); err != nil {
+	if r.state, err = rundir.ReadState(r.path); err != nil {
 		return nil, err
 	}
 	if r.before, err = setting.FromTexts(r.state.Settings); err != nil {

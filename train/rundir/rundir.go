@@ -100,7 +100,7 @@ func (d *Dir) begin(config []byte) (err error) {
 	}
 	// Until the process ends, however that is, others see that the run is alive; not on a file system without
 	// locks.
-	_ = unix.Flock(int(d.metrics.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	_ = lock(d.metrics)
 	if err := d.write(configFile, config); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 			refusal.Setting("out"), out)
 	case err != nil:
 		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
-	case len(entries) > 0 && isAlive(out):
+	case len(entries) > 0 && isHeld(out):
 		return nil, refusal.Errorf("%s %s: another run is under way in the folder; name a new one", refusal.Setting("out"), out)
 	case len(entries) > 0:
 		holds := entries[0].Name()
@@ -150,16 +150,6 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 			refusal.Setting("out"), out, holds)
 	}
 	return &Dir{Path: out}, nil
-}
-
-// isAlive reports whether a run that has not ended holds the folder.
-func isAlive(dir string) bool {
-	f, err := os.OpenFile(filepath.Join(dir, metricsFile), os.O_RDWR|unix.O_NONBLOCK, 0) // read-only, NFS does not lock it
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
@@ -220,6 +210,12 @@ func (d *Dir) line(e train.Epoch) error {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err
+	}
+	if e.Metric != d.state.Metric {
+		d.state.Metric = e.Metric
+		if err := d.writeState(); err != nil {
+			return err
+		}
 	}
 	return d.append(append(text, '\n'))
 }
@@ -386,10 +382,7 @@ func writeRows(to io.Writer, r worker.Rows) error {
 // directory into the run first.
 func (d *Dir) Finish(run *Run) error {
 	run.Finished, run.Summary.RunDir = time.Now(), d.Path
-	d.state.Status, d.state.Reason = Finished, run.Reason
-	if run.Interrupted {
-		d.state.Status = Interrupted
-	}
+	d.state.Status, d.state.Reason = run.status(), run.Reason
 	steps := []func() error{d.metrics.Sync, func() error { return d.writeRun(run) }, d.writeState, d.metrics.Close, d.root.Close}
 	for _, step := range steps {
 		if err := step(); err != nil {
