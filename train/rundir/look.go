@@ -70,6 +70,9 @@ func Is(dir string) bool {
 // Look tells where the run in a directory stands. It changes nothing, and the run may be under way.
 func Look(dir string) (*Standing, error) {
 	state, err := lookState(dir)
+	if _, missing := os.Lstat(filepath.Join(dir, stateFile)); errors.Is(missing, fs.ErrNotExist) {
+		state, err = stateOfResults(dir)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -90,32 +93,27 @@ func Look(dir string) (*Standing, error) {
 	return s, nil
 }
 
-// lookState reads the state of a run, and finds out whether it was killed. A run of an earlier version has no
-// state.json, but may have a run.json.
+// lookState reads the state of a run, and finds out whether it was killed.
 func lookState(dir string) (s State, err error) {
 	for range 2 { // a run that ends meanwhile says so first, and then lets go
 		if s, err = ReadState(dir); err != nil || s.Status != Running {
-			break
+			return s, err
 		}
 		if is, err := held(dir); is || err != nil { // where nobody can tell, the run has the word
 			return s, nil
 		}
 	}
-	if _, missing := os.Lstat(filepath.Join(dir, stateFile)); errors.Is(missing, fs.ErrNotExist) {
-		run, o, _, err := Read(dir)
-		if err != nil {
-			return s, refusal.Errorf("%s: it has no %s, and no whole %s: what is left of a run of another program or version", dir, stateFile, runFile)
-		}
-		s = State{
-			Weft: run.Versions.Weft, Started: run.Started, Dataset: run.Summary.Dataset, Store: run.Store, Settings: o.Texts(), Metric: run.Summary.Metric,
-			Status: run.status(), Reason: run.Reason,
-		}
-		return s, nil
-	}
-	if err == nil && s.Status == Running {
-		s.Status = Killed
-	}
-	return s, err
+	s.Status = Killed
+	return s, nil
+}
+
+// stateOfResults is the state of a run that has no state.json, as those of earlier versions, but a run.json.
+func stateOfResults(dir string) (s State, err error) {
+	run, o, _, err := Read(dir)
+	return State{
+		Weft: run.Versions.Weft, Started: run.Started, Dataset: run.Summary.Dataset, Store: run.Store, Settings: o.Texts(), Metric: run.Summary.Metric,
+		Status: run.status(), Reason: run.Reason,
+	}, err
 }
 
 // status is that of a run that has results.

@@ -94,17 +94,31 @@ func (d *Dir) begin(config []byte) (err error) {
 	if d.root, err = os.OpenRoot(d.Path); err != nil {
 		return err
 	}
-	// Exclusive: of two runs that found the same folder empty, the second stops here.
-	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
+	if d.metrics, err = d.claim(); err != nil {
 		return err
 	}
-	// Until the process ends, however that is, others see that the run is alive; not on a file system without
-	// locks.
-	_ = lock(d.metrics)
 	if err := d.write(configFile, config); err != nil {
 		return err
 	}
 	return d.writeState() // last: a directory with it can continue
+}
+
+// claim makes metrics.jsonl, and locks it: of two runs that found the same folder empty, the second fails
+// here. An empty one that nobody holds is of a run that was killed as it began, and is taken over.
+func (d *Dir) claim() (metrics *os.File, err error) {
+	metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	there := errors.Is(err, fs.ErrExist)
+	if there {
+		metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// A file system without locks tells nobody that the run is under way, and lets nothing be taken over
+	if err := lock(metrics); errors.Is(err, errHeld) || err != nil && there {
+		return nil, errors.Join(err, metrics.Close())
+	}
+	return metrics, nil
 }
 
 // write writes a small file.
@@ -131,14 +145,20 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	}
 	all, err := os.ReadDir(out)
 	entries := slices.DeleteFunc(slices.Clone(all), leftover)
+	if hardlyBegun(entries) {
+		entries = nil
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, refusal.Errorf("%s %s: a symbolic link to nothing; remove it, or name another folder",
 			refusal.Setting("out"), out)
 	case err != nil:
 		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
-	case len(entries) > 0 && isHeld(out):
+	case isHeld(out):
 		return nil, refusal.Errorf("%s %s: another run is under way in the folder; name a new one", refusal.Setting("out"), out)
+	case len(entries) > 0 && canContinue(out):
+		return nil, refusal.Errorf("%s %s: the folder holds a run that can continue: weft train %s %[2]s; or name a new folder",
+			refusal.Setting("out"), out, refusal.Setting("resume"))
 	case len(entries) > 0:
 		holds := entries[0].Name()
 		for _, e := range all {
@@ -156,6 +176,30 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 // next run there removes it when it writes that file.
 func leftover(e fs.DirEntry) bool {
 	return e.Type().IsRegular() && slices.ContainsFunc(Files(), func(name string) bool { return atomicfile.IsHidden(e.Name(), name) })
+}
+
+// hardlyBegun reports whether a folder holds what a run left that was killed before it had a state: an empty
+// metrics.jsonl, and run.yaml at most.
+func hardlyBegun(entries []fs.DirEntry) bool {
+	begun := false
+	for _, e := range entries {
+		info, err := e.Info()
+		switch {
+		case err != nil || !info.Mode().IsRegular():
+			return false
+		case e.Name() == metricsFile && info.Size() == 0:
+			begun = true
+		case e.Name() != configFile:
+			return false
+		}
+	}
+	return begun
+}
+
+// canContinue reports whether a folder holds a run that is not under way, and that has work left to do.
+func canContinue(dir string) bool {
+	s, err := lookState(dir)
+	return err == nil && (s.Status == Interrupted || s.Status == Killed || s.Status == Failed)
 }
 
 // makeNamed makes a folder of that name; runs that start within the same second get a number behind it.
@@ -461,7 +505,7 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 	path := filepath.Join(dir, runFile)
 	text, err := document.Read(path, maxRun)
 	if errors.Is(err, fs.ErrNotExist) {
-		return run, o, "", refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
+		return run, o, "", noResults(dir)
 	}
 	if err != nil {
 		return run, o, "", refusal.Errorf("run directory %w", err)
@@ -479,6 +523,20 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 		return run, o, "", refusal.Errorf("%s: damaged: it names no model", filepath.Join(dir, configFile))
 	}
 	return run, o, filepath.Join(dir, weightsFile), nil
+}
+
+// noResults is the refusal of a run directory without run.json.
+func noResults(dir string) error {
+	resume := refusal.Setting("resume")
+	switch s, err := lookState(dir); {
+	case err != nil:
+		return refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
+	case s.Status == Running:
+		return refusal.Errorf("%s: the run is under way, and has no %s yet; wait for its end, or stop it with a signal, which keeps the results so far", dir, runFile)
+	default:
+		return refusal.Errorf("%s: the run ended without results (%s: %s); continue it with weft train %s %[1]s, where %s 1s ends it after one epoch with the results so far",
+			dir, s.Status, cmp.Or(s.Reason, "nobody knows why"), resume, refusal.Setting("max-time"))
+	}
 }
 
 // reason is the operating system's word on an error, without the path that the message names already.
