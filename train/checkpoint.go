@@ -410,7 +410,7 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 				if ranks.First() {
 					passed(err)
 				}
-				if c != nil {
+				if err = nil; c != nil {
 					err = c.Close()
 				}
 				continue

@@ -527,15 +527,18 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 
 // noResults is the refusal of a run directory without run.json.
 func noResults(dir string) error {
-	resume := refusal.Setting("resume")
 	switch s, err := lookState(dir); {
 	case err != nil:
 		return refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
 	case s.Status == Running:
 		return refusal.Errorf("%s: the run is under way, and has no %s yet; wait for its end, or stop it with a signal, which keeps the results so far", dir, runFile)
 	default:
-		return refusal.Errorf("%s: the run ended without results (%s: %s); continue it with weft train %s %[1]s, where %s 1s ends it after one epoch with the results so far",
-			dir, s.Status, cmp.Or(s.Reason, "nobody knows why"), resume, refusal.Setting("max-time"))
+		why := string(s.Status)
+		if s.Reason != "" {
+			why += ": " + s.Reason
+		}
+		return refusal.Errorf("%s: the run has no results (%s); continue it with weft train %s %s, and add %s 1ms for those after one more epoch",
+			dir, why, refusal.Setting("resume"), dir, refusal.Setting("max-time"))
 	}
 }
 
