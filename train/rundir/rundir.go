@@ -528,7 +528,7 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 // noResults is the refusal of a run directory without run.json.
 func noResults(dir string) error {
 	switch s, err := lookState(dir); {
-	case err != nil:
+	case err != nil || s.Status == Finished:
 		return refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
 	case s.Status == Running:
 		return refusal.Errorf("%s: the run is under way, and has no %s yet; wait for its end, or stop it with a signal, which keeps the results so far", dir, runFile)
