@@ -158,14 +158,18 @@ func readCurve(path string) (curve []train.Epoch, changed time.Time, err error) 
 	if err != nil {
 		return nil, changed, err
 	}
-	lines := bufio.NewReaderSize(f, 1<<16) // a line has some hundred bytes
+	const longest = 1 << 16 // a line has some hundred bytes
+	lines := bufio.NewReaderSize(f, longest)
 	for n := 1; ; n++ {
 		line, err := lines.ReadSlice('\n')
 		if errors.Is(err, io.EOF) {
 			return curve, info.ModTime(), nil
 		}
 		var e train.Epoch
-		if err == nil {
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			err = fmt.Errorf("longer than %d bytes", longest)
+		case err == nil:
 			err = json.Unmarshal(line, &e)
 		}
 		if err != nil {

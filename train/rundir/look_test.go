@@ -11,6 +11,7 @@ import (
 
 	"weft/checkpoint"
 	"weft/internal/launch"
+	"weft/internal/refusal"
 	"weft/train"
 	"weft/train/setting"
 )
@@ -91,6 +92,29 @@ func TestLook(t *testing.T) {
 				t.Errorf("damaged %+v", s)
 			}
 		})
+	}
+}
+
+// TestLookRefusesDamage: a state that cannot be read is refused in one line that names the file.
+func TestLookRefusesDamage(t *testing.T) {
+	for text, want := range map[string]string{
+		`half`:                           "state.json: damaged: ",
+		`{"format":7}`:                   "state.json: format version 7, ",
+		`{"format":1}`:                   `state.json: damaged: unknown status ""`,
+		`{"format":1,"status":"killed"}`: `state.json: damaged: unknown status "killed"`,
+		`{"format":1,"status":"finished","settings":{"epochs":"many"}}`: "epochs many: ",
+		`{"format":1,"status":"finished","settings":{"epoch":"3"}}`:     "a setting epoch, ",
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, stateFile), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Look(dir); !Is(dir) || !refusal.Is(err) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if dir := t.TempDir(); Is(dir) {
+		t.Error("an empty folder is a run")
 	}
 }
 

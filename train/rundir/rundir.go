@@ -531,13 +531,13 @@ func noResults(dir string) error {
 	case err != nil || s.Status == Finished:
 		return refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
 	case s.Status == Running:
-		return refusal.Errorf("%s: the run is under way, and has no %s yet; wait for its end, or stop it with a signal, which keeps the results so far", dir, runFile)
+		return refusal.Errorf("%s: not the directory of a complete run, as it is under way; wait for its end, or stop it with a signal, which keeps the results so far", dir)
 	default:
 		why := string(s.Status)
 		if s.Reason != "" {
 			why += ": " + s.Reason
 		}
-		return refusal.Errorf("%s: the run has no results (%s); continue it with weft train %s %s, and add %s 1ms for those after one more epoch",
+		return refusal.Errorf("%s: not the directory of a complete run (%s); continue it with weft train %s %s, and add %s 1ms for the results after one more epoch",
 			dir, why, refusal.Setting("resume"), dir, refusal.Setting("max-time"))
 	}
 }

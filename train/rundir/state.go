@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"weft/internal/document"
@@ -60,6 +61,9 @@ func ReadState(dir string) (s State, err error) {
 	}
 	if err := document.JSON(text, runFormat, &s); err != nil {
 		return s, refusal.Errorf("%s: %w", path, err)
+	}
+	if !slices.Contains([]Status{Running, Interrupted, Failed, Finished}, s.Status) {
+		return s, refusal.Errorf("%s: damaged: unknown status %q", path, s.Status)
 	}
 	return s, nil
 }
