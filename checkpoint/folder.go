@@ -246,4 +246,11 @@ func epochOf(entry string) (epoch int, named bool) {
 	return epoch, err == nil && entry == name(epoch)
 }
 
+// IsFile reports whether a file of that name may be one of a checkpoint.
+func IsFile(name string) bool {
+	worker := 0
+	_, err := fmt.Sscanf(name, "worker-%d", &worker)
+	return name == manifestFile || err == nil && name == fileName(worker)
+}
+
 func fileName(worker int) string { return fmt.Sprintf("worker-%d.safetensors", worker) }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"weft/internal/document"
 	"weft/internal/refusal"
@@ -41,6 +43,28 @@ func Read(path string, epoch int) (*Checkpoint, error) {
 		return nil, refusal.Errorf("%s: damaged", file)
 	}
 	return c, nil
+}
+
+// Size is the number of bytes of the checkpoint's files, and the time at which it was whole. It fails if a
+// file is not there, or not as long as the manifest says. It reads no file.
+func (c *Checkpoint) Size() (bytes int64, written time.Time, err error) {
+	manifest, err := os.Stat(filepath.Join(c.Path, manifestFile))
+	if err != nil {
+		return 0, written, err
+	}
+	bytes = manifest.Size()
+	for _, want := range c.Files {
+		path := filepath.Join(c.Path, want.Name)
+		info, err := os.Stat(path)
+		if err != nil {
+			return 0, written, err
+		}
+		if info.Size() != want.Bytes {
+			return 0, written, refusal.Errorf("%s: damaged: %d bytes, where the manifest has %d", path, info.Size(), want.Bytes)
+		}
+		bytes += want.Bytes
+	}
+	return bytes, manifest.ModTime(), nil
 }
 
 // State is what the run kept besides arrays.

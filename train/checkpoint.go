@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"time"
 
 	"weft/checkpoint"
@@ -415,41 +416,48 @@ func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
 	return c.From.Load(w.Params.ArraysOf(&s.best.weights))
 }
 
-// OpenLast opens the last checkpoint in a folder that no rank finds damaged; nil: the folder has none. It
-// calls passed on rank 0 with what is wrong with each checkpoint that it passes over, and fails if that is
-// all. All ranks call it together.
+// OpenLast opens the last checkpoint in a folder that no rank finds damaged; nil: there is none. It calls
+// passed on rank 0 with what is wrong with each checkpoint that it passes over. It fails where a rank cannot
+// read what is there. All ranks call it together.
 func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.Checkpoint, error) {
 	var epochs []int
 	if ranks.First() {
 		epochs = checkpoint.Epochs(path)
 	}
 	all, err := worker.Gather(ranks.Comm, epochs)
-	if err != nil || len(all[0]) == 0 {
+	if err != nil {
 		return nil, err
 	}
 	for _, epoch := range all[0] {
 		c, err := openWhole(ranks, path, epoch)
-		if err := ranks.Together(err); err == nil {
+		err = ranks.Together(err)
+		if err == nil {
 			return c, nil
-		} else if common := (*launch.Common)(nil); !errors.As(err, &common) {
-			return nil, err
-		} else if ranks.First() {
-			passed(err)
 		}
 		if c != nil {
-			if err := c.Close(); err != nil {
-				return nil, err
+			if failed := c.Close(); failed != nil {
+				return nil, failed
 			}
 		}
+		if !refusal.Is(err) {
+			return nil, err
+		}
+		if ranks.First() {
+			passed(err)
+		}
 	}
-	return nil, refusal.Errorf("%s: none of its %d checkpoints can be read; mend that, or begin a new run in another folder", path, len(all[0]))
+	return nil, nil
 }
 
-// openWhole opens a checkpoint. The ranks divide the work to read all of its bytes.
+// openWhole opens a checkpoint. The ranks divide the work of reading all its bytes. What is damaged is a
+// refusal.
 func openWhole(ranks launch.Ranks, path string, epoch int) (*checkpoint.Checkpoint, error) {
 	c, err := checkpoint.Read(path, epoch)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = cmp.Or(c.Verify(ranks.Rank(), ranks.Comm.Size()), c.Open())
 	}
-	return c, cmp.Or(c.Verify(ranks.Rank(), ranks.Comm.Size()), c.Open())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = refusal.Errorf("%w; the checkpoint is damaged", err)
+	}
+	return c, err
 }

@@ -9,6 +9,7 @@ import (
 	"weft/internal/launch"
 	"weft/nn"
 	"weft/train/setting"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -205,6 +206,21 @@ func (b *best) better(epoch int, s worker.Scores) bool {
 		b.epoch, b.scores = epoch, s
 	}
 	return better
+}
+
+// BestOf is the best of the epochs of a run so far, by the options of the run. Its Epoch is 0 if no epoch is
+// evaluated with finite numbers.
+func BestOf(curve []Epoch, o *setting.Options) (e Epoch) {
+	b := best{byLoss: o.Select == setting.SelectLoss}
+	for _, one := range curve {
+		if !one.Evaluated || math.IsNaN(one.Train) && math.IsNaN(one.Val) && math.IsNaN(one.Test) {
+			continue
+		}
+		if b.better(one.Epoch, worker.Scores{Scores: task.Scores{Train: one.Train, Val: one.Val, Test: one.Test}, ValLoss: one.ValLoss}) {
+			e = one
+		}
+	}
+	return e
 }
 
 // exhausted reports whether patience has run out: for so many epochs the validation loss has not fallen, nor

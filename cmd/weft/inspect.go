@@ -13,19 +13,26 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/partition"
+	"weft/train/rundir"
 )
 
 func newInspect() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "inspect STORE",
-		Short: "check a store and say what it holds",
+		Use:   "inspect STORE|RUN",
+		Short: "check a store and say what it holds, or say where a run stands",
 		Long: `inspect checks a store, or the store of a dataset, and prints its counts, degrees, features, classes, splits and
-stored partitions. If the store or one of its partitions is damaged, it names the file and the reason.`,
-		Example:           "  weft inspect stores/cora\n  weft inspect debian --json",
+stored partitions. If the store or one of its partitions is damaged, it names the file and the reason.
+
+Of a run directory it prints whether the run is under way, interrupted, failed, killed or finished, and why it ended; how many epochs are
+done, the best one so far and the last checkpoint; and the command that continues the run. The run may be under way.`,
+		Example:           "  weft inspect stores/cora\n  weft inspect debian --json\n  weft inspect runs/first",
 		ValidArgsFunction: completeInOrder(completeGraph),
 		Args:              arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if rundir.Is(args[0]) && !isStore(args[0]) {
+				return inspectRun(cmd.OutOrStdout(), args[0], asJSON)
+			}
 			g, store, err := openDataset(cmd.Context(), args[0], cmd.ErrOrStderr(), nil)
 			if err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"weft/checkpoint"
 	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/partition"
@@ -56,13 +57,19 @@ func checkApartFromGraph(flag, path, dataset, store string) error {
 	return nil
 }
 
-// besideMark is the name of the file by which the folder of a path is a store's, a partition's or a run's,
-// where the path may be one of its files; else "".
+// besideMark is the name of the file by which the folder of a path is a store's, a partition's, a run's or a
+// checkpoint's, where the path may be one of its files; else "".
 func besideMark(path string) string {
-	for _, mark := range []string{"graph.json", "partition.json", "run.json"} {
-		_, err := os.Stat(filepath.Join(filepath.Dir(path), mark))
-		if err == nil && (mark != "run.json" || slices.Contains(rundir.Files(), filepath.Base(path))) {
-			return mark
+	folder, name := filepath.Split(path)
+	any, ofRun := true, slices.Contains(rundir.Files(), name)
+	for _, mark := range []struct {
+		name string
+		own  bool // the path may be one of the files of such a folder
+	}{
+		{"graph.json", any}, {"partition.json", any}, {"run.json", ofRun}, {"state.json", ofRun}, {"manifest.json", checkpoint.IsFile(name)},
+	} {
+		if _, err := os.Stat(filepath.Join(folder, mark.name)); err == nil && mark.own {
+			return mark.name
 		}
 	}
 	return ""

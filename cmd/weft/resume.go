@@ -25,6 +25,7 @@ var processStart = time.Now()
 // resumption is a run that continues.
 type resumption struct {
 	path   string // of its directory
+	graph  string // dataset or store
 	state  rundir.State
 	before setting.Options // with which it ran last
 	from   *checkpoint.Checkpoint
@@ -59,7 +60,7 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 			return nil, nil
 		}
 	}
-	if r.state, _, err = rundir.ReadState(r.path); err != nil {
+	if r.state, err = rundir.ReadState(r.path); err != nil {
 		return nil, err
 	}
 	if r.before, err = setting.FromTexts(r.state.Settings); err != nil {
@@ -68,7 +69,21 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 	if t.resume != resumeAuto {
 		t.settings.base = &r.before
 	}
-	return r, nil
+	return r, r.findGraph(args)
+}
+
+// findGraph finds the graph to continue on: that of the run, which args may name. If it is not there any
+// more, args may say where it is now; its checksum tells whether it is the same.
+func (r *resumption) findGraph(args []string) error {
+	r.graph = r.state.Store
+	switch _, missing := os.Stat(r.graph); {
+	case len(args) == 0:
+	case missing != nil:
+		r.graph = args[0]
+	case args[0] != r.state.Dataset && !sameFile(args[0], r.graph):
+		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or another --out", args[0], r.path, r.graph)
+	}
+	return nil
 }
 
 // finished returns the record of the run if it has ended and these settings leave nothing to do.
@@ -89,10 +104,24 @@ func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 	return &run, nil
 }
 
+// checkGraph refuses a run whose graph is not there.
+func (r *resumption) checkGraph() error {
+	if r.graph == "" {
+		return refusal.Errorf("%s: the graph of the run was made in memory; the program that made it can continue the run", r.path)
+	}
+	if _, err := os.Stat(r.graph); err != nil && r.graph == r.state.Store {
+		return refusal.Errorf("%s: the graph of the run, %s, is not there; restore it, or say where it is: weft train STORE --resume auto --out %[1]s", r.path, r.graph)
+	}
+	return nil
+}
+
 // open takes hold of the run's directory, and opens its last whole checkpoint, if there is one. It returns
 // the settings with which the run continues.
 func (r *resumption) open(ranks ranks, o *setting.Resolved, stderr io.Writer) (settings *setting.Resolved, err error) {
 	err = ranks.OnFirst(func() error {
+		if err := r.checkGraph(); err != nil {
+			return err
+		}
 		r.dir, err = rundir.Reopen(r.path)
 		return err
 	})
@@ -133,6 +162,14 @@ func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, 
 		return o, o.CheckContinues(&before, m)
 	}
 	return o, r.continues(o)
+}
+
+// line says where the run continues, of so many epochs.
+func (r *resumption) line(epochs int) string {
+	if r.from == nil {
+		return r.path + ": no checkpoint; the run begins again"
+	}
+	return fmt.Sprintf("%s: continues after epoch %s of %s", r.path, count(r.from.Epoch), count(epochs))
 }
 
 // continues refuses settings that differ from those of the run and may not change.

@@ -100,7 +100,7 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 		return err
 	}
 	if done != nil {
-		fmt.Fprintf(show, "%s: the run has ended: %s\n", run.path, done.Reason)
+		fmt.Fprintf(show, "%s: the run has ended: %s\n", printable(run.path), printable(done.Reason))
 		return r.OnFirst(func() error { return t.printRun(cmd.OutOrStdout(), show, done) })
 	}
 	settings, err = run.open(r, settings, cmd.ErrOrStderr())
@@ -117,12 +117,7 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 	if err := r.Together(err); err != nil {
 		return err
 	}
-	if run.from == nil {
-		fmt.Fprintf(show, "%s: no checkpoint; the run begins again\n", run.path)
-	} else {
-		fmt.Fprintf(show, "%s: continues after epoch %s of %s\n", run.path, count(run.from.Epoch), count(settings.Epochs))
-	}
-	return t.train(cmd, r, run.state.Store, settings, run)
+	return t.train(cmd, r, run.graph, settings, run)
 }
 
 // train begins a run, or continues one.
@@ -145,6 +140,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	}
 	if job.Checkpoints, err = t.checkpoints(r, job, store, run); err != nil {
 		return err
+	}
+	if run != nil {
+		fmt.Fprintln(show, printable(run.line(settings.Epochs)))
 	}
 	plan, err := job.Plan(cmd.Context())
 	if err := r.Together(about(dataset, advised(err))); err != nil {
@@ -196,7 +194,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 			progress.say("weft: no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
 		}
 	}
-	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", dataset, eachWorker(plan.PeakTensorBytes), megabytes(slices.Max(plan.GraphBytes)))
+	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", printable(job.Dataset), eachWorker(plan.PeakTensorBytes), megabytes(slices.Max(plan.GraphBytes)))
 	job.OnEpoch, job.Trace = progress.epoch, t.trace != ""
 	var result *train.Result
 	if dir != nil {

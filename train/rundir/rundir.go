@@ -94,17 +94,31 @@ func (d *Dir) begin(config []byte) (err error) {
 	if d.root, err = os.OpenRoot(d.Path); err != nil {
 		return err
 	}
-	// Exclusive: of two runs that found the same folder empty, the second stops here.
-	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
+	if d.metrics, err = d.claim(); err != nil {
 		return err
 	}
-	// Until the process ends, however that is, others see that the run is alive; not on a file system without
-	// locks.
-	_ = unix.Flock(int(d.metrics.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err := d.write(configFile, config); err != nil {
 		return err
 	}
 	return d.writeState() // last: a directory with it can continue
+}
+
+// claim makes metrics.jsonl, and locks it: of two runs that found the same folder empty, the second fails
+// here. An empty one that nobody holds is of a run that was killed as it began, and is taken over.
+func (d *Dir) claim() (metrics *os.File, err error) {
+	metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	there := errors.Is(err, fs.ErrExist)
+	if there {
+		metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// A file system without locks tells nobody that the run is under way, and lets nothing be taken over
+	if err := lock(metrics); errors.Is(err, errHeld) || err != nil && there {
+		return nil, errors.Join(err, metrics.Close())
+	}
+	return metrics, nil
 }
 
 // write writes a small file.
@@ -131,13 +145,16 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	}
 	all, err := os.ReadDir(out)
 	entries := slices.DeleteFunc(slices.Clone(all), leftover)
+	if hardlyBegun(entries) {
+		entries = nil
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, refusal.Errorf("%s %s: a symbolic link to nothing; remove it, or name another folder",
 			refusal.Setting("out"), out)
 	case err != nil:
 		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
-	case len(entries) > 0 && isAlive(out):
+	case isHeld(out):
 		return nil, refusal.Errorf("%s %s: another run is under way in the folder; name a new one", refusal.Setting("out"), out)
 	case len(entries) > 0 && barelyBegun(out, entries):
 		for _, e := range entries {
@@ -145,6 +162,9 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 				return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
 			}
 		}
+	case len(entries) > 0 && canContinue(out):
+		return nil, refusal.Errorf("%s %s: the folder holds a run that can continue: weft train %s %[2]s; or name a new folder",
+			refusal.Setting("out"), out, refusal.Setting("resume"))
 	case len(entries) > 0:
 		holds := entries[0].Name()
 		for _, e := range all {
@@ -166,20 +186,34 @@ func barelyBegun(out string, entries []fs.DirEntry) bool {
 	})
 }
 
-// isAlive reports whether a run that has not ended holds the folder.
-func isAlive(dir string) bool {
-	f, err := os.OpenFile(filepath.Join(dir, metricsFile), os.O_RDWR|unix.O_NONBLOCK, 0) // read-only, NFS does not lock it
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
-}
-
 // leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
 // next run there removes it when it writes that file.
 func leftover(e fs.DirEntry) bool {
 	return e.Type().IsRegular() && slices.ContainsFunc(Files(), func(name string) bool { return atomicfile.IsHidden(e.Name(), name) })
+}
+
+// hardlyBegun reports whether a folder holds what a run left that was killed before it had a state: an empty
+// metrics.jsonl, and run.yaml at most.
+func hardlyBegun(entries []fs.DirEntry) bool {
+	begun := false
+	for _, e := range entries {
+		info, err := e.Info()
+		switch {
+		case err != nil || !info.Mode().IsRegular():
+			return false
+		case e.Name() == metricsFile && info.Size() == 0:
+			begun = true
+		case e.Name() != configFile:
+			return false
+		}
+	}
+	return begun
+}
+
+// canContinue reports whether a folder holds a run that is not under way, and that has work left to do.
+func canContinue(dir string) bool {
+	s, err := lookState(dir)
+	return err == nil && (s.Status == Interrupted || s.Status == Killed || s.Status == Failed)
 }
 
 // makeNamed makes a folder of that name; runs that start within the same second get a number behind it.
@@ -234,6 +268,12 @@ func (d *Dir) line(e train.Epoch) error {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err
+	}
+	if e.Metric != d.state.Metric {
+		d.state.Metric = e.Metric
+		if err := d.writeState(); err != nil {
+			return err
+		}
 	}
 	return d.append(append(text, '\n'))
 }
@@ -400,10 +440,7 @@ func writeRows(to io.Writer, r worker.Rows) error {
 // directory into the run first.
 func (d *Dir) Finish(run *Run) error {
 	run.Finished, run.Summary.RunDir = time.Now(), d.Path
-	d.state.Status, d.state.Reason = Finished, run.Reason
-	if run.Interrupted {
-		d.state.Status = Interrupted
-	}
+	d.state.Status, d.state.Reason = run.status(), run.Reason
 	steps := []func() error{d.metrics.Sync, func() error { return d.writeRun(run) }, d.writeState, d.metrics.Close, d.root.Close}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -482,7 +519,7 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 	path := filepath.Join(dir, runFile)
 	text, err := document.Read(path, maxRun)
 	if errors.Is(err, fs.ErrNotExist) {
-		return run, o, "", refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
+		return run, o, "", noResults(dir)
 	}
 	if err != nil {
 		return run, o, "", refusal.Errorf("run directory %w", err)
@@ -500,6 +537,23 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 		return run, o, "", refusal.Errorf("%s: damaged: it names no model", filepath.Join(dir, configFile))
 	}
 	return run, o, filepath.Join(dir, weightsFile), nil
+}
+
+// noResults is the refusal of a run directory without run.json.
+func noResults(dir string) error {
+	switch s, err := lookState(dir); {
+	case err != nil || s.Status == Finished:
+		return refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
+	case s.Status == Running:
+		return refusal.Errorf("%s: not the directory of a complete run, as it is under way; wait for its end, or stop it with a signal, which keeps the results so far", dir)
+	default:
+		why := string(s.Status)
+		if s.Reason != "" {
+			why += ": " + s.Reason
+		}
+		return refusal.Errorf("%s: not the directory of a complete run (%s); continue it with weft train %s %s, and add %s 1ms for the results after one more epoch",
+			dir, why, refusal.Setting("resume"), dir, refusal.Setting("max-time"))
+	}
 }
 
 // reason is the operating system's word on an error, without the path that the message names already.

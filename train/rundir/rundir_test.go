@@ -268,7 +268,7 @@ func TestRunDirOfALiveRun(t *testing.T) {
 	d := newDir(t, dir)
 	for _, c := range []struct{ end, want string }{
 		{"", "another run is under way in the folder; name a new one"},
-		{"end", "the folder is not empty (it holds metrics.jsonl); name a new one"},
+		{"end", "the folder holds a run that can continue: weft train resume "},
 	} {
 		if c.end != "" {
 			if err := d.metrics.Close(); err != nil { // as a process's end does
@@ -520,6 +520,38 @@ func TestRunDirOfAKilledRun(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is still there", name)
 		}
+	}
+}
+
+// TestRunDirOfARunThatHardlyBegan: what a run leaves that is killed before it has a state keeps no other from
+// the folder, unless it is alive.
+func TestRunDirOfARunThatHardlyBegan(t *testing.T) {
+	dir, job := t.TempDir(), &train.Job{Dataset: "cora", Options: train.Defaults()}
+	first := &Dir{Path: dir}
+	if err := first.begin([]byte("model: gcn\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.root.Remove(stateFile); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), "another run is under way") {
+		t.Errorf("beside a run that begins: %v", err)
+	}
+	if err := first.metrics.Close(); err != nil { // as a process's end does
+		t.Fatal(err)
+	}
+	d := newDir(t, dir)
+	if err := d.Epoch(train.Epoch{Epoch: 1}); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{metricsFile, configFile, stateFile}, names(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	if err := errors.Join(d.metrics.Close(), d.root.Remove(stateFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), "not empty (it holds metrics.jsonl)") {
+		t.Errorf("over the epochs of a run: %v", err)
 	}
 }
 

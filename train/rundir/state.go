@@ -7,9 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"weft/checkpoint"
 	"weft/internal/document"
@@ -33,6 +32,7 @@ type State struct {
 	Settings map[string]string `json:"settings"`
 	Host     string            `json:"host"` // of worker 0
 	PID      int               `json:"pid"`
+	Metric   string            `json:"metric,omitempty"` // that of the results, once there are some
 	Status   Status            `json:"status"`
 	Reason   string            `json:"reason,omitempty"` // why the run ended
 }
@@ -46,22 +46,27 @@ const (
 	Interrupted Status = "interrupted" // it can continue
 	Failed      Status = "failed"
 	Finished    Status = "finished"
+	// Killed is what Look finds; it is not in state.json.
+	Killed Status = "killed"
 )
 
-// ReadState reads state.json of a run directory. alive says that the run is under way.
-func ReadState(dir string) (s State, alive bool, err error) {
+// ReadState reads state.json of a run directory.
+func ReadState(dir string) (s State, err error) {
 	path := filepath.Join(dir, stateFile)
 	text, err := document.Read(path, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, false, refusal.Errorf("%s: no run to continue: it has no %s; begin one there with weft train", dir, stateFile)
+		return s, refusal.Errorf("%s: no run to continue: it has no %s; begin one there with weft train", dir, stateFile)
 	}
 	if err != nil {
-		return s, false, refusal.Errorf("run directory %w", err)
+		return s, refusal.Errorf("run directory %w", err)
 	}
 	if err := document.JSON(text, runFormat, &s); err != nil {
-		return s, false, refusal.Errorf("%s: %w", path, err)
+		return s, refusal.Errorf("%s: %w", path, err)
 	}
-	return s, isAlive(dir), nil
+	if !slices.Contains([]Status{Running, Interrupted, Failed, Finished}, s.Status) {
+		return s, refusal.Errorf("%s: damaged: unknown status %q", path, s.Status)
+	}
+	return s, nil
 }
 
 // begins is the state of a run of a job that begins, or continues, now. store is the path of its graph, ""
@@ -100,9 +105,9 @@ func Reopen(path string) (d *Dir, err error) {
 	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
 		return nil, errors.Join(d.fail(err), d.root.Close())
 	}
-	if errors.Is(unix.Flock(int(d.metrics.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
+	if errors.Is(lock(d.metrics), errHeld) {
 		d.Discard()
-		return nil, refusal.Errorf("%s: the run is under way; wait for its end, or stop it", path)
+		return nil, refusal.Errorf("%s: %w; wait for its end, or stop it", path, errHeld)
 	}
 	return d, nil
 }

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"weft/train"
+	"weft/train/rundir"
+)
+
+// isStore reports whether a folder is a store.
+func isStore(path string) bool {
+	_, err := os.Lstat(filepath.Join(path, "graph.json"))
+	return err == nil
+}
+
+// inspectedRun is what inspect prints of a run.
+type inspectedRun struct {
+	*rundir.Standing
+	Continue string `json:"continue,omitempty"` // the command
+}
+
+// inspectRun says where a run stands.
+func inspectRun(out io.Writer, dir string, asJSON bool) error {
+	s, err := rundir.Look(dir)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(out, inspectedRun{s, continues(s)})
+	}
+	printStanding(out, s, time.Now())
+	return nil
+}
+
+// continues is the command that continues a run, "" if there is none: the run is under way or has ended, or
+// its graph was made in memory.
+func continues(s *rundir.Standing) string {
+	if s.Status == rundir.Running || s.Status == rundir.Finished || s.Ended == train.EndedDiverged || s.Store == "" {
+		return ""
+	}
+	return "weft train --resume " + s.RunDir
+}
+
+// printStanding draws where a run stands for the eye.
+func printStanding(out io.Writer, s *rundir.Standing, now time.Time) {
+	ago := func(t time.Time) string { return duration(max(0, now.Sub(t))) + " ago" }
+	t := newTable(out)
+	t.row("run", s.RunDir)
+	status := describe(string(s.Status), s.Reason)
+	switch s.Status {
+	case rundir.Running:
+		status = fmt.Sprintf("running, process %d on %s", s.PID, s.Host)
+	case rundir.Killed:
+		status = fmt.Sprintf("killed: process %d on %s ended without saying why", s.PID, s.Host)
+	}
+	t.row("status", status)
+	t.row("model", describe(s.Model+" on "+s.Dataset, s.Parallel))
+	t.row("epochs", fmt.Sprintf("%s of %s%s", count(s.EpochsRun), count(s.Epochs), when(!s.Updated.IsZero(), ", the last line written "+ago(s.Updated))))
+	if s.BestEpoch > 0 {
+		t.row("best", fmt.Sprintf("epoch %s: %s train %s  validation %s  test %s", count(s.BestEpoch), s.Metric,
+			percent(float64(s.Train)), percent(float64(s.Val)), percent(float64(s.Test))))
+	}
+	checkpoint := "none"
+	if c := s.Checkpoint; c != nil {
+		checkpoint = fmt.Sprintf("epoch %s, %s, written %s", count(c.Epoch), megabytes(c.Bytes), ago(c.Written))
+	}
+	t.row("checkpoint", checkpoint)
+	t.row("started", fmt.Sprintf("%s, %s", s.Started.Local().Format(time.DateTime), ago(s.Started)))
+	for _, fault := range s.Damaged {
+		t.row("damaged", fault)
+	}
+	switch command := continues(s); {
+	case command != "":
+		t.row("continue", command+when(s.Checkpoint == nil, ", which begins again"))
+	case s.Status == rundir.Finished && s.Store != "":
+		t.row("more", fmt.Sprintf("weft train --resume %s --epochs N, with N above %s", s.RunDir, count(s.Epochs)))
+	}
+	t.flush()
+}

@@ -1,0 +1,215 @@
+package rundir
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"weft/checkpoint"
+	"weft/internal/refusal"
+	"weft/internal/regular"
+	"weft/train"
+	"weft/train/metric"
+	"weft/train/setting"
+)
+
+// Standing is where a run stands, as its directory tells: the JSON object of `weft inspect RUN --json`.
+type Standing struct {
+	RunDir   string      `json:"run_dir"`
+	Status   Status      `json:"status"`
+	Reason   string      `json:"reason,omitempty"` // why the run ended
+	Ended    train.Ended `json:"ended,omitempty"`  // the same for programs; "" without results
+	Started  time.Time   `json:"started"`          // when it began, or continued last
+	Updated  time.Time   `json:"updated"`          // when metrics.jsonl changed last
+	Weft     string      `json:"weft"`
+	Host     string      `json:"host,omitempty"` // of worker 0
+	PID      int         `json:"pid,omitempty"`
+	Dataset  string      `json:"dataset"`
+	Store    string      `json:"store"`
+	Task     string      `json:"task"`
+	Model    string      `json:"model"`
+	Parallel string      `json:"parallel"`
+
+	EpochsRun int           `json:"epochs_run"`
+	Epochs    int           `json:"epochs"`
+	BestEpoch int           `json:"best_epoch"` // so far; 0: none
+	Metric    string        `json:"metric"`
+	Train     metric.Number `json:"train"` // at the best epoch, as the next three
+	Val       metric.Number `json:"val"`
+	Test      metric.Number `json:"test"`
+	ValLoss   metric.Number `json:"val_loss"`
+
+	Checkpoint *LastCheckpoint `json:"checkpoint"`        // nil: none
+	Damaged    []string        `json:"damaged,omitempty"` // what is wrong with files of the run
+}
+
+// LastCheckpoint is the last checkpoint of a run whose files have their sizes.
+type LastCheckpoint struct {
+	Epoch   int       `json:"epoch"`
+	Bytes   int64     `json:"bytes"`
+	Written time.Time `json:"written"`
+	Path    string    `json:"path"`
+}
+
+// Is reports whether a folder holds a run, whole or in part.
+func Is(dir string) bool {
+	return slices.ContainsFunc([]string{stateFile, runFile, metricsFile}, func(name string) bool {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil && !info.IsDir()
+	})
+}
+
+// Look tells where the run in a directory stands. It changes nothing, and the run may be under way.
+func Look(dir string) (*Standing, error) {
+	state, err := lookState(dir)
+	if _, missing := os.Lstat(filepath.Join(dir, stateFile)); errors.Is(missing, fs.ErrNotExist) {
+		state, err = stateOfResults(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o, err := setting.FromTexts(state.Settings)
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", dir, err)
+	}
+	s := &Standing{
+		RunDir: dir, Status: state.Status, Reason: state.Reason, Started: state.Started, Weft: state.Weft, Dataset: state.Dataset, Store: state.Store,
+		Task: o.Task, Model: o.Model, Parallel: o.Parallel, Epochs: o.Epochs, Metric: state.Metric,
+	}
+	if s.Status == Running || s.Status == Killed {
+		s.Host, s.PID = state.Host, state.PID
+	}
+	s.lookCurve(&o)
+	s.lookResults()
+	s.lookCheckpoints()
+	return s, nil
+}
+
+// lookState reads the state of a run, and finds out whether it was killed.
+func lookState(dir string) (s State, err error) {
+	for range 2 { // a run that ends meanwhile says so first, and then lets go
+		if s, err = ReadState(dir); err != nil || s.Status != Running {
+			return s, err
+		}
+		if is, err := held(dir); is || err != nil { // where nobody can tell, the run has the word
+			return s, nil
+		}
+	}
+	s.Status = Killed
+	return s, nil
+}
+
+// stateOfResults is the state of a run that has no state.json, as those of earlier versions, but a run.json.
+func stateOfResults(dir string) (s State, err error) {
+	run, o, _, err := Read(dir)
+	return State{
+		Weft: run.Versions.Weft, Started: run.Started, Dataset: run.Summary.Dataset, Store: run.Store, Settings: o.Texts(), Metric: run.Summary.Metric,
+		Status: run.status(), Reason: run.Reason,
+	}, err
+}
+
+// status is that of a run that has results.
+func (r *Run) status() Status {
+	switch {
+	case r.Interrupted:
+		return Interrupted
+	case r.Diverged:
+		return Failed
+	}
+	return Finished
+}
+
+// lookCurve reads metrics.jsonl.
+func (s *Standing) lookCurve(o *setting.Options) {
+	path := filepath.Join(s.RunDir, metricsFile)
+	curve, changed, err := readCurve(path)
+	if err != nil {
+		s.Damaged = append(s.Damaged, err.Error())
+	}
+	s.Updated = changed
+	if n := len(curve); n > 0 {
+		s.EpochsRun = curve[n-1].Epoch
+	}
+	best := train.BestOf(curve, o)
+	if best.Epoch == 0 {
+		best.Train, best.Val, best.Test, best.ValLoss = math.NaN(), math.NaN(), math.NaN(), math.NaN()
+	}
+	s.BestEpoch = best.Epoch
+	s.Train, s.Val, s.Test, s.ValLoss = metric.Number(best.Train), metric.Number(best.Val), metric.Number(best.Test), metric.Number(best.ValLoss)
+}
+
+// readCurve reads the lines of metrics.jsonl, and when it changed last. A last line that is not ended is left
+// out: the run is writing it, or was killed while it did.
+func readCurve(path string) (curve []train.Epoch, changed time.Time, err error) {
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return nil, changed, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, changed, err
+	}
+	const longest = 1 << 16 // a line has some hundred bytes
+	lines := bufio.NewReaderSize(f, longest)
+	for n := 1; ; n++ {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, io.EOF) {
+			return curve, info.ModTime(), nil
+		}
+		var e train.Epoch
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			err = fmt.Errorf("longer than %d bytes", longest)
+		case err == nil:
+			err = json.Unmarshal(line, &e)
+		}
+		if err != nil {
+			return curve, info.ModTime(), fmt.Errorf("%s: line %d: %w", path, n, err)
+		}
+		curve = append(curve, e)
+	}
+}
+
+// lookResults reads run.json, if the run has results.
+func (s *Standing) lookResults() {
+	run, _, _, err := Read(s.RunDir)
+	if _, missing := os.Lstat(filepath.Join(s.RunDir, runFile)); errors.Is(missing, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		s.Damaged = append(s.Damaged, err.Error())
+		return
+	}
+	r := &run.Summary
+	s.Ended, s.EpochsRun, s.BestEpoch, s.Metric = run.Ended, r.EpochsRun, r.BestEpoch, r.Metric
+	s.Train, s.Val, s.Test, s.ValLoss = r.Train, r.Val, r.Test, r.ValLoss
+}
+
+// lookCheckpoints finds the last checkpoint.
+func (s *Standing) lookCheckpoints() {
+	folder := filepath.Join(s.RunDir, Checkpoints)
+	for _, epoch := range checkpoint.Epochs(folder) {
+		last := LastCheckpoint{Epoch: epoch}
+		c, err := checkpoint.Read(folder, epoch)
+		if err == nil {
+			last.Path = c.Path
+			last.Bytes, last.Written, err = c.Size()
+		}
+		if err == nil {
+			s.Checkpoint = &last
+			return
+		}
+		if slices.Contains(checkpoint.Epochs(folder), epoch) { // else the run has removed it meanwhile
+			s.Damaged = append(s.Damaged, err.Error())
+		}
+	}
+}
