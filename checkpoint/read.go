@@ -36,7 +36,7 @@ func Read(path string, epoch int) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := document.JSON(text, format, &c.Manifest); err != nil {
+	if err := document.StrictJSON(text, format, &c.Manifest); err != nil { // a damaged key is no other
 		return nil, refusal.Errorf("%s: %w", file, err)
 	}
 	if c.Epoch != epoch || c.RunCRC32C != crc32.Checksum(c.Run, castagnoli) || slices.ContainsFunc(c.Files, func(f File) bool { return f.Name != filepath.Base(f.Name) }) {
