@@ -326,3 +326,28 @@ func TestCheckpointsAreKept(t *testing.T) {
 		}
 	}
 }
+
+// TestAllCheckpointsAreDamaged: a run without a whole checkpoint begins again, whatever is damaged.
+func TestAllCheckpointsAreDamaged(t *testing.T) {
+	for _, file := range []string{"worker-0.safetensors", "manifest.json"} {
+		t.Run(file, func(t *testing.T) {
+			o := resumes()["sage graph=3"]
+			g := graphFor(t, &o)
+			from, folder := stopped(t, g, o, 2)
+			if err := from.Close(); err != nil {
+				t.Fatal(err)
+			}
+			epochs := checkpoint.Epochs(folder)
+			for _, epoch := range epochs {
+				if err := os.Truncate(filepath.Join(folder, fmt.Sprintf("epoch-%09d", epoch), file), 10); err != nil {
+					t.Fatal(err)
+				}
+			}
+			passed := 0
+			from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(error) { passed++ })
+			if err != nil || from != nil || passed != len(epochs) || len(checkpoint.Epochs(folder)) != 0 {
+				t.Errorf("%v, %v, %d of %d passed over", from, err, passed, len(epochs))
+			}
+		})
+	}
+}
