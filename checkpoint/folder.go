@@ -196,6 +196,11 @@ func (f *Folder) Commit(epoch int, files []File, run any) error {
 	if err := atomicfile.SyncDir(f.path); err != nil {
 		return err
 	}
+	return f.removeOld()
+}
+
+// removeOld removes all checkpoints but the last ones.
+func (f *Folder) removeOld() error {
 	for i, old := range Epochs(f.path) {
 		if i < kept {
 			continue
@@ -210,22 +215,23 @@ func (f *Folder) Commit(epoch int, files []File, run any) error {
 // Abandon removes what was written of a checkpoint that will not become whole.
 func (f *Folder) Abandon(epoch int) error { return f.root.RemoveAll(unfinished(epoch)) }
 
-// Clean removes what earlier runs left unfinished. No run may be under way.
-func (f *Folder) Clean() error {
+// ContinueFrom removes what a run that continues after an epoch, 0 for one that begins, does not need: later
+// checkpoints, which it has found damaged, and what a run that was killed left unfinished or has not removed.
+func (f *Folder) ContinueFrom(epoch int) error {
 	entries, err := fs.ReadDir(f.root.FS(), ".")
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		epoch, named := epochOf(strings.TrimSuffix(strings.TrimPrefix(e.Name(), "."), ".tmp"))
-		if !named || e.Name() != unfinished(epoch) {
+		n, named := epochOf(strings.TrimSuffix(strings.TrimPrefix(e.Name(), "."), ".tmp"))
+		if !named || n <= epoch && e.Name() != unfinished(n) {
 			continue
 		}
 		if err := f.root.RemoveAll(e.Name()); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.removeOld()
 }
 
 // Epochs are those after which the folder at a path has checkpoints, the last one first.

@@ -456,8 +456,12 @@ func openWhole(ranks launch.Ranks, path string, epoch int) (*checkpoint.Checkpoi
 	if err == nil {
 		err = cmp.Or(c.Verify(ranks.Rank(), ranks.Comm.Size()), c.Open())
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+	case ranks.First():
 		err = refusal.Errorf("%w; the checkpoint is damaged", err)
+	default:
+		err = fmt.Errorf("%w; the machines of all workers need the folder of the run, on a shared file system", err)
 	}
 	return c, err
 }

@@ -122,7 +122,7 @@ func (d *Dir) Continue(now time.Time, job *train.Job, version, store string) err
 	if err != nil {
 		return err
 	}
-	if err := d.cleanCheckpoints(); err != nil {
+	if err := d.cleanCheckpoints(job); err != nil {
 		return d.fail(err)
 	}
 	if err := d.root.Remove(runFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -138,8 +138,8 @@ func (d *Dir) Continue(now time.Time, job *train.Job, version, store string) err
 	return nil
 }
 
-// cleanCheckpoints removes checkpoints that were not finished.
-func (d *Dir) cleanCheckpoints() error {
+// cleanCheckpoints removes checkpoints that the job does not need.
+func (d *Dir) cleanCheckpoints(job *train.Job) error {
 	if _, err := d.root.Lstat(Checkpoints); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -147,7 +147,11 @@ func (d *Dir) cleanCheckpoints() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Clean(), f.Close())
+	epoch := 0
+	if job.Checkpoints != nil && job.Checkpoints.From != nil {
+		epoch = job.Checkpoints.From.Epoch
+	}
+	return errors.Join(f.ContinueFrom(epoch), f.Close())
 }
 
 // Resume makes metrics.jsonl hold the lines of the given epochs. It is meant for Job.OnResume.
