@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"weft/autograd"
 	"weft/internal/atomicfile"
 	"weft/internal/safetensors"
@@ -32,7 +34,11 @@ type Folder struct {
 
 // OpenFolder opens the folder at a path, and makes it if it is not there.
 func OpenFolder(path string) (*Folder, error) {
-	if err := os.Mkdir(path, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+	err := os.Mkdir(path, 0o777)
+	if err == nil {
+		err = atomicfile.SyncDir(filepath.Dir(path))
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	root, err := os.OpenRoot(path)
@@ -44,6 +50,19 @@ func OpenFolder(path string) (*Folder, error) {
 
 // Close closes the folder.
 func (f *Folder) Close() error { return f.root.Close() }
+
+// CheckRoom refuses to write where the disk has fewer bytes left.
+func (f *Folder) CheckRoom(bytes int64) error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(f.path, &disk); err != nil {
+		return fmt.Errorf("%s: %w", f.path, err)
+	}
+	// Some file systems have no blocks to count
+	if free := int64(disk.Bavail) * disk.Bsize; disk.Blocks > 0 && free < bytes {
+		return fmt.Errorf("%s: the disk has %d bytes left, and a checkpoint and the results take %d", f.path, free, bytes)
+	}
+	return nil
+}
 
 // File is a file of a checkpoint.
 type File struct {
@@ -168,7 +187,7 @@ func (f *Folder) Commit(epoch int, files []File, run any) error {
 	if err := errors.Join(err, in.Close()); err != nil {
 		return err
 	}
-	if err := f.root.RemoveAll(name(epoch)); err != nil { // one that was found damaged
+	if err := f.root.RemoveAll(name(epoch)); err != nil { // one that was damaged
 		return err
 	}
 	if err := f.root.Rename(dir, name(epoch)); err != nil {
@@ -191,16 +210,15 @@ func (f *Folder) Commit(epoch int, files []File, run any) error {
 // Abandon removes what was written of a checkpoint that will not become whole.
 func (f *Folder) Abandon(epoch int) error { return f.root.RemoveAll(unfinished(epoch)) }
 
-// ContinueFrom removes what a run that continues after an epoch, 0 for one that begins, does not need:
-// checkpoints after it, and unfinished ones.
-func (f *Folder) ContinueFrom(epoch int) error {
+// Clean removes what earlier runs left unfinished. No run may be under way.
+func (f *Folder) Clean() error {
 	entries, err := fs.ReadDir(f.root.FS(), ".")
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		n, whole := epochOf(e.Name())
-		if whole && n <= epoch || !whole && !strings.HasSuffix(e.Name(), ".tmp") {
+		epoch, named := epochOf(strings.TrimSuffix(strings.TrimPrefix(e.Name(), "."), ".tmp"))
+		if !named || e.Name() != unfinished(epoch) {
 			continue
 		}
 		if err := f.root.RemoveAll(e.Name()); err != nil {
@@ -222,7 +240,8 @@ func Epochs(path string) (epochs []int) {
 	return epochs
 }
 
-func epochOf(entry string) (epoch int, whole bool) {
+// epochOf is the epoch of the checkpoint of that name.
+func epochOf(entry string) (epoch int, named bool) {
 	_, err := fmt.Sscanf(entry, "epoch-%d", &epoch)
 	return epoch, err == nil && entry == name(epoch)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"time"
 
 	"weft/checkpoint"
@@ -26,6 +27,8 @@ type Checkpoints struct {
 	// Store returns a checksum of the graph. It is called once, on worker 0, beside the training. nil: "".
 	Store     func() (string, error)
 	Partition string // identifies the graph's division into partitions, "" for one
+	// Spare is the number of bytes of the disk that results need: a checkpoint leaves them.
+	Spare int64
 	// OnSaved is called on worker 0 with each checkpoint that was written, or failed. It may be nil.
 	OnSaved func(Saved)
 }
@@ -36,6 +39,14 @@ type Saved struct {
 	Bytes   int64
 	Seconds float64 // from the epoch's end until the files are on disk
 	Err     error
+}
+
+// CheckpointTotals are what the checkpoints of a run took.
+type CheckpointTotals struct {
+	Written      int     `json:"written"`
+	Bytes        int64   `json:"bytes"`         // of the last one
+	WriteSeconds float64 `json:"write_seconds"` // of the last one, beside the training until it is on disk
+	ReadSeconds  float64 `json:"read_seconds"`  // before the first epoch; 0: the run began
 }
 
 // Record is what a checkpoint holds of a run besides arrays.
@@ -121,8 +132,9 @@ type saver struct {
 	snapshot checkpoint.Snapshot
 	store    string // its checksum, once it is known
 	last     time.Time
-	late     bool     // a checkpoint is due since the last one was still being written
-	writing  *writing // nil: nothing is being written
+	totals   CheckpointTotals // on worker 0
+	late     bool             // a checkpoint is due since the last one was still being written
+	writing  *writing         // nil: nothing is being written
 }
 
 // writing is this worker's file of a checkpoint, while it is written.
@@ -161,8 +173,11 @@ func (s *saver) close() error {
 func (s *saver) write(p *writing, arrays []checkpoint.Array, metadata map[string]string) (err error) {
 	if s.folder == nil {
 		if s.folder, err = checkpoint.OpenFolder(s.Path); err != nil {
-			return err
+			return fmt.Errorf("%w; the machines of all workers need the folder of the run, on a shared file system", err)
 		}
+	}
+	if err := s.folder.CheckRoom(checkpoint.Size(arrays) + s.Spare); err != nil {
+		return err
 	}
 	if p.file, err = s.folder.Write(p.epoch, s.w.Groups.World.Rank(), arrays, metadata); err != nil || p.record == nil {
 		return err
@@ -202,6 +217,14 @@ func (s *saver) asks(epoch int) (asks worker.Asks) {
 		asks |= worker.Save
 	}
 	return asks | s.busy()
+}
+
+// lasts is how long the last checkpoint took, on worker 0.
+func (s *saver) lasts() time.Duration {
+	if s == nil {
+		return 0
+	}
+	return time.Duration(s.totals.WriteSeconds * float64(time.Second))
 }
 
 // busy is worker.Writing while this worker writes.
@@ -333,6 +356,9 @@ func (s *saver) commit() error {
 			saved.Err = errors.Join(saved.Err, s.folder.Abandon(p.epoch))
 		}
 		saved.Seconds = time.Since(p.begun).Seconds()
+		if saved.Err == nil {
+			s.totals.Written, s.totals.Bytes, s.totals.WriteSeconds = s.totals.Written+1, saved.Bytes, saved.Seconds
+		}
 		if s.OnSaved != nil {
 			s.OnSaved(saved)
 		}
@@ -350,8 +376,12 @@ func (s *state) resume(c *Checkpoints, w *worker.Worker, told func([]Epoch) erro
 	w.Params.Save(&s.best.weights)
 	s.saver.allocate(s)
 	if c.From != nil {
+		begun := time.Now()
 		if err := w.Ranks().Together(s.restore(c, w)); err != nil {
 			return err
+		}
+		if s.saver != nil {
+			s.saver.totals.ReadSeconds = time.Since(begun).Seconds()
 		}
 		if err := s.evaluateLast(w); err != nil {
 			return err
@@ -387,8 +417,8 @@ func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
 }
 
 // OpenLast opens the last checkpoint in a folder that no rank finds damaged; nil: there is none. It calls
-// passed on rank 0 with what is wrong with each checkpoint that it passes over, and removes those and what is
-// unfinished. All ranks call it together.
+// passed on rank 0 with what is wrong with each checkpoint that it passes over. It fails where a rank cannot
+// read what is there. All ranks call it together.
 func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.Checkpoint, error) {
 	var epochs []int
 	if ranks.First() {
@@ -398,37 +428,36 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 	if err != nil {
 		return nil, err
 	}
-	for _, epoch := range append(all[0], 0) {
-		var c *checkpoint.Checkpoint
-		if epoch > 0 {
-			c, err = checkpoint.Read(path, epoch)
-			if err == nil {
-				err = cmp.Or(c.Verify(ranks.Rank(), ranks.Comm.Size()), c.Open())
-			}
-			err = ranks.Together(err)
-			if common := (*launch.Common)(nil); errors.As(err, &common) {
-				if ranks.First() {
-					passed(err)
-				}
-				if err = nil; c != nil {
-					err = c.Close()
-				}
-				continue
-			}
-		}
+	for _, epoch := range all[0] {
+		c, err := openWhole(ranks, path, epoch)
+		err = ranks.Together(err)
 		if err == nil {
-			err = ranks.OnFirst(func() error { return clean(path, epoch) })
+			return c, nil
 		}
-		return c, err
+		if c != nil {
+			if failed := c.Close(); failed != nil {
+				return nil, failed
+			}
+		}
+		if !refusal.Is(err) {
+			return nil, err
+		}
+		if ranks.First() {
+			passed(err)
+		}
 	}
-	panic("the last epoch is 0")
+	return nil, nil
 }
 
-// clean removes what a run that continues after an epoch does not need.
-func clean(path string, epoch int) error {
-	f, err := checkpoint.OpenFolder(path)
-	if err != nil {
-		return err
+// openWhole opens a checkpoint. The ranks divide the work of reading all its bytes. What is damaged is a
+// refusal.
+func openWhole(ranks launch.Ranks, path string, epoch int) (*checkpoint.Checkpoint, error) {
+	c, err := checkpoint.Read(path, epoch)
+	if err == nil {
+		err = cmp.Or(c.Verify(ranks.Rank(), ranks.Comm.Size()), c.Open())
 	}
-	return errors.Join(f.ContinueFrom(epoch), f.Close())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = refusal.Errorf("%w; the checkpoint is damaged", err)
+	}
+	return c, err
 }

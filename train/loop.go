@@ -94,8 +94,8 @@ func (s *state) asks(ctx context.Context, w *worker.Worker) (asks worker.Asks) {
 	if ctx.Err() != nil {
 		asks |= worker.Stop
 	}
-	// Another epoch, and results, take as long as the longest epoch so far
-	if soon := max(s.longest, time.Since(s.begun)) * 2; !s.deadline.IsZero() && w.Ranks().First() && time.Until(s.deadline) < soon {
+	// Another epoch, and results, take as long as the longest epoch so far, and a checkpoint as the last one
+	if soon := max(s.longest, time.Since(s.begun))*2 + s.saver.lasts(); !s.deadline.IsZero() && w.Ranks().First() && time.Until(s.deadline) < soon {
 		asks |= worker.TimeUp
 	}
 	return asks | s.saver.asks(s.epoch)
@@ -159,6 +159,9 @@ func (s *state) report(r *Result) {
 	r.Epochs, r.Ended, r.Diverged = s.epoch, s.ended(), s.diverged
 	for _, e := range s.curve {
 		r.Losses, r.EpochSeconds = append(r.Losses, e.Loss), append(r.EpochSeconds, e.Seconds)
+	}
+	if s.saver != nil {
+		r.Checkpoints = s.saver.totals
 	}
 	b := s.best.scores
 	r.BestEpoch, r.Train, r.Val, r.Test, r.ValLoss = s.best.epoch, b.Train, b.Val, b.Test, b.ValLoss

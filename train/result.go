@@ -88,7 +88,8 @@ type Result struct {
 	Losses           []float64
 	EpochSeconds     []float64
 	worker.Totals
-	Ended Ended
+	Ended       Ended
+	Checkpoints CheckpointTotals // on worker 0; zero: none
 	// Diverged is what ended the run after its last epoch; nil: nothing. The best epoch is an earlier one.
 	Diverged *Diverged
 	Weights  nn.State        // at the best epoch; on worker 0

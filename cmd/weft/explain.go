@@ -27,7 +27,27 @@ type planned struct {
 
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
-	return slices.Concat(p.model(), p.stages(), p.peaks(), p.balance(), p.moved())
+	return slices.Concat(p.model(), p.stages(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+}
+
+// checkpoints says what a checkpoint takes.
+func (p planned) checkpoints() []string {
+	all, most := int64(0), int64(0)
+	for _, w := range p.Workers {
+		all, most = all+w.Checkpoint, max(most, w.Checkpoint)
+	}
+	if all == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("a checkpoint every %s: %.1f MB on disk, and %.1f MB of the buffers of a worker", p.often(), float64(all)/1e6, float64(most)/1e6)}
+}
+
+// often is the time from one checkpoint to the next.
+func (p planned) often() string {
+	if every := p.settings.CheckpointEvery; every.Epochs > 0 {
+		return counted(every.Epochs, "epoch", "epochs")
+	}
+	return p.settings.CheckpointEvery.String()
 }
 
 // warnings say what the run would not use, and what may harm it.

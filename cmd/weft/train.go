@@ -188,6 +188,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	if job.Checkpoints.Path, err = r.sharedPath(filepath.Join(t.out, rundir.Checkpoints)); err != nil {
 		return err
 	}
+	job.Checkpoints.Spare = plan.ResultBytes
 	job.Started, job.Checkpoints.OnSaved = processStart, func(s train.Saved) {
 		if s.Err != nil {
 			progress.say("weft: no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"weft/checkpoint"
 	"weft/internal/document"
 	"weft/internal/refusal"
 	"weft/train"
@@ -121,6 +122,9 @@ func (d *Dir) Continue(now time.Time, job *train.Job, version, store string) err
 	if err != nil {
 		return err
 	}
+	if err := d.cleanCheckpoints(); err != nil {
+		return d.fail(err)
+	}
 	if err := d.root.Remove(runFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d.fail(err)
 	}
@@ -132,6 +136,18 @@ func (d *Dir) Continue(now time.Time, job *train.Job, version, store string) err
 		return d.fail(err)
 	}
 	return nil
+}
+
+// cleanCheckpoints removes checkpoints that were not finished.
+func (d *Dir) cleanCheckpoints() error {
+	if _, err := d.root.Lstat(Checkpoints); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	f, err := checkpoint.OpenFolder(d.file(Checkpoints))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Clean(), f.Close())
 }
 
 // Resume makes metrics.jsonl hold the lines of the given epochs. It is meant for Job.OnResume.

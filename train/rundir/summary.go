@@ -47,8 +47,10 @@ type Summary struct {
 	// Stages of a pipeline, and the largest of the times that they compute over their mean
 	Stages         []worker.StageSummary `json:"stages,omitempty"`
 	StageImbalance float64               `json:"stage_imbalance,omitempty"`
-	Graph          Counts                `json:"graph"`
-	Links          *task.Links           `json:"links,omitempty"` // of link prediction
+	// Checkpoints are what the checkpoints took
+	Checkpoints train.CheckpointTotals `json:"checkpoints,omitzero"`
+	Graph       Counts                 `json:"graph"`
+	Links       *task.Links            `json:"links,omitempty"` // of link prediction
 }
 
 // Counts are the sizes of the graph that was trained on.
@@ -71,6 +73,7 @@ func summarize(j *train.Job, r *train.Result) Summary {
 		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
 		Communication: r.Communication, EdgeColumns: r.EdgeColumns, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
 		Stages: r.Stages, StageImbalance: worker.StageImbalance(r.Stages), Links: r.Links,
+		Checkpoints: r.Checkpoints,
 		Graph: Counts{
 			Vertices: r.Whole.Vertices, Edges: r.Whole.Edges, Features: r.Whole.FeatureColumns, Classes: r.Whole.Classes,
 			Others: len(r.Whole.Others),

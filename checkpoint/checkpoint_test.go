@@ -1,0 +1,172 @@
+package checkpoint
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/autograd"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// save writes a checkpoint of one file for each list of arrays.
+func save(t *testing.T, path string, epoch int, workers ...[]Array) {
+	t.Helper()
+	f, err := OpenFolder(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var files []File
+	for k, arrays := range workers {
+		file, err := f.Write(epoch, k, arrays, map[string]string{"of": "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	if err := f.Commit(epoch, files, map[string]int{"epoch": epoch}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, path string, epoch int) *Checkpoint {
+	t.Helper()
+	c, err := Read(path, epoch)
+	if err == nil {
+		err = errors.Join(c.Verify(0, 1), c.Open())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestRowsOfAnyDivision: the rows of two tables for vertices 0 … 4 have the value 10·table + vertex. They
+// are written by two workers, and read by one, by two that divide them otherwise, and by one with none.
+func TestRowsOfAnyDivision(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	rows := func(ids ...int32) *autograd.RowSet { return autograd.RowsOf(team, ids, len(ids), 5, nil) }
+	values := func(ids ...int32) (all []float32) {
+		for table := range 2 {
+			for _, v := range ids {
+				all = append(all, float32(10*table)+float32(v), -1)
+			}
+		}
+		return all
+	}
+	array := func(r *autograd.RowSet, floats []float32) []Array {
+		return []Array{{Name: "table", Shape: []int{2, r.Here, 2}, Floats: floats, Rows: r}}
+	}
+	path := filepath.Join(t.TempDir(), "checkpoints")
+	save(t, path, 3, array(rows(1, 4), values(1, 4)), array(rows(0, 2, 3), values(0, 2, 3)))
+	c := open(t, path, 3)
+	for _, ids := range [][]int32{nil, {0, 4}, {1, 2, 3}, {}} {
+		r, want := rows(ids...), values(ids...)
+		if ids == nil {
+			r, want = autograd.AllHere(5), values(0, 1, 2, 3, 4)
+		}
+		got := array(r, make([]float32, 4*r.Here))
+		if err := c.Load(got); err != nil || !slices.Equal(got[0].Floats, want) {
+			t.Errorf("vertices %v: %v, %v, want %v", ids, got[0].Floats, err, want)
+		}
+	}
+	r := autograd.RowsOf(team, []int32{3, 7}, 2, 8, nil)
+	if err := c.Load(array(r, make([]float32, 8))); err == nil || !strings.Contains(err.Error(), "1 of the 2 rows") {
+		t.Errorf("a vertex that nobody wrote: %v", err)
+	}
+	wide := []Array{{Name: "table", Shape: []int{2, 5, 3}, Floats: make([]float32, 30), Rows: autograd.AllHere(5)}}
+	if err := c.Load(wide); err == nil || !strings.Contains(err.Error(), "[2 2 2]") {
+		t.Errorf("other columns: %v", err)
+	}
+}
+
+// TestArrays: a matrix and a count come back, whoever wrote them. Others of that name do not fit.
+func TestArrays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoints")
+	seven := int64(7)
+	save(t, path, 12, []Array{{Name: "m", Shape: []int{1, 2}, Floats: []float32{3, 4}}}, []Array{{Name: "n", Count: &seven}})
+	c, n, m := open(t, path, 12), int64(0), make([]float32, 2)
+	if err := c.Load([]Array{{Name: "m", Shape: []int{1, 2}, Floats: m}, {Name: "n", Count: &n}}); err != nil || n != 7 || m[0] != 3 || m[1] != 4 {
+		t.Errorf("%v, %v, %v", m, n, err)
+	}
+	if c.Metadata(1)["of"] != "test" || c.Metadata(2) != nil {
+		t.Errorf("metadata %v, %v", c.Metadata(1), c.Metadata(2))
+	}
+	if names := c.Names("m"); !slices.Equal(names, []string{"m"}) || c.Shape("m")[1] != 2 || c.Shape("x") != nil {
+		t.Errorf("names %v", names)
+	}
+	for want, a := range map[string]Array{
+		"holds no x": {Name: "x", Shape: []int{1, 2}, Floats: m}, "[1 2]": {Name: "m", Shape: []int{2, 1}, Floats: m}, `"m"`: {Name: "m", Count: &n},
+	} {
+		if err := c.Load([]Array{a}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// TestSnapshot: a snapshot stays as it was when the arrays change, and its memory is used again.
+func TestSnapshot(t *testing.T) {
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	n, arrays := int64(1), []Array{{Name: "m", Shape: []int{2}, Floats: []float32{1, 2}}, {Name: "e", Shape: []int{0}}, {Name: "n"}}
+	arrays[2].Count = &n
+	var s Snapshot
+	copies := s.Take(memory, arrays)
+	n, arrays[0].Floats[0] = 5, 5
+	if *copies[2].Count != 1 || copies[0].Floats[0] != 1 || len(copies[1].Floats) != 0 || s.Bytes() != 8 {
+		t.Errorf("%v of %d bytes", copies, s.Bytes())
+	}
+	taken := memory.LiveTensors()
+	if s.Take(memory, arrays); memory.LiveTensors() != taken {
+		t.Error("a second snapshot takes memory")
+	}
+	if s.Release(); memory.LiveTensors() != 0 {
+		t.Error("the snapshot is not released")
+	}
+}
+
+// TestFolder: the last two checkpoints stay. One that is not whole is none, and goes when the run continues.
+func TestFolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoints")
+	one := []Array{{Name: "m", Shape: []int{1}, Floats: []float32{1}}}
+	for epoch := 1; epoch <= 4; epoch++ {
+		save(t, path, epoch, one)
+	}
+	f, err := OpenFolder(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	file, err := f.Write(5, 0, one, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Epochs(path); !slices.Equal(got, []int{4, 3}) {
+		t.Errorf("checkpoints %d", got)
+	}
+	missing := File{Name: fileName(1), Bytes: 3}
+	if err := f.Commit(5, []File{file, missing}, nil); err == nil || !strings.Contains(err.Error(), "shared file system") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if err := f.Clean(); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil || len(entries) != 2 || entries[0].Name() != "epoch-000000003" {
+		t.Errorf("left %v, %v", entries, err)
+	}
+	save(t, path, 3, one) // in the place of one that was damaged
+	if got := Epochs(path); !slices.Equal(got, []int{4, 3}) {
+		t.Errorf("checkpoints %d", got)
+	}
+	if got := Epochs(filepath.Join(path, "nosuch")); len(got) != 0 {
+		t.Errorf("checkpoints %d of no folder", got)
+	}
+}
