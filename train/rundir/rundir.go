@@ -156,12 +156,6 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
 	case isHeld(out):
 		return nil, refusal.Errorf("%s %s: another run is under way in the folder; name a new one", refusal.Setting("out"), out)
-	case len(entries) > 0 && barelyBegun(out, entries):
-		for _, e := range entries {
-			if err := os.Remove(filepath.Join(out, e.Name())); err != nil {
-				return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
-			}
-		}
 	case len(entries) > 0 && canContinue(out):
 		return nil, refusal.Errorf("%s %s: the folder holds a run that can continue: weft train %s %[2]s; or name a new folder",
 			refusal.Setting("out"), out, refusal.Setting("resume"))
@@ -176,14 +170,6 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 			refusal.Setting("out"), out, holds)
 	}
 	return &Dir{Path: out}, nil
-}
-
-// barelyBegun reports whether a folder has only what a run leaves that was killed before its state.json.
-func barelyBegun(out string, entries []fs.DirEntry) bool {
-	metrics, err := os.Lstat(filepath.Join(out, metricsFile))
-	return err == nil && metrics.Size() == 0 && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return e.Name() != metricsFile && e.Name() != configFile
-	})
 }
 
 // leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
