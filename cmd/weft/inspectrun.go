@@ -56,6 +56,9 @@ func printStanding(out io.Writer, s *rundir.Standing, now time.Time) {
 		status = fmt.Sprintf("running, process %d on %s", s.PID, s.Host)
 	case rundir.Killed:
 		status = fmt.Sprintf("killed: process %d on %s ended without saying why", s.PID, s.Host)
+		if here, err := os.Hostname(); err != nil || here != s.Host {
+			status += ", unless the file system's locks do not reach this machine"
+		}
 	}
 	t.row("status", status)
 	t.row("model", describe(s.Model+" on "+s.Dataset, s.Parallel))

@@ -98,6 +98,9 @@ func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 	if run.Diverged {
 		return nil, refusal.Errorf("%s: the run ended: %s; it would again: begin one with other settings in another folder", r.path, run.Reason)
 	}
+	if done := run.Summary.EpochsRun; o.Epochs < done {
+		return nil, r.tooFew(o, done)
+	}
 	if o.Epochs != r.before.Epochs && run.Ended == train.EndedEpochs || o.Patience != r.before.Patience && run.Ended == train.EndedPatience {
 		return nil, nil
 	}
@@ -157,7 +160,7 @@ func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, 
 			}
 		}
 		if r.from.Epoch > o.Epochs {
-			return nil, refusal.Errorf("%s %d: the run in %s has done %d; give more", refusal.Setting("epochs"), o.Epochs, r.path, r.from.Epoch)
+			return nil, r.tooFew(o, r.from.Epoch)
 		}
 		return o, o.CheckContinues(&before, m)
 	}
@@ -170,6 +173,11 @@ func (r *resumption) line(epochs int) string {
 		return r.path + ": no checkpoint; the run begins again"
 	}
 	return fmt.Sprintf("%s: continues after epoch %s of %s", r.path, count(r.from.Epoch), count(epochs))
+}
+
+// tooFew refuses settings with fewer epochs than the run has done.
+func (r *resumption) tooFew(o *setting.Resolved, done int) error {
+	return refusal.Errorf("%s %d: the run in %s has done %d; give more", refusal.Setting("epochs"), o.Epochs, r.path, done)
 }
 
 // continues refuses settings that differ from those of the run and may not change.

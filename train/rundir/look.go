@@ -28,7 +28,7 @@ type Standing struct {
 	Reason   string      `json:"reason,omitempty"` // why the run ended
 	Ended    train.Ended `json:"ended,omitempty"`  // the same for programs; "" without results
 	Started  time.Time   `json:"started"`          // when it began, or continued last
-	Updated  time.Time   `json:"updated"`          // when metrics.jsonl changed last
+	Updated  time.Time   `json:"updated,omitzero"` // when metrics.jsonl changed last
 	Weft     string      `json:"weft"`
 	Host     string      `json:"host,omitempty"` // of worker 0
 	PID      int         `json:"pid,omitempty"`
