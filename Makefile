@@ -15,7 +15,7 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build demo test check race levels guard bench bench-peers bench-axes reproduce lint fuzz mutants faults hosts clean
+.PHONY: help packages build demo test check race levels guard bench bench-peers bench-axes reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -85,6 +85,10 @@ faults: build ## signals, full disks, lost folders and readers, at random moment
 hosts: build ## the demo over virtual hosts that send at a limited rate, beside one process; needs root; ARGS="--rate 1gbit --hosts 4 --axes graph"
 	@scripts/update-package-lists --if-missing
 	@python3 -B scripts/hosts/hosts.py $(ARGS)
+
+slurm: build ## a run that goes on from job to job under Debian's Slurm, on virtual nodes, through time limits and lost nodes: 7 minutes; needs root
+	@scripts/install-packages slurmctld slurmd slurm-client munge
+	@python3 -B scripts/hosts/slurm.py $(ARGS)
 
 clean: ## remove what build and demo wrote, except runs
 	rm -rf bin stores

@@ -71,12 +71,23 @@ class Rate:
 @contextlib.contextmanager
 def hosts(n, rate):
     """n hosts, as a function: the command that starts a rank on each of so many of them."""
+    with machines(n, rate) as holders:
+        addresses = [address(k) for k in range(1, n + 1)]
+        os.environ[HOLDERS] = json.dumps(dict(zip(addresses, holders)))
+        yield lambda ranks: inside(holders[0], *mpirun(addresses[:ranks]))
+
+
+@contextlib.contextmanager
+def machines(n, rate):
+    """n hosts, as the processes that hold their namespaces. host1 is the first."""
     with contextlib.ExitStack() as stack:
         holders = [stack.enter_context(namespaces(f"host{k}")) for k in range(1, n + 1)]
         connect(stack.enter_context(namespaces("switch")), holders, rate)
-        addresses = [f"{NETWORK}.{k}" for k in range(1, n + 1)]
-        os.environ[HOLDERS] = json.dumps(dict(zip(addresses, holders)))
-        yield lambda ranks: inside(holders[0], *mpirun(addresses[:ranks]))
+        yield holders
+
+
+def address(k):
+    return f"{NETWORK}.{k}"
 
 
 def mpirun(addresses):
@@ -121,7 +132,7 @@ def connect(switch, hosts, rate):
     for k, host in enumerate(hosts, 1):
         configure(host, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", f"port{k}", "netns", str(switch))
         configure(switch, "ip", "link", "set", f"port{k}", "master", "bridge", "up")
-        configure(host, "ip", "address", "add", f"{NETWORK}.{k}/24", "dev", "eth0")
+        configure(host, "ip", "address", "add", f"{address(k)}/24", "dev", "eth0")
         configure(host, "ip", "link", "set", "lo", "up")
         configure(host, "ip", "link", "set", "eth0", "up")
         configure(host, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate.text, "burst", "128kb", "latency", "50ms")
