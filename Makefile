@@ -86,7 +86,7 @@ hosts: build ## the demo over virtual hosts that send at a limited rate, beside 
 	@scripts/update-package-lists --if-missing
 	@python3 -B scripts/hosts/hosts.py $(ARGS)
 
-slurm: build ## a run that goes on from job to job under Debian's Slurm, on virtual nodes, through time limits and lost nodes: 7 minutes; needs root
+slurm: build ## a run that goes on from job to job under Debian's Slurm, on virtual nodes, through time limits and lost nodes: 10 minutes; needs root
 	@scripts/install-packages slurmctld slurmd slurm-client munge
 	@python3 -B scripts/hosts/slurm.py $(ARGS)
 
