@@ -345,7 +345,7 @@ func TestAllCheckpointsAreDamaged(t *testing.T) {
 			}
 			passed := 0
 			from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(error) { passed++ })
-			if err != nil || from != nil || passed != len(epochs) || len(checkpoint.Epochs(folder)) != 0 {
+			if err != nil || from != nil || passed != len(epochs) {
 				t.Errorf("%v, %v, %d of %d passed over", from, err, passed, len(epochs))
 			}
 		})
