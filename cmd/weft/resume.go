@@ -86,6 +86,18 @@ func (r *resumption) findGraph(args []string) error {
 	return nil
 }
 
+// agree fails where the ranks have found different runs; nil: a new one.
+func (r *resumption) agree(all ranks) error {
+	mine, path := "", ""
+	if r != nil {
+		mine, path = r.state.Started.String()+r.state.Store, r.path
+	}
+	return all.Agree(mine, func(rank int, theirs, first string) error {
+		return refusal.Errorf("%s %s: rank %d finds another run than rank 0: the machines of all workers need the folder of the run, on a shared file system",
+			refusal.Setting("resume"), path, rank)
+	})
+}
+
 // finished returns the record of the run if it has ended and these settings leave nothing to do.
 func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 	run, _, _, err := rundir.Read(r.path)

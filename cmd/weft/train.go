@@ -82,6 +82,9 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 		settings, err = t.settings.resolve()
 	}
 	return asRank(cmd, settings, err, func(r ranks) error {
+		if err := run.agree(r); err != nil {
+			return err
+		}
 		if run != nil {
 			return t.resumeRun(cmd, r, run, settings)
 		}
@@ -334,8 +337,10 @@ func incomplete(dir *rundir.Dir, store string, err error) error {
 		return fmt.Errorf("%w; nothing of the run is kept", err)
 	case len(checkpoint.Epochs(filepath.Join(dir.Path, rundir.Checkpoints))) > 0:
 		return fmt.Errorf("%w; continue the run with weft train --resume %s", err, dir.Path)
-	case len(kept) == 0:
+	case len(kept) == 0 && errors.As(err, new(*train.Diverged)):
 		return fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)
+	case len(kept) == 0:
+		return fmt.Errorf("%w; %s is incomplete: begin the run again with weft train --resume %[2]s, or remove it", err, dir.Path)
 	}
 	return fmt.Errorf("%w; %s is incomplete, but has %s of the best epoch: weft predict --init %[2]s/%[4]s --config %[2]s/run.yaml %[5]s --out FILE",
 		err, dir.Path, strings.Join(kept, " and "), kept[0], store)
