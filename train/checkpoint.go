@@ -128,7 +128,6 @@ type saver struct {
 	*Checkpoints
 	w        *worker.Worker
 	folder   *checkpoint.Folder // nil until something is written
-	settings map[string]string
 	snapshot checkpoint.Snapshot
 	store    string // its checksum, once it is known
 	last     time.Time

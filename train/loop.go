@@ -72,7 +72,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	s.saver.allocate(s)
 	e.LiveBytes, e.PeakBytes = w.Team.Memory.LiveTensors(), w.Team.Memory.Peak()
 	s.curve = append(s.curve, e)
-	if s.diverged != nil {
+	if s.ended() == EndedDiverged {
 		return nil
 	}
 	last := s.epoch == w.Epochs

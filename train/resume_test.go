@@ -63,7 +63,11 @@ func openLast(t *testing.T, folder string) *checkpoint.Checkpoint {
 	if c == nil {
 		t.Fatal("there is no checkpoint")
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return c
 }
 

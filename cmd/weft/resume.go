@@ -12,7 +12,6 @@ import (
 	"weft/checkpoint"
 	"weft/graph"
 	"weft/internal/refusal"
-	"weft/parallel/mesh"
 	"weft/train"
 	"weft/train/rundir"
 	"weft/train/setting"
@@ -92,7 +91,7 @@ func (r *resumption) agree(all ranks) error {
 	if r != nil {
 		mine, path = r.state.Started.String()+r.state.Store, r.path
 	}
-	return all.Agree(mine, func(rank int, theirs, first string) error {
+	return all.Agree(mine, func(rank int, _, _ string) error {
 		return refusal.Errorf("%s %s: rank %d finds another run than rank 0: the machines of all workers need the folder of the run, on a shared file system",
 			refusal.Setting("resume"), path, rank)
 	})
@@ -101,8 +100,8 @@ func (r *resumption) agree(all ranks) error {
 // finished returns the record of the run if it has ended and these settings leave nothing to do.
 func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 	run, _, _, err := rundir.Read(r.path)
-	if err != nil || run.Interrupted { // what is wrong with the record of a run is mended by the run
-		return nil, nil
+	if err != nil || run.Interrupted {
+		return nil, nil //nolint:nilerr // a run without a whole record goes on, and writes it
 	}
 	if err := r.continues(o); err != nil {
 		return nil, err
@@ -155,28 +154,28 @@ func (r *resumption) open(ranks ranks, o *setting.Resolved, stderr io.Writer) (s
 // settings checks the settings with which the run is to continue. Of a pipeline the number of chunks stays,
 // unless they are given.
 func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, err error) {
-	before, m := r.before, mesh.Mesh{}
-	if r.from != nil {
-		var record train.Record
-		if err := r.from.State(&record); err != nil {
+	if r.from == nil {
+		return o, r.continues(o)
+	}
+	var record train.Record
+	if err := r.from.State(&record); err != nil {
+		return nil, err
+	}
+	before, err := setting.FromTexts(record.Settings)
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", r.from.Path, err)
+	}
+	if o.Chunks == 0 && o.Mesh.Stages > 1 && record.Mesh.Stages > 1 {
+		changed := o.Options
+		changed.Chunks = before.Chunks
+		if o, err = changed.Resolve(); err != nil {
 			return nil, err
 		}
-		if before, err = setting.FromTexts(record.Settings); err != nil {
-			return nil, refusal.Errorf("%s: %w", r.from.Path, err)
-		}
-		if m = record.Mesh; o.Chunks == 0 && o.Mesh.Stages > 1 && m.Stages > 1 {
-			changed := o.Options
-			changed.Chunks = before.Chunks
-			if o, err = changed.Resolve(); err != nil {
-				return nil, err
-			}
-		}
-		if r.from.Epoch > o.Epochs {
-			return nil, r.tooFew(o, r.from.Epoch)
-		}
-		return o, o.CheckContinues(&before, m)
 	}
-	return o, r.continues(o)
+	if r.from.Epoch > o.Epochs {
+		return nil, r.tooFew(o, r.from.Epoch)
+	}
+	return o, o.CheckContinues(&before, record.Mesh)
 }
 
 // line says where the run continues, of so many epochs.
@@ -195,8 +194,8 @@ func (r *resumption) tooFew(o *setting.Resolved, done int) error {
 // continues refuses settings that differ from those of the run and may not change.
 func (r *resumption) continues(o *setting.Resolved) error {
 	before, err := r.before.Resolve()
-	if err != nil { // a file that it names may be gone
-		return nil
+	if err != nil {
+		return nil //nolint:nilerr // a file that it names may be gone
 	}
 	return o.CheckContinues(&r.before, before.Mesh)
 }

@@ -24,7 +24,7 @@ import (
 	"weft/internal/regular"
 )
 
-// OnlyGraph, as Options.Graph, is the graph of a file that has one graph.
+// OnlyGraph as Options.Graph is the graph of a file that has one graph.
 const OnlyGraph = -1
 
 // graphBoltFile is the name of a partition's graph for GraphBolt.

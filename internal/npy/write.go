@@ -16,7 +16,7 @@ type Writer struct {
 	length int // of the header in bytes
 }
 
-// Growing, as the first size of a shape, stands for a number of rows that is not known in advance.
+// Growing as the first size of a shape stands for a number of rows that is not known in advance.
 const Growing = math.MinInt
 
 // NewWriter writes the header of an array of that shape, for one of the element types "<f4", "<f8", "<i4",

@@ -351,8 +351,12 @@ func TestBusy(t *testing.T) {
 		now  activity
 		want bool
 	}{
-		{activity{'R', "7 1"}, true}, {activity{'S', "7 2"}, true}, {activity{'R', "8 1"}, true},
-		{activity{'S', "7 1"}, false}, {activity{'D', "7 1"}, false}, {activity{'T', "7 1"}, false},
+		{activity{'R', "7 1"}, true},
+		{activity{'S', "7 2"}, true},
+		{activity{'R', "8 1"}, true},
+		{activity{'S', "7 1"}, false},
+		{activity{'D', "7 1"}, false},
+		{activity{'T', "7 1"}, false},
 	} {
 		if c.now.busy(last) != c.want {
 			t.Errorf("%c %s after %c %s: busy is %v", c.now.state, c.now.processor, last.state, last.processor, !c.want)

@@ -99,8 +99,8 @@ func lookState(dir string) (s State, err error) {
 		if s, err = ReadState(dir); err != nil || s.Status != Running {
 			return s, err
 		}
-		if is, err := held(dir); is || err != nil { // where nobody can tell, the run has the word
-			return s, nil
+		if is, err := held(dir); is || err != nil {
+			return s, nil //nolint:nilerr // where nobody can tell, the run has the word
 		}
 	}
 	s.Status = Killed

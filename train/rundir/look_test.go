@@ -58,8 +58,10 @@ func TestLook(t *testing.T) {
 				t.Errorf("at the start %+v", s)
 			}
 			for _, e := range []train.Epoch{
-				{Epoch: 1, Val: .25, ValLoss: 4, Evaluated: true}, {Epoch: 2, Val: .75, ValLoss: 3, Evaluated: true},
-				{Epoch: 3, Val: .5, ValLoss: 2, Evaluated: true}, {Epoch: 4},
+				{Epoch: 1, Val: .25, ValLoss: 4, Evaluated: true},
+				{Epoch: 2, Val: .75, ValLoss: 3, Evaluated: true},
+				{Epoch: 3, Val: .5, ValLoss: 2, Evaluated: true},
+				{Epoch: 4},
 			} {
 				e.Metric = "macro-f1"
 				if err := d.Epoch(e); err != nil {
