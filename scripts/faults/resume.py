@@ -249,6 +249,8 @@ class Resumed:
     def differences(self):
         if not self.like:
             return
+        if (status := json.loads(self.setting.run("inspect", self.out, "--json").stdout)["status"]) != "finished":
+            yield f"weft inspect says {status}"
         yield from differences(self.out, self.like.out)
         # There is none for which there was no room, nor always one of the epoch in which patience runs out.
         last, same = checkpoints(self.out)[-1:], checkpoints(self.like.out)[-1]
@@ -294,8 +296,6 @@ def differences(out, like):
         yield f"metrics.jsonl has {len(now)} lines, not {len(then)}, or line {first + 1} is {now[first:first + 1]}, not {then[first:first + 1]}"
     if (now := summary(out)) != (then := summary(like)):
         yield f"run.json: {[(key, now.get(key), value) for key, value in then.items() if now.get(key) != value]}"
-    if (status := json.loads((out / "state.json").read_text())["status"]) != "finished":
-        yield f"state.json says {status}"
     if (files := {p.name for p in out.iterdir()}) != (others := {p.name for p in like.iterdir()}):
         yield f"files are left, or missing: {sorted(files ^ others)}"
     if len(whole := checkpoints(out)) > 2 or len(list((out / "checkpoints").iterdir())) != len(whole):
