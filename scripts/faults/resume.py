@@ -43,8 +43,10 @@ class Attempt(Trial):
         self.whole, self.number, self.chance = whole, number, random.Random(whole.chance.random())
         self.processes, self.out, self.store = processes or 1, whole.out, whole.store
         self.auto, moment = self.chance.random() < 0.5, self.chance.random()
-        if whole.like:
-            self.wait = 0.8 * moment * whole.like.took / (1 + number)  # a run that is resumed has less to do
+        # Some come as weft starts, others beside or after an epoch.
+        done = self.lines(self.out / "metrics.jsonl")
+        self.after = 0 if moment < 0.25 else self.chance.randint(min(done + 1, EPOCHS), EPOCHS)
+        self.wait = moment * 0.1
 
     def arguments(self):
         if (self.out / "state.json").exists() and not self.auto:
@@ -55,6 +57,9 @@ class Attempt(Trial):
         super().prepare()
         if self.whole.disk:
             self.whole.disk.leave(LARGE)
+
+    def begun(self):
+        return super().begun() and self.lines(self.out / "metrics.jsonl") >= self.after
 
     def launch(self):
         # Open MPI leaves files behind where mpirun is killed.
@@ -182,10 +187,6 @@ class Limited(Room):
     """The files of a rank may not grow beyond a size, from a moment after MPI has started."""
 
     begins = "stdout says needs"
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.wait /= 2
 
     def strike(self):
         size = self.chance.randint(PAGE, max(sizes(self.whole.like.out)))
