@@ -157,7 +157,8 @@ class Term(Attempt):
 
     def rules(self):
         statuses = set(self.statuses.values())
-        if 2 in statuses or self.place == "one" and not statuses <= {0, 130}:
+        # While the loader looks for libraries, a signal is the system's.
+        if 2 in statuses or self.place == "one" and not statuses <= {0, 130, -signal.SIGTERM}:
             yield f"status {self.launcher_status} and {self.statuses}: {self.said()}"
         done = self.lines(self.out / "metrics.jsonl")
         if statuses == {130} and self.recorded() and self.record()["interrupted"] and epoch_of(checkpoints(self.out)[-1]) != done:
