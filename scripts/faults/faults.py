@@ -36,9 +36,18 @@ metis: the child that runs METIS is stopped or dies.
 
 - it ends within the deadline of the ranks: status 1, and one line that names METIS.
 
-    faults.py [--trials N] [--seed S] [--only WORD] [--axis tensor|pipeline] [--transport tcp] [--weft PROGRAM]
+resume (instead of all of these with --resume): one process or mpirun's ranks write a checkpoint after each epoch, and are killed,
+are killed and leave a damaged checkpoint, get SIGTERM, or lack room, up to three times, and the run is resumed each time.
 
-The exit status is 1 if a rule was broken; the trial's folder is then kept and named. What this machine does not allow (a disk of a
+- the run is never refused; one without state.json is begun again by the same command;
+- in the end losses, metrics.jsonl, weights, predictions and the last checkpoint are those of a run that nothing befell, bit by bit;
+- no files but those of a run directory, with two checkpoints, are left;
+- a checkpoint that was damaged is told of, and SIGTERM leaves one of the last epoch.
+
+    faults.py [--resume] [--trials N] [--first N] [--seed S] [--only WORD] [--axis tensor|pipeline] [--transport tcp] [--weft PROGRAM]
+
+The exit status is 1 if a rule was broken; the trial's folder is then kept and named. Each trial draws its moments from --seed and its
+number, so that --first N --trials 1 repeats it, as far as the machine is as fast. What this machine does not allow (a disk of a
 small size is a mount) is left out, and counted so. Standard library only. Open MPI's mpirun.
 """
 import argparse
@@ -46,10 +55,10 @@ import itertools
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 
+from resume import Resumed, make_uninterrupted, tally
 from signals import Signal
 from surroundings import Disk, Folder, Limit, Metis, Reader
 from trial import AXES, GAT, LINES, RANKS, WRITE, LeftOut, Setting
@@ -61,31 +70,45 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--weft", default="bin/weft", help="the program (default bin/weft)")
     parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--first", type=int, default=0, help="number of the first trial")
+    parser.add_argument("--resume", action="store_true", help="runs that are broken off and resumed")
     parser.add_argument("--seed", type=int, default=1, help="of the random moments and ranks")
     parser.add_argument("--only", default="", help="only trials of this kind, such as disk, or with this word, such as KILL")
     parser.add_argument("--axis", choices=list(AXES), default="graph", help="along which four workers divide the work")
     parser.add_argument("--transport", choices=["default", "tcp"], default="default", help="tcp: as between machines")
     options = parser.parse_args()
+    if options.resume and options.axis != "graph":
+        parser.error("--resume takes runs along all axes: leave out --axis")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-faults-"))
     setting = Setting(str(pathlib.Path(options.weft).resolve()), folder / "stores", options.transport, options.axis)
-    make_stores(setting)
+    setting.stores.mkdir()
+    trials = plan(options)
+    if options.resume:
+        make_uninterrupted(setting, dict.fromkeys(name for _, (_, name) in trials))
+    else:
+        make_stores(setting)
     print(f"{'trial':<6}{'kind':<8}{'what, where':<26}{'at':>7}{'end':>8}  status  ranks", flush=True)
     broken = left_out = 0
-    chance = random.Random(options.seed)
-    for number, (kind, variant) in enumerate(plan(options)):
-        trial = kind(setting, folder / str(number), chance, *variant)
+    tried = []
+    for number, (kind, variant) in enumerate(trials, options.first):
+        trial = kind(setting, folder / str(number), random.Random(f"{options.seed} {number}"), *variant)
         try:
             complaints = trial.run()
         except LeftOut as reason:
             print(f"{number:<6}{trial.kind:<8}{' '.join(trial.words):<26}left out: {reason}", flush=True)
             left_out += 1
             continue
+        tried.append(trial)
         print(f"{number:<6}{trial}", flush=True)
         for line in complaints:
             print(f"      BROKEN: {line}; see {trial.folder}", flush=True)
         broken += bool(complaints)
-        if not complaints:
+        if complaints:
+            print(f"      repeat it: the same command with --first {number} --trials 1", flush=True)
+        else:
             shutil.rmtree(trial.folder)
+    if options.resume:
+        print(*tally(tried), sep="\n")
     if left_out:
         print(f"{left_out} trials were left out")
     if broken:
@@ -98,24 +121,19 @@ def main():
 
 def plan(options):
     """The trials: every second one a signal, the other kinds in turn, each kind's variants in turn, until there are enough."""
-    kinds = [kind for other in (Disk, Folder, Reader, Metis, Limit) for kind in (Signal, other)]
+    kinds = [Resumed] if options.resume else [kind for other in (Disk, Folder, Reader, Metis, Limit) for kind in (Signal, other)]
     left_out = {"graph": (), "tensor": (Metis.kind, "partition"), "pipeline": ("partition",)}[options.axis]  # where METIS does not run
     variants = {kind: [v for v in kind.VARIANTS if options.only in ("", kind.kind, *" ".join(v).split())
                        and not {kind.kind, *v} & set(left_out)] for kind in kinds}
     endless = {kind: itertools.cycle(chosen) for kind, chosen in variants.items() if chosen}
     turns = itertools.cycle([kind for kind in kinds if kind in endless])
-    return [(kind, next(endless[kind])) for kind in itertools.islice(turns, options.trials)]
+    return [(kind, next(endless[kind])) for kind in itertools.islice(turns, options.first + options.trials)][options.first:]
 
 
 def make_stores(setting):
     """A graph whose partitions are stored, the same without, and one with large predictions; a run to predict with; and runs of the
     commands that lack room, which say how large their weights are."""
-
-    def quiet(*command):
-        subprocess.run([setting.weft, *map(str, command)], check=True, stdout=subprocess.DEVNULL)
-
-    stores = setting.stores
-    stores.mkdir()
+    stores, quiet = setting.stores, setting.quiet
     for name in ("whole", "parted"):
         quiet("generate", "sbm", stores / name, "--vertices", 40000, "--degree", 20, "--features", 32, "--classes", 64)
     quiet("partition", stores / "parted", "-k", RANKS)

@@ -6,9 +6,9 @@ import signal
 import subprocess
 import time
 
-from trial import GRACE, LINES, PARTITION, TRAIN, TRAINS, WRITE, WRITES, LeftOut, Trial, proc, whole_line
+from disk import PAGE, SmallDisk, pages
+from trial import GRACE, LINES, PARTITION, TRAIN, TRAINS, WRITE, WRITES, Trial, proc, whole_line
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
 STREAMS = {"output": ["stdout"], "progress": ["stderr"], "results": ["stdout"], "both": ["stdout", "stderr"]}  # all but the first of --json
 
 
@@ -42,35 +42,23 @@ class Disk(Room):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.disk = self.folder / "disk"
-        self.out = self.disk / "run"
-        self.mounted, self.free = False, 0
+        self.disk, self.free = None, 0
+        self.out = self.folder / "disk" / "run"
 
     def prepare(self):
         super().prepare()
-        self.disk.mkdir()
-        size = -(-self.room // PAGE) * PAGE
-        p = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "weft-faults", str(self.disk)], capture_output=True, text=True)
-        if p.returncode != 0:
-            raise LeftOut(f"no disk of a small size: {p.stderr.partition(chr(10))[0]}")
-        self.mounted = True
+        self.disk = SmallDisk(self.out.parent, self.room)
 
     def strike(self):
         pass  # it fills up by itself
 
     def fits(self):
-        return self.free >= -(-self.weights // PAGE) * PAGE
+        return self.free >= pages(self.weights)
 
     def settle(self):
-        if not self.mounted:
-            return
-        disk = os.statvfs(self.disk)
-        self.free = disk.f_bavail * disk.f_frsize
-        was = self.folder / "was"
-        shutil.copytree(self.disk, was)
-        subprocess.run(["umount", "-l", str(self.disk)], check=True)
-        self.disk.rmdir()
-        was.rename(self.disk)
+        if self.disk:
+            self.free = self.disk.free()
+            self.disk.replace()
 
 
 class Limit(Room):

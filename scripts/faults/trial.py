@@ -46,6 +46,10 @@ class Setting:
     stores: pathlib.Path
     transport: str
     axis: str
+    uninterrupted: dict = dataclasses.field(default_factory=dict)  # the runs that those of --resume have to equal, by name
+
+    def quiet(self, *arguments):
+        subprocess.run([self.weft, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
 
     def run(self, *arguments):
         return subprocess.run([self.weft, *map(str, arguments)], capture_output=True, text=True)
@@ -132,7 +136,7 @@ class Trial:
         rank = str(pathlib.Path(__file__).with_name("rank.py"))
         command = [sys.executable, "-B", rank, str(self.folder), self.setting.weft, *self.arguments()]
         if self.place == "mpirun":
-            mpirun = ["mpirun", "--oversubscribe", "-n", str(RANKS), *options]
+            mpirun = ["mpirun", "--oversubscribe", "-n", str(self.processes), *options]
             if os.geteuid() == 0:
                 mpirun.append("--allow-run-as-root")
             if self.setting.transport == "tcp":
@@ -251,7 +255,7 @@ class Trial:
         metrics = self.out / "metrics.jsonl"
         if metrics.exists() and (cut := [line for line in metrics.read_text().splitlines(keepends=True) if not whole_line(line)]):
             yield f"metrics.jsonl has lines that are not whole: {cut}"
-        if not self.killed() and (left := [str(p.relative_to(self.folder)) for p in self.folder.rglob(TEMPORARY)]):
+        if not self.killed() and (left := [str(p) for folder in (self.folder, self.out) for p in folder.rglob(TEMPORARY)]):
             yield f"temporary files are left: {left}"
         if self.recorded():
             missing = [n for n in ("run.yaml", "metrics.jsonl", "model.safetensors", "predictions.npy") if not (self.out / n).exists()]

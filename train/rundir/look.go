@@ -104,6 +104,11 @@ func lookState(dir string) (s State, err error) {
 		}
 	}
 	s.Status = Killed
+	if _, err := os.Lstat(filepath.Join(dir, runFile)); err == nil { // killed as it ended: its record has the word
+		if run, _, _, err := Read(dir); err == nil {
+			s.Status, s.Reason = run.status(), run.Reason
+		}
+	}
 	return s, nil
 }
 

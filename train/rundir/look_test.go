@@ -97,6 +97,24 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// TestLookAtARunKilledAtItsEnd: a run that was killed after it wrote run.json has ended, though its state says that
+// it is under way.
+func TestLookAtARunKilledAtItsEnd(t *testing.T) {
+	d := newDir(t, t.TempDir())
+	if err := d.writeRun(smallRun()); err != nil {
+		t.Fatal(err)
+	}
+	if s := lookAt(t, d.Path); s.Status != Running {
+		t.Errorf("under way %+v", s)
+	}
+	if err := d.metrics.Close(); err != nil { // as a process's end does
+		t.Fatal(err)
+	}
+	if s := lookAt(t, d.Path); s.Status != Finished || s.Reason != "all 0 epochs are done" {
+		t.Errorf("ended %+v", s)
+	}
+}
+
 // TestLookRefusesDamage: a state that cannot be read is refused in one line that names the file.
 func TestLookRefusesDamage(t *testing.T) {
 	for text, want := range map[string]string{
