@@ -55,17 +55,20 @@ func networks() map[string]Options {
 
 // tangled is a directed graph with hubs, isolated vertices, self loops, duplicate edges and edge weights,
 // larger than a tile of a reduction.
-func tangled(t *testing.T) *graph.Graph {
+func tangled(t *testing.T) *graph.Graph { return tangle(t, 3000, 20_000) }
+
+// tangle is such a graph of so many vertices, with so many edges into one of them.
+func tangle(t *testing.T, vertices, into int32) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 3000, Degree: 6, Features: 13, Classes: 5, Seed: 3, Directed: true,
+		Kind: generate.SBM, Vertices: int(vertices), Degree: 6, Features: 13, Classes: 5, Seed: 3, Directed: true,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := g.Relations[0].Edges()
 	e.Source, e.Target = slices.Clone(e.Source), slices.Clone(e.Target)
-	for v := range int32(3000) {
+	for v := range vertices {
 		switch {
 		case v%2 == 0:
 			e.Source, e.Target = append(e.Source, v), append(e.Target, 17) // the hub
@@ -75,8 +78,8 @@ func tangled(t *testing.T) *graph.Graph {
 			e.Source, e.Target = append(e.Source, v), append(e.Target, 1)
 		}
 	}
-	for k := range int32(20_000) { // more edges than one sum takes at a time
-		e.Source, e.Target = append(e.Source, k%2900), append(e.Target, 5)
+	for k := range into { // more edges than one sum takes at a time
+		e.Source, e.Target = append(e.Source, k%(vertices-100)), append(e.Target, 5)
 	}
 	keep := graph.Edges{}
 	for k, u := range e.Source {
@@ -85,7 +88,7 @@ func tangled(t *testing.T) *graph.Graph {
 			keep.Weights = append(keep.Weights, .5+float32(k%7)/4)
 		}
 	}
-	g.Relations[0], err = graph.NewRelation(3000, keep)
+	g.Relations[0], err = graph.NewRelation(int(vertices), keep)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func resumes() map[string]Options {
 
 // graphFor is a graph that the options can train on.
 func graphFor(t *testing.T, o *Options) *graph.Graph {
-	g := tangled(t)
+	g := tangle(t, 400, 200)
 	if o.NodeEmbedding > 0 {
 		g.Features = graph.Features{}
 	}

@@ -97,8 +97,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestLookAtARunKilledAtItsEnd: a run that was killed after it wrote run.json has ended, though its state says that
-// it is under way.
+// TestLookAtARunKilledAtItsEnd: a run that was killed after it wrote run.json has ended, though its state
+// says that it is under way.
 func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 	d := newDir(t, t.TempDir())
 	if err := d.writeRun(smallRun()); err != nil {
