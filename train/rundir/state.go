@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"weft/checkpoint"
@@ -112,9 +113,12 @@ func Reopen(path string) (d *Dir, err error) {
 	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_RDWR|os.O_CREATE, 0o666); err == nil {
 		err = d.check()
 	}
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		err = refusal.Errorf("%w; make it and its files writable, or continue a copy of it", err)
+	}
 	if err != nil {
 		d.Discard()
-		return nil, refusal.Errorf("run directory %s: %s; make it and its files writable, or continue a copy of it", path, reason(err))
+		return nil, d.fail(err)
 	}
 	if errors.Is(lock(d.metrics), errHeld) {
 		d.Discard()
