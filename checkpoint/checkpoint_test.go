@@ -152,7 +152,7 @@ func TestFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := Epochs(path); !slices.Equal(got, []int{4, 3}) {
+	if got, err := Epochs(path); err != nil || !slices.Equal(got, []int{4, 3}) {
 		t.Errorf("checkpoints %d", got)
 	}
 	missing := File{Name: fileName(1), Bytes: 3}
@@ -167,10 +167,10 @@ func TestFolder(t *testing.T) {
 		t.Errorf("left %v, %v", entries, err)
 	}
 	save(t, path, 3, one) // in the place of one that was damaged
-	if got := Epochs(path); !slices.Equal(got, []int{4, 3}) {
+	if got, err := Epochs(path); err != nil || !slices.Equal(got, []int{4, 3}) {
 		t.Errorf("checkpoints %d", got)
 	}
-	if got := Epochs(filepath.Join(path, "nosuch")); len(got) != 0 {
+	if got, err := Epochs(filepath.Join(path, "nosuch")); err != nil || len(got) != 0 {
 		t.Errorf("checkpoints %d of no folder", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"weft/autograd"
 	"weft/internal/atomicfile"
+	"weft/internal/refusal"
 	"weft/internal/safetensors"
 )
 
@@ -38,7 +39,10 @@ func OpenFolder(path string) (*Folder, error) {
 	if err == nil {
 		err = atomicfile.SyncDir(filepath.Dir(path))
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if errors.Is(err, fs.ErrExist) {
+		err = checkFolder(path)
+	}
+	if err != nil {
 		return nil, err
 	}
 	root, err := os.OpenRoot(path)
@@ -46,6 +50,16 @@ func OpenFolder(path string) (*Folder, error) {
 		return nil, err
 	}
 	return &Folder{path, root}, nil
+}
+
+// checkFolder refuses what is at the path of a folder of checkpoints, but is none: old checkpoints are removed
+// from it.
+func checkFolder(path string) error {
+	info, err := os.Lstat(path)
+	if err == nil && !info.IsDir() {
+		err = refusal.Errorf("%s: not a folder, but a link or a file; move it away, or put the folder there", path)
+	}
+	return err
 }
 
 // Close closes the folder.
@@ -201,7 +215,11 @@ func (f *Folder) Commit(epoch int, files []File, run any) error {
 
 // removeOld removes all checkpoints but the last ones.
 func (f *Folder) removeOld() error {
-	for i, old := range Epochs(f.path) {
+	epochs, err := Epochs(f.path)
+	if err != nil {
+		return err
+	}
+	for i, old := range epochs {
 		if i < kept {
 			continue
 		}
@@ -234,22 +252,32 @@ func (f *Folder) ContinueFrom(epoch int) error {
 	return f.removeOld()
 }
 
-// Epochs are those after which the folder at a path has checkpoints, the last one first.
-func Epochs(path string) (epochs []int) {
-	entries, _ := os.ReadDir(path) // a run that has none has no folder
+// Epochs are those after which the folder at a path has checkpoints, the last one first. Where there is no
+// folder there are none.
+func Epochs(path string) (epochs []int, err error) {
+	var entries []os.DirEntry
+	if err = checkFolder(path); err == nil {
+		entries, err = os.ReadDir(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
 		if n, whole := epochOf(e.Name()); whole && e.IsDir() {
 			epochs = append(epochs, n)
 		}
 	}
 	slices.SortFunc(epochs, func(a, b int) int { return b - a })
-	return epochs
+	return epochs, nil
 }
 
 // epochOf is the epoch of the checkpoint of that name.
 func epochOf(entry string) (epoch int, named bool) {
 	_, err := fmt.Sscanf(entry, "epoch-%d", &epoch)
-	return epoch, err == nil && entry == name(epoch)
+	return epoch, err == nil && epoch > 0 && entry == name(epoch)
 }
 
 // IsFile reports whether a file of that name may be one of a checkpoint.

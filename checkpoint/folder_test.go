@@ -4,7 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"weft/internal/refusal"
 )
 
 // TestContinueFrom: of what a killed run leaves, the last two checkpoints up to the epoch stay.
@@ -31,8 +34,34 @@ func TestContinueFrom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Epochs(path); !slices.Equal(got, c.want) || len(entries) != len(got) {
+		if got, err := Epochs(path); err != nil || !slices.Equal(got, c.want) || len(entries) != len(got) {
 			t.Errorf("after epoch %d: %d of %d entries, want %d", c.epoch, got, len(entries), c.want)
 		}
+	}
+}
+
+// TestFolderIsNoLink: a link or a file in place of the folder is refused, and nothing behind it changes.
+func TestFolderIsNoLink(t *testing.T) {
+	base := t.TempDir()
+	other, file, link := filepath.Join(base, "other"), filepath.Join(base, "file"), filepath.Join(base, "link")
+	if err := os.MkdirAll(filepath.Join(other, name(3)), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, file} {
+		if _, err := OpenFolder(path); !refusal.Is(err) || !strings.Contains(err.Error(), path) {
+			t.Errorf("OpenFolder(%s): %v, want a refusal that names it", path, err)
+		}
+		if all, err := Epochs(path); !refusal.Is(err) || len(all) > 0 {
+			t.Errorf("Epochs(%s): %d, %v, want a refusal", path, all, err)
+		}
+	}
+	if all, err := Epochs(other); err != nil || !slices.Equal(all, []int{3}) {
+		t.Errorf("the folder behind the link has %d, %v", all, err)
 	}
 }

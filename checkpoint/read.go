@@ -39,8 +39,11 @@ func Read(path string, epoch int) (*Checkpoint, error) {
 	if err := document.StrictJSON(text, format, &c.Manifest); err != nil { // a damaged key is no other
 		return nil, refusal.Errorf("%s: %w", file, err)
 	}
-	if c.Epoch != epoch || c.RunCRC32C != crc32.Checksum(c.Run, castagnoli) || slices.ContainsFunc(c.Files, func(f File) bool { return f.Name != filepath.Base(f.Name) }) {
-		return nil, refusal.Errorf("%s: damaged", file)
+	if c.Epoch != epoch {
+		return nil, refusal.Errorf("%s: damaged: it is of epoch %d", file, c.Epoch)
+	}
+	if c.RunCRC32C != crc32.Checksum(c.Run, castagnoli) || slices.ContainsFunc(c.Files, func(f File) bool { return f.Name != filepath.Base(f.Name) }) {
+		return nil, refusal.Errorf("%s: damaged: a checksum or a name of a file is wrong", file)
 	}
 	return c, nil
 }

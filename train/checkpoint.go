@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"syscall"
 	"time"
 
 	"weft/checkpoint"
@@ -420,8 +421,12 @@ func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
 // read what is there. All ranks call it together.
 func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.Checkpoint, error) {
 	var epochs []int
-	if ranks.First() {
-		epochs = checkpoint.Epochs(path)
+	err := ranks.OnFirst(func() (err error) {
+		epochs, err = checkpoint.Epochs(path)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	all, err := worker.Gather(ranks.Comm, epochs)
 	if err != nil {
@@ -449,14 +454,17 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 }
 
 // openWhole opens a checkpoint. The ranks divide the work of reading all its bytes. What is damaged is a
-// refusal.
+// refusal, and what cannot be read now is none.
 func openWhole(ranks launch.Ranks, path string, epoch int) (*checkpoint.Checkpoint, error) {
 	c, err := checkpoint.Read(path, epoch)
 	if err == nil {
 		err = cmp.Or(c.Verify(ranks.Rank(), ranks.Comm.Size()), c.Open())
 	}
+	var errno syscall.Errno
 	switch {
-	case !errors.Is(err, fs.ErrNotExist):
+	case !errors.As(err, &errno) || errno == syscall.EIO:
+	case !errors.Is(err, fs.ErrNotExist): // such as a missing permission: another attempt may read it
+		err = fmt.Errorf("%v; mend that, or remove the checkpoint to continue from the one before", err)
 	case ranks.First():
 		err = refusal.Errorf("%w; the checkpoint is damaged", err)
 	default:

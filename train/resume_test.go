@@ -295,7 +295,11 @@ func TestCheckpointsAreKept(t *testing.T) {
 		saved = append(saved, s.Epoch)
 	}
 	want := mustRun(t, j)
-	n, kept := len(saved), checkpoint.Epochs(folder)
+	n := len(saved)
+	kept, err := checkpoint.Epochs(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if n < 2 || saved[0] != 2 || saved[n-1] != 8 || !slices.Equal(kept, []int{8, saved[n-2]}) {
 		t.Fatalf("saved %d, kept %d", saved, kept)
 	}
@@ -341,14 +345,17 @@ func TestAllCheckpointsAreDamaged(t *testing.T) {
 			if err := from.Close(); err != nil {
 				t.Fatal(err)
 			}
-			epochs := checkpoint.Epochs(folder)
+			epochs, err := checkpoint.Epochs(folder)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, epoch := range epochs {
 				if err := os.Truncate(filepath.Join(folder, fmt.Sprintf("epoch-%09d", epoch), file), 10); err != nil {
 					t.Fatal(err)
 				}
 			}
 			passed := 0
-			from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(error) { passed++ })
+			from, err = OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(error) { passed++ })
 			if err != nil || from != nil || passed != len(epochs) {
 				t.Errorf("%v, %v, %d of %d passed over", from, err, passed, len(epochs))
 			}

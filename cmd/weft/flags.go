@@ -82,8 +82,15 @@ var foreignFlags = meant([][2]string{
 	},
 	{
 		"--out is the directory of the run",
-		"output save-dir log-dir logdir checkpoint-dir checkpoint save save-path model-path output- " +
-			"dir",
+		"output output-dir save-dir log-dir logdir checkpoint-dir save save-path model-path",
+	},
+	{
+		"--checkpoint-every is the number of epochs, or the time, between two checkpoints",
+		"checkpoint ckpt checkpoint-freq checkpoint-interval save-every save-freq save-interval save-steps",
+	},
+	{
+		"--resume RUN continues a run",
+		"resume-from resume-from-checkpoint load-checkpoint ckpt-path restore",
 	},
 	{"--link-split gives the shares of training, validation and test edges", "val-ratio test-ratio"},
 	{

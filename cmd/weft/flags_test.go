@@ -17,6 +17,8 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"train", "--hiden=8"}, "weft: unknown flag: --hiden; did you mean --hidden?\n"},
 		{[]string{"train", "-modl=gcn"}, "weft: unknown flag: -modl=gcn; did you mean --model=gcn?\n"},
 		// Flags of DGL and PyG
+		{[]string{"train", "--output-dir=r"}, "weft: unknown flag: --output-dir; --out is the directory of the run\n"},
+		{[]string{"train", "--resume-from", "r"}, "weft: unknown flag: --resume-from; --resume RUN continues a run\n"},
 		{[]string{"train", "--num-layers", "3"}, "weft: unknown flag: --num-layers; --layers is the number of layers\n"},
 		{[]string{"train", "--hidden_channels=3"}, "weft: unknown flag: --hidden_channels; --hidden is the width of hidden layers\n"},
 		{[]string{"predict", "--gpu", "0"}, "weft: unknown flag: --gpu; weft runs on the CPU and has no choice of devices\n"},

@@ -36,10 +36,10 @@ func inspectRun(out io.Writer, dir string, asJSON bool) error {
 	return nil
 }
 
-// continues is the command that continues a run, "" if there is none: the run is under way or has ended, or
-// its graph was made in memory.
+// continues is the command that continues a run, "" if there is none: the run is under way or has ended, it
+// is of an earlier version, or its graph was made in memory.
 func continues(s *rundir.Standing) string {
-	if s.Status == rundir.Running || s.Status == rundir.Finished || s.Ended == train.EndedDiverged || s.Store == "" {
+	if s.Status == rundir.Running || s.Status == rundir.Finished || s.Ended == train.EndedDiverged || s.Store == "" || !s.Resumable {
 		return ""
 	}
 	return "weft train --resume " + s.RunDir
@@ -79,7 +79,7 @@ func printStanding(out io.Writer, s *rundir.Standing, now time.Time) {
 	switch command := continues(s); {
 	case command != "":
 		t.row("continue", command+when(s.Checkpoint == nil, ", which begins again"))
-	case s.Status == rundir.Finished && s.Store != "":
+	case s.Status == rundir.Finished && s.Store != "" && s.Resumable:
 		t.row("more", fmt.Sprintf("weft train --resume %s --epochs N, with N above %s", s.RunDir, count(s.Epochs)))
 	}
 	t.flush()

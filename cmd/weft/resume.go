@@ -115,6 +115,7 @@ func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 	if o.Epochs != r.before.Epochs && run.Ended == train.EndedEpochs || o.Patience != r.before.Patience && run.Ended == train.EndedPatience {
 		return nil, nil
 	}
+	run.Summary.RunDir = r.path // the directory may have been moved
 	return &run, nil
 }
 

@@ -62,8 +62,9 @@ var maskKeys = [3]string{"train_masks", "val_masks", "test_masks"}
 // is unweighted. Complaints about the file are refusals that name it and the array.
 func Read(path string, o Options) (*graph.Graph, error) {
 	file, err := arrays.OpenArchive(path)
-	if base := filepath.Base(path); err != nil && strings.HasPrefix(base, "ind.") {
-		return nil, refusal.Errorf("%w; weft import planetoid reads the files of Planetoid, by the prefix %s", err, strings.TrimSuffix(path, filepath.Ext(base)))
+	if parts := strings.Split(filepath.Base(path), "."); err != nil && parts[0] == "ind" && len(parts) > 1 { // ind.NAME.x
+		return nil, refusal.Errorf("%w; weft import planetoid reads the files of Planetoid, by the prefix %s", err,
+			filepath.Join(filepath.Dir(path), "ind."+parts[1]))
 	}
 	if err != nil {
 		return nil, err

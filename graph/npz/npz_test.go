@@ -539,12 +539,16 @@ func TestWithoutMemory(t *testing.T) {
 
 // TestPlanetoid: a file of Planetoid is refused with the format that reads it.
 func TestPlanetoid(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ind.cora.x")
-	if err := os.WriteFile(path, []byte("\x80\x02]q\x00."), 0o600); err != nil {
-		t.Fatal(err)
+	prefix := filepath.Join(t.TempDir(), "ind.cora")
+	for _, suffix := range []string{".x", ".test.index"} {
+		if err := os.WriteFile(prefix+suffix, []byte("\x80\x02]q\x00."), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	want := "weft import planetoid reads the files of Planetoid, by the prefix " + strings.TrimSuffix(path, ".x")
-	if _, err := Read(path, Options{}); !refusal.Is(err) || !strings.HasSuffix(err.Error(), want) {
-		t.Errorf("error %v, want %q", err, want)
+	want := "weft import planetoid reads the files of Planetoid, by the prefix " + prefix
+	for _, suffix := range []string{".x", ".test.index", ""} { // the last is not there
+		if _, err := Read(prefix+suffix, Options{}); !refusal.Is(err) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q: error %v, want %q", suffix, err, want)
+		}
 	}
 }

@@ -49,6 +49,7 @@ type Standing struct {
 
 	Checkpoint *LastCheckpoint `json:"checkpoint"`        // nil: none
 	Damaged    []string        `json:"damaged,omitempty"` // what is wrong with files of the run
+	Resumable  bool            `json:"-"`                 // it has a state.json, which those of earlier versions have not
 }
 
 // LastCheckpoint is the last checkpoint of a run whose files have their sizes.
@@ -70,7 +71,9 @@ func Is(dir string) bool {
 // Look tells where the run in a directory stands. It changes nothing, and the run may be under way.
 func Look(dir string) (*Standing, error) {
 	state, err := lookState(dir)
-	if _, missing := os.Lstat(filepath.Join(dir, stateFile)); errors.Is(missing, fs.ErrNotExist) {
+	_, missing := os.Lstat(filepath.Join(dir, stateFile))
+	resumable := !errors.Is(missing, fs.ErrNotExist)
+	if !resumable {
 		state, err = stateOfResults(dir)
 	}
 	if err != nil {
@@ -82,7 +85,7 @@ func Look(dir string) (*Standing, error) {
 	}
 	s := &Standing{
 		RunDir: dir, Status: state.Status, Reason: state.Reason, Started: state.Started, Weft: state.Weft, Dataset: state.Dataset, Store: state.Store,
-		Task: o.Task, Model: o.Model, Parallel: o.Parallel, Epochs: o.Epochs, Metric: state.Metric,
+		Task: o.Task, Model: o.Model, Parallel: o.Parallel, Epochs: o.Epochs, Metric: state.Metric, Resumable: resumable,
 	}
 	if s.Status == Running || s.Status == Killed {
 		s.Host, s.PID = state.Host, state.PID
@@ -202,7 +205,11 @@ func (s *Standing) lookResults() {
 // lookCheckpoints finds the last checkpoint.
 func (s *Standing) lookCheckpoints() {
 	folder := filepath.Join(s.RunDir, Checkpoints)
-	for _, epoch := range checkpoint.Epochs(folder) {
+	epochs, err := checkpoint.Epochs(folder)
+	if err != nil {
+		s.Damaged = append(s.Damaged, err.Error())
+	}
+	for _, epoch := range epochs {
 		last := LastCheckpoint{Epoch: epoch}
 		c, err := checkpoint.Read(folder, epoch)
 		if err == nil {
@@ -213,7 +220,7 @@ func (s *Standing) lookCheckpoints() {
 			s.Checkpoint = &last
 			return
 		}
-		if slices.Contains(checkpoint.Epochs(folder), epoch) { // else the run has removed it meanwhile
+		if now, _ := checkpoint.Epochs(folder); slices.Contains(now, epoch) { // else the run has removed it meanwhile
 			s.Damaged = append(s.Damaged, err.Error())
 		}
 	}

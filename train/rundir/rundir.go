@@ -444,8 +444,13 @@ func (d *Dir) writeRun(run *Run) error {
 	return d.write(runFile, append(text, '\n'))
 }
 
-// Discard takes back the directory of a run that did no work: what New made and nothing else.
+// Discard takes back the directory of a run that did no work: what New made and nothing else. A run that was
+// to continue can do so again.
 func (d *Dir) Discard() {
+	if d.reopened && d.state.Status == Running {
+		d.state.Status, d.state.Reason = Interrupted, "before its first epoch since it continued"
+		_ = d.writeState() // else the run seems to have been killed
+	}
 	if d.metrics != nil && !d.reopened {
 		_ = d.root.Remove(stateFile)
 		_ = d.root.Remove(configFile)

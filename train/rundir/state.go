@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"weft/checkpoint"
@@ -54,6 +55,10 @@ const (
 func ReadState(dir string) (s State, err error) {
 	path := filepath.Join(dir, stateFile)
 	text, err := document.Read(path, 1<<20)
+	if _, results := os.Lstat(filepath.Join(dir, runFile)); errors.Is(err, fs.ErrNotExist) && results == nil {
+		return s, refusal.Errorf("%s: the run cannot continue: it has no %s, as those of earlier versions; begin a new one in another folder",
+			dir, stateFile)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, refusal.Errorf("%s: no run to continue: it has no %s; begin one there with weft train", dir, stateFile)
 	}
@@ -61,10 +66,10 @@ func ReadState(dir string) (s State, err error) {
 		return s, refusal.Errorf("run directory %w", err)
 	}
 	if err := document.JSON(text, runFormat, &s); err != nil {
-		return s, refusal.Errorf("%s: %w", path, err)
+		return s, refusal.Errorf("%s: %w; restore it, or begin a new run in another folder", path, err)
 	}
 	if !slices.Contains([]Status{Running, Interrupted, Failed, Finished}, s.Status) {
-		return s, refusal.Errorf("%s: damaged: unknown status %q", path, s.Status)
+		return s, refusal.Errorf("%s: damaged: unknown status %q; restore it, or begin a new run in another folder", path, s.Status)
 	}
 	return s, nil
 }
@@ -102,8 +107,18 @@ func Reopen(path string) (d *Dir, err error) {
 	if d.root, err = os.OpenRoot(path); err != nil {
 		return nil, d.fail(err)
 	}
-	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
-		return nil, errors.Join(d.fail(err), d.root.Close())
+	if there, err := d.root.Lstat(metricsFile); err == nil && !there.Mode().IsRegular() {
+		return nil, errors.Join(refusal.Errorf("%s: is not a regular file; remove it, the checkpoint has its lines", d.file(metricsFile)), d.root.Close())
+	}
+	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_RDWR|os.O_CREATE, 0o666); err == nil {
+		err = d.check()
+	}
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		err = refusal.Errorf("%w; make it and its files writable, or continue a copy of it", err)
+	}
+	if err != nil {
+		d.Discard()
+		return nil, d.fail(err)
 	}
 	if errors.Is(lock(d.metrics), errHeld) {
 		d.Discard()
@@ -131,7 +146,9 @@ func (d *Dir) Continue(now time.Time, job *train.Job, version, store string) err
 	if err := d.write(configFile, config); err != nil {
 		return d.fail(err)
 	}
+	before, _ := ReadState(d.Path) // what is damaged is written anew
 	d.state = begins(job, version, store, now)
+	d.state.Metric = before.Metric
 	if err := d.writeState(); err != nil {
 		return d.fail(err)
 	}
