@@ -148,8 +148,8 @@ func TestFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := Epochs(path); !slices.Equal(got, []int{4, 3}) {
-		t.Errorf("checkpoints %d", got)
+	if got, err := Epochs(path); err != nil || !slices.Equal(got, []int{4, 3}) {
+		t.Errorf("checkpoints %d, %v", got, err)
 	}
 	missing := File{Name: fileName(1), Bytes: 3}
 	if err := f.Commit(5, []File{file, missing}, nil); err == nil || !strings.Contains(err.Error(), "shared file system") {
@@ -163,10 +163,17 @@ func TestFolder(t *testing.T) {
 		t.Errorf("left %v, %v", entries, err)
 	}
 	save(t, path, 3, one) // in the place of one that was damaged
-	if got := Epochs(path); !slices.Equal(got, []int{4, 3}) {
-		t.Errorf("checkpoints %d", got)
+	if got, err := Epochs(path); err != nil || !slices.Equal(got, []int{4, 3}) {
+		t.Errorf("checkpoints %d, %v", got, err)
 	}
-	if got := Epochs(filepath.Join(path, "nosuch")); len(got) != 0 {
-		t.Errorf("checkpoints %d of no folder", got)
+	if got, err := Epochs(filepath.Join(path, "nosuch")); err != nil || len(got) != 0 {
+		t.Errorf("checkpoints %d of no folder, %v", got, err)
+	}
+	file.Name = filepath.Join(path, "file")
+	if err := os.WriteFile(file.Name, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Epochs(file.Name); err == nil {
+		t.Errorf("checkpoints %d of what cannot be listed", got)
 	}
 }

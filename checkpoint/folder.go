@@ -201,10 +201,11 @@ func (f *Folder) Commit(epoch int, files []File, run any) error {
 
 // removeOld removes all checkpoints but the last ones.
 func (f *Folder) removeOld() error {
-	for i, old := range Epochs(f.path) {
-		if i < kept {
-			continue
-		}
+	epochs, err := Epochs(f.path)
+	if err != nil {
+		return err
+	}
+	for _, old := range epochs[min(kept, len(epochs)):] {
 		if err := f.root.RemoveAll(name(old)); err != nil {
 			return err
 		}
@@ -234,16 +235,20 @@ func (f *Folder) ContinueFrom(epoch int) error {
 	return f.removeOld()
 }
 
-// Epochs are those after which the folder at a path has checkpoints, the last one first.
-func Epochs(path string) (epochs []int) {
-	entries, _ := os.ReadDir(path) // a run that has none has no folder
+// Epochs are those after which the folder at a path has checkpoints, the last one first. A run that has none
+// may have no folder.
+func Epochs(path string) (epochs []int, err error) {
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err // what cannot be listed is not lost: nobody may begin again
+	}
 	for _, e := range entries {
 		if n, whole := epochOf(e.Name()); whole && e.IsDir() {
 			epochs = append(epochs, n)
 		}
 	}
 	slices.SortFunc(epochs, func(a, b int) int { return b - a })
-	return epochs
+	return epochs, nil
 }
 
 // epochOf is the epoch of the checkpoint of that name.

@@ -31,7 +31,7 @@ func TestContinueFrom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Epochs(path); !slices.Equal(got, c.want) || len(entries) != len(got) {
+		if got, err := Epochs(path); err != nil || !slices.Equal(got, c.want) || len(entries) != len(got) {
 			t.Errorf("after epoch %d: %d of %d entries, want %d", c.epoch, got, len(entries), c.want)
 		}
 	}

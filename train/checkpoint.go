@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"syscall"
 	"time"
 
 	"weft/checkpoint"
@@ -301,24 +302,14 @@ func (s *saver) settle() error {
 	if s == nil || s.writing == nil {
 		return nil
 	}
-	const often = time.Second // the others wait for this worker no longer at a time
-	for {
-		select {
-		case <-s.writing.done:
-		case <-time.After(often):
-		}
-		all, err := comm.Gather(s.w.Groups.World, comm.Setup, float64(s.busy()))
-		if err != nil {
-			return err
-		}
-		waiting := false
-		for _, busy := range all {
-			waiting = waiting || busy != 0
-		}
-		if !waiting {
-			return s.commit()
-		}
+	err := s.w.Ranks().Each(func() error {
+		<-s.writing.done
+		return nil
+	})
+	if err != nil {
+		return err
 	}
+	return s.commit()
 }
 
 // commit makes the checkpoint whole that all workers have written.
@@ -377,7 +368,7 @@ func (s *state) resume(c *Checkpoints, w *worker.Worker, told func([]Epoch) erro
 	s.saver.allocate(s)
 	if c.From != nil {
 		begun := time.Now()
-		if err := w.Ranks().Together(s.restore(c, w)); err != nil {
+		if err := w.Ranks().Each(func() error { return s.restore(c, w) }); err != nil {
 			return err
 		}
 		if s.saver != nil {
@@ -421,16 +412,23 @@ func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
 // read what is there. All ranks call it together.
 func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.Checkpoint, error) {
 	var epochs []int
-	if ranks.First() {
-		epochs = checkpoint.Epochs(path)
+	err := ranks.OnFirst(func() (err error) {
+		epochs, err = checkpoint.Epochs(path)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	all, err := worker.Gather(ranks.Comm, epochs)
 	if err != nil {
 		return nil, err
 	}
 	for _, epoch := range all[0] {
-		c, err := openWhole(ranks, path, epoch)
-		err = ranks.Together(err)
+		var c *checkpoint.Checkpoint
+		err := ranks.Each(func() (err error) {
+			c, err = openWhole(ranks, path, epoch)
+			return err
+		})
 		if err == nil {
 			return c, nil
 		}
@@ -456,12 +454,13 @@ func openWhole(ranks launch.Ranks, path string, epoch int) (*checkpoint.Checkpoi
 	if err == nil {
 		err = cmp.Or(c.Verify(ranks.Rank(), ranks.Comm.Size()), c.Open())
 	}
-	switch {
-	case !errors.Is(err, fs.ErrNotExist):
-	case ranks.First():
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case missing && ranks.First():
 		err = refusal.Errorf("%w; the checkpoint is damaged", err)
-	default:
+	case missing:
 		err = fmt.Errorf("%w; the machines of all workers need the folder of the run, on a shared file system", err)
+	case errors.As(err, new(syscall.Errno)): // what the system does not let this rank read is not damaged
+		err = errors.New(err.Error())
 	}
 	return c, err
 }

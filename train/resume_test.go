@@ -291,9 +291,9 @@ func TestCheckpointsAreKept(t *testing.T) {
 		saved = append(saved, s.Epoch)
 	}
 	want := mustRun(t, j)
-	n, kept := len(saved), checkpoint.Epochs(folder)
-	if n < 2 || saved[0] != 2 || saved[n-1] != 8 || !slices.Equal(kept, []int{8, saved[n-2]}) {
-		t.Fatalf("saved %d, kept %d", saved, kept)
+	kept, err := checkpoint.Epochs(folder)
+	if n := len(saved); err != nil || n < 2 || saved[0] != 2 || saved[n-1] != 8 || !slices.Equal(kept, []int{8, saved[n-2]}) {
+		t.Fatalf("saved %d, kept %d, %v", saved, kept, err)
 	}
 	for name, damage := range map[string]func(path string) error{
 		"cut":     func(path string) error { return os.Truncate(path, 100) },
@@ -337,16 +337,41 @@ func TestAllCheckpointsAreDamaged(t *testing.T) {
 			if err := from.Close(); err != nil {
 				t.Fatal(err)
 			}
-			epochs := checkpoint.Epochs(folder)
+			epochs, err := checkpoint.Epochs(folder)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, epoch := range epochs {
 				if err := os.Truncate(filepath.Join(folder, fmt.Sprintf("epoch-%09d", epoch), file), 10); err != nil {
 					t.Fatal(err)
 				}
 			}
 			passed := 0
-			from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(error) { passed++ })
+			from, err = OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(error) { passed++ })
 			if err != nil || from != nil || passed != len(epochs) {
 				t.Errorf("%v, %v, %d of %d passed over", from, err, passed, len(epochs))
+			}
+		})
+	}
+}
+
+// TestUnreadableCheckpoints: what the system does not let a run read is not damaged: the run fails, as it
+// would else begin again and remove its checkpoints.
+func TestUnreadableCheckpoints(t *testing.T) {
+	for name, replaced := range map[string]string{
+		"folder": "", "checkpoint": "epoch-000000002/manifest.json", "file": "epoch-000000002/worker-0.safetensors",
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := resumes()["sage alone"]
+			g := graphFor(t, &o)
+			_, folder := stopped(t, g, o, 2)
+			path := filepath.Join(folder, replaced)
+			if err := cmp.Or(os.RemoveAll(path), os.Symlink(path, path)); err != nil { // a link to itself
+				t.Fatal(err)
+			}
+			from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(err error) { t.Errorf("passed over: %v", err) })
+			if from != nil || err == nil || refusal.Is(err) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%v, %v", from, err)
 			}
 		})
 	}

@@ -332,10 +332,11 @@ func advised(err error) error {
 // incomplete says what is left of a run that failed, and what can be done with it.
 func incomplete(dir *rundir.Dir, store string, err error) error {
 	kept := dir.Kept()
+	epochs, unread := checkpoint.Epochs(filepath.Join(dir.Path, rundir.Checkpoints))
 	switch {
 	case dir.Gone():
 		return fmt.Errorf("%w; nothing of the run is kept", err)
-	case len(checkpoint.Epochs(filepath.Join(dir.Path, rundir.Checkpoints))) > 0:
+	case len(epochs) > 0 || unread != nil:
 		return fmt.Errorf("%w; continue the run with weft train --resume %s", err, dir.Path)
 	case len(kept) == 0 && errors.As(err, new(*train.Diverged)):
 		return fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)

@@ -197,7 +197,11 @@ func (s *Standing) lookResults() {
 // lookCheckpoints finds the last checkpoint.
 func (s *Standing) lookCheckpoints() {
 	folder := filepath.Join(s.RunDir, Checkpoints)
-	for _, epoch := range checkpoint.Epochs(folder) {
+	epochs, err := checkpoint.Epochs(folder)
+	if err != nil {
+		s.Damaged = append(s.Damaged, err.Error())
+	}
+	for _, epoch := range epochs {
 		last := LastCheckpoint{Epoch: epoch}
 		c, err := checkpoint.Read(folder, epoch)
 		if err == nil {
@@ -208,7 +212,7 @@ func (s *Standing) lookCheckpoints() {
 			s.Checkpoint = &last
 			return
 		}
-		if slices.Contains(checkpoint.Epochs(folder), epoch) { // else the run has removed it meanwhile
+		if now, unread := checkpoint.Epochs(folder); unread != nil || slices.Contains(now, epoch) { // else the run has removed it meanwhile
 			s.Damaged = append(s.Damaged, err.Error())
 		}
 	}

@@ -193,7 +193,7 @@ func TestLookAtResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("without state.json")
-	if n := len(checkpoint.Epochs(filepath.Join(path, Checkpoints))); n != 1 {
-		t.Errorf("looking left %d checkpoints", n)
+	if left, err := checkpoint.Epochs(filepath.Join(path, Checkpoints)); err != nil || len(left) != 1 {
+		t.Errorf("looking left the checkpoints %d, %v", left, err)
 	}
 }
