@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"slices"
 	"syscall"
 	"time"
 
@@ -141,6 +142,7 @@ type saver struct {
 // writing is this worker's file of a checkpoint, while it is written.
 type writing struct {
 	epoch  int
+	needs  int64   // bytes of the disk, for all workers' files and the results
 	record *Record // on worker 0
 	begun  time.Time
 	done   chan struct{} // closed once the rest is there
@@ -156,7 +158,7 @@ func newSaver(c *Checkpoints, w *worker.Worker) *saver {
 	return &saver{Checkpoints: c, w: w, last: time.Now()}
 }
 
-// close waits until nothing is being written any more. A checkpoint that was is given up.
+// close waits until nothing is being written any more. It gives up a checkpoint that is not committed.
 func (s *saver) close() error {
 	if s == nil {
 		return nil
@@ -177,7 +179,7 @@ func (s *saver) write(p *writing, arrays []checkpoint.Array, metadata map[string
 			return fmt.Errorf("%w; the machines of all workers need the folder of the run, on a shared file system", err)
 		}
 	}
-	if err := s.folder.CheckRoom(checkpoint.Size(arrays) + s.Spare); err != nil {
+	if err := s.folder.CheckRoom(p.needs); err != nil {
 		return err
 	}
 	if p.file, err = s.folder.Write(p.epoch, s.w.Groups.World.Rank(), arrays, metadata); err != nil || p.record == nil {
@@ -240,8 +242,9 @@ func (s *saver) busy() worker.Asks {
 	return 0
 }
 
-// save ends the writing of the last checkpoint, and begins one of this epoch, if it is asked for. At the end
-// of a run it is written at once; else beside the next epoch, from a snapshot.
+// save ends the writing of the last checkpoint, and begins one of this epoch, if it is asked for: beside the
+// next epoch, from a snapshot, and after a later epoch if the last one is still being written. At the end of a
+// run it waits for both.
 func (s *saver) save(of *state, asked worker.Asks, end bool) error {
 	if s == nil {
 		return nil
@@ -263,7 +266,7 @@ func (s *saver) save(of *state, asked worker.Asks, end bool) error {
 			return err
 		}
 		return s.settle()
-	case s.writing != nil: // no disk is this fast
+	case s.writing != nil:
 		s.late = true
 		return nil
 	}
@@ -278,12 +281,19 @@ func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
 	if err != nil {
 		return err
 	}
+	sizes, err := comm.Gather(w.Groups.World, comm.Setup, checkpoint.Size(arrays))
+	if err != nil {
+		return err
+	}
 	s.last = time.Now()
-	p := &writing{epoch: of.epoch, begun: s.last, done: make(chan struct{})}
+	p := &writing{epoch: of.epoch, needs: s.Spare, begun: s.last, done: make(chan struct{})}
+	for _, size := range sizes {
+		p.needs += size
+	}
 	if w.Ranks().First() {
 		p.record = &Record{
 			Weft: s.Version, Settings: w.Texts(), Seed: w.Seed, Mesh: w.Mesh, Partition: s.Partition,
-			Chunks: chunksOf(&w.Config, s.Partition), Curve: append([]Epoch(nil), of.curve...), Best: of.best.record(),
+			Chunks: chunksOf(&w.Config, s.Partition), Curve: slices.Clone(of.curve), Best: of.best.record(),
 		}
 		if p.record.Chunks != "" { // as many for any number of stages
 			p.record.Settings["chunks"] = fmt.Sprint(w.Stage.Count * w.Mesh.Partitions)
@@ -292,6 +302,11 @@ func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
 	s.writing = p
 	go func() {
 		defer close(p.done)
+		defer func() {
+			if fault := recover(); fault != nil {
+				p.err = launch.Recovered(fault, "")
+			}
+		}()
 		p.err = s.write(p, arrays, metadata)
 	}()
 	return nil

@@ -376,3 +376,49 @@ func TestUnreadableCheckpoints(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckpointsFail: a run whose checkpoints cannot be written says why and goes on. The disk must have as
+// many bytes as the plan says for the files of all workers, besides those of the results.
+func TestCheckpointsFail(t *testing.T) {
+	o := resumes()["sage graph=3"]
+	o.CheckpointEvery = setting.Interval{Epochs: 1}
+	g := graphFor(t, &o)
+	want := mustRun(t, &Job{Graph: g, Options: o})
+	const spare = 1 << 60
+	for name, c := range map[string]struct {
+		spare int64
+		store func() (string, error)
+		want  string
+	}{
+		"full":  {spare, g.Checksum, ""},
+		"fails": {0, func() (string, error) { return "", errors.New("a fault") }, "worker 0: a fault"},
+		"panic": {0, func() (string, error) { panic("a fault") }, "worker 0: internal error: a fault"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, folder := &Job{Graph: g, Options: o}, filepath.Join(t.TempDir(), "checkpoints")
+			follow(j, folder, nil)
+			p, err := j.Plan(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.spare > 0 {
+				for _, w := range p.Workers {
+					c.spare += w.Checkpoint
+				}
+				c.want = fmt.Sprintf("a checkpoint and the results take %d", c.spare)
+				j.Checkpoints.Spare = spare
+			}
+			j.Checkpoints.Store = c.store
+			failed := 0
+			j.Checkpoints.OnSaved = func(s Saved) {
+				if failed++; s.Err == nil || !strings.Contains(s.Err.Error(), c.want) {
+					t.Errorf("%+v, want %q", s, c.want)
+				}
+			}
+			equalRuns(t, mustRun(t, j), want)
+			if left, err := os.ReadDir(folder); err != nil || len(left) != 0 || failed == 0 {
+				t.Errorf("left %v, %v, after %d checkpoints", left, err, failed)
+			}
+		})
+	}
+}
