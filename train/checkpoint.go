@@ -26,7 +26,8 @@ type Checkpoints struct {
 	// From is the checkpoint that the run continues from, opened. nil: the run begins.
 	From    *checkpoint.Checkpoint
 	Version string // of the program
-	// Store returns a checksum of the graph. It is called once, on worker 0, beside the training. nil: "".
+	// Store returns a checksum of the graph. It is called on worker 0, beside the training, until it has
+	// succeeded. nil: "".
 	Store     func() (string, error)
 	Partition string // identifies the graph's division into partitions, "" for one
 	// Spare is the number of bytes of the disk that results need: a checkpoint leaves them.
