@@ -246,7 +246,7 @@ func (s *saver) busy() worker.Asks {
 // save ends the writing of the last checkpoint, and begins one of this epoch, if it is asked for: beside the
 // next epoch, from a snapshot, and after a later epoch if the last one is still being written. At the end of a
 // run it waits for both.
-func (s *saver) save(of *state, asked worker.Asks, end bool) error {
+func (s *saver) save(of *state, asked worker.Asks) error {
 	if s == nil {
 		return nil
 	}
@@ -255,11 +255,10 @@ func (s *saver) save(of *state, asked worker.Asks, end bool) error {
 			return err
 		}
 	}
-	stop := of.stopped != ""
 	switch {
-	case asked&worker.Save == 0 && !stop:
+	case asked&worker.Save == 0 && of.stopped == "":
 		return nil
-	case end:
+	case of.ends(s.w):
 		if err := s.settle(); err != nil {
 			return err
 		}
