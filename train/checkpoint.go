@@ -1,7 +1,6 @@
 package train
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -439,11 +438,7 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 		return nil, err
 	}
 	for _, epoch := range all[0] {
-		var c *checkpoint.Checkpoint
-		err := ranks.Each(func() (err error) {
-			c, err = openWhole(ranks, path, epoch)
-			return err
-		})
+		c, err := openWhole(ranks, path, epoch)
 		if err == nil {
 			return c, nil
 		}
@@ -462,20 +457,30 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 	return nil, nil
 }
 
-// openWhole opens a checkpoint. The ranks divide the work of reading all its bytes. What is damaged is a
-// refusal.
-func openWhole(ranks launch.Ranks, path string, epoch int) (*checkpoint.Checkpoint, error) {
-	c, err := checkpoint.Read(path, epoch)
+// openWhole opens a checkpoint, once the ranks have read and compared all its bytes. They divide this work. It
+// refuses what is damaged. All ranks call it together.
+func openWhole(ranks launch.Ranks, path string, epoch int) (c *checkpoint.Checkpoint, err error) {
+	err = ranks.Each(func() (err error) {
+		if c, err = checkpoint.Read(path, epoch); err == nil {
+			err = c.Verify(ranks.Rank(), ranks.Comm.Size())
+		}
+		return damaged(ranks, err)
+	})
 	if err == nil {
-		err = cmp.Or(c.Verify(ranks.Rank(), ranks.Comm.Size()), c.Open())
-	}
-	switch missing := errors.Is(err, fs.ErrNotExist); {
-	case missing && ranks.First():
-		err = refusal.Errorf("%w; the checkpoint is damaged", err)
-	case missing:
-		err = fmt.Errorf("%w; the machines of all workers need the folder of the run, on a shared file system", err)
-	case errors.As(err, new(syscall.Errno)): // what the system does not let this rank read is not damaged
-		err = errors.New(err.Error())
+		err = ranks.Together(damaged(ranks, c.Open()))
 	}
 	return c, err
+}
+
+// damaged makes an error of reading a checkpoint a refusal if the checkpoint is damaged, and only then.
+func damaged(ranks launch.Ranks, err error) error {
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case missing && ranks.First():
+		return refusal.Errorf("%w; the checkpoint is damaged", err)
+	case missing:
+		return fmt.Errorf("%v; the machines of all workers need the folder of the run, on a shared file system", err)
+	case errors.As(err, new(syscall.Errno)): // what the system does not let this rank read is not damaged
+		return errors.New(err.Error())
+	}
+	return err
 }

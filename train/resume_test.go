@@ -377,6 +377,43 @@ func TestUnreadableCheckpoints(t *testing.T) {
 	}
 }
 
+// TestCheckpointsOfOneMachine: what rank 1 does not find is on another machine, not damaged. A file of which
+// rank 1 finds a byte changed is damaged, in the words of the rank that compares it.
+func TestCheckpointsOfOneMachine(t *testing.T) {
+	o := resumes()["sage graph=3"]
+	g := graphFor(t, &o)
+	c, folder := stopped(t, g, o, 2)
+	file := filepath.Join(c.Path, "worker-1.safetensors")
+	for _, shared := range []bool{false, true} {
+		err := launch.Workers(2, 0, func(of *comm.Comm) error {
+			r, mine := launch.Ranks{Comm: of}, folder
+			if r.Rank() == 1 && !shared {
+				mine = t.TempDir()
+			}
+			from, err := OpenLast(r, mine, func(err error) {
+				if !shared || !strings.Contains(err.Error(), "rank 1: "+file+": damaged: ") {
+					t.Errorf("passed over: %v", err)
+				}
+			})
+			if from != nil {
+				t.Errorf("shared %v: opened %s", shared, from.Path)
+			}
+			return err
+		})
+		if shared != (err == nil) || !shared && (refusal.Is(err) || !strings.Contains(err.Error(), "rank 1: ") || !strings.Contains(err.Error(), "shared file system")) {
+			t.Errorf("shared %v: %v", shared, err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[8] ^= 1 // in the header
+		if err := os.WriteFile(file, text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestCheckpointsFail: a run whose checkpoints cannot be written says why and goes on. The disk must have as
 // many bytes as the plan says for the files of all workers, besides those of the results.
 func TestCheckpointsFail(t *testing.T) {
