@@ -165,6 +165,9 @@ func (f *Folder) Commit(epoch int, files []File, run any) error {
 	dir := unfinished(epoch)
 	for _, file := range files {
 		there, err := f.root.Lstat(filepath.Join(dir, file.Name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 		if err != nil || there.Size() != file.Bytes {
 			return fmt.Errorf("%s is not in %s here: the machines of all workers need one folder, on a shared file system", file.Name, f.path)
 		}
