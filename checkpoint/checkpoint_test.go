@@ -153,7 +153,7 @@ func TestFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := Epochs(path); err != nil || !slices.Equal(got, []int{4, 3}) {
-		t.Errorf("checkpoints %d", got)
+		t.Errorf("checkpoints %d, %v", got, err)
 	}
 	missing := File{Name: fileName(1), Bytes: 3}
 	if err := f.Commit(5, []File{file, missing}, nil); err == nil || !strings.Contains(err.Error(), "shared file system") {
@@ -168,9 +168,16 @@ func TestFolder(t *testing.T) {
 	}
 	save(t, path, 3, one) // in the place of one that was damaged
 	if got, err := Epochs(path); err != nil || !slices.Equal(got, []int{4, 3}) {
-		t.Errorf("checkpoints %d", got)
+		t.Errorf("checkpoints %d, %v", got, err)
 	}
 	if got, err := Epochs(filepath.Join(path, "nosuch")); err != nil || len(got) != 0 {
-		t.Errorf("checkpoints %d of no folder", got)
+		t.Errorf("checkpoints %d of no folder, %v", got, err)
+	}
+	file.Name = filepath.Join(path, "file")
+	if err := os.WriteFile(file.Name, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Epochs(file.Name); err == nil {
+		t.Errorf("checkpoints %d of what cannot be listed", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,7 +106,9 @@ func (f *Folder) Write(epoch, worker int, arrays []Array, metadata map[string]st
 		return file, err
 	}
 	sum := &summed{to: to}
-	err = safetensors.Write(sum, tensors(arrays, &metadata), metadata)
+	all, vertices := tensors(arrays)
+	maps.Copy(vertices, metadata)
+	err = safetensors.Write(sum, all, vertices)
 	if err == nil {
 		err = to.Sync()
 	}
@@ -130,9 +133,10 @@ func (s *summed) Write(p []byte) (int, error) {
 // tells which list belongs to an array.
 const verticesKey = "vertices."
 
-// tensors are the tensors of a file. It adds to the metadata which vertices an embedding's rows belong to.
-func tensors(arrays []Array, metadata *map[string]string) map[string]safetensors.Tensor {
-	all, lists := map[string]safetensors.Tensor{}, map[*autograd.RowSet]string{}
+// tensors are the tensors of a file, and metadata that tells which vertices an embedding's rows belong to.
+func tensors(arrays []Array) (all map[string]safetensors.Tensor, metadata map[string]string) {
+	all, metadata = map[string]safetensors.Tensor{}, map[string]string{}
+	lists := map[*autograd.RowSet]string{}
 	for _, a := range arrays {
 		t := safetensors.Tensor{Shape: a.Shape, Float32: a.Floats}
 		if a.Count != nil {
@@ -152,12 +156,9 @@ func tensors(arrays []Array, metadata *map[string]string) map[string]safetensors
 			}
 			all[list] = safetensors.Tensor{Shape: []int{len(ids)}, Int64: ids}
 		}
-		if *metadata == nil {
-			*metadata = map[string]string{}
-		}
-		(*metadata)[verticesKey+a.Name] = list
+		metadata[verticesKey+a.Name] = list
 	}
-	return all
+	return all, metadata
 }
 
 // Manifest says what a checkpoint consists of.
@@ -178,6 +179,9 @@ func (f *Folder) Commit(epoch int, files []File, run any) error {
 	dir := unfinished(epoch)
 	for _, file := range files {
 		there, err := f.root.Lstat(filepath.Join(dir, file.Name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 		if err != nil || there.Size() != file.Bytes {
 			return fmt.Errorf("%s is not in %s here: the machines of all workers need one folder, on a shared file system", file.Name, f.path)
 		}
@@ -219,10 +223,7 @@ func (f *Folder) removeOld() error {
 	if err != nil {
 		return err
 	}
-	for i, old := range epochs {
-		if i < kept {
-			continue
-		}
+	for _, old := range epochs[min(kept, len(epochs)):] {
 		if err := f.root.RemoveAll(name(old)); err != nil {
 			return err
 		}

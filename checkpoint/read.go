@@ -36,6 +36,10 @@ func Read(path string, epoch int) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	var version struct{ Format int }
+	if json.Unmarshal(text, &version) == nil && version.Format > format { // not damaged
+		return nil, fmt.Errorf("%s: written by a later version of weft; continue the run with that", file)
+	}
 	if err := document.StrictJSON(text, format, &c.Manifest); err != nil { // a damaged key is no other
 		return nil, refusal.Errorf("%s: %w", file, err)
 	}

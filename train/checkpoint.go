@@ -1,11 +1,11 @@
 package train
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"slices"
 	"syscall"
 	"time"
 
@@ -25,7 +25,8 @@ type Checkpoints struct {
 	// From is the checkpoint that the run continues from, opened. nil: the run begins.
 	From    *checkpoint.Checkpoint
 	Version string // of the program
-	// Store returns a checksum of the graph. It is called once, on worker 0, beside the training. nil: "".
+	// Store returns a checksum of the graph. It is called on worker 0, beside the training, until it has
+	// succeeded. nil: "".
 	Store     func() (string, error)
 	Partition string // identifies the graph's division into partitions, "" for one
 	// Spare is the number of bytes of the disk that results need: a checkpoint leaves them.
@@ -140,6 +141,7 @@ type saver struct {
 // writing is this worker's file of a checkpoint, while it is written.
 type writing struct {
 	epoch  int
+	needs  int64   // bytes of the disk, for all workers' files and the results
 	record *Record // on worker 0
 	begun  time.Time
 	done   chan struct{} // closed once the rest is there
@@ -155,7 +157,7 @@ func newSaver(c *Checkpoints, w *worker.Worker) *saver {
 	return &saver{Checkpoints: c, w: w, last: time.Now()}
 }
 
-// close waits until nothing is being written any more. A checkpoint that was is given up.
+// close waits until nothing is being written any more. It gives up a checkpoint that is not committed.
 func (s *saver) close() error {
 	if s == nil {
 		return nil
@@ -176,7 +178,7 @@ func (s *saver) write(p *writing, arrays []checkpoint.Array, metadata map[string
 			return fmt.Errorf("%w; the machines of all workers need the folder of the run, on a shared file system", err)
 		}
 	}
-	if err := s.folder.CheckRoom(checkpoint.Size(arrays) + s.Spare); err != nil {
+	if err := s.folder.CheckRoom(p.needs); err != nil {
 		return err
 	}
 	if p.file, err = s.folder.Write(p.epoch, s.w.Groups.World.Rank(), arrays, metadata); err != nil || p.record == nil {
@@ -239,9 +241,10 @@ func (s *saver) busy() worker.Asks {
 	return 0
 }
 
-// save ends the writing of the last checkpoint, and begins one of this epoch, if it is asked for. At the end
-// of a run it is written at once; else beside the next epoch, from a snapshot.
-func (s *saver) save(of *state, asked worker.Asks, end bool) error {
+// save ends the writing of the last checkpoint, and begins one of this epoch, if it is asked for: beside the
+// next epoch, from a snapshot, and after a later epoch if the last one is still being written. At the end of a
+// run it always writes one, so that more epochs continue from there, and waits for it.
+func (s *saver) save(of *state, asked worker.Asks) error {
 	if s == nil {
 		return nil
 	}
@@ -250,9 +253,9 @@ func (s *saver) save(of *state, asked worker.Asks, end bool) error {
 			return err
 		}
 	}
-	stop := of.stopped != ""
+	end := of.ends(s.w) || of.over()
 	switch {
-	case asked&worker.Save == 0 && !stop:
+	case asked&worker.Save == 0 && !end:
 		return nil
 	case end:
 		if err := s.settle(); err != nil {
@@ -262,7 +265,7 @@ func (s *saver) save(of *state, asked worker.Asks, end bool) error {
 			return err
 		}
 		return s.settle()
-	case s.writing != nil: // no disk is this fast
+	case s.writing != nil:
 		s.late = true
 		return nil
 	}
@@ -277,12 +280,19 @@ func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
 	if err != nil {
 		return err
 	}
+	sizes, err := comm.Gather(w.Groups.World, comm.Setup, checkpoint.Size(arrays))
+	if err != nil {
+		return err
+	}
 	s.last = time.Now()
-	p := &writing{epoch: of.epoch, begun: s.last, done: make(chan struct{})}
+	p := &writing{epoch: of.epoch, needs: s.Spare, begun: s.last, done: make(chan struct{})}
+	for _, size := range sizes {
+		p.needs += size
+	}
 	if w.Ranks().First() {
 		p.record = &Record{
 			Weft: s.Version, Settings: w.Texts(), Seed: w.Seed, Mesh: w.Mesh, Partition: s.Partition,
-			Chunks: chunksOf(&w.Config, s.Partition), Curve: append([]Epoch(nil), of.curve...), Best: of.best.record(),
+			Chunks: chunksOf(&w.Config, s.Partition), Curve: slices.Clone(of.curve), Best: of.best.record(),
 		}
 		if p.record.Chunks != "" { // as many for any number of stages
 			p.record.Settings["chunks"] = fmt.Sprint(w.Stage.Count * w.Mesh.Partitions)
@@ -291,6 +301,11 @@ func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
 	s.writing = p
 	go func() {
 		defer close(p.done)
+		defer func() {
+			if fault := recover(); fault != nil {
+				p.err = launch.Recovered(fault, "")
+			}
+		}()
 		p.err = s.write(p, arrays, metadata)
 	}()
 	return nil
@@ -301,24 +316,14 @@ func (s *saver) settle() error {
 	if s == nil || s.writing == nil {
 		return nil
 	}
-	const often = time.Second // the others wait for this worker no longer at a time
-	for {
-		select {
-		case <-s.writing.done:
-		case <-time.After(often):
-		}
-		all, err := comm.Gather(s.w.Groups.World, comm.Setup, float64(s.busy()))
-		if err != nil {
-			return err
-		}
-		waiting := false
-		for _, busy := range all {
-			waiting = waiting || busy != 0
-		}
-		if !waiting {
-			return s.commit()
-		}
+	err := s.w.Ranks().Each(func() error {
+		<-s.writing.done
+		return nil
+	})
+	if err != nil {
+		return err
 	}
+	return s.commit()
 }
 
 // commit makes the checkpoint whole that all workers have written.
@@ -377,7 +382,7 @@ func (s *state) resume(c *Checkpoints, w *worker.Worker, told func([]Epoch) erro
 	s.saver.allocate(s)
 	if c.From != nil {
 		begun := time.Now()
-		if err := w.Ranks().Together(s.restore(c, w)); err != nil {
+		if err := w.Ranks().Each(func() error { return s.restore(c, w) }); err != nil {
 			return err
 		}
 		if s.saver != nil {
@@ -434,7 +439,6 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 	}
 	for _, epoch := range all[0] {
 		c, err := openWhole(ranks, path, epoch)
-		err = ranks.Together(err)
 		if err == nil {
 			return c, nil
 		}
@@ -453,22 +457,31 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 	return nil, nil
 }
 
-// openWhole opens a checkpoint. The ranks divide the work of reading all its bytes. What is damaged is a
-// refusal, and what cannot be read now is none.
-func openWhole(ranks launch.Ranks, path string, epoch int) (*checkpoint.Checkpoint, error) {
-	c, err := checkpoint.Read(path, epoch)
+// openWhole opens a checkpoint, once the ranks have read and compared all its bytes. They divide this work. It
+// refuses what is damaged. All ranks call it together.
+func openWhole(ranks launch.Ranks, path string, epoch int) (c *checkpoint.Checkpoint, err error) {
+	err = ranks.Each(func() (err error) {
+		if c, err = checkpoint.Read(path, epoch); err == nil {
+			err = c.Verify(ranks.Rank(), ranks.Comm.Size())
+		}
+		return damaged(ranks, err)
+	})
 	if err == nil {
-		err = cmp.Or(c.Verify(ranks.Rank(), ranks.Comm.Size()), c.Open())
-	}
-	var errno syscall.Errno
-	switch {
-	case !errors.As(err, &errno) || errno == syscall.EIO:
-	case !errors.Is(err, fs.ErrNotExist): // such as a missing permission: another attempt may read it
-		err = fmt.Errorf("%v; mend that, or remove the checkpoint to continue from the one before", err)
-	case ranks.First():
-		err = refusal.Errorf("%w; the checkpoint is damaged", err)
-	default:
-		err = fmt.Errorf("%w; the machines of all workers need the folder of the run, on a shared file system", err)
+		err = ranks.Together(damaged(ranks, c.Open()))
 	}
 	return c, err
+}
+
+// damaged makes an error of reading a checkpoint a refusal if the checkpoint is damaged, and only then.
+func damaged(ranks launch.Ranks, err error) error {
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case missing && ranks.First():
+		return refusal.Errorf("%w; the checkpoint is damaged", err)
+	case missing:
+		return fmt.Errorf("%v; the machines of all workers need the folder of the run, on a shared file system", err)
+	case errors.Is(err, syscall.EIO): // the disk lost it
+	case errors.As(err, new(syscall.Errno)): // such as a missing permission: another attempt may read it
+		return fmt.Errorf("%v; mend that, or remove the checkpoint to continue from the one before", err)
+	}
+	return err
 }

@@ -54,6 +54,9 @@ func (s *state) train(ctx context.Context, w *worker.Worker, told func(Epoch)) e
 // over reports whether the run ends before its last epoch.
 func (s *state) over() bool { return s.stopped != "" || s.diverged != nil || s.best.exhausted(s.epoch) }
 
+// ends reports whether the run ends or stops after this epoch.
+func (s *state) ends(w *worker.Worker) bool { return s.epoch == w.Epochs || s.stopped != "" }
+
 // step runs an epoch.
 func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	s.epoch++
@@ -75,15 +78,14 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	if s.ended() == EndedDiverged {
 		return nil
 	}
-	last := s.epoch == w.Epochs
 	switch {
-	case last:
+	case s.ends(w): // by itself
 	case asked&worker.Stop != 0:
 		s.stopped = EndedSignal
 	case asked&worker.TimeUp != 0:
 		s.stopped = EndedTime
 	}
-	if err := s.saver.save(s, asked, last || s.stopped != ""); err != nil {
+	if err := s.saver.save(s, asked); err != nil {
 		return err
 	}
 	return s.evaluateLast(w)
@@ -118,8 +120,7 @@ func (s *state) evaluate(w *worker.Worker, e *Epoch) error {
 // evaluateLast measures the model if the run ends or stops after an epoch that is not evaluated otherwise. A
 // checkpoint of this epoch does not have that: a run that goes on would not have done it.
 func (s *state) evaluateLast(w *worker.Worker) error {
-	ends := s.epoch == w.Epochs || s.stopped != ""
-	if n := len(s.curve); ends && n > 0 && !s.curve[n-1].Evaluated && s.diverged == nil {
+	if n := len(s.curve); s.ends(w) && n > 0 && !s.curve[n-1].Evaluated && s.diverged == nil {
 		return s.evaluate(w, &s.curve[n-1])
 	}
 	return nil

@@ -295,13 +295,9 @@ func TestCheckpointsAreKept(t *testing.T) {
 		saved = append(saved, s.Epoch)
 	}
 	want := mustRun(t, j)
-	n := len(saved)
 	kept, err := checkpoint.Epochs(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n < 2 || saved[0] != 2 || saved[n-1] != 8 || !slices.Equal(kept, []int{8, saved[n-2]}) {
-		t.Fatalf("saved %d, kept %d", saved, kept)
+	if n := len(saved); err != nil || n < 2 || saved[0] != 2 || saved[n-1] != 8 || !slices.Equal(kept, []int{8, saved[n-2]}) {
+		t.Fatalf("saved %d, kept %d, %v", saved, kept, err)
 	}
 	for name, damage := range map[string]func(path string) error{
 		"cut":     func(path string) error { return os.Truncate(path, 100) },
@@ -358,6 +354,111 @@ func TestAllCheckpointsAreDamaged(t *testing.T) {
 			from, err = OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(error) { passed++ })
 			if err != nil || from != nil || passed != len(epochs) {
 				t.Errorf("%v, %v, %d of %d passed over", from, err, passed, len(epochs))
+			}
+		})
+	}
+}
+
+// TestUnreadableCheckpoints: what the system does not let a run read is not damaged: the run fails, as it
+// would else begin again and remove its checkpoints.
+func TestUnreadableCheckpoints(t *testing.T) {
+	for name, replaced := range map[string]string{
+		"folder": "", "checkpoint": "epoch-000000002/manifest.json", "file": "epoch-000000002/worker-0.safetensors",
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := resumes()["sage alone"]
+			g := graphFor(t, &o)
+			_, folder := stopped(t, g, o, 2)
+			path := filepath.Join(folder, replaced)
+			if err := cmp.Or(os.RemoveAll(path), os.Symlink(path, path)); err != nil { // a link to itself
+				t.Fatal(err)
+			}
+			from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(err error) { t.Errorf("passed over: %v", err) })
+			if from != nil || err == nil || refusal.Is(err) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%v, %v", from, err)
+			}
+		})
+	}
+}
+
+// TestCheckpointsOfOneMachine: what rank 1 does not find is on another machine, not damaged. A file of which
+// rank 1 finds a byte changed is damaged, in the words of the rank that compares it.
+func TestCheckpointsOfOneMachine(t *testing.T) {
+	o := resumes()["sage graph=3"]
+	g := graphFor(t, &o)
+	c, folder := stopped(t, g, o, 2)
+	file := filepath.Join(c.Path, "worker-1.safetensors")
+	for _, shared := range []bool{false, true} {
+		err := launch.Workers(2, 0, func(of *comm.Comm) error {
+			r, mine := launch.Ranks{Comm: of}, folder
+			if r.Rank() == 1 && !shared {
+				mine = t.TempDir()
+			}
+			from, err := OpenLast(r, mine, func(err error) {
+				if !shared || !strings.Contains(err.Error(), "rank 1: "+file+": damaged: ") {
+					t.Errorf("passed over: %v", err)
+				}
+			})
+			if from != nil {
+				t.Errorf("shared %v: opened %s", shared, from.Path)
+			}
+			return err
+		})
+		if shared != (err == nil) || !shared && (refusal.Is(err) || !strings.Contains(err.Error(), "rank 1: ") || !strings.Contains(err.Error(), "shared file system")) {
+			t.Errorf("shared %v: %v", shared, err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[8] ^= 1 // in the header
+		if err := os.WriteFile(file, text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCheckpointsFail: a run whose checkpoints cannot be written says why and goes on. The disk must have as
+// many bytes as the plan says for the files of all workers, besides those of the results.
+func TestCheckpointsFail(t *testing.T) {
+	o := resumes()["sage graph=3"]
+	o.CheckpointEvery = setting.Interval{Epochs: 1}
+	g := graphFor(t, &o)
+	want := mustRun(t, &Job{Graph: g, Options: o})
+	const spare = 1 << 60
+	for name, c := range map[string]struct {
+		spare int64
+		store func() (string, error)
+		want  string
+	}{
+		"full":  {spare, g.Checksum, ""},
+		"fails": {0, func() (string, error) { return "", errors.New("a fault") }, "worker 0: a fault"},
+		"panic": {0, func() (string, error) { panic("a fault") }, "worker 0: internal error: a fault"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, folder := &Job{Graph: g, Options: o}, filepath.Join(t.TempDir(), "checkpoints")
+			follow(j, folder, nil)
+			p, err := j.Plan(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.spare > 0 {
+				for _, w := range p.Workers {
+					c.spare += w.Checkpoint
+				}
+				c.want = fmt.Sprintf("a checkpoint and the results take %d", c.spare)
+				j.Checkpoints.Spare = spare
+			}
+			j.Checkpoints.Store = c.store
+			failed := 0
+			j.Checkpoints.OnSaved = func(s Saved) {
+				if failed++; s.Err == nil || !strings.Contains(s.Err.Error(), c.want) {
+					t.Errorf("%+v, want %q", s, c.want)
+				}
+			}
+			equalRuns(t, mustRun(t, j), want)
+			if left, err := os.ReadDir(folder); err != nil || len(left) != 0 || failed == 0 {
+				t.Errorf("left %v, %v, after %d checkpoints", left, err, failed)
 			}
 		})
 	}

@@ -201,17 +201,17 @@ func (r *resumption) continues(o *setting.Resolved) error {
 	return o.CheckContinues(&r.before, before.Mesh)
 }
 
-// checkStore refuses a graph that has changed.
-func (r *resumption) checkStore(store string, sum func() (string, error)) error {
+// checkStore refuses a graph that has changed. It returns its checksum.
+func (r *resumption) checkStore(store string, sum func() (string, error)) (now string, err error) {
 	var record train.Record
 	if err := r.from.State(&record); err != nil {
-		return err
+		return "", err
 	}
-	now, err := sum()
+	now, err = sum()
 	if err == nil && now != record.Store {
 		err = refusal.Errorf("%s: the graph has changed since %s was written; restore it, or begin a new run in another folder", store, r.from.Path)
 	}
-	return err
+	return now, err
 }
 
 // checksum returns a function for the checksum of the graph in a store.

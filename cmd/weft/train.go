@@ -98,13 +98,20 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 	if t.json {
 		show = cmd.ErrOrStderr()
 	}
-	done, err := run.finished(settings)
-	if err := r.Together(err); err != nil {
+	var done *rundir.Run
+	err = r.OnFirst(func() (err error) {
+		if done, err = run.finished(settings); done == nil || err != nil {
+			return err
+		}
+		fmt.Fprintf(show, "%s: the run has ended: %s\n", printable(run.path), printable(done.Reason))
+		return t.printRun(cmd.OutOrStdout(), show, done)
+	})
+	if err != nil {
 		return err
 	}
-	if done != nil {
-		fmt.Fprintf(show, "%s: the run has ended: %s\n", printable(run.path), printable(done.Reason))
-		return r.OnFirst(func() error { return t.printRun(cmd.OutOrStdout(), show, done) })
+	// Rank 0 decides: the others may see files of the run that a file system has cached
+	if ended, err := worker.Gather(r.Comm, done != nil); err != nil || ended[0] {
+		return err
 	}
 	settings, err = run.open(r, settings, cmd.ErrOrStderr())
 	if run.dir != nil {
@@ -267,7 +274,11 @@ func (t *trainCommand) checkpoints(r ranks, job *train.Job, store string, run *r
 	if c.From = run.from; c.From == nil {
 		return c, nil
 	}
-	return c, r.OnFirst(func() error { return run.checkStore(store, c.Store) })
+	return c, r.OnFirst(func() error {
+		sum, err := run.checkStore(store, c.Store)
+		c.Store = func() (string, error) { return sum, nil }
+		return err
+	})
 }
 
 // failed is the error of a run that has come to no result. dir is nil on ranks other than 0.
@@ -332,11 +343,11 @@ func advised(err error) error {
 // incomplete says what is left of a run that failed, and what can be done with it.
 func incomplete(dir *rundir.Dir, store string, err error) error {
 	kept := dir.Kept()
-	checkpoints, _ := checkpoint.Epochs(filepath.Join(dir.Path, rundir.Checkpoints)) // err is told in any case
+	epochs, unread := checkpoint.Epochs(filepath.Join(dir.Path, rundir.Checkpoints))
 	switch {
 	case dir.Gone():
 		return fmt.Errorf("%w; nothing of the run is kept", err)
-	case len(checkpoints) > 0:
+	case len(epochs) > 0 || unread != nil:
 		return fmt.Errorf("%w; continue the run with weft train --resume %s", err, dir.Path)
 	case len(kept) == 0 && errors.As(err, new(*train.Diverged)):
 		return fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)

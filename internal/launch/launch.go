@@ -93,6 +93,44 @@ func (r Ranks) until(ended <-chan struct{}, tell func() error) error {
 	}
 }
 
+// Each runs f on every rank. A rank whose f has ended waits for the others, however long theirs take: before
+// its wait times out these tell that they are at work. Where f fails on any, it fails on all, as in Together.
+// f sends nothing.
+func (r Ranks) Each(f func() error) error {
+	ended, all := make(chan struct{}), make(chan error, 1)
+	go func() { all <- r.allEnded(ended) }()
+	failed := func() error {
+		defer close(ended) // where f panics, too
+		return f()
+	}()
+	if err := <-all; err != nil {
+		return err
+	}
+	return r.Together(failed)
+}
+
+// allEnded waits until ended is closed on all ranks.
+func (r Ranks) allEnded(ended <-chan struct{}) error {
+	var working <-chan time.Time
+	if timeout := r.Comm.Timeout(); timeout > 0 {
+		tick := time.NewTicker(max(timeout/4, time.Millisecond))
+		defer tick.Stop()
+		working = tick.C
+	}
+	for {
+		mine := int64(1)
+		select {
+		case <-ended:
+			mine = 0
+		case <-working:
+		}
+		left, err := r.Largest(mine)
+		if err != nil || left == 0 {
+			return err
+		}
+	}
+}
+
 // Agree fails where a rank's text differs from rank 0's, on all ranks, with the error that differs makes of
 // the lowest such rank, as a Common.
 func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) error) error {

@@ -147,6 +147,51 @@ func TestOnFirstPanics(t *testing.T) {
 	}
 }
 
+// TestEach: every rank makes its step, and waits beyond the timeout of a wait for those that take longer. One
+// that fails fails all; one that is no more does not stop the steps of the others.
+func TestEach(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault error // of rank 1
+		gone  bool  // rank 2
+		want  string
+	}{
+		"all":  {nil, false, ""},
+		"one":  {own{}, false, "rank 1: a fault"},
+		"gone": {nil, true, "a fault"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var ended atomic.Int32
+			for rank, err := range each(3, func(r Ranks) error {
+				if c.gone && r.Rank() == 2 {
+					r.Comm.Abort(own{})
+					return own{}
+				}
+				return r.Each(func() error {
+					time.Sleep(time.Duration(r.Rank()) * time.Hour)
+					ended.Add(1)
+					if r.Rank() == 1 {
+						return c.fault
+					}
+					return nil
+				})
+			}) {
+				switch {
+				case c.want == "" && err != nil, c.want != "" && err == nil, c.gone && !errors.Is(err, own{}):
+					t.Errorf("%s: rank %d: %v, want %q", name, rank, err, c.want)
+				case c.want != "" && !c.gone && (err.Error() != c.want || !isCommon(err)):
+					t.Errorf("%s: rank %d: %v, want %q", name, rank, err, c.want)
+				}
+			}
+			if n := ended.Load(); n != 3 && !c.gone || n != 2 && c.gone {
+				t.Errorf("%s: %d steps came to their end", name, n)
+			}
+		})
+	}
+	if err := alone.Each(func() error { return own{} }); !errors.Is(err, own{}) {
+		t.Errorf("alone: %v", err)
+	}
+}
+
 // TestFault: the error of a panic wraps an error, keeps the stack, and is one line.
 func TestFault(t *testing.T) {
 	for _, value := range []any{own{}, "a fault"} {

@@ -50,7 +50,7 @@ def train(options: argparse.Namespace, every: str, out: Path) -> tuple[float, di
         "--checkpoint-every", every, "--out", str(out),
     )
     run = json.loads((out / "run.json").read_text())
-    started, finished = (datetime.datetime.fromisoformat(run[key][:26].rstrip("Z") + "+00:00") for key in ("started", "finished"))
+    started, finished = (datetime.datetime.fromisoformat(run[key]) for key in ("started", "finished"))
     return (finished - started).total_seconds() / options.epochs, summary
 
 

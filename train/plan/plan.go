@@ -122,6 +122,16 @@ func (p *Plan) Parameters(grid mesh.Mesh) (n int) {
 	return n
 }
 
+// replicated is the number of bytes that a worker needs however many there are: parameters, their state and
+// copies.
+func (p *Plan) replicated(worker int) int64 {
+	if worker >= len(p.Workers) || p.Workers[worker].Kinds == nil {
+		return 0
+	}
+	w := &p.Workers[worker]
+	return w.Checkpoint + w.Kinds[tensor.Parameters] + w.Kinds[tensor.Optimizer]
+}
+
 // CheckLimit refuses a plan in which a worker exceeds the limit; 0: none.
 func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	for worker, tensors := range p.PeakTensorBytes {
@@ -130,7 +140,7 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 			wayOut := "raise the limit or take a smaller model"
 			// Perhaps not enough, as each worker holds a halo too.
 			workers := int64(len(p.PeakTensorBytes)) * ((tensors + graph + int64(limit) - 1) / int64(limit))
-			if workers <= partition.MaxPartitions {
+			if workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit) {
 				wayOut = fmt.Sprintf("raise the limit, take a smaller model, or try more workers, as in %s graph=%d", refusal.Setting("parallel"), workers)
 			}
 			return refusal.Errorf("%s %s: worker %d would need %s (tensors %s, graph %s); %s", refusal.Setting("memory-limit"), limit, worker,

@@ -12,12 +12,12 @@ import (
 // The process that runs, or worker 0 of several, locks metrics.jsonl until it ends, however that is. The lock
 // is one of an open file description (fcntl(2)): others can ask for it without taking it, so that who looks
 // at a run never keeps one from beginning.
-func whole() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
+func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
 
 // lock locks a run's metrics.jsonl. A run that holds it makes it fail with errHeld; a file system without
 // locks with another error.
 func lock(metrics *os.File) error {
-	err := unix.FcntlFlock(metrics.Fd(), unix.F_OFD_SETLK, whole())
+	err := unix.FcntlFlock(metrics.Fd(), unix.F_OFD_SETLK, wholeFile())
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 		return errHeld
 	}
@@ -37,7 +37,7 @@ func held(dir string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	now := whole()
+	now := wholeFile()
 	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, now)
 	return now.Type != unix.F_UNLCK, err
 }

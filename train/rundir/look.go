@@ -220,7 +220,7 @@ func (s *Standing) lookCheckpoints() {
 			s.Checkpoint = &last
 			return
 		}
-		if now, _ := checkpoint.Epochs(folder); slices.Contains(now, epoch) { // else the run has removed it meanwhile
+		if now, unread := checkpoint.Epochs(folder); unread != nil || slices.Contains(now, epoch) { // else the run has removed it meanwhile
 			s.Damaged = append(s.Damaged, err.Error())
 		}
 	}

@@ -213,7 +213,7 @@ func TestLookAtResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("without state.json")
-	if all, err := checkpoint.Epochs(filepath.Join(path, Checkpoints)); err != nil || len(all) != 1 {
-		t.Errorf("looking left the checkpoints %d: %v", all, err)
+	if left, err := checkpoint.Epochs(filepath.Join(path, Checkpoints)); err != nil || len(left) != 1 {
+		t.Errorf("looking left the checkpoints %d, %v", left, err)
 	}
 }

@@ -140,9 +140,6 @@ func (d *Dir) Continue(now time.Time, job *train.Job, version, store string) err
 	if err := d.cleanCheckpoints(job); err != nil {
 		return d.fail(err)
 	}
-	if err := d.root.Remove(runFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return d.fail(err)
-	}
 	if err := d.write(configFile, config); err != nil {
 		return d.fail(err)
 	}
@@ -171,8 +168,12 @@ func (d *Dir) cleanCheckpoints(job *train.Job) error {
 	return errors.Join(f.ContinueFrom(epoch), f.Close())
 }
 
-// Resume makes metrics.jsonl hold the lines of the given epochs. It is meant for Job.OnResume.
+// Resume makes metrics.jsonl hold the lines of the given epochs, and takes back what the run recorded when it
+// ended before. It is meant for Job.OnResume.
 func (d *Dir) Resume(done []train.Epoch) error {
+	if err := d.root.Remove(runFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return d.fail(err)
+	}
 	if err := d.metrics.Truncate(0); err != nil {
 		return d.fail(err)
 	}

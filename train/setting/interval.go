@@ -21,7 +21,7 @@ func parseInterval(text string) (i Interval, err error) {
 	if i.Epochs, err = strconv.Atoi(text); err == nil && i.Epochs > 0 {
 		return i, nil
 	}
-	if i.Time, err = time.ParseDuration(text); err != nil || i.Epochs < 0 || i.Time <= 0 {
+	if i.Time, err = time.ParseDuration(text); err != nil || i.Time <= 0 {
 		return Interval{}, errors.New("must be a number of epochs, a time with its unit as in 30m, or 0 for never")
 	}
 	return i, nil

@@ -42,8 +42,8 @@ func (w *Worker) Figures(snapshot int64) (map[string]string, error) {
 
 const figuresKey = "figures"
 
-// Restore makes the worker continue from a checkpoint.
-// sameMesh says that it was written on the same mesh; the size of the worker's snapshot is known then.
+// Restore makes the worker continue from a checkpoint. If that was written on the same mesh, Restore returns
+// the bytes of the worker's snapshot then; else 0.
 func (w *Worker) Restore(from *checkpoint.Checkpoint, sameMesh bool) (snapshot int64, err error) {
 	if err := from.Load(slices.Concat(w.Params.Arrays(), w.Optimizer.Arrays())); err != nil {
 		return 0, err
