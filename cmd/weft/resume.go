@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"weft/checkpoint"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/partition"
 	"weft/train"
 	"weft/train/rundir"
 	"weft/train/setting"
@@ -153,7 +155,7 @@ func (r *resumption) open(ranks ranks, o *setting.Resolved, stderr io.Writer) (s
 }
 
 // settings checks the settings with which the run is to continue. Of a pipeline the number of chunks stays,
-// unless they are given.
+// unless they are given, and so do partitions that are still stored.
 func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, err error) {
 	if r.from == nil {
 		return o, r.continues(o)
@@ -166,17 +168,35 @@ func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, 
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", r.from.Path, err)
 	}
-	if o.Chunks == 0 && o.Mesh.Stages > 1 && record.Mesh.Stages > 1 {
-		changed := o.Options
+	changed, m := o.Options, record.Mesh
+	if o.Chunks == 0 && o.Mesh.Stages > 1 && m.Stages > 1 {
 		changed.Chunks = before.Chunks
-		if o, err = changed.Resolve(); err != nil {
+	}
+	if m.Partitions > 1 && m.Partitions == o.Mesh.Partitions && partitionMethod(&changed) == "" {
+		method, err := r.methodOf(record.Partition)
+		if err != nil {
 			return nil, err
 		}
+		changed.Partition = cmp.Or(method, changed.Partition)
+	}
+	if o, err = changed.Resolve(); err != nil {
+		return nil, err
 	}
 	if r.from.Epoch > o.Epochs {
 		return nil, r.tooFew(o, r.from.Epoch)
 	}
-	return o, o.CheckContinues(&before, record.Mesh)
+	return o, o.CheckContinues(&before, m)
+}
+
+// methodOf is the method of the stored partitions with an id, "" if there are none.
+func (r *resumption) methodOf(id string) (string, error) {
+	all, err := partition.List(r.graph)
+	for _, d := range all {
+		if d.ID == id {
+			return d.Method, err
+		}
+	}
+	return "", err
 }
 
 // line says where the run continues, of so many epochs.

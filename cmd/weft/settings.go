@@ -70,13 +70,13 @@ func onlyFor(s setting.Setting) string {
 }
 
 // resolve are the defaults, changed by the configuration file, changed by the flags. What is wrong with them
-// is a refusal.
+// is a refusal. The files that they name may not be there: a run that continues does without.
 func (s *settingFlags) resolve() (*setting.Resolved, error) {
 	o, err := s.merge()
 	if err != nil {
 		return nil, err
 	}
-	return resolved(&o, s.names(func(setting.Setting) bool { return true })...)
+	return o.Resolve(s.names(func(setting.Setting) bool { return true })...)
 }
 
 // names are the given settings that are wanted.
@@ -126,16 +126,19 @@ func resolved(o *setting.Options, given ...string) (*setting.Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Init != "" {
-		f, _, err := regular.Open(o.Init)
-		if err != nil {
-			return nil, refusal.Errorf("--init %w; it names a safetensors file with weights", err)
-		}
-		if err := f.Close(); err != nil {
-			return nil, err
-		}
+	return r, checkInit(o.Init)
+}
+
+// checkInit refuses weights to start from that are not there. An empty path stands for none.
+func checkInit(path string) error {
+	if path == "" {
+		return nil
 	}
-	return r, nil
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return refusal.Errorf("--init %w; it names a safetensors file with weights", err)
+	}
+	return f.Close()
 }
 
 // settingValue is the pflag.Value of one setting.

@@ -132,6 +132,11 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 
 // train begins a run, or continues one.
 func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, run *resumption) error {
+	if run == nil || run.from == nil {
+		if err := r.Together(checkInit(settings.Init)); err != nil {
+			return err
+		}
+	}
 	warnUnused(cmd.ErrOrStderr(), settings)
 	show := cmd.OutOrStdout()
 	if t.json {

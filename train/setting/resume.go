@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -39,7 +40,7 @@ func (r *Resolved) CheckContinues(before *Options, m mesh.Mesh) error {
 		applies := s.Applies(&r.Options) && s.appliesTo(r.Mesh) && s.appliesTo(m)
 		if was, is := s.Text(before), s.Text(&r.Options); !s.changes && applies && was != is {
 			return refusal.Errorf("%s %s: the run to continue has %s; leave it out, or begin a new run in another folder",
-				refusal.Setting(s.Name), is, was)
+				refusal.Setting(s.Name), cmp.Or(is, `""`), cmp.Or(was, `""`))
 		}
 	}
 	return nil
