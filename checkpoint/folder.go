@@ -53,8 +53,8 @@ func OpenFolder(path string) (*Folder, error) {
 	return &Folder{path, root}, nil
 }
 
-// checkFolder refuses what is at the path of a folder of checkpoints, but is none: old checkpoints are removed
-// from it.
+// checkFolder refuses what is at the path of a folder of checkpoints, but is none: old checkpoints are
+// removed from it.
 func checkFolder(path string) error {
 	info, err := os.Lstat(path)
 	if err == nil && !info.IsDir() {

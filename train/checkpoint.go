@@ -242,8 +242,8 @@ func (s *saver) busy() worker.Asks {
 }
 
 // save ends the writing of the last checkpoint, and begins one of this epoch, if it is asked for: beside the
-// next epoch, from a snapshot, and after a later epoch if the last one is still being written. At the end of a
-// run it always writes one, so that more epochs continue from there, and waits for it.
+// next epoch, from a snapshot, and after a later epoch if the last one is still being written. At the end of
+// a run it always writes one, so that more epochs continue from there, and waits for it.
 func (s *saver) save(of *state, asked worker.Asks) error {
 	if s == nil {
 		return nil
@@ -457,8 +457,8 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 	return nil, nil
 }
 
-// openWhole opens a checkpoint, once the ranks have read and compared all its bytes. They divide this work. It
-// refuses what is damaged. All ranks call it together.
+// openWhole opens a checkpoint, once the ranks have read and compared all its bytes. They divide this work.
+// It refuses what is damaged. All ranks call it together.
 func openWhole(ranks launch.Ranks, path string, epoch int) (c *checkpoint.Checkpoint, err error) {
 	err = ranks.Each(func() (err error) {
 		if c, err = checkpoint.Read(path, epoch); err == nil {

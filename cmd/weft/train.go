@@ -349,18 +349,23 @@ func advised(err error) error {
 func incomplete(dir *rundir.Dir, store string, err error) error {
 	kept := dir.Kept()
 	epochs, unread := checkpoint.Epochs(filepath.Join(dir.Path, rundir.Checkpoints))
+	continues := len(epochs) > 0 || unread != nil
 	switch {
 	case dir.Gone():
 		return fmt.Errorf("%w; nothing of the run is kept", err)
-	case len(epochs) > 0 || unread != nil:
-		return fmt.Errorf("%w; continue the run with weft train --resume %s", err, dir.Path)
-	case len(kept) == 0 && errors.As(err, new(*train.Diverged)):
-		return fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)
-	case len(kept) == 0:
-		return fmt.Errorf("%w; %s is incomplete: begin the run again with weft train --resume %[2]s, or remove it", err, dir.Path)
+	case len(kept) > 0:
+		err = fmt.Errorf("%w; %s is incomplete, but has %s of the best epoch: weft predict --init %[2]s/%[4]s --config %[2]s/run.yaml %[5]s --out FILE",
+			err, dir.Path, strings.Join(kept, " and "), kept[0], store)
+	case continues:
+	case errors.As(err, new(*train.Diverged)):
+		err = fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)
+	default:
+		err = fmt.Errorf("%w; %s is incomplete: begin the run again with weft train --resume %[2]s, or remove it", err, dir.Path)
 	}
-	return fmt.Errorf("%w; %s is incomplete, but has %s of the best epoch: weft predict --init %[2]s/%[4]s --config %[2]s/run.yaml %[5]s --out FILE",
-		err, dir.Path, strings.Join(kept, " and "), kept[0], store)
+	if continues {
+		err = fmt.Errorf("%w; continue the run with weft train --resume %s", err, dir.Path)
+	}
+	return err
 }
 
 // unfinished says what a signal may leave of a run. dir is nil on ranks other than 0.
