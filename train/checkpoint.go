@@ -478,10 +478,10 @@ func damaged(ranks launch.Ranks, err error) error {
 	case missing && ranks.First():
 		return refusal.Errorf("%w; the checkpoint is damaged", err)
 	case missing:
-		return fmt.Errorf("%v; the machines of all workers need the folder of the run, on a shared file system", err)
+		return fmt.Errorf("%v; the machines of all workers need the folder of the run, on a shared file system", err) //nolint:errorlint // no refusal any more
 	case errors.Is(err, syscall.EIO): // the disk lost it
 	case errors.As(err, new(syscall.Errno)): // such as a missing permission: another attempt may read it
-		return fmt.Errorf("%v; mend that, or remove the checkpoint to continue from the one before", err)
+		return fmt.Errorf("%v; mend that, or remove the checkpoint to continue from the one before", err) //nolint:errorlint // no refusal any more
 	}
 	return err
 }
