@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"weft/autograd"
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
@@ -68,12 +66,11 @@ func (f *Folder) Close() error { return f.root.Close() }
 
 // CheckRoom refuses to write where the disk has fewer bytes left.
 func (f *Folder) CheckRoom(bytes int64) error {
-	var disk unix.Statfs_t
-	if err := unix.Statfs(f.path, &disk); err != nil {
+	free, known, err := atomicfile.Free(f.path)
+	if err != nil {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
-	// Some file systems have no blocks to count
-	if free := int64(disk.Bavail) * disk.Bsize; disk.Blocks > 0 && free < bytes {
+	if known && free < bytes {
 		return fmt.Errorf("%s: the disk has %d bytes left, and a checkpoint and the results take %d", f.path, free, bytes)
 	}
 	return nil

@@ -209,7 +209,11 @@ func (c *Checkpoint) unfit(name string, there, want []int) error {
 // loadRows loads the rows of a file that belong to this worker's vertices. It returns how many there are.
 func (c *Checkpoint) loadRows(f *safetensors.File, a Array, shape []int) (n int, err error) {
 	axis := len(a.Shape) - 2
-	if len(shape) != len(a.Shape) || !slices.Equal(slices.Delete(slices.Clone(shape), axis, axis+1), slices.Delete(slices.Clone(a.Shape), axis, axis+1)) {
+	if len(shape) != len(a.Shape) {
+		return 0, c.unfit(a.Name, shape, a.Shape)
+	}
+	fits := slices.Clone(a.Shape)
+	if fits[axis] = shape[axis]; !slices.Equal(shape, fits) {
 		return 0, c.unfit(a.Name, shape, a.Shape)
 	}
 	here, there, columns := a.Rows.Here, shape[axis], shape[axis+1]

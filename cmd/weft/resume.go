@@ -30,7 +30,8 @@ type resumption struct {
 	state  rundir.State
 	before setting.Options // with which it ran last
 	from   *checkpoint.Checkpoint
-	dir    *rundir.Dir // on rank 0
+	record train.Record // of from
+	dir    *rundir.Dir  // on rank 0
 }
 
 const resumeAuto = "auto"
@@ -160,8 +161,8 @@ func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, 
 	if r.from == nil {
 		return o, r.continues(o)
 	}
-	var record train.Record
-	if err := r.from.State(&record); err != nil {
+	record := &r.record
+	if err := r.from.State(record); err != nil {
 		return nil, err
 	}
 	before, err := setting.FromTexts(record.Settings)
@@ -223,12 +224,8 @@ func (r *resumption) continues(o *setting.Resolved) error {
 
 // checkStore refuses a graph that has changed. It returns its checksum.
 func (r *resumption) checkStore(store string, sum func() (string, error)) (now string, err error) {
-	var record train.Record
-	if err := r.from.State(&record); err != nil {
-		return "", err
-	}
 	now, err = sum()
-	if err == nil && now != record.Store {
+	if err == nil && now != r.record.Store {
 		err = refusal.Errorf("%s: the graph has changed since %s was written; restore it, or begin a new run in another folder", store, r.from.Path)
 	}
 	return now, err

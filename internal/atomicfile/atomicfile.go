@@ -184,6 +184,16 @@ func IsHidden(file, name string) bool {
 	return ok && tmp && len(id) == 16 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
+// Free is the number of bytes that the disk of a folder has left. known is false on a file system that has no
+// blocks to count.
+func Free(dir string) (bytes int64, known bool, err error) {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return 0, false, err
+	}
+	return int64(disk.Bavail) * disk.Bsize, disk.Blocks > 0, nil
+}
+
 // SyncDir brings the names in a directory to disk, so that a rename survives a power cut.
 func SyncDir(dir string) error { return syncDir(os.Open(dir)) }
 

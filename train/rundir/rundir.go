@@ -272,12 +272,11 @@ func (d *Dir) check() error {
 	if err := unix.Faccessat(unix.AT_FDCWD, d.Path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
 		return fmt.Errorf("it cannot be written to any more: %w", err)
 	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(d.Path, &disk); err != nil {
+	free, known, err := atomicfile.Free(d.Path)
+	if err != nil {
 		return err
 	}
-	// Some file systems have no blocks to count
-	if free := int64(disk.Bavail) * disk.Bsize; disk.Blocks > 0 && free < d.Needs {
+	if known && free < d.Needs {
 		return fmt.Errorf("its disk has %s left, and weights and predictions take %s", setting.Bytes(free).Rounded(), setting.Bytes(d.Needs).Rounded())
 	}
 	return nil
