@@ -3,18 +3,12 @@ package train
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io/fs"
 	"slices"
-	"syscall"
 	"time"
 
 	"weft/checkpoint"
 	"weft/comm"
 	"weft/internal/launch"
-	"weft/internal/refusal"
-	"weft/parallel/mesh"
-	"weft/train/metric"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -49,79 +43,6 @@ type CheckpointTotals struct {
 	Bytes        int64   `json:"bytes"`         // of the last one
 	WriteSeconds float64 `json:"write_seconds"` // of the last one, beside the training until it is on disk
 	ReadSeconds  float64 `json:"read_seconds"`  // before the first epoch; 0: the run began
-}
-
-// Record is what a checkpoint holds of a run besides arrays.
-type Record struct {
-	Weft      string            `json:"weft"`
-	Settings  map[string]string `json:"settings"`
-	Seed      uint64            `json:"seed"`
-	Mesh      mesh.Mesh         `json:"mesh"`
-	Store     string            `json:"store"`     // checksum
-	Partition string            `json:"partition"` // id
-	// Chunks identifies the chunks that a history belongs to. It is "" where there is no history.
-	Chunks string     `json:"chunks,omitempty"`
-	Curve  []Epoch    `json:"curve"`
-	Best   bestRecord `json:"best"`
-}
-
-// bestRecord is best without its weights and settings.
-type bestRecord struct {
-	Epoch   int           `json:"epoch"`
-	Train   metric.Number `json:"train"`
-	Val     metric.Number `json:"val"`
-	Test    metric.Number `json:"test"`
-	ValLoss metric.Number `json:"val_loss"`
-	Lowest  metric.Number `json:"lowest_val_loss"`
-	Since   int           `json:"progress"` // the epoch of the last progress
-	Seen    int           `json:"evaluated"`
-}
-
-func (b *best) record() bestRecord {
-	s := &b.scores
-	return bestRecord{
-		b.epoch, metric.Number(s.Train), metric.Number(s.Val), metric.Number(s.Test), metric.Number(s.ValLoss), metric.Number(b.lowest), b.since, b.seen,
-	}
-}
-
-func (b *best) restore(r bestRecord) {
-	b.epoch, b.lowest, b.since, b.seen = r.Epoch, float64(r.Lowest), r.Since, r.Seen
-	b.scores.Train, b.scores.Val, b.scores.Test, b.scores.ValLoss = float64(r.Train), float64(r.Val), float64(r.Test), float64(r.ValLoss)
-}
-
-// chunksOf identifies the chunks of a mesh, "" if no chunk reads of another.
-func chunksOf(c *worker.Config, partitions string) string {
-	chunks := 0
-	for _, k := range c.ChunkOf {
-		chunks = max(chunks, int(k)+1)
-	}
-	if chunks <= 1 {
-		return ""
-	}
-	table := crc32.MakeTable(crc32.Castagnoli)
-	return fmt.Sprintf("%d of %d %08x %s", chunks, c.Mesh.Partitions, crc32.Checksum(comm.Bytes(c.ChunkOf), table), partitions)
-}
-
-// check refuses to continue from a checkpoint whose history does not fit the mesh.
-func (c *Checkpoints) check(s *shared) error {
-	if c == nil || c.From == nil {
-		return nil
-	}
-	var r Record
-	if err := c.From.State(&r); err != nil {
-		return err
-	}
-	parallel := refusal.Setting("parallel")
-	now := chunksOf(&s.Config, c.Partition)
-	switch {
-	case now == "" || now == r.Chunks:
-		return nil
-	case r.Chunks == "":
-		return refusal.Errorf("%s %s: the chunks of a pipeline need a history, and %s has none; take %s graph=%d, or one chunk for each partition: %s %d",
-			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers(), refusal.Setting("chunks"), s.Mesh.Partitions)
-	}
-	return refusal.Errorf("%s %s: the history in %s is of other chunks or partitions; take %s %s with any number of stages and the same partitions, or %s graph=%d, which needs no history",
-		parallel, s.Parallel, c.From.Path, parallel, r.Settings["parallel"], parallel, s.Mesh.Workers())
 }
 
 // saver writes the checkpoints of a run on one worker. Its methods do nothing on nil. All workers call save
@@ -369,119 +290,4 @@ func (s *saver) commit() error {
 		}
 		return nil
 	})
-}
-
-// resume makes the run continue from the checkpoint, if it is to. It calls told on worker 0 with the epochs
-// that are done. All runs with checkpoints allocate the memory of the best weights and the snapshot here, so
-// that one that continues needs no more than another.
-func (s *state) resume(c *Checkpoints, w *worker.Worker, told func([]Epoch) error) error {
-	if c == nil {
-		return nil
-	}
-	w.Params.Save(&s.best.weights)
-	s.saver.allocate(s)
-	if c.From != nil {
-		begun := time.Now()
-		if err := w.Ranks().Each(func() error { return s.restore(c, w) }); err != nil {
-			return err
-		}
-		if s.saver != nil {
-			s.saver.totals.ReadSeconds = time.Since(begun).Seconds()
-		}
-		if err := s.evaluateLast(w); err != nil {
-			return err
-		}
-	}
-	return w.Ranks().OnFirst(func() error {
-		if told == nil {
-			return nil
-		}
-		return told(s.curve)
-	})
-}
-
-// restore sets the states of the run and of the worker to those of the checkpoint.
-func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
-	var r Record
-	if err := c.From.State(&r); err != nil {
-		return err
-	}
-	s.epoch, s.curve = c.From.Epoch, r.Curve
-	s.best.restore(r.Best)
-	for i := range s.curve {
-		s.curve[i].Epochs, s.curve[i].Metric = w.Epochs, w.Task.Metric()
-	}
-	snapshot, err := w.Restore(c.From, r.Mesh == w.Mesh && r.Partition == c.Partition)
-	if err != nil {
-		return err
-	}
-	if s.saver != nil && snapshot > 0 {
-		s.saver.snapshot.Allocate(w.Team.Memory, snapshot)
-	}
-	return c.From.Load(w.Params.ArraysOf(&s.best.weights))
-}
-
-// OpenLast opens the last checkpoint in a folder that no rank finds damaged; nil: there is none. It calls
-// passed on rank 0 with what is wrong with each checkpoint that it passes over. It fails where a rank cannot
-// read what is there. All ranks call it together.
-func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.Checkpoint, error) {
-	var epochs []int
-	err := ranks.OnFirst(func() (err error) {
-		epochs, err = checkpoint.Epochs(path)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	all, err := worker.Gather(ranks.Comm, epochs)
-	if err != nil {
-		return nil, err
-	}
-	for _, epoch := range all[0] {
-		c, err := openWhole(ranks, path, epoch)
-		if err == nil {
-			return c, nil
-		}
-		if c != nil {
-			if failed := c.Close(); failed != nil {
-				return nil, failed
-			}
-		}
-		if !refusal.Is(err) {
-			return nil, err
-		}
-		if ranks.First() {
-			passed(err)
-		}
-	}
-	return nil, nil
-}
-
-// openWhole opens a checkpoint, once the ranks have read and compared all its bytes. They divide this work.
-// It refuses what is damaged. All ranks call it together.
-func openWhole(ranks launch.Ranks, path string, epoch int) (c *checkpoint.Checkpoint, err error) {
-	err = ranks.Each(func() (err error) {
-		if c, err = checkpoint.Read(path, epoch); err == nil {
-			err = c.Verify(ranks.Rank(), ranks.Comm.Size())
-		}
-		return damaged(ranks, err)
-	})
-	if err == nil {
-		err = ranks.Together(damaged(ranks, c.Open()))
-	}
-	return c, err
-}
-
-// damaged makes an error of reading a checkpoint a refusal if the checkpoint is damaged, and only then.
-func damaged(ranks launch.Ranks, err error) error {
-	switch missing := errors.Is(err, fs.ErrNotExist); {
-	case missing && ranks.First():
-		return refusal.Errorf("%w; the checkpoint is damaged", err)
-	case missing:
-		return fmt.Errorf("%v; the machines of all workers need the folder of the run, on a shared file system", err) //nolint:errorlint // no refusal any more
-	case errors.Is(err, syscall.EIO): // the disk lost it
-	case errors.As(err, new(syscall.Errno)): // such as a missing permission: another attempt may read it
-		return fmt.Errorf("%v; mend that, or remove the checkpoint to continue from the one before", err) //nolint:errorlint // no refusal any more
-	}
-	return err
 }

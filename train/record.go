@@ -1,0 +1,85 @@
+package train
+
+import (
+	"fmt"
+	"hash/crc32"
+
+	"weft/comm"
+	"weft/internal/refusal"
+	"weft/parallel/mesh"
+	"weft/train/metric"
+	"weft/train/worker"
+)
+
+// Record is what a checkpoint holds of a run besides arrays.
+type Record struct {
+	Weft      string            `json:"weft"`
+	Settings  map[string]string `json:"settings"`
+	Seed      uint64            `json:"seed"`
+	Mesh      mesh.Mesh         `json:"mesh"`
+	Store     string            `json:"store"`     // checksum
+	Partition string            `json:"partition"` // id
+	// Chunks identifies the chunks that a history belongs to. It is "" where there is no history.
+	Chunks string     `json:"chunks,omitempty"`
+	Curve  []Epoch    `json:"curve"`
+	Best   bestRecord `json:"best"`
+}
+
+// bestRecord is best without its weights and settings.
+type bestRecord struct {
+	Epoch   int           `json:"epoch"`
+	Train   metric.Number `json:"train"`
+	Val     metric.Number `json:"val"`
+	Test    metric.Number `json:"test"`
+	ValLoss metric.Number `json:"val_loss"`
+	Lowest  metric.Number `json:"lowest_val_loss"`
+	Since   int           `json:"progress"` // the epoch of the last progress
+	Seen    int           `json:"evaluated"`
+}
+
+func (b *best) record() bestRecord {
+	s := &b.scores
+	return bestRecord{
+		b.epoch, metric.Number(s.Train), metric.Number(s.Val), metric.Number(s.Test), metric.Number(s.ValLoss), metric.Number(b.lowest), b.since, b.seen,
+	}
+}
+
+func (b *best) restore(r bestRecord) {
+	b.epoch, b.lowest, b.since, b.seen = r.Epoch, float64(r.Lowest), r.Since, r.Seen
+	b.scores.Train, b.scores.Val, b.scores.Test, b.scores.ValLoss = float64(r.Train), float64(r.Val), float64(r.Test), float64(r.ValLoss)
+}
+
+// chunksOf identifies the chunks of a mesh, "" if no chunk reads of another.
+func chunksOf(c *worker.Config, partitions string) string {
+	chunks := 0
+	for _, k := range c.ChunkOf {
+		chunks = max(chunks, int(k)+1)
+	}
+	if chunks <= 1 {
+		return ""
+	}
+	table := crc32.MakeTable(crc32.Castagnoli)
+	return fmt.Sprintf("%d of %d %08x %s", chunks, c.Mesh.Partitions, crc32.Checksum(comm.Bytes(c.ChunkOf), table), partitions)
+}
+
+// check refuses to continue from a checkpoint whose history does not fit the mesh.
+func (c *Checkpoints) check(s *shared) error {
+	if c == nil || c.From == nil {
+		return nil
+	}
+	var r Record
+	if err := c.From.State(&r); err != nil {
+		return err
+	}
+	parallel := refusal.Setting("parallel")
+	now := chunksOf(&s.Config, c.Partition)
+	switch {
+	case now == "" || now == r.Chunks:
+		return nil
+	case r.Chunks == "":
+		return refusal.Errorf("%s %s: the chunks of a pipeline need a history, and %s has none; take %s graph=%d, or one chunk for each partition: %s %d",
+			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers(), refusal.Setting("chunks"), s.Mesh.Partitions)
+	}
+	return refusal.Errorf("%s %s: the history in %s is of other chunks or partitions; take %s %s with any number of stages and the same partitions, or %s graph=%d, which needs no history",
+		parallel, s.Parallel, c.From.Path, parallel, r.Settings["parallel"], parallel, s.Mesh.Workers())
+}

@@ -1,0 +1,129 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+	"time"
+
+	"weft/checkpoint"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/train/worker"
+)
+
+// resume makes the run continue from the checkpoint, if it is to. It calls told on worker 0 with the epochs
+// that are done. All runs with checkpoints allocate the memory of the best weights and the snapshot here, so
+// that one that continues needs no more than another.
+func (s *state) resume(c *Checkpoints, w *worker.Worker, told func([]Epoch) error) error {
+	if c == nil {
+		return nil
+	}
+	w.Params.Save(&s.best.weights)
+	s.saver.allocate(s)
+	if c.From != nil {
+		begun := time.Now()
+		if err := w.Ranks().Each(func() error { return s.restore(c, w) }); err != nil {
+			return err
+		}
+		if s.saver != nil {
+			s.saver.totals.ReadSeconds = time.Since(begun).Seconds()
+		}
+		if err := s.evaluateLast(w); err != nil {
+			return err
+		}
+	}
+	return w.Ranks().OnFirst(func() error {
+		if told == nil {
+			return nil
+		}
+		return told(s.curve)
+	})
+}
+
+// restore sets the states of the run and of the worker to those of the checkpoint.
+func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
+	var r Record
+	if err := c.From.State(&r); err != nil {
+		return err
+	}
+	s.epoch, s.curve = c.From.Epoch, r.Curve
+	s.best.restore(r.Best)
+	for i := range s.curve {
+		s.curve[i].Epochs, s.curve[i].Metric = w.Epochs, w.Task.Metric()
+	}
+	snapshot, err := w.Restore(c.From, r.Mesh == w.Mesh && r.Partition == c.Partition)
+	if err != nil {
+		return err
+	}
+	if s.saver != nil && snapshot > 0 {
+		s.saver.snapshot.Allocate(w.Team.Memory, snapshot)
+	}
+	return c.From.Load(w.Params.ArraysOf(&s.best.weights))
+}
+
+// OpenLast opens the last checkpoint in a folder that no rank finds damaged; nil: there is none. It calls
+// passed on rank 0 with what is wrong with each checkpoint that it passes over. It fails where a rank cannot
+// read what is there. All ranks call it together.
+func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.Checkpoint, error) {
+	var epochs []int
+	err := ranks.OnFirst(func() (err error) {
+		epochs, err = checkpoint.Epochs(path)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, err := worker.Gather(ranks.Comm, epochs)
+	if err != nil {
+		return nil, err
+	}
+	for _, epoch := range all[0] {
+		c, err := openWhole(ranks, path, epoch)
+		if err == nil {
+			return c, nil
+		}
+		if c != nil {
+			if failed := c.Close(); failed != nil {
+				return nil, failed
+			}
+		}
+		if !refusal.Is(err) {
+			return nil, err
+		}
+		if ranks.First() {
+			passed(err)
+		}
+	}
+	return nil, nil
+}
+
+// openWhole opens a checkpoint, once the ranks have read and compared all its bytes. They divide this work.
+// It refuses what is damaged. All ranks call it together.
+func openWhole(ranks launch.Ranks, path string, epoch int) (c *checkpoint.Checkpoint, err error) {
+	err = ranks.Each(func() (err error) {
+		if c, err = checkpoint.Read(path, epoch); err == nil {
+			err = c.Verify(ranks.Rank(), ranks.Comm.Size())
+		}
+		return damaged(ranks, err)
+	})
+	if err == nil {
+		err = ranks.Together(damaged(ranks, c.Open()))
+	}
+	return c, err
+}
+
+// damaged makes an error of reading a checkpoint a refusal if the checkpoint is damaged, and only then.
+func damaged(ranks launch.Ranks, err error) error {
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case missing && ranks.First():
+		return refusal.Errorf("%w; the checkpoint is damaged", err)
+	case missing:
+		return fmt.Errorf("%v; the machines of all workers need the folder of the run, on a shared file system", err) //nolint:errorlint // no refusal any more
+	case errors.Is(err, syscall.EIO): // the disk lost it
+	case errors.As(err, new(syscall.Errno)): // such as a missing permission: another attempt may read it
+		return fmt.Errorf("%v; mend that, or remove the checkpoint to continue from the one before", err) //nolint:errorlint // no refusal any more
+	}
+	return err
+}
