@@ -252,6 +252,23 @@ func TestResumeLeavesThePipeline(t *testing.T) {
 	}
 }
 
+// TestPlannedCheckpoint: without norms a checkpoint has the parameters, their best values and Adam's two
+// moments, of four bytes each. One worker of three writes them.
+func TestPlannedCheckpoint(t *testing.T) {
+	o := resumes()["sage graph=3"]
+	o.Norm = "none"
+	j := &Job{Graph: graphFor(t, &o), Options: o, Checkpoints: &Checkpoints{}}
+	p, err := j.Plan(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank, w := range p.Workers {
+		if want := 4 * 4 * int64(w.Parameters); rank == 0 && w.Checkpoint != want || rank > 0 && w.Checkpoint != 0 {
+			t.Errorf("worker %d: %d bytes of %d parameters", rank, w.Checkpoint, w.Parameters)
+		}
+	}
+}
+
 // TestResumeRefuses: a history is not made up, nor taken for that of other chunks.
 func TestResumeRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -296,6 +313,17 @@ func TestCheckpointsAreKept(t *testing.T) {
 	}
 	want := mustRun(t, j)
 	kept, err := checkpoint.Epochs(folder)
+	onDisk := int64(0)
+	for rank := range 3 {
+		info, err := os.Stat(filepath.Join(folder, "epoch-000000008", fmt.Sprintf("worker-%d.safetensors", rank)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		onDisk += info.Size()
+	}
+	if c := want.Checkpoints; c.Written != len(saved) || c.Bytes != onDisk {
+		t.Errorf("%d checkpoints, the last of %d bytes: reported %+v", len(saved), onDisk, c)
+	}
 	if n := len(saved); err != nil || n < 2 || saved[0] != 2 || saved[n-1] != 8 || !slices.Equal(kept, []int{8, saved[n-2]}) {
 		t.Fatalf("saved %d, kept %d, %v", saved, kept, err)
 	}

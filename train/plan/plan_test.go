@@ -8,6 +8,7 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
+	"weft/tensor"
 	"weft/train/setting"
 )
 
@@ -28,6 +29,19 @@ func TestLimit(t *testing.T) {
 	}
 	if got := most([]Worker{{Tensors: 100, Graph: 7}, {Tensors: 60, Graph: 50}}); got != 110 {
 		t.Errorf("the worker that needs most takes %d", got)
+	}
+}
+
+// TestMoreWorkersThatWouldNotDo: more workers are named only where what each of them needs, parameters, their
+// state and their copies, takes less than half of the limit.
+func TestMoreWorkersThatWouldNotDo(t *testing.T) {
+	for whole, named := range map[int64]bool{0: true, 16: true, 17: false, 33: false} {
+		w := Worker{Kinds: make([]int64, tensor.Graph), Checkpoint: whole}
+		w.Kinds[tensor.Parameters], w.Kinds[tensor.Optimizer] = whole, whole
+		p := Plan{PeakTensorBytes: []int64{150}, GraphBytes: []int64{0}, Workers: []Worker{w}}
+		if err := p.CheckLimit(100); strings.Contains(fmt.Sprint(err), "more workers") != named {
+			t.Errorf("three times %d bytes of 100: %v", whole, err)
+		}
 	}
 }
 
