@@ -259,21 +259,47 @@ func Open(store string, d Description, p int) (*Share, error) {
 	dir := Directory(store, d.Name)
 	opening.Lock() // one at a time: reading a record of many partitions takes memory
 	defer opening.Unlock()
-	part, err := graph.OpenPart(filepath.Join(dir, strconv.Itoa(p)))
-	// Another process may have replaced these partitions before or while they were read.
-	changed := d.checkThere(dir)
-	switch {
-	case changed != nil && err == nil:
-		return nil, errors.Join(changed, part.Graph.Close())
-	case changed != nil:
-		return nil, changed
-	case err != nil:
+	part, err := d.openPart(dir, p)
+	if err != nil {
 		return nil, err
 	}
 	if err := d.checkCounts(p, part); err != nil {
 		return nil, errors.Join(refusal.Errorf("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), part.Graph.Close())
 	}
 	return newShare(part, p, d.starts(), d.Whole, func() (*Places, error) { return d.order.read(&d, store) }), nil
+}
+
+// openPart opens the files of partition p. Another process may replace the directory before or while they are
+// read. Equal partitions in its place are read again; others are refused.
+func (d *Description) openPart(dir string, p int) (*graph.Part, error) {
+	for {
+		before, err := os.OpenFile(dir, unix.O_PATH, 0) // while it is open, no other directory takes its inode
+		if err != nil {
+			return nil, refusal.Errorf("%w; %s", err, partitionAgain)
+		}
+		part, err := graph.OpenPart(filepath.Join(dir, strconv.Itoa(p)))
+		changed := d.checkThere(dir)
+		same := isSame(before, dir)
+		if e := before.Close(); e != nil {
+			return nil, e
+		}
+		if changed == nil && same {
+			return part, err
+		}
+		if err == nil {
+			changed = errors.Join(changed, part.Graph.Close())
+		}
+		if changed != nil {
+			return nil, changed
+		}
+	}
+}
+
+// isSame reports whether an open file is the one at path.
+func isSame(file *os.File, path string) bool {
+	a, err := file.Stat()
+	b, err2 := os.Stat(path)
+	return err == nil && err2 == nil && os.SameFile(a, b)
 }
 
 // Check refuses stored partitions with a missing or damaged file. It opens each share, and compares the
