@@ -51,7 +51,7 @@ func (v *Var) addProduct(g *tensor.Matrix, w *Var) {
 // activations.
 func (v *Var) memory() *tensor.Matrix {
 	if v.leaf || v.held || v.kept > 0 || v.value == nil || v.value.Shared() {
-		return v.tape.Memory().New(tensor.Gradients, v.rows, v.cols)
+		return v.newGrad()
 	}
 	m := v.value
 	v.value = nil

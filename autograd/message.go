@@ -1,6 +1,8 @@
 package autograd
 
 import (
+	"slices"
+
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -10,7 +12,7 @@ import (
 // HeadDot returns z_ih = Σ_c x_ihc · a_hc, for x rows × heads·width and a 1 × heads·width: rows × heads.
 func HeadDot(x, a *Var, heads int) *Var {
 	t := x.tape
-	z := t.New(x.Rows(), heads)
+	z := t.element(tensor.Float32, x.Rows(), heads)
 	t.Team.HeadDot(z, x.Value(), a.Value())
 	return t.Record(Op{Value: z, Inputs: []*Var{x, a}, Keeps: []*Var{x, a}, Backward: func(g *tensor.Matrix) {
 		t.Team.HeadDotBackward(x.GradSum(), a.GradSum(), g, x.Value(), a.Value())
@@ -20,12 +22,13 @@ func HeadDot(x, a *Var, heads int) *Var {
 
 // HeadScale returns z_ihc = x_ihc · s_ih, for x rows × heads·width and s rows × heads.
 func HeadScale(x, s *Var) *Var {
+	s = convert(s, tensor.Float32)
 	t := x.tape
-	z := t.New(x.Rows(), x.Cols())
+	z := t.NewLike(x, x.Rows(), x.Cols())
 	t.Team.HeadScale(z, x.Value(), s.Value())
 	return t.Record(Op{Value: z, Inputs: []*Var{x, s}, Keeps: []*Var{x, s}, Backward: func(g *tensor.Matrix) {
 		if s.wants {
-			ds := t.Memory().New(tensor.Gradients, s.Rows(), s.Cols())
+			ds := s.newGrad()
 			t.Team.RowDots(ds, g, x.Value())
 			s.AddGrad(ds)
 		}
@@ -53,7 +56,7 @@ func Reciprocal(x *Var) *Var {
 // Detach returns a copy of x through which no gradient flows.
 func Detach(x *Var) *Var {
 	t := x.tape
-	z := t.New(x.Rows(), x.Cols())
+	z := t.NewLike(x, x.Rows(), x.Cols())
 	t.Team.Copy(z, x.Value())
 	return t.Record(Op{Value: z, Rows: x.set})
 }
@@ -61,7 +64,7 @@ func Detach(x *Var) *Var {
 // Columns returns columns from … from+count−1 of x.
 func Columns(x *Var, from, count int) *Var {
 	t := x.tape
-	z := t.New(x.Rows(), count)
+	z := t.NewLike(x, x.Rows(), count)
 	t.Team.Columns(z, 0, x.Value(), from, count, kernel.Replace)
 	return t.Record(Op{Value: z, Inputs: []*Var{x}, Backward: func(g *tensor.Matrix) {
 		t.Team.Columns(x.GradSum(), from, g, 0, count, kernel.Accumulate)
@@ -72,10 +75,12 @@ func Columns(x *Var, from, count int) *Var {
 // Join returns the columns of all xs, side by side.
 func Join(xs ...*Var) *Var {
 	t, cols := xs[0].tape, 0
-	for _, x := range xs {
+	xs = slices.Clone(xs)
+	for i, x := range xs {
+		xs[i] = convert(x, xs[0].element)
 		cols += x.Cols()
 	}
-	z := t.New(xs[0].Rows(), cols)
+	z := t.NewLike(xs[0], xs[0].Rows(), cols)
 	at := 0
 	for _, x := range xs {
 		t.Team.Columns(z, at, x.Value(), 0, x.Cols(), kernel.Replace)

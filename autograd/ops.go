@@ -57,6 +57,7 @@ func Combine(alpha float32, a *Var, beta float32, b *Var) *Var {
 	if a == b {
 		return Scale(alpha+beta, a)
 	}
+	a = convert(a, b.element)
 	t := a.tape
 	from := b.Value()
 	z, _ := b.Take()
@@ -81,6 +82,7 @@ func Add(a, b *Var) *Var {
 	if a == b {
 		return Scale(2, a)
 	}
+	a = convert(a, b.element)
 	t := a.tape
 	from := b.Value()
 	z, _ := b.Take()
@@ -94,9 +96,38 @@ func Add(a, b *Var) *Var {
 // Copy returns a copy of x, for an operation that would reuse the memory of x.
 func Copy(x *Var) *Var {
 	t := x.tape
-	z := t.New(x.Rows(), x.Cols())
+	z := t.NewLike(x, x.Rows(), x.Cols())
 	t.Team.Copy(z, x.Value())
 	return t.Record(Op{Value: z, Inputs: []*Var{x}, Reads: true, Backward: x.AddGrad})
+}
+
+// Stored returns x in the tape's element type, as the rows of a learned table are needed that messages hold.
+func Stored(x *Var) *Var { return convert(x, x.tape.Storage) }
+
+// Float32 returns x in Float32, as losses and metrics need it, or x itself if it is. x must not be used
+// afterwards.
+func Float32(x *Var) *Var {
+	z := convert(x, tensor.Float32)
+	if z != x {
+		x.Drop()
+	}
+	return z
+}
+
+// convert returns x in an element type, or x itself if that is its own.
+func convert(x *Var, e tensor.Element) *Var {
+	if x.element == e || x.sparse != nil {
+		return x
+	}
+	t := x.tape
+	z := t.element(e, x.Rows(), x.Cols())
+	t.Team.Convert(z, x.Value())
+	return t.Record(Op{Value: z, Inputs: []*Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
+		dx := x.newGrad()
+		t.Team.Convert(dx, g)
+		g.Release()
+		x.AddGrad(dx)
+	}})
 }
 
 // Alias returns x in the same memory. The alias has a place of its own among the recorded operations, and
@@ -109,7 +140,7 @@ func Alias(x *Var) *Var {
 // Scale returns alpha·a.
 func Scale(alpha float32, a *Var) *Var {
 	t := a.tape
-	z := t.New(a.Rows(), a.Cols())
+	z := t.NewLike(a, a.Rows(), a.Cols())
 	t.Team.Scale(z, alpha, a.Value())
 	return t.Record(Op{Value: z, Inputs: []*Var{a}, Backward: func(g *tensor.Matrix) {
 		t.Team.Scale(g, alpha, g)
@@ -119,12 +150,13 @@ func Scale(alpha float32, a *Var) *Var {
 
 // Multiply returns a ⊙ b, element by element.
 func Multiply(a, b *Var) *Var {
+	b = convert(b, a.element)
 	t := a.tape
-	z := t.New(a.Rows(), a.Cols())
+	z := t.NewLike(a, a.Rows(), a.Cols())
 	t.Team.Multiply(z, a.Value(), b.Value())
 	return t.Record(Op{Value: z, Inputs: []*Var{a, b}, Keeps: []*Var{a, b}, Backward: func(g *tensor.Matrix) {
 		if a.wants {
-			da := t.Memory().New(tensor.Gradients, g.Rows, g.Cols)
+			da := a.newGrad()
 			t.Team.Multiply(da, g, b.Value())
 			a.AddGrad(da)
 		}
@@ -174,7 +206,7 @@ func Activate(x *Var, act kernel.Activation) *Var {
 // dLoss/dz into dLoss/dx in place, from the output z alone.
 func fromOutput(x *Var, forward func(z, x *tensor.Matrix), backward func(g, z *tensor.Matrix)) *Var {
 	t := x.tape
-	z := t.New(x.Rows(), x.Cols())
+	z := t.NewLike(x, x.Rows(), x.Cols())
 	forward(z, x.Value())
 	return t.Record(Op{Value: z, Inputs: []*Var{x}, KeepsResult: true, Backward: func(g *tensor.Matrix) {
 		backward(g, z)
@@ -221,10 +253,10 @@ func HeadMean(x *Var, heads int) *Var {
 		return x
 	}
 	t := x.tape
-	z := t.New(x.Rows(), x.Cols()/heads)
+	z := t.NewLike(x, x.Rows(), x.Cols()/heads)
 	t.Team.HeadMean(z, x.Value())
 	return t.Record(Op{Value: z, Inputs: []*Var{x}, Backward: func(g *tensor.Matrix) {
-		dx := t.Memory().New(tensor.Gradients, g.Rows, g.Cols*heads)
+		dx := x.newGrad()
 		t.Team.HeadMeanBackward(dx, g)
 		g.Release()
 		x.AddGrad(dx)

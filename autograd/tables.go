@@ -11,7 +11,7 @@ import (
 // Rows returns a copy of rows lo…hi−1 of x. set describes these rows; nil: they inherit the RowSet of x.
 func Rows(x *Var, lo, hi int, set *RowSet) *Var {
 	t := x.tape
-	z := t.New(hi-lo, x.Cols())
+	z := t.NewLike(x, hi-lo, x.Cols())
 	t.Team.Copy(z, x.Value().RowRange(lo, hi))
 	return t.Record(Op{Value: z, Inputs: []*Var{x}, Rows: set, Reads: true, Backward: func(g *tensor.Matrix) {
 		t.Team.Axpy(x.GradSum().RowRange(lo, hi), 1, g)
@@ -29,7 +29,7 @@ func BasisDecomposition(c *Var, rows []int, x *Var) *Var {
 			copy(some.Floats()[i*c.Cols():], c.Value().RowRange(k, k+1).Floats())
 		}
 	}
-	z := t.New(len(rows)*n, x.Cols())
+	z := t.NewLike(x, len(rows)*n, x.Cols())
 	m := &basisSums{t: t, weights: some, x: x.Value().Reshape(c.Cols(), n*x.Cols())}
 	m.forward(z.Reshape(len(rows), n*x.Cols()))
 	return t.Record(Op{Value: z, Inputs: []*Var{c, x}, Keeps: []*Var{x}, Buffers: []*tensor.Matrix{some}, Reads: true, Backward: func(g *tensor.Matrix) {
@@ -128,7 +128,7 @@ func rowsToColumns(team *kernel.Team, z, x *tensor.Matrix, lo int, to kernel.Out
 func BlockDiagonal(x *Var, blocks int) *Var {
 	t := x.tape
 	height, width := x.Rows()/blocks, x.Cols()
-	z := t.New(x.Rows(), blocks*width)
+	z := t.NewLike(x, x.Rows(), blocks*width)
 	t.Team.Zero(z)
 	each := func(f func(b int, of func(*tensor.Matrix) *tensor.Matrix)) {
 		for b := range blocks {

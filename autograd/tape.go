@@ -21,6 +21,9 @@ type Tape struct {
 	Recording bool   // gradients are needed
 	Training  bool   // dropout is active, batch norm uses the batch's statistics
 	Random    Random // keys of dropout masks
+	// Storage is the element type of the dense values of vertices or edges that operations make, and of their
+	// gradients: the team's, or Float32 in a message function. Parameters and scores are Float32 always.
+	Storage tensor.Element
 	// Announced has the gradients of the only parameters that Parameter accepts, because the ledger would
 	// miss others. nil: Parameter accepts all.
 	Announced map[*tensor.Matrix]bool
@@ -39,19 +42,48 @@ type step struct {
 }
 
 // NewTape returns a tape for one evaluation: it records nothing, and no dropout is active.
-func NewTape(team *kernel.Team) *Tape { return &Tape{Team: team} }
+func NewTape(team *kernel.Team) *Tape { return &Tape{Team: team, Storage: team.Storage} }
 
 // NewTrainingTape returns a tape that records, with dropout masks keyed by r.
 func NewTrainingTape(team *kernel.Team, r Random) *Tape {
-	return &Tape{Team: team, Recording: true, Training: true, Random: r}
+	t := NewTape(team)
+	t.Recording, t.Training, t.Random = true, true, r
+	return t
 }
 
 // Memory allocates the tape's values.
 func (t *Tape) Memory() *tensor.Meter { return t.Team.Memory }
 
-// New returns a Float32 matrix for an operation's result, with undefined elements.
-func (t *Tape) New(rows, cols int) *tensor.Matrix {
-	return t.Memory().New(tensor.Activations, rows, cols)
+// New returns a matrix of the tape's element type for an operation's result, with undefined elements.
+func (t *Tape) New(rows, cols int) *tensor.Matrix { return t.element(t.Storage, rows, cols) }
+
+// NewLike returns a matrix for a result that has the element type of x, such as a scaled weight or score.
+func (t *Tape) NewLike(x *Var, rows, cols int) *tensor.Matrix {
+	return t.element(x.element, rows, cols)
+}
+
+func (t *Tape) element(e tensor.Element, rows, cols int) *tensor.Matrix {
+	return t.Memory().NewElement(tensor.Activations, e, rows, cols)
+}
+
+// NewSum returns a matrix in which an operation adds up so many blocks, with undefined elements. Sums of
+// several blocks are Float32, so that Rounded rounds each of them once.
+func (t *Tape) NewSum(blocks, rows, cols int) *tensor.Matrix {
+	if blocks > 1 {
+		return t.element(tensor.Float32, rows, cols)
+	}
+	return t.New(rows, cols)
+}
+
+// Rounded returns a sum that is complete, in the tape's element type. It owns z.
+func (t *Tape) Rounded(z *tensor.Matrix) *tensor.Matrix {
+	if z.Element == t.Storage {
+		return z
+	}
+	rounded := t.New(z.Rows, z.Cols)
+	t.Team.Convert(rounded, z)
+	z.Release()
+	return rounded
 }
 
 // Var is a value on a tape: a dense matrix, or a constant sparse matrix.
@@ -59,6 +91,7 @@ type Var struct {
 	tape      *Tape
 	rows      int
 	cols      int
+	element   tensor.Element
 	set       *RowSet // describes the rows; nil: a parameter's
 	value     *tensor.Matrix
 	sparse    *Sparse
@@ -199,7 +232,7 @@ func (t *Tape) SparseConstant(s *Sparse, rows *RowSet) *Var {
 }
 
 func (t *Tape) dense(m *tensor.Matrix, rows *RowSet) *Var {
-	return &Var{tape: t, rows: m.Rows, cols: m.Cols, set: rows, value: m}
+	return &Var{tape: t, rows: m.Rows, cols: m.Cols, element: m.Element, set: rows, value: m}
 }
 
 func (t *Tape) sparse(s *Sparse, rows *RowSet) *Var {
@@ -319,6 +352,9 @@ func (v *Var) Wants() bool { return v.wants }
 // records or not.
 func (v *Var) DependsOnParameters() bool { return v.depends }
 
+// Element returns the element type of the value and of its gradient.
+func (v *Var) Element() tensor.Element { return v.element }
+
 // RowSet describes the rows; nil for a parameter.
 func (v *Var) RowSet() *RowSet { return v.set }
 
@@ -344,6 +380,51 @@ func (v *Var) Grad() (g *tensor.Matrix, accumulate bool) {
 	}
 	v.grad = v.memory()
 	return v.grad, false
+}
+
+// newGrad returns a matrix for a gradient, which has the value's element type.
+func (v *Var) newGrad() *tensor.Matrix {
+	return v.tape.Memory().NewElement(tensor.Gradients, v.element, v.rows, v.cols)
+}
+
+// BlockGrad is Grad for a gradient that is added up over so many blocks. For several blocks and a value that
+// is not Float32 it is a sum apart, which is Float32. AddBlockGrad ends the sum.
+func (v *Var) BlockGrad(blocks int) (sum *tensor.Matrix, accumulate bool) {
+	if blocks == 1 || v.element == tensor.Float32 {
+		return v.Grad()
+	}
+	return v.tape.Memory().New(tensor.Gradients, v.rows, v.cols), false
+}
+
+// BlockGradSum is BlockGrad for a caller that must add.
+func (v *Var) BlockGradSum(blocks int) *tensor.Matrix {
+	sum, accumulate := v.BlockGrad(blocks)
+	if !accumulate {
+		v.tape.Team.Zero(sum)
+	}
+	return sum
+}
+
+// AddBlockGrad adds a sum of BlockGrad, which it owns, to the gradient, unless it is the gradient itself.
+func (v *Var) AddBlockGrad(sum *tensor.Matrix) {
+	if sum == v.grad {
+		return
+	}
+	if !v.wants {
+		sum.Release()
+		return
+	}
+	g, accumulate := v.Grad()
+	switch team := v.tape.Team; {
+	case accumulate && v.element == tensor.Float32:
+		team.Axpy(g, 1, sum)
+	case accumulate:
+		team.Columns(sum, 0, g, 0, v.cols, kernel.Accumulate)
+		team.Convert(g, sum)
+	default:
+		team.Convert(g, sum)
+	}
+	sum.Release()
 }
 
 // GradSum returns the matrix for the Var's gradient, to which the caller must add.
@@ -375,7 +456,7 @@ func (v *Var) unshare() {
 		return
 	}
 	shared := v.grad
-	v.grad = v.tape.Memory().New(tensor.Gradients, shared.Rows, shared.Cols)
+	v.grad = v.newGrad()
 	v.tape.Team.Copy(v.grad, shared)
 	shared.Release()
 }
@@ -385,11 +466,11 @@ func (v *Var) unshare() {
 // the matrix is a new one with undefined elements.
 func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 	if v.leaf {
-		return v.tape.New(v.Rows(), v.Cols()), false
+		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
 	}
 	v.given = true
 	if v.kept > 0 || v.value.Shared() {
-		return v.tape.New(v.Rows(), v.Cols()), false
+		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
 	}
 	m, v.value, v.held = v.value, nil, false
 	return m, true

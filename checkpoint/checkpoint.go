@@ -22,6 +22,8 @@ type Array struct {
 	// Shape and Floats are the elements, in row order.
 	Shape  []int
 	Floats []float32
+	// BFloat16s takes the place of Floats for a matrix of bfloat16s.
+	BFloat16s []uint16
 	// Count takes the place of Floats for a single integer.
 	Count *int64
 	// Rows is set for an embedding: the second to last axis of Shape is this worker's rows of it.
@@ -33,7 +35,13 @@ type Array struct {
 
 // Matrix is the Array of a matrix.
 func Matrix(name string, m *tensor.Matrix) Array {
-	return Array{Name: name, Shape: []int{m.Rows, m.Cols}, Floats: m.Floats()}
+	a := Array{Name: name, Shape: []int{m.Rows, m.Cols}}
+	if m.Element == tensor.BFloat16 {
+		a.BFloat16s = m.BFloat16s()
+	} else {
+		a.Floats = m.Floats()
+	}
+	return a
 }
 
 // Snapshot is a copy of arrays, which can be written while they change. Its zero value is empty.
@@ -46,10 +54,13 @@ func Size(arrays []Array) int64 { return 4 * int64(floats(arrays)) }
 
 func floats(arrays []Array) (n int) {
 	for _, a := range arrays {
-		n += len(a.Floats)
+		n += len(a.Floats) + halves(len(a.BFloat16s))
 	}
 	return n
 }
+
+// halves is the number of float32s that take as many bytes as n bfloat16s, or two more.
+func halves(n int) int { return (n + 1) / 2 }
 
 // Allocate allocates the memory of snapshots of so many bytes, unless it is there.
 func (s *Snapshot) Allocate(memory *tensor.Meter, bytes int64) {
@@ -72,15 +83,23 @@ func (s *Snapshot) Bytes() int64 {
 // Take copies the arrays, and returns the copies. They are valid until the next Take.
 func (s *Snapshot) Take(memory *tensor.Meter, arrays []Array) []Array {
 	s.Allocate(memory, Size(arrays))
-	free, copies := s.values.Floats(), slices.Clone(arrays)
+	free, at, copies := s.values.Floats(), 0, slices.Clone(arrays)
 	for i := range copies {
 		c := &copies[i]
 		if c.Count != nil {
 			c.Count = new(*c.Count)
 			continue
 		}
-		n := copy(free, c.Floats)
-		c.Floats, free = free[:n:n], free[n:]
+		n := copy(free[at:], c.Floats)
+		c.Floats = free[at : at+n : at+n]
+		at += n
+		if c.BFloat16s != nil {
+			n := halves(len(c.BFloat16s))
+			to := s.values.Reshape(s.values.Cols, 1).RowRange(at, at+n).As(tensor.BFloat16, 1, 2*n).BFloat16s()[:len(c.BFloat16s)]
+			copy(to, c.BFloat16s)
+			c.BFloat16s = to
+			at += n
+		}
 	}
 	return copies
 }

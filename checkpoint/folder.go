@@ -135,7 +135,7 @@ func tensors(arrays []Array) (all map[string]safetensors.Tensor, metadata map[st
 	all, metadata = map[string]safetensors.Tensor{}, map[string]string{}
 	lists := map[*autograd.RowSet]string{}
 	for _, a := range arrays {
-		t := safetensors.Tensor{Shape: a.Shape, Float32: a.Floats}
+		t := safetensors.Tensor{Shape: a.Shape, Float32: a.Floats, BFloat16: a.BFloat16s}
 		if a.Count != nil {
 			t = safetensors.Tensor{Shape: []int{}, Int64: []int64{*a.Count}}
 		}

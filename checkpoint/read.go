@@ -16,6 +16,7 @@ import (
 	"weft/internal/refusal"
 	"weft/internal/regular"
 	"weft/internal/safetensors"
+	"weft/tensor"
 )
 
 // maxManifest is the number of bytes of a manifest that are read: the curve of millions of epochs.
@@ -156,6 +157,14 @@ func (c *Checkpoint) Shape(name string) []int {
 	return nil
 }
 
+// Element is the element type of a matrix.
+func (c *Checkpoint) Element(name string) tensor.Element {
+	if slices.ContainsFunc(c.files, func(f *safetensors.File) bool { return f.Dtype(name) == "BF16" }) {
+		return tensor.BFloat16
+	}
+	return tensor.Float32
+}
+
 // Load sets the arrays to the stored values.
 func (c *Checkpoint) Load(arrays []Array) error {
 	for _, a := range arrays {
@@ -189,6 +198,8 @@ func (c *Checkpoint) load(a Array) error {
 			}
 		case !slices.Equal(shape, a.Shape):
 			return c.unfit(a.Name, shape, a.Shape)
+		case a.BFloat16s != nil:
+			return f.BFloat16s(a.Name, a.BFloat16s)
 		default:
 			return f.Floats(a.Name, 0, a.Floats)
 		}

@@ -137,7 +137,7 @@ type Layer struct {
 func (l *Layer) Forward(s State) State {
 	h := s.H
 	if l.Embedding != nil {
-		h = l.Embedding.On(h.Tape())
+		h = autograd.Stored(l.Embedding.On(h.Tape()))
 	}
 	x := autograd.Dropout(h, l.Input.Mask(h))
 	z, bias := l.Conv.Forward(x)

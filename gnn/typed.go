@@ -94,7 +94,7 @@ func (l *TypedLayer) Forward(s State) State {
 	x := append([]*autograd.Var{s.H}, s.Others...)
 	for i, t := range l.Types {
 		if t.Embedding != nil {
-			x[i] = t.Embedding.On(s.H.Tape())
+			x[i] = autograd.Stored(t.Embedding.On(s.H.Tape()))
 		}
 		if x[i] != nil && x[i].Cols() > 0 {
 			x[i] = autograd.Dropout(x[i], t.Input.Mask(x[i]))

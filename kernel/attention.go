@@ -79,7 +79,7 @@ type AttentionState struct {
 }
 
 // AttentionStart returns the state before any edge.
-func (t *Team) AttentionStart(rows, heads, width int) *AttentionState {
+func (t *Team) AttentionStart(rows, heads, width int, _ tensor.Element) *AttentionState {
 	return &AttentionState{Maximum: t.Memory.New(tensor.Activations, rows, heads), Out: t.Memory.New(tensor.Activations, rows, heads*width)}
 }
 

@@ -27,6 +27,8 @@ type Team struct {
 	// Uncut computes products with large matrices without tiles (cut.go). They take less memory, have the
 	// same bits, and may take longer.
 	Uncut bool
+	// Storage is the element type that tapes store values of vertices and edges in: Float32 or BFloat16.
+	Storage tensor.Element
 	// Watch, where it is set, makes each kernel call: by run, once, or more often where only its time
 	// matters.
 	Watch   func(c Call, run func())

@@ -108,7 +108,7 @@ func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 func output(x *autograd.Var, use Use) *tensor.Matrix {
 	t := x.Tape()
 	if t.Recording || use == LeaveWhole {
-		return t.New(x.Rows(), x.Cols())
+		return t.NewLike(x, x.Rows(), x.Cols())
 	}
 	z, _ := x.Take()
 	return z

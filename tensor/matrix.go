@@ -17,11 +17,16 @@ const (
 	Float64
 	Int32
 	Int64
+	// BFloat16 is the upper half of a Float32. It stores features, activations and their gradients in half the
+	// bytes; kernels compute in Float32 and round once what they store.
+	BFloat16
 )
 
 // Size is the number of bytes of one element.
 func (e Element) Size() int {
 	switch e {
+	case BFloat16:
+		return 2
 	case Float32, Int32:
 		return 4
 	default:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"os"
 
 	"weft/internal/refusal"
@@ -62,6 +63,18 @@ func (f *File) Shapes() iter.Seq2[string, []int] {
 func (f *File) Floats(name string, from int, to []float32) error {
 	return f.read(name, "F32", from, len(to), func(at int, t Tensor) { copy(to[at:], t.Float32) })
 }
+
+// BFloat16s reads a BF16 tensor, until to is full.
+func (f *File) BFloat16s(name string, to []uint16) error {
+	return f.read(name, "BF16", 0, len(to), func(at int, t Tensor) {
+		for i, x := range t.Float32 {
+			to[at+i] = uint16(math.Float32bits(x) >> 16)
+		}
+	})
+}
+
+// Dtype is the element type of a tensor, "" if there is none of that name.
+func (f *File) Dtype(name string) string { return f.entries[name].Dtype }
 
 // Ints reads an I64 tensor.
 func (f *File) Ints(name string) (all []int64, err error) {

@@ -28,17 +28,22 @@ const (
 	maxHeader = 100_000_000
 )
 
-// Tensor holds float32 or int64 values, never both, in row order. A scalar has an empty shape.
+// Tensor holds float32 or int64 values, or the bits of bfloat16s, never two of these, in row order. A scalar
+// has an empty shape.
 type Tensor struct {
-	Shape   []int
-	Float32 []float32
-	Int64   []int64
+	Shape    []int
+	Float32  []float32
+	BFloat16 []uint16 // only to write; read are these as Float32
+	Int64    []int64
 }
 
 // dtype is the element type that the tensor is written as.
 func (t Tensor) dtype() string {
-	if t.Int64 != nil {
+	switch {
+	case t.Int64 != nil:
 		return "I64"
+	case t.BFloat16 != nil:
+		return "BF16"
 	}
 	return "F32"
 }
@@ -250,8 +255,9 @@ func decode(e entry, b []byte) Tensor {
 	return t
 }
 
-// Write writes the tensors, as I64 where Int64 is not nil and else as F32, and the metadata where there is
-// any. The order is the reference library's: I64 before F32, then by name. Tensors that make no file are an
+// Write writes the tensors, as I64 where Int64 is not nil, as BF16 where BFloat16 is not nil, and else as F32,
+// and the metadata where there is any. The order is the reference library's: I64 before F32 before BF16, then by
+// name. Tensors that make no file are an
 // error, before anything is written.
 func Write(w io.Writer, tensors map[string]Tensor, metadata map[string]string) error {
 	names := slices.SortedFunc(maps.Keys(tensors), func(a, b string) int {
@@ -281,6 +287,15 @@ func writeValues(w io.Writer, t Tensor) error {
 		b = b[:0]
 		for _, x := range some {
 			b = binary.LittleEndian.AppendUint64(b, uint64(x))
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	for some := range slices.Chunk(t.BFloat16, batch) {
+		b = b[:0]
+		for _, x := range some {
+			b = binary.LittleEndian.AppendUint16(b, x)
 		}
 		if _, err := w.Write(b); err != nil {
 			return err
@@ -333,9 +348,10 @@ func marshalHeader(names []string, tensors map[string]Tensor, metadata map[strin
 		if err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", name, err)
 		}
-		if len(t.Float32)+len(t.Int64) != n || (len(t.Float32) > 0 && len(t.Int64) > 0) || name == metadataKey {
+		floats := len(t.Float32) + len(t.BFloat16)
+		if max(floats, len(t.Int64)) != n || (floats > 0 && len(t.Int64) > 0) || (len(t.Float32) > 0 && len(t.BFloat16) > 0) || name == metadataKey {
 			return nil, fmt.Errorf("tensor %q of shape %v with %d floats and %d integers is not written",
-				name, t.Shape, len(t.Float32), len(t.Int64))
+				name, t.Shape, floats, len(t.Int64))
 		}
 		e := entry{Dtype: t.dtype(), Shape: append([]int{}, t.Shape...)}
 		length, err := e.bytes()

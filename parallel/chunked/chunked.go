@@ -131,7 +131,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 				}
 				return st.edges[k], nil
 			},
-			Exchanger: chunk,
+			Exchanger: chunk, Chunk: o.Count > 1 || g.Halo.Size() > 1,
 		}, costs, sar.Options{Aggregated: o.Aggregated})
 		c.Chunks = append(c.Chunks, chunk)
 	}

@@ -53,18 +53,18 @@ func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) b
 	if len(t.Grads) > 0 {
 		c.beginBackward(r, t.Grads)
 	}
-	in := g.team.Memory.New(tensor.Buffers, r.st.most, sar.Columns(t.Rows))
-	back := g.team.Memory.New(tensor.Buffers, r.st.most, sar.Columns(t.Grads))
+	rows, grads := exchange.FormOf(t.Rows), exchange.FormOf(t.Grads)
+	in, back := rows.New(g.team.Memory, 1, r.st.most)[0], grads.New(g.team.Memory, 1, r.st.most)[0]
 	for i, b := range call.Edges.Remote() {
 		sources, v := r.st.sources[c.index][i], sar.Visit{Block: b}
 		if t.Rows != nil {
-			v.Rows = sar.Parts(in.Prefix(b.In.Cols, in.Cols), t.Rows)
+			v.Rows = rows.Parts(in.Prefix(b.In.Cols, in.Cols))
 			for m, to := range v.Rows {
 				g.team.Gather(to, r.rows[m], sources)
 			}
 		}
 		if len(t.Grads) > 0 {
-			v.Grads = sar.Parts(back.Prefix(b.In.Cols, back.Cols), t.Grads)
+			v.Grads = grads.Parts(back.Prefix(b.In.Cols, back.Cols))
 		}
 		yield(v)
 		if len(t.Grads) > 0 {
@@ -73,7 +73,7 @@ func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) b
 	}
 	exchange.Release(in, back)
 	if len(t.Grads) > 0 {
-		c.collect(r, t.Grads)
+		c.collect(r, &t)
 	}
 	if g.phase == inference {
 		g.releaseRead(key, r)
@@ -126,7 +126,7 @@ func (c *Chunk) publish(r *history, xs []*tensor.Matrix) {
 	in := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
 		g.team.Copy(st.of[replica][c.index].of(r.rows[m]), message)
 	}}
-	c.exchange(comm.Halo, xs, out, in)
+	c.exchange(comm.Halo, exchange.FormOf(xs), out, in)
 }
 
 // rewind restores the snapshot for all but the first slots chunks of the order. The history then has the rows
@@ -136,7 +136,7 @@ func (g *Graph) rewind(r *history, slots int) {
 		stored := r.st.stored[g.order[r.fresh-1]]
 		for m := range r.rows {
 			rows, other := stored.of(r.rows[m]), stored.of(r.other[m])
-			fresh := g.team.Memory.New(tensor.Buffers, rows.Rows, rows.Cols)
+			fresh := g.team.Memory.NewElement(tensor.Buffers, rows.Element, rows.Rows, rows.Cols)
 			g.team.Copy(fresh, rows)
 			g.team.Copy(rows, other)
 			g.team.Copy(other, fresh)
@@ -183,7 +183,7 @@ func (g *Graph) replace(r *history, sources *tensor.Matrix, grads []*tensor.Matr
 		}
 		old = g.initial(r.key, r.st.returnedBy(sources), func() (zeros []*tensor.Matrix) {
 			for _, d := range grads {
-				zeros = append(zeros, g.team.Zeros(tensor.Buffers, d.Rows, d.Cols))
+				zeros = append(zeros, g.team.Zeros(tensor.Buffers, d.Rows, d.Cols)) // Float32, as grads are
 			}
 			return zeros
 		})
@@ -198,18 +198,18 @@ func (g *Graph) replace(r *history, sources *tensor.Matrix, grads []*tensor.Matr
 }
 
 // collect adds to a chunk's rows the gradients that other chunks computed, of this and of other replicas.
-func (c *Chunk) collect(r *history, dxs []*tensor.Matrix) {
+func (c *Chunk) collect(r *history, t *sar.Transfer) {
 	g, st := c.graph, r.st
-	for m, dx := range dxs {
+	for m, dx := range t.Grads {
 		g.team.ScatterAdd(dx, st.of[g.me][c.index].of(r.grads[m]), st.own[c.index])
 	}
 	out := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
-		g.team.Copy(message, st.of[replica][c.index].of(r.grads[m]))
+		g.team.Convert(message, st.of[replica][c.index].of(r.grads[m]))
 	}}
 	in := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {
-		g.team.ScatterAdd(dxs[m], message, st.needed[replica][c.index])
+		g.team.ScatterAdd(t.Grads[m], message, st.needed[replica][c.index])
 	}}
-	c.exchange(comm.HaloGradient, dxs, out, in)
+	c.exchange(comm.HaloGradient, t.Sent, out, in)
 }
 
 // side is one direction of an exchange between replicas, sending or receiving. rows returns the number of
@@ -231,26 +231,26 @@ func (c *Chunk) mirrors(st *structure) func(replica int) int {
 
 // exchange exchanges rows between a chunk and the other replicas' chunks of the same number, in one message
 // each. It unpacks them in the order of a halo exchange.
-func (c *Chunk) exchange(kind comm.Kind, of []*tensor.Matrix, out, in side) {
+func (c *Chunk) exchange(kind comm.Kind, of exchange.Form, out, in side) {
 	g, n := c.graph, c.graph.replicas.Size()
 	received, sent := make([]*tensor.Matrix, n), make([]*tensor.Matrix, n)
 	receive, send := make([][]byte, n), make([][]byte, n)
 	message := func(replica int, s side) (*tensor.Matrix, []byte) {
-		m := g.team.Memory.New(tensor.Buffers, s.rows(replica), sar.Columns(of))
+		m := of.New(g.team.Memory, 1, s.rows(replica))[0]
 		return m, m.Bytes()
 	}
 	for step := 1; step < n; step++ {
 		replica := (g.me - step + n) % n
 		received[replica], receive[replica] = message(replica, in)
 		sent[replica], send[replica] = message(replica, out)
-		for m, part := range sar.Parts(sent[replica], of) {
+		for m, part := range of.Parts(sent[replica]) {
 			out.move(replica, m, part)
 		}
 	}
 	exchange.Must(g.replicas.AllToAll(kind, send, receive))
 	for step := 1; step < n; step++ {
 		replica := (g.me - step + n) % n
-		for m, part := range sar.Parts(received[replica], of) {
+		for m, part := range of.Parts(received[replica]) {
 			in.move(replica, m, part)
 		}
 	}

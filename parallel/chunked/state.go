@@ -63,7 +63,7 @@ func (g *Graph) Restore(from *checkpoint.Checkpoint) error {
 			if len(shape) != 2 {
 				return refusal.Errorf("%s: damaged: %s has the shape %v", from.Path, name, shape)
 			}
-			m := g.team.Memory.New(tensor.Buffers, shape[0], shape[1])
+			m := g.team.Memory.NewElement(tensor.Buffers, from.Element(name), shape[0], shape[1])
 			if err := from.Load([]checkpoint.Array{checkpoint.Matrix(name, m)}); err != nil {
 				return err
 			}

@@ -317,7 +317,7 @@ func (b *Block) Onto(team *kernel.Team, z *tensor.Matrix, compute func(z *tensor
 		compute(z, kernel.Accumulate)
 		return
 	}
-	some := team.Memory.New(tensor.Buffers, b.In.Rows, z.Cols)
+	some := team.Memory.NewElement(tensor.Buffers, z.Element, b.In.Rows, z.Cols)
 	compute(some, kernel.Replace)
 	team.ScatterAdd(z, some, b.Targets)
 	some.Release()

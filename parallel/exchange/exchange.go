@@ -156,33 +156,21 @@ func Beside(c *comm.Comm, sides []Side, f func() error) error {
 var errBroken = errors.New("the worker broke off")
 
 // Buffers makes n matrices of rows × cols.
-func Buffers(memory *tensor.Meter, n, rows, cols int) []*tensor.Matrix {
+func Buffers(memory *tensor.Meter, n int, e tensor.Element, rows, cols int) []*tensor.Matrix {
 	m := make([]*tensor.Matrix, n)
 	for i := range m {
-		m[i] = memory.New(tensor.Buffers, rows, cols)
+		m[i] = memory.NewElement(tensor.Buffers, e, rows, cols)
 	}
 	return m
 }
 
-// Like makes matrices of so many rows, each as wide as the one in its place.
-func Like(memory *tensor.Meter, rows int, widths []*tensor.Matrix) []*tensor.Matrix {
-	m := make([]*tensor.Matrix, len(widths))
-	for i, w := range widths {
-		m[i] = memory.New(tensor.Buffers, rows, w.Cols)
+// Like makes matrices of so many rows, each as wide as the one in its place, and of its element type.
+func Like(memory *tensor.Meter, rows int, like []*tensor.Matrix) []*tensor.Matrix {
+	m := make([]*tensor.Matrix, len(like))
+	for i, l := range like {
+		m[i] = memory.NewElement(tensor.Buffers, l.Element, rows, l.Cols)
 	}
 	return m
-}
-
-// Parts returns the part of a message, or of its buffer, that holds the rows of each matrix. A message holds
-// one matrix's rows after the other's; widths are the matrices' columns.
-func Parts(message *tensor.Matrix, widths []int) (rows []*tensor.Matrix) {
-	flat, at := message.Reshape(message.Len(), 1), 0
-	for _, columns := range widths {
-		end := at + message.Rows*columns
-		rows = append(rows, flat.RowRange(at, end).Reshape(message.Rows, columns))
-		at = end
-	}
-	return rows
 }
 
 // Release releases matrices; some may be nil.

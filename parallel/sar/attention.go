@@ -68,10 +68,10 @@ func (at *attention) scores(rows *tensor.Matrix, a *autograd.Var) *tensor.Matrix
 
 // targetGradient returns the matrix in which the gradient of the targets' rows is summed. For GATv1 it is the
 // gradient of their scores.
-func (at *attention) targetGradient() *tensor.Matrix {
+func (at *attention) targetGradient(blocks int) *tensor.Matrix {
 	switch {
 	case at.v2():
-		return separateGradient(at.Target, at.Source)
+		return separateGradient(at.Target, at.Source, blocks)
 	case at.given():
 		return at.TargetScore.GradSum()
 	}

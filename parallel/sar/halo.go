@@ -40,6 +40,9 @@ type Transfer struct {
 	Buffers  []*tensor.Matrix // one for each block's rows; nil: the exchange uses a few of its own in turn
 	Received bool             // the rows are in the buffers already
 	Grads    []*tensor.Matrix // local rows' gradients are added to these; nil: no gradients are sent
+	// Sent is the form of messages with gradients. A gradient that is still added up is Float32, and travels in
+	// the element type of its value.
+	Sent exchange.Form
 }
 
 // Visit is one remote block in a halo exchange.
@@ -81,7 +84,7 @@ func (c *Call) operator(r gnn.Reduce) edges.Operator {
 func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
 	if c.part.options.KeepHalo {
 		for _, b := range c.Edges.Remote() {
-			c.buffers = append(c.buffers, c.part.team.Memory.New(tensor.Buffers, b.In.Cols, Columns(xs)))
+			c.buffers = append(c.buffers, exchange.FormOf(xs).New(c.part.team.Memory, 1, b.In.Cols)...)
 		}
 	}
 	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers})
@@ -89,15 +92,32 @@ func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
 
 // sendGradients visits every remote block, which fills in the gradient of its sources' rows. The gradients
 // that other workers send for local rows are added to dx.
-func (c *Call) sendGradients(dx *tensor.Matrix) iter.Seq[Visit] {
-	return c.exchange(Transfer{Grads: []*tensor.Matrix{dx}})
+func (c *Call) sendGradients(x *autograd.Var, dx *tensor.Matrix) iter.Seq[Visit] {
+	return c.exchange(Transfer{Grads: []*tensor.Matrix{dx}, Sent: form(x)})
 }
 
 // rematerialize visits every remote block again, with its sources' rows of xs, which were kept or are fetched
-// once more. Each visit fills in a matrix of gradients for each of dxs. The gradients that other workers send
-// for local rows are added to dxs.
-func (c *Call) rematerialize(xs, dxs []*tensor.Matrix) iter.Seq[Visit] {
-	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers, Received: c.part.options.KeepHalo, Grads: dxs})
+// once more. Each visit fills in a matrix of gradients for each of dxs, which belong to the Vars of. The
+// gradients that other workers send for local rows are added to dxs.
+func (c *Call) rematerialize(xs []*tensor.Matrix, of []*autograd.Var, dxs []*tensor.Matrix) iter.Seq[Visit] {
+	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers, Received: c.part.options.KeepHalo, Grads: dxs, Sent: form(of...)})
+}
+
+// form is that of messages with rows of these values, or with their gradients.
+func form(of ...*autograd.Var) (f exchange.Form) {
+	for _, v := range of {
+		f = append(f, exchange.Columns{Count: v.Cols(), Element: v.Element()})
+	}
+	return f
+}
+
+// sums is the number of terms that the gradient of a local row may have: one from the local edges, and one from
+// every other worker or chunk.
+func (c *Call) sums() int {
+	if c.Edges.Alone() && !c.part.from.Chunk {
+		return 1
+	}
+	return 1 + len(c.Edges.Blocks) + len(c.Edges.Needed)
 }
 
 func (c *Call) exchange(t Transfer) iter.Seq[Visit] {
@@ -111,36 +131,12 @@ func (c *Call) exchange(t Transfer) iter.Seq[Visit] {
 	}
 }
 
-// Columns returns the width of a message that holds rows of all these matrices.
-func Columns(ms []*tensor.Matrix) (sum int) {
-	for _, m := range ms {
-		sum += m.Cols
-	}
-	return sum
-}
-
-// Parts returns the part of a message, or of its buffer, that holds the rows of each matrix.
-func Parts(message *tensor.Matrix, of []*tensor.Matrix) []*tensor.Matrix {
-	widths := make([]int, len(of))
-	for i, m := range of {
-		widths[i] = m.Cols
-	}
-	return exchange.Parts(message, widths)
-}
-
 // separateGradient returns the matrix in which the gradient of target is summed, while another goroutine
 // adds other workers' gradients to the gradient of source. If source and target are one value, it is a
-// matrix of its own, because each row must have one writer. addSeparate then adds it to target's gradient.
-func separateGradient(target, source *autograd.Var) *tensor.Matrix {
-	d := target.GradSum()
+// matrix of its own, because each row must have one writer. AddBlockGrad then adds it to target's gradient.
+func separateGradient(target, source *autograd.Var, blocks int) *tensor.Matrix {
 	if target == source && source.Wants() {
 		return target.Tape().Team.Zeros(tensor.Gradients, target.Rows(), target.Cols())
 	}
-	return d
-}
-
-func addSeparate(target *autograd.Var, d *tensor.Matrix) {
-	if d != target.GradSum() {
-		target.AddGrad(d)
-	}
+	return target.BlockGradSum(blocks)
 }

@@ -31,7 +31,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		run.factors = e.MeanFactors(loops, 0)
 	}
 	c.count(m.Columns)
-	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns)
+	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns) // Float32, as batch after batch is added
 	var arg *tensor.Matrix
 	if m.Reduce == gnn.KindMax {
 		arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, e.Rows, m.Columns)
@@ -48,7 +48,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		run.each(v.Block, func(b *batch) { run.forward(b, v.Rows[0], z, arg) })
 	}
 
-	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Rows: p.targets(), Keeps: []*autograd.Var{m.Source}, Buffers: append(c.buffers, arg)}
+	op := autograd.Op{Value: t.Rounded(z), Inputs: []*autograd.Var{m.Source}, Rows: p.targets(), Keeps: []*autograd.Var{m.Source}, Buffers: append(c.buffers, arg)}
 	if m.Target != nil {
 		op.Inputs, op.Keeps = append(op.Inputs, m.Target), append(op.Keeps, m.Target)
 	}
@@ -59,28 +59,36 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		c.resume()
 		c.count(m.Columns)
 		var dx *tensor.Matrix
+		var from []*autograd.Var
 		var wanted []*tensor.Matrix
 		if m.Source.Wants() {
-			dx = m.Source.GradSum()
-			wanted = append(wanted, dx)
+			dx = m.Source.BlockGradSum(batches)
+			from, wanted = append(from, m.Source), append(wanted, dx)
 		}
 		var dTarget *tensor.Matrix
 		if m.Target != nil && m.Target.Wants() {
-			dTarget = separateGradient(m.Target, m.Source)
+			dTarget = separateGradient(m.Target, m.Source, batches)
 		}
 		for _, block := range own {
 			run.each(block, func(b *batch) { run.backward(b, x, dx, dTarget, g, arg) })
 		}
-		for v := range c.rematerialize([]*tensor.Matrix{x}, wanted) {
+		for v := range c.rematerialize([]*tensor.Matrix{x}, from, wanted) {
 			var dSource *tensor.Matrix
 			if len(v.Grads) > 0 {
-				dSource = v.Grads[0]
+				dSource = run.sum(v.Grads[0])
 				t.Team.Zero(dSource)
 			}
 			run.each(v.Block, func(b *batch) { run.backward(b, v.Rows[0], dSource, dTarget, g, arg) })
+			if len(v.Grads) > 0 && dSource != v.Grads[0] {
+				t.Team.Convert(v.Grads[0], dSource)
+				dSource.Release()
+			}
+		}
+		if dx != nil {
+			m.Source.AddBlockGrad(dx)
 		}
 		if dTarget != nil {
-			addSeparate(m.Target, dTarget)
+			m.Target.AddBlockGrad(dTarget)
 		}
 		g.Release()
 	}
@@ -98,6 +106,17 @@ type messages struct {
 	factors   *tensor.Matrix // 1/in-degree for a mean, else nil
 }
 
+// batches says that gradients are added up over several batches of edges.
+const batches = 2
+
+// sum returns a Float32 matrix like m, or m itself if it is one.
+func (m *messages) sum(like *tensor.Matrix) *tensor.Matrix {
+	if like.Element == tensor.Float32 {
+		return like
+	}
+	return m.tape.Memory().New(tensor.Buffers, like.Rows, like.Cols)
+}
+
 // ends puts the rows of both ends of a batch's edges on a tape. The caller releases the matrices.
 func (m *messages) ends(b *batch, source *tensor.Matrix, recording bool) (e gnn.Edges, rows []*tensor.Matrix) {
 	t, set := m.tape, &autograd.RowSet{Here: b.n, Total: autograd.NotVertices, IDs: b.keys}
@@ -108,8 +127,14 @@ func (m *messages) ends(b *batch, source *tensor.Matrix, recording bool) (e gnn.
 		tape.Announced[q.Grad] = true
 	}
 	gathered := func(from, list *tensor.Matrix, wants bool) *autograd.Var {
-		x := t.Memory().New(tensor.Buffers, b.n, from.Cols)
+		x := t.Memory().NewElement(tensor.Buffers, from.Element, b.n, from.Cols)
 		t.Team.Gather(x, from, list)
+		if x.Element != tensor.Float32 { // a message function computes in Float32
+			stored := x
+			x = t.Memory().New(tensor.Buffers, b.n, from.Cols)
+			t.Team.Convert(x, stored)
+			stored.Release()
+		}
 		rows = append(rows, x)
 		if !wants {
 			return tape.Constant(x, set)
@@ -167,7 +192,13 @@ func (m *messages) backward(b *batch, source, dSource, dTarget, g, arg *tensor.M
 	d := mem.New(tensor.Gradients, b.n, m.Columns)
 	if arg != nil {
 		team.Zero(d)
-		team.MaxBackward(d, b.spread, g.RowRange(b.lo, b.hi), arg.RowRange(b.lo, b.hi), b.ids, nil)
+		of := g.RowRange(b.lo, b.hi)
+		if sum := m.sum(of); sum != of {
+			team.Convert(sum, of)
+			of = sum
+			defer sum.Release()
+		}
+		team.MaxBackward(d, b.spread, of, arg.RowRange(b.lo, b.hi), b.ids, nil)
 	} else {
 		team.SpMM(d, b.spread, g.RowRange(b.lo, b.hi), kernel.Scales{Col: m.meanFactors(b)}, kernel.Replace)
 	}

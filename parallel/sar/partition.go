@@ -45,6 +45,8 @@ type Source struct {
 	Read func(gnn.Along) (*edges.Edges, error)
 	// Exchanger exchanges the rows of the remote blocks' sources.
 	Exchanger Exchanger
+	// Chunk says that the rows are a chunk of several: gradients of other chunks are added to theirs.
+	Chunk bool
 }
 
 // Options are the settings of sequential aggregation and rematerialization.

@@ -39,8 +39,16 @@ func (p *propagator) targets() *autograd.RowSet {
 
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
-	c := p.call(x.Tape())
-	c.sum(c.operator(r), z, x.Value())
+	c, t := p.call(x.Tape()), x.Tape()
+	sum := z
+	if blocks := len(c.Edges.Blocks); blocks > 1 && z.Element != tensor.Float32 {
+		sum = t.NewSum(blocks, z.Rows, z.Cols)
+		defer sum.Release()
+	}
+	c.sum(c.operator(r), sum, x.Value())
+	if sum != z {
+		t.Team.Convert(z, sum)
+	}
 	exchange.Release(c.buffers...)
 }
 

@@ -39,16 +39,17 @@ import (
 func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	t, c := x.Tape(), p.call(x.Tape())
 	o := c.operator(r)
-	z := t.New(c.Edges.Rows, x.Cols())
+	z := t.NewSum(len(c.Edges.Blocks), c.Edges.Rows, x.Cols())
 	c.sum(o, z, x.Value())
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: c.buffers, Reads: true, Backward: func(g *tensor.Matrix) {
+	return t.Record(autograd.Op{Value: t.Rounded(z), Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: c.buffers, Reads: true, Backward: func(g *tensor.Matrix) {
 		c.resume()
 		c.count(g.Cols)
-		dx, add := x.Grad()
+		dx, add := x.BlockGrad(c.sums())
 		o.ApplyTransposed(dx, c.Edges.Local(), g, kernel.Output(add))
-		for v := range c.sendGradients(dx) {
+		for v := range c.sendGradients(x, dx) {
 			o.ApplyTransposed(v.Grads[0], v.Block, g, kernel.Replace)
 		}
+		x.AddBlockGrad(dx)
 		g.Release()
 	}})
 }
@@ -78,14 +79,15 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: append(c.buffers, arg), Reads: true, Backward: func(g *tensor.Matrix) {
 		c.resume()
 		c.count(g.Cols)
-		dx := x.GradSum()
+		dx := x.BlockGradSum(c.sums())
 		t.Team.MaxBackward(dx, c.Edges.Local().Out, g, arg, c.Edges.Local().IDs, c.Edges.Loops)
-		for v := range c.sendGradients(dx) {
+		for v := range c.sendGradients(x, dx) {
 			t.Team.Zero(v.Grads[0])
 			pick := v.Picker(t.Team)
 			t.Team.MaxBackward(v.Grads[0], v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
 			pick.Release()
 		}
+		x.AddBlockGrad(dx)
 		g.Release()
 	}})
 }
@@ -114,7 +116,11 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	if a.SelfLoops {
 		at.loops = e.OneLoop()
 	}
-	state := t.Team.AttentionStart(e.Rows, a.Heads, width)
+	storage := tensor.Float32
+	if alone {
+		storage = t.Storage
+	}
+	state := t.Team.AttentionStart(e.Rows, a.Heads, width, storage)
 	at.beginPass()
 	at.extend(state, e.Local(), at.rows(), at.loops, kernel.Ending(alone))
 	for v := range c.fetch(at.rows()...) {
@@ -125,7 +131,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 		t.Team.AttendEnd(state)
 	}
 
-	at.out, at.logSum = state.Out, state.Maximum
+	at.out, at.logSum = t.Rounded(state.Out), state.Maximum
 	vars := at.vars()
 	return t.Record(autograd.Op{
 		Value: at.out, Inputs: vars, Rows: p.targets(), Keeps: vars, KeepsResult: true, Buffers: append(c.buffers, at.logSum),
@@ -138,16 +144,17 @@ func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
 	c.resume()
 	e, team, x := c.Edges, at.tape.Team, at.Source.Value()
 	c.count(x.Cols)
+	blocks := c.sums()
 	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, e.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)
 	at.beginPass()
-	dTarget := at.targetGradient()
-	dRows := []*tensor.Matrix{at.Source.GradSum()}
+	dTarget := at.targetGradient(blocks)
+	from, dRows := []*autograd.Var{at.Source}, []*tensor.Matrix{at.Source.BlockGradSum(blocks)}
 	if at.given() && at.SourceScore.Wants() { // the local targets' gradient is never sent
-		dRows = append(dRows, at.SourceScore.GradSum())
+		from, dRows = append(from, at.SourceScore), append(dRows, at.SourceScore.GradSum())
 	}
 	at.backward(e.Local(), at.rows(), at.loops, dRows, dTarget)
-	for v := range c.rematerialize(at.rows(), dRows) {
+	for v := range c.rematerialize(at.rows(), from, dRows) {
 		for _, d := range v.Grads {
 			team.Zero(d)
 		}
@@ -155,11 +162,12 @@ func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
 	}
 	switch {
 	case at.v2():
-		addSeparate(at.Target, dTarget)
+		at.Target.AddBlockGrad(dTarget)
 	case !at.given():
 		team.HeadDotBackward(dRows[0], at.ATarget.GradSum(), dTarget, x, at.ATarget.Value())
 		dTarget.Release()
 	}
+	at.Source.AddBlockGrad(dRows[0])
 	at.endPass()
 	at.gOut.Release()
 	g.Release()

@@ -28,25 +28,25 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 		return
 	}
 	ahead := w.prefetch + 1
-	newBuffers := func(n, rows, cols int) []*tensor.Matrix { return exchange.Buffers(w.team.Memory, n, rows, cols) }
+	memory := w.team.Memory
 	var sides []exchange.Side
 	var back *exchange.Sender
 	if len(t.Grads) > 0 {
-		out := newBuffers(2, e.MostIn, Columns(t.Grads))
+		out := t.Sent.New(memory, 2, e.MostIn)
 		defer exchange.Release(out...)
-		incoming := newBuffers(min(ahead, len(e.Needed)), e.MostOut, Columns(t.Grads))
+		incoming := t.Sent.New(memory, min(ahead, len(e.Needed)), e.MostOut)
 		defer exchange.Release(incoming...)
 		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Buffers: out}
-		sides = append(sides, func(aside *comm.Comm) error { return w.addGradients(call, aside, incoming, t.Grads) })
+		sides = append(sides, func(aside *comm.Comm) error { return w.addGradients(call, aside, incoming, &t) })
 	}
 	var in *exchange.Receiver
 	if len(t.Rows) > 0 && !t.Received {
-		buffers := t.Buffers
+		buffers, rows := t.Buffers, exchange.FormOf(t.Rows)
 		if buffers == nil {
-			buffers = newBuffers(min(ahead, len(e.Remote())), e.MostIn, Columns(t.Rows))
+			buffers = rows.New(memory, min(ahead, len(e.Remote())), e.MostIn)
 			defer exchange.Release(buffers...)
 		}
-		out := newBuffers(2, e.MostOut, Columns(t.Rows))
+		out := rows.New(memory, 2, e.MostOut)
 		defer exchange.Release(out...)
 		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Buffers: buffers}
 		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(call, aside, out, t.Rows) })
@@ -57,9 +57,10 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 // visit calls yield for each block. in receives the rows of the blocks' sources; it is nil if Buffers has
 // them already, or if no rows are needed. back sends gradients; it is nil if none are sent.
 func (t *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exchange.Sender, yield func(Visit) bool) error {
+	form := exchange.FormOf(t.Rows)
 	if in != nil {
 		for _, b := range blocks {
-			in.Expect(b.Peer, b.In.Cols, Columns(t.Rows))
+			in.Expect(b.Peer, b.In.Cols, form.Width())
 		}
 	}
 	for i, b := range blocks {
@@ -70,16 +71,16 @@ func (t *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exc
 			if err != nil {
 				return err
 			}
-			v.Rows = Parts(rows, t.Rows)
+			v.Rows = form.Parts(rows)
 		case t.Received:
-			v.Rows = Parts(t.Buffers[i], t.Rows)
+			v.Rows = form.Parts(t.Buffers[i])
 		}
 		if back != nil {
-			buffer, err := back.Buffer(b.In.Cols, Columns(t.Grads))
+			buffer, err := back.Buffer(b.In.Cols, t.Sent.Width())
 			if err != nil {
 				return err
 			}
-			v.Grads = Parts(buffer, t.Grads)
+			v.Grads = t.Sent.Parts(buffer)
 		}
 		yield(v)
 		if back != nil {
@@ -97,13 +98,13 @@ func (t *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exc
 
 // sendRows sends the rows of xs that other workers need. It runs concurrently with the visits.
 func (w *wire) sendRows(call *Call, aside *comm.Comm, buffers, xs []*tensor.Matrix) error {
-	out := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: buffers}
+	out, form := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: buffers}, exchange.FormOf(xs)
 	for _, p := range call.Edges.Needed {
-		buffer, err := out.Buffer(p.Rows.Cols, Columns(xs))
+		buffer, err := out.Buffer(p.Rows.Cols, form.Width())
 		if err != nil {
 			return err
 		}
-		for i, rows := range Parts(buffer, xs) {
+		for i, rows := range form.Parts(buffer) {
 			w.team.Gather(rows, xs[i], p.Rows)
 		}
 		out.Send(p.Peer)
@@ -111,20 +112,20 @@ func (w *wire) sendRows(call *Call, aside *comm.Comm, buffers, xs []*tensor.Matr
 	return out.Finish()
 }
 
-// addGradients adds the gradients that other workers send for local rows to dxs. It runs concurrently with
+// addGradients adds the gradients that other workers send for local rows to t.Grads. It runs concurrently with
 // the visits.
-func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers, dxs []*tensor.Matrix) error {
+func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matrix, t *Transfer) error {
 	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Buffers: buffers}
 	for _, p := range call.Edges.Needed {
-		in.Expect(p.Peer, p.Rows.Cols, Columns(dxs))
+		in.Expect(p.Peer, p.Rows.Cols, t.Sent.Width())
 	}
 	for _, p := range call.Edges.Needed {
 		message, err := in.Next()
 		if err != nil {
 			return err
 		}
-		for i, rows := range Parts(message, dxs) {
-			w.team.ScatterAdd(dxs[i], rows, p.Rows)
+		for i, rows := range t.Sent.Parts(message) {
+			w.team.ScatterAdd(t.Grads[i], rows, p.Rows)
 		}
 		in.Free()
 	}

@@ -38,7 +38,6 @@ func listed(list *tensor.Matrix, from, n int) *tensor.Matrix {
 }
 
 const (
-	elementBytes = 4 // of a float32
 	// messageElements bounds the size of a message.
 	messageElements = 1 << 16
 	// maxInFlight bounds how many messages a worker sends at a time, and how many it receives. Together with
@@ -50,16 +49,16 @@ const (
 // message is some consecutive rows that one worker sends another. It has the columns of all parts side by
 // side.
 type message struct {
-	peer, row, rows, cols int
-	widths                []int
+	peer, row, rows int
+	form            exchange.Form
 }
 
-// widths returns the number of columns of each part that worker q has in the slice layout, and their sum.
-func (t *allToAll) widths(q int) (list []int, sum int) {
+// form returns the form of messages with the columns of each part that worker q has in the slice layout.
+func (t *allToAll) form(q int) (f exchange.Form) {
 	for _, p := range t.parts {
-		list, sum = append(list, p.cut[q].count), sum+p.cut[q].count
+		f = append(f, exchange.Columns{Count: p.cut[q].count, Element: p.element()})
 	}
-	return list, sum
+	return f
 }
 
 // ends returns which of a message's two workers owns its rows in the row layout, and which has its columns in
@@ -80,10 +79,10 @@ func (t *allToAll) between(sender, receiver, chunk int) (list []message) {
 	if sender != t.axis.comm.Rank() {
 		peer = sender
 	}
-	widths, cols := t.widths(slice)
-	for r := t.of(owner, chunk); r.lo < r.hi && cols > 0; {
+	form := t.form(slice)
+	for r := t.of(owner, chunk); r.lo < r.hi && form.Width() > 0; {
 		n := min(r.hi-r.lo, t.maxRows)
-		list = append(list, message{peer, r.lo, n, cols, widths})
+		list = append(list, message{peer, r.lo, n, form})
 		r.lo += n
 	}
 	return list
@@ -124,8 +123,7 @@ func (t *allToAll) inTurn(direction int, messages func(q int) []message) (list [
 // elements returns a bound of a message's size. It does not depend on the chunks, which a plan does not know.
 func (t *allToAll) elements(sender, receiver int) int {
 	owner, slice := t.ends(sender, receiver)
-	_, cols := t.widths(slice)
-	return min(t.axis.rowsOf[owner].Cols, t.maxRows) * cols
+	return min(t.axis.rowsOf[owner].Cols, t.maxRows) * t.form(slice).Width()
 }
 
 // report passes the bytes that this worker sends to Options.Redistributed.
@@ -136,7 +134,7 @@ func (t *allToAll) report() {
 	bytes := int64(0)
 	for _, out := range t.out {
 		for _, m := range out {
-			bytes += elementBytes * int64(m.rows*m.cols)
+			bytes += int64(m.form.Element().Size() * m.rows * m.form.Width())
 		}
 	}
 	t.axis.redistributed(t.path, bytes)
@@ -149,8 +147,7 @@ func (m module) newAllToAll(t allToAll) *allToAll {
 	t.module = m
 	widest := 1
 	for q := range a.comm.Size() {
-		_, width := t.widths(q)
-		widest = max(widest, width)
+		widest = max(widest, t.form(q).Width())
 	}
 	t.maxRows = max(1, messageElements/widest)
 	t.list()
@@ -161,10 +158,10 @@ func (m module) newAllToAll(t allToAll) *allToAll {
 			maxOut, maxIn = max(maxOut, t.elements(me, q)), max(maxIn, t.elements(q, me))
 		}
 	}
-	memory, inFlight := a.team.Memory, min(2*(a.comm.Size()-1), maxInFlight)
-	t.sendBuffers = exchange.Buffers(memory, inFlight, 1, maxOut)
-	t.receiveBuffers = exchange.Buffers(memory, inFlight, 1, maxIn)
-	t.ownBuffers = exchange.Buffers(memory, 1, 1, t.elements(me, me))
+	memory, inFlight, element := a.team.Memory, min(2*(a.comm.Size()-1), maxInFlight), t.form(me).Element()
+	t.sendBuffers = exchange.Buffers(memory, inFlight, element, 1, maxOut)
+	t.receiveBuffers = exchange.Buffers(memory, inFlight, element, 1, maxIn)
+	t.ownBuffers = exchange.Buffers(memory, 1, element, 1, t.elements(me, me))
 	return &t
 }
 
@@ -194,7 +191,7 @@ func (t *allToAll) send(c *comm.Comm, ready <-chan struct{}) error {
 			}
 		}
 		for _, m := range t.out[chunk] {
-			buffer, err := s.Buffer(m.rows, m.cols)
+			buffer, err := s.Buffer(m.rows, m.form.Width())
 			if err != nil {
 				return err
 			}
@@ -211,7 +208,7 @@ func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- struct{
 	r := &exchange.Receiver{Comm: c, Kind: t.kind, Buffers: t.receiveBuffers}
 	for chunk := first; chunk < last; chunk++ {
 		for _, m := range t.in[chunk] {
-			r.Expect(m.peer, m.rows, m.cols)
+			r.Expect(m.peer, m.rows, m.form.Width())
 		}
 	}
 	for chunk := first; chunk < last; chunk++ {
@@ -233,7 +230,7 @@ func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- struct{
 
 // each calls f for each part of a message, with the part's columns of the buffer.
 func (t *allToAll) each(m message, buffer *tensor.Matrix, f func(buffer *tensor.Matrix, of part, q, row int)) {
-	for i, columns := range exchange.Parts(buffer, m.widths) {
+	for i, columns := range m.form.Parts(buffer) {
 		f(columns, t.parts[i], m.peer, m.row)
 	}
 }
@@ -241,7 +238,7 @@ func (t *allToAll) each(m message, buffer *tensor.Matrix, f func(buffer *tensor.
 // copyOwn copies the rows of a chunk that the worker owns in both layouts, through a buffer.
 func (t *allToAll) copyOwn(chunk int) {
 	for _, m := range t.own[chunk] {
-		buffer := t.ownBuffers[0].Prefix(m.rows, m.cols)
+		buffer := t.ownBuffers[0].Prefix(m.rows, m.form.Width())
 		t.each(m, buffer, t.pack)
 		t.each(m, buffer, t.unpack)
 	}

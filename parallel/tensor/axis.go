@@ -98,7 +98,7 @@ func (a *Axis) redistributedBytes(columns int) (bytes int64) {
 	for p, start := range a.starts[:len(a.starts)-1] {
 		for t, mine := range cut {
 			rows := ownedRows(a.starts[p+1]-start, len(cut), t)
-			bytes += 2 * elementBytes * int64(rows) * int64(columns-mine.count)
+			bytes += 2 * int64(a.team.Storage.Size()) * int64(rows) * int64(columns-mine.count)
 		}
 	}
 	return bytes

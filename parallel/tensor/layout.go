@@ -67,6 +67,14 @@ type part struct {
 	to kernel.Output
 }
 
+// element returns the element type of both matrices.
+func (p *part) element() tensor.Element {
+	if p.x != nil {
+		return p.x.Element
+	}
+	return p.z.Element
+}
+
 // onSlices returns toRows(inner(toSlices(inputs))). inner gets this worker's columns of all rows. Its
 // results, side by side, are this worker's span of cut. A worker with an empty span does not call inner, but
 // takes part in every all-to-all, forward and backward.
@@ -96,7 +104,7 @@ func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 	var there, back []part
 	wanted := 0
 	for _, in := range inputs {
-		there = append(there, part{x: in.x.Value(), z: m.axis.slice(in.cut), cut: in.cut})
+		there = append(there, part{x: in.x.Value(), z: m.axis.slice(in.x.Element(), in.cut), cut: in.cut})
 		if in.x.Wants() {
 			wanted++
 		}
@@ -112,7 +120,7 @@ func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 					return
 				}
 				for k, x := range xs {
-					back[k].x = m.axis.team.Memory.New(tensor.Gradients, x.Rows(), x.Cols())
+					back[k].x = m.axis.team.Memory.NewElement(tensor.Gradients, x.Element(), x.Rows(), x.Cols())
 				}
 				m.moveToRows(back...)
 				for k, x := range xs {
@@ -128,12 +136,12 @@ func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 // toRows redistributes all rows × own columns into own rows × all columns. It is the inverse and the adjoint
 // of toSlices where the spans are disjoint and cover all columns.
 func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
-	x := m.axis.team.Memory.New(tensor.Activations, m.axis.own.Here, columnsOf(cut))
+	x := m.axis.team.Memory.NewElement(tensor.Activations, z.Element(), m.axis.own.Here, columnsOf(cut))
 	m.moveToRows(part{x: x, z: z.Value(), cut: cut})
 	return z.Tape().Record(autograd.Op{
 		Value: x, Inputs: []*autograd.Var{z}, Rows: m.axis.own, Reads: true,
 		Backward: func(g *tensor.Matrix) {
-			dz := m.axis.slice(cut)
+			dz := m.axis.slice(g.Element, cut)
 			m.moveToSlices(part{x: g, z: dz, cut: cut})
 			g.Release()
 			z.AddGrad(dz)
@@ -156,8 +164,8 @@ func (m module) moveToRows(parts ...part) {
 }
 
 // slice allocates a matrix of own columns of all rows.
-func (a *Axis) slice(cut []span) *tensor.Matrix {
-	return a.team.Memory.New(tensor.Activations, a.all.Here, cut[a.comm.Rank()].count)
+func (a *Axis) slice(e tensor.Element, cut []span) *tensor.Matrix {
+	return a.team.Memory.NewElement(tensor.Activations, e, a.all.Here, cut[a.comm.Rank()].count)
 }
 
 // slicesByChunk returns the all-to-all from each part's x to its z. It sends rows in the order of the

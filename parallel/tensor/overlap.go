@@ -62,10 +62,10 @@ func (p *propagator) newOverlap(of pass, columns int, r gnn.Reduce, k gnn.Rounds
 
 // aggregateOverlapped is aggregate, computed in chunks.
 func (p *propagator) aggregateOverlapped(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
-	z := p.axis.team.Memory.New(tensor.Activations, p.axis.own.Here, x.Cols())
+	z := p.axis.team.Memory.NewElement(tensor.Activations, x.Element(), p.axis.own.Here, x.Cols())
 	p.newOverlap(forward, x.Cols(), r, k).run(z, x.Value())
 	return x.Tape().Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
-		dx := p.axis.team.Memory.New(tensor.Gradients, g.Rows, g.Cols)
+		dx := p.axis.team.Memory.NewElement(tensor.Gradients, g.Element, g.Rows, g.Cols)
 		p.newOverlap(backward, g.Cols, r, k).run(dx, g)
 		g.Release()
 		x.AddGrad(dx)
@@ -75,7 +75,7 @@ func (p *propagator) aggregateOverlapped(x *autograd.Var, r gnn.Reduce, k gnn.Ro
 // run computes out from in, both in the row layout. It runs once.
 func (o *overlap) run(out, in *tensor.Matrix) {
 	cut := even(in.Cols, o.axis.comm.Size())
-	x := o.axis.slice(cut)
+	x := o.axis.slice(in.Element, cut)
 	o.receiving = o.slicesByChunk([]part{{x: in, z: x, cut: cut}}, o.schedule)
 	defer o.receiving.release()
 	result := []part{{x: out, cut: cut}}
@@ -110,7 +110,7 @@ func (o *overlap) run(out, in *tensor.Matrix) {
 func (o *overlap) compute(x *tensor.Matrix, cut []span) {
 	for round := range o.rounds.Count {
 		o.count(x.Cols)
-		y, last := o.next(round, cut), round == o.rounds.Count-1
+		y, last := o.next(round, x.Element, cut), round == o.rounds.Count-1
 		if last {
 			o.returning.parts[0].z = y
 		}
@@ -140,7 +140,7 @@ func (o *overlap) beginTeleport(x *tensor.Matrix, cut []span) {
 		o.start = x
 		return
 	}
-	o.start = o.axis.slice(cut)
+	o.start = o.axis.slice(x.Element, cut)
 	team, unpack := o.axis.team, o.receiving.unpack
 	o.receiving.unpack = func(buffer *tensor.Matrix, of part, q, row int) {
 		team.PutColumns(o.start, buffer, listed(o.sendOrder[q], row, buffer.Rows), 0, kernel.Replace)
@@ -151,11 +151,11 @@ func (o *overlap) beginTeleport(x *tensor.Matrix, cut []span) {
 
 // next returns the matrix for a round's result: a new one, or start for the last backward round of a
 // teleport.
-func (o *overlap) next(round int, cut []span) *tensor.Matrix {
+func (o *overlap) next(round int, e tensor.Element, cut []span) *tensor.Matrix {
 	if o.sumsGradients() && round == o.rounds.Count-1 {
 		return o.start
 	}
-	return o.axis.slice(cut)
+	return o.axis.slice(e, cut)
 }
 
 // sumsGradients reports whether start is a sum of gradients: in the backward pass of a teleport.

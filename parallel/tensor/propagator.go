@@ -42,7 +42,7 @@ func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Redu
 		return
 	}
 	cut := p.cut(x.Cols())
-	s := p.axis.slice(cut)
+	s := p.axis.slice(x.Element(), cut)
 	p.moveToSlices(part{x: x.Value(), z: s, cut: cut})
 	h := p.inner.Propagate(autograd.NewTape(p.axis.team).Constant(s, p.axis.all), r, gnn.Once)
 	s.Release()

@@ -30,8 +30,16 @@ func (p *Pipeline) record(c *pass, t *autograd.Tape) gnn.State {
 		t.Ledger = c.ledger
 	}
 	c.in = p.begin(c, t)
-	c.out = p.model.Forward(c.in)
+	c.out = p.result(p.model.Forward(c.in))
 	return c.out
+}
+
+// result returns the state after the stage. The last stage's output is Float32.
+func (p *Pipeline) result(out gnn.State) gnn.State {
+	if !p.last() {
+		return out
+	}
+	return gnn.State{H: autograd.Float32(autograd.Dense(out.Output()))}
 }
 
 // begin returns the input of the stage's first block. A tape that records owns the matrices that came.
@@ -66,9 +74,9 @@ func (p *Pipeline) backward(c *pass, epoch int, grads []*tensor.Matrix) {
 
 // join copies a chunk's rows of the last block's result to their places among all rows.
 func (p *Pipeline) join(all *tensor.Matrix, c *pass, out gnn.State) *tensor.Matrix {
-	part := autograd.Dense(out.Output()).Value()
+	part := out.H.Value()
 	if all == nil {
-		all = p.Team.Memory.New(tensor.Activations, p.graph.Rows().Here, part.Cols)
+		all = p.Team.Memory.NewElement(tensor.Activations, part.Element, p.graph.Rows().Here, part.Cols)
 	}
 	p.Team.Scatter(all, part, c.Places)
 	return all
@@ -83,7 +91,7 @@ func (p *Pipeline) lossOf(logits *tensor.Matrix) (loss float64, grad *tensor.Mat
 
 // rowsOf returns a chunk's rows of the logits' gradient.
 func (p *Pipeline) rowsOf(grad *tensor.Matrix, c *pass) []*tensor.Matrix {
-	part := p.Team.Memory.New(tensor.Gradients, c.Rows().Here, grad.Cols)
+	part := p.Team.Memory.NewElement(tensor.Gradients, grad.Element, c.Rows().Here, grad.Cols)
 	p.Team.Gather(part, grad, c.Places)
 	return []*tensor.Matrix{part}
 }
@@ -164,7 +172,7 @@ func (b *inbox) ask() {
 		var m message
 		for _, width := range b.widths {
 			rows := b.rows[len(b.come)]
-			v := b.p.Team.Memory.New(b.kind, rows, width)
+			v := b.p.Team.Memory.NewElement(b.kind, b.p.Team.Storage, rows, width)
 			m.values, m.padding = append(m.values, v), append(m.padding, b.worst.padding(rows, width))
 			m.pending = append(m.pending, b.p.Groups.Stages.Receive(comm.Stage, v.Bytes(), b.peer))
 		}

@@ -60,7 +60,7 @@ func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32
 	l := loader{team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places, normalize: c.NormalizeRows}
 	f := &features{rows: rows, varying: c.VaryingInput}
 	if !l.from.Sparse() {
-		f.dense = team.Memory.New(tensor.Features, rows.Here, l.from.Columns)
+		f.dense = team.Memory.NewElement(tensor.Features, team.Storage, rows.Here, l.from.Columns)
 		l.fill(f.dense)
 		return f
 	}
@@ -134,6 +134,16 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 	})
 }
 
+// puts returns a function that sets an element, rounded where the matrix is BFloat16.
+func (l *loader) puts(to *tensor.Matrix) func(at int, x float32) {
+	if to.Element == tensor.BFloat16 {
+		values := to.BFloat16s()
+		return func(at int, x float32) { values[at] = tensor.RoundBFloat16(x) }
+	}
+	values := to.Floats()
+	return func(at int, x float32) { values[at] = x }
+}
+
 // unloadEvery is how many values fill copies from a mapped file before it releases the file's pages.
 const unloadEvery = 16 << 20
 
@@ -142,7 +152,8 @@ func (l *loader) fill(to *tensor.Matrix) {
 	if l.team.Planning() {
 		return
 	}
-	values, at, unloaded := to.Floats(), 0, 0
+	at, unloaded := 0, 0
+	put := l.puts(to)
 	l.each(func(row int) {
 		s := l.scale(row)
 		if at-unloaded > unloadEvery {
@@ -150,7 +161,7 @@ func (l *loader) fill(to *tensor.Matrix) {
 			unloaded = at
 		}
 		for _, x := range l.from.Row(row) {
-			values[at] = s * x
+			put(at, s*x)
 			at++
 		}
 	})

@@ -120,7 +120,7 @@ func (m *MFG) Infer(without int) *autograd.Var {
 	out := s.Output()
 	z := m.pick(out, at.Rows[0], m.rows, &autograd.RowSet{Here: len(m.rows), Total: autograd.NotVertices})
 	out.Drop()
-	return z
+	return autograd.Float32(z)
 }
 
 // narrow reduces a state to the rows that the next layer reads.
@@ -161,7 +161,7 @@ func (m *MFG) pick(x *autograd.Var, from, rows []int32, set *autograd.RowSet) *a
 	}
 	return t.Scope(func() *autograd.Var {
 		x = autograd.Dense(x)
-		z := t.New(len(rows), x.Cols())
+		z := t.NewLike(x, len(rows), x.Cols())
 		m.Team.Gather(z, x.Value(), places)
 		return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: set})
 	})

@@ -182,7 +182,7 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 	if p.last() {
 		return t.Received(result, p.graph.Rows())
 	}
-	return t.Received(t.New(0, p.Blocks[left-1].Out), &autograd.RowSet{Total: p.graph.Rows().Total})
+	return t.Received(p.Team.Memory.New(tensor.Activations, 0, p.Blocks[left-1].Out), &autograd.RowSet{Total: p.graph.Rows().Total})
 }
 
 // infer runs the first blocks of the stage on the chunks. run calls pass for each chunk. On the last stage
@@ -192,7 +192,7 @@ func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor
 	run(func(k int) {
 		c := p.passes[k]
 		c.came = states.take()
-		out := p.model[:blocks].Forward(p.begin(c, autograd.NewTape(p.Team)))
+		out := p.result(p.model[:blocks].Forward(p.begin(c, autograd.NewTape(p.Team))))
 		if p.last() {
 			result = p.join(result, c, out)
 		} else {

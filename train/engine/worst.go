@@ -88,5 +88,5 @@ func (w *worst) padding(rows, columns int) *tensor.Matrix {
 	for _, c := range w.passes {
 		most = max(most, c.Rows().Here)
 	}
-	return w.Team.Memory.New(tensor.Gradients, most-rows, columns)
+	return w.Team.Memory.NewElement(tensor.Gradients, w.Team.Storage, most-rows, columns)
 }

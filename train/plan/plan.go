@@ -179,7 +179,7 @@ func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, 
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	team, c := kernel.NewPlan(mem), in.Config
-	team.Uncut = uncut
+	team.Uncut, team.Storage = uncut, c.Storage
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
 	w, err := worker.New(c, team, comm.New(comm.Plan(rank, c.Mesh.Workers()), 0), share)
 	if err != nil {

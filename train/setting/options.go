@@ -108,7 +108,7 @@ func Defaults() Options {
 		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
-		Precision: "f32", AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
+		Precision: precisions[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
 		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: true,
 	}
@@ -119,6 +119,11 @@ const (
 	SelectMetric = "metric"
 	SelectLoss   = "loss"
 )
+
+// bf16 stores the values of vertices in tensor.BFloat16.
+const bf16 = "bf16"
+
+var precisions = []string{"f32", bf16}
 
 // autoPartition takes the last stored partition, or else makes one by METIS.
 const autoPartition = "auto"

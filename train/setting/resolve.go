@@ -15,6 +15,7 @@ import (
 	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
+	"weft/tensor"
 	"weft/train/metric"
 	"weft/train/task"
 )
@@ -28,6 +29,8 @@ type Resolved struct {
 	Kind  task.Kind
 	Order order.Choice
 	Stale chunked.Stale
+	// Storage is the element type of Precision.
+	Storage tensor.Element
 }
 
 // Resolve refuses options that make no sense, naming the setting and what would be accepted. Those of the
@@ -64,6 +67,9 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	}
 	if err := r.checkModel(given); err != nil {
 		return nil, err
+	}
+	if o.Precision == bf16 {
+		r.Storage = tensor.BFloat16
 	}
 	if r.Order, err = order.Parse(o.AggregationOrder); err != nil {
 		return nil, err

@@ -167,7 +167,7 @@ var settings = withFields([]Setting{
 		Meaning: "threads of each worker, 0: an equal share of all cores",
 	},
 	{Name: "memory-limit", Group: MachineGroup, changes: true, Meaning: "refuse a run in which a worker would need more memory, as in 4GiB"},
-	{Name: "precision", Group: MachineGroup, Choices: []string{"f32"}, Meaning: "number format of the tensors"},
+	{Name: "precision", Group: MachineGroup, Choices: precisions, Meaning: "number format in which features, activations, their gradients and messages are stored, bf16 takes half the bytes of f32"},
 	{Name: "parallel", Group: MachineGroup, changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4"},
 	{
 		Name: "aggregation-order", Group: MachineGroup, some: true, Choices: order.Names,
