@@ -117,10 +117,8 @@ func kept(n int) Layer {
 	return Layer{
 		Name: "kept", In: n, Out: n, Weights: [][2]int{{n, n}}, method: "AggregateLinear", exact: exactKept,
 		Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
-			other := x.Tape().Memory().New(tensor.Features, x.Rows(), x.Cols())
-			for i, f := range x.Value().Floats() {
-				other.Floats()[i] = -3 * f
-			}
+			other := x.Tape().Memory().NewElement(tensor.Features, x.Element(), x.Rows(), x.Cols())
+			x.Tape().Team.Scale(other, -3, x.Value())
 			z := p.AggregateLinear(fixed(x), w[0], gnn.Sum)
 			z = autograd.Add(z, p.AggregateLinear(fixed(x), w[0], gnn.Mean))
 			z = autograd.Add(z, p.AggregateLinear(x.Tape().Fixed(other, x.RowSet()), w[0], gnn.Sum))
@@ -234,7 +232,7 @@ func (l Layer) Blank(vertices int) *Outcome {
 // allocated than the pass before.
 func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*Outcome) {
 	memory, rows, ids := c.Team.Memory, a.Rows(), a.Vertices()
-	x, p := memory.New(tensor.Features, rows.Here, l.In), a.Propagator(l.Name, along)
+	x, p := memory.NewElement(tensor.Features, c.Team.Storage, rows.Here, l.In), a.Propagator(l.Name, along)
 	draw(x, inputNumbers, ids)
 	live := int64(0)
 	for pass, o := range passes {
@@ -248,7 +246,7 @@ func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*O
 		in := tape.Input(x, rows)
 		out := tape.Scope(func() *autograd.Var { return l.Forward(p, in, w) })
 		place(o.Out, out.Value(), ids)
-		dz := memory.New(tensor.Gradients, rows.Here, l.Out)
+		dz := memory.NewElement(tensor.Gradients, out.Element(), rows.Here, l.Out)
 		draw(dz, gradientNumbers, ids)
 		tape.Backward(autograd.Root{Var: out, Grad: dz})
 		dx := in.TakeGrad()
@@ -294,20 +292,41 @@ const (
 
 func weightNumbers(i int) uint64 { return uint64(10 + i) }
 
-// draw draws numbers that depend on their purpose, the vertex and the column alone.
+// draw draws numbers that depend on their purpose, the vertex and the column alone. Inputs and gradients are
+// bfloat16s, so that they are the same in both element types.
 func draw(m *tensor.Matrix, purpose uint64, ids []int32) {
 	for i := range m.Rows {
 		r := rand.New(rand.NewPCG(purpose, uint64(vertex(i, ids))))
 		for c := range m.Cols {
-			m.Floats()[i*m.Cols+c] = float32(r.NormFloat64())
+			x := float32(r.NormFloat64())
+			if purpose < weightNumbers(0) {
+				x = tensor.FromBFloat16(tensor.RoundBFloat16(x))
+			}
+			if m.Element == tensor.BFloat16 {
+				m.BFloat16s()[i*m.Cols+c] = tensor.RoundBFloat16(x)
+			} else {
+				m.Floats()[i*m.Cols+c] = x
+			}
 		}
 	}
+}
+
+// numbers returns the elements of a matrix, of either element type.
+func numbers(m *tensor.Matrix) []float64 {
+	if m.Element != tensor.BFloat16 {
+		return doubles(m.Floats())
+	}
+	all := make([]float64, 0, m.Len())
+	for _, x := range m.BFloat16s() {
+		all = append(all, float64(tensor.FromBFloat16(x)))
+	}
+	return all
 }
 
 // place copies rows to the places of their vertices.
 func place(to []float64, from *tensor.Matrix, ids []int32) {
 	for i := range from.Rows {
-		copy(to[vertex(i, ids)*from.Cols:], doubles(from.Floats()[i*from.Cols:(i+1)*from.Cols]))
+		copy(to[vertex(i, ids)*from.Cols:], numbers(from.RowRange(i, i+1)))
 	}
 }
 

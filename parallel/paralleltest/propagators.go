@@ -11,6 +11,7 @@ import (
 	"weft/graph"
 	"weft/kernel/reference"
 	"weft/parallel/mesh"
+	"weft/tensor"
 	"weft/train/engine"
 )
 
@@ -30,17 +31,26 @@ var (
 // message function sees at a time, and more rows than a message has.
 func Propagators(t *testing.T, m mesh.Mesh, axis Axis, methods ...string) {
 	for name, both := range map[string]bool{"plain": false, "loops and weights": true} {
-		t.Run(name, func(t *testing.T) {
-			g := Small(t, both, both)
-			agree(t, m, axis, methods, g, []gnn.Along{Stored, Reversed}, divisions(g.Vertices(), m.Partitions))
-		})
+		for precision, storage := range storages {
+			t.Run(name+", "+precision, func(t *testing.T) {
+				g := Small(t, both, both)
+				agree(t, m, storage, axis, methods, g, []gnn.Along{Stored, Reversed}, divisions(g.Vertices(), m.Partitions))
+			})
+		}
 	}
 	t.Run("many edges", func(t *testing.T) {
 		g := ManyEdges(t, 2200, 8)
 		d := Dividings(g.Vertices(), m.Partitions)
-		agree(t, m, axis, methods, g, []gnn.Along{Stored}, map[string][]int32{"unevenly": d["unevenly"]})
+		agree(t, m, tensor.Float32, axis, methods, g, []gnn.Along{Stored}, map[string][]int32{"unevenly": d["unevenly"]})
 	})
 }
+
+// storages are the element types in which values of vertices are stored.
+var storages = map[string]tensor.Element{"f32": tensor.Float32, "bf16": tensor.BFloat16}
+
+// tolerances bound the rounding of an outcome, relative to its largest number. A bfloat16 is off by at most 2⁻⁹
+// of itself, and a layer stores a few values on the way from its input to a gradient.
+var tolerances = map[tensor.Element]float64{tensor.Float32: 1e-5, tensor.BFloat16: 1. / 64}
 
 // divisions are the Dividings without repetitions: for one or two workers some are the same.
 func divisions(n, k int) map[string][]int32 {
@@ -53,7 +63,7 @@ func divisions(n, k int) map[string][]int32 {
 const passes = 2
 
 // agree runs the layers on one graph.
-func agree(t *testing.T, m mesh.Mesh, axis Axis, methods []string, g *graph.Graph, directions []gnn.Along, dividings map[string][]int32) {
+func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, methods []string, g *graph.Graph, directions []gnn.Along, dividings map[string][]int32) {
 	t.Helper()
 	type work struct {
 		Layer
@@ -79,7 +89,7 @@ func agree(t *testing.T, m mesh.Mesh, axis Axis, methods []string, g *graph.Grap
 				got[i] = append(got[i], l.Blank(g.Vertices()))
 			}
 		}
-		Workers{Mesh: m, Graph: g, Of: of}.Run(t, func(c engine.Config) {
+		Workers{Mesh: m, Storage: storage, Graph: g, Of: of}.Run(t, func(c engine.Config) {
 			a, err := axis(c)
 			if err != nil {
 				panic(err)
@@ -91,7 +101,7 @@ func agree(t *testing.T, m mesh.Mesh, axis Axis, methods []string, g *graph.Grap
 		})
 		for i, l := range all {
 			for pass, o := range got[i] {
-				o.Near(t, fmt.Sprintf("%s, %+v, divided %s, pass %d", l.Name, l.along, division, pass+1), l.want)
+				o.within(t, tolerances[storage], fmt.Sprintf("%s, %+v, divided %s, pass %d", l.Name, l.along, division, pass+1), l.want)
 			}
 		}
 	}
@@ -132,7 +142,11 @@ func (l Layer) Alone(t testing.TB, g *graph.Graph, along gnn.Along) *Outcome {
 // Near fails if an outcome differs from the wanted one by more than rounding.
 func (o *Outcome) Near(t testing.TB, what string, want *Outcome) {
 	t.Helper()
-	const tolerance = 1e-5
+	o.within(t, tolerances[tensor.Float32], what, want)
+}
+
+func (o *Outcome) within(t testing.TB, tolerance float64, what string, want *Outcome) {
+	t.Helper()
 	near(t, what, o.Out, want.Out, tolerance)
 	near(t, what+", input gradient", o.DX, want.DX, tolerance)
 	for i, dw := range want.DW {

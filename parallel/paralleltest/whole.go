@@ -39,6 +39,8 @@ type Workers struct {
 	Of    []int32 // each vertex's partition
 	// Holders say who holds which partition, instead of the mesh. It may be nil.
 	Holders []int
+	// Storage is the element type in which the workers store values of vertices.
+	Storage tensor.Element
 	// Wrap, unless nil, wraps each worker's transport.
 	Wrap func(comm.Transport) comm.Transport
 }
@@ -85,7 +87,9 @@ func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
 				groups.Holders = w.Holders
 			}
 			held := slices.Index(groups.Holders, groups.Halo.Rank())
-			f(engine.Config{Team: kernel.NewTeam(1+rank%2, meters[rank]), Groups: groups, Share: shares[held]})
+			team := kernel.NewTeam(1+rank%2, meters[rank])
+			team.Storage = w.Storage
+			f(engine.Config{Team: team, Groups: groups, Share: shares[held]})
 		})
 	}
 	all.Wait()
