@@ -8,17 +8,22 @@ import (
 // Linear returns x·w, for x rows × in (dense, or constant and sparse) and w in × out.
 func Linear(x, w *Var) *Var {
 	t := x.tape
-	z := t.New(x.Rows(), w.Cols())
 	if s := x.sparse; s != nil {
-		t.Team.SpMM(z, s.Rows, w.Value(), kernel.Scales{}, kernel.Replace)
-		return t.Record(Op{Value: z, Inputs: []*Var{x, w}, Keeps: []*Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
+		return t.Record(Op{Inputs: []*Var{x, w}, Keeps: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
+			z := t.New(x.Rows(), w.Cols())
+			t.Team.SpMM(z, s.Rows, w.Value(), kernel.Scales{}, kernel.Replace)
+			return z
+		}, Backward: func(g *tensor.Matrix) {
 			dw, add := w.Grad()
 			t.Team.SpMM(dw, s.Columns, g, kernel.Scales{}, kernel.Output(add))
 			g.Release()
 		}})
 	}
-	t.Team.MatMul(z, x.Value(), w.Value(), kernel.Straight, kernel.Replace)
-	return t.Record(Op{Value: z, Inputs: []*Var{x, w}, Keeps: []*Var{x, w}, Reads: true, Backward: func(g *tensor.Matrix) {
+	return t.Record(Op{Inputs: []*Var{x, w}, Keeps: []*Var{x, w}, Reads: true, Forward: func() *tensor.Matrix {
+		z := t.New(x.Rows(), w.Cols())
+		t.Team.MatMul(z, x.Value(), w.Value(), kernel.Straight, kernel.Replace)
+		return z
+	}, Backward: func(g *tensor.Matrix) {
 		weightGradient(x, w, g)
 		x.addLater(g, w)
 	}})
@@ -38,13 +43,15 @@ func AddLinear(z, x, w *Var) *Var {
 	if x.sparse != nil {
 		return Add(z, Linear(x, w))
 	}
-	from := z.Value()
-	sum, inPlace := z.Take()
-	if !inPlace {
-		t.Team.Copy(sum, from)
-	}
-	t.Team.MatMul(sum, x.Value(), w.Value(), kernel.Straight, kernel.Accumulate)
-	return t.Record(Op{Value: sum, Inputs: []*Var{z, x, w}, Keeps: []*Var{x, w}, Reads: true, Backward: func(g *tensor.Matrix) {
+	return t.Record(Op{Inputs: []*Var{z, x, w}, Keeps: []*Var{x, w}, Reads: true, Forward: func() *tensor.Matrix {
+		from := z.Value()
+		sum, inPlace := z.Take()
+		if !inPlace {
+			t.Team.Copy(sum, from)
+		}
+		t.Team.MatMul(sum, x.Value(), w.Value(), kernel.Straight, kernel.Accumulate)
+		return sum
+	}, Backward: func(g *tensor.Matrix) {
 		weightGradient(x, w, g)
 		x.addLater(g.Share(), w)
 		z.AddGrad(g)
@@ -59,10 +66,12 @@ func Combine(alpha float32, a *Var, beta float32, b *Var) *Var {
 	}
 	a = convert(a, b.element)
 	t := a.tape
-	from := b.Value()
-	z, _ := b.Take()
-	t.Team.Add(z, alpha, a.Value(), beta, from)
-	return t.Record(Op{Value: z, Inputs: []*Var{a, b}, Backward: func(g *tensor.Matrix) {
+	return t.Record(Op{Inputs: []*Var{a, b}, Forward: func() *tensor.Matrix {
+		from := b.Value()
+		z, _ := b.Take()
+		t.Team.Add(z, alpha, a.Value(), beta, from)
+		return z
+	}, Backward: func(g *tensor.Matrix) {
 		if a.wants {
 			da, add := a.Grad()
 			if add {
@@ -84,10 +93,12 @@ func Add(a, b *Var) *Var {
 	}
 	a = convert(a, b.element)
 	t := a.tape
-	from := b.Value()
-	z, _ := b.Take()
-	t.Team.Add(z, 1, a.Value(), 1, from)
-	return t.Record(Op{Value: z, Inputs: []*Var{a, b}, Reads: true, Backward: func(g *tensor.Matrix) {
+	return t.Record(Op{Inputs: []*Var{a, b}, Reads: true, Forward: func() *tensor.Matrix {
+		from := b.Value()
+		z, _ := b.Take()
+		t.Team.Add(z, 1, a.Value(), 1, from)
+		return z
+	}, Backward: func(g *tensor.Matrix) {
 		a.AddGrad(g.Share())
 		b.AddGrad(g)
 	}})
@@ -96,9 +107,11 @@ func Add(a, b *Var) *Var {
 // Copy returns a copy of x, for an operation that would reuse the memory of x.
 func Copy(x *Var) *Var {
 	t := x.tape
-	z := t.NewLike(x, x.Rows(), x.Cols())
-	t.Team.Copy(z, x.Value())
-	return t.Record(Op{Value: z, Inputs: []*Var{x}, Reads: true, Backward: x.AddGrad})
+	return t.Record(Op{Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
+		z := t.NewLike(x, x.Rows(), x.Cols())
+		t.Team.Copy(z, x.Value())
+		return z
+	}, Backward: x.AddGrad})
 }
 
 // Stored returns x in the tape's element type, as the rows of a learned table are needed that messages hold.
@@ -120,9 +133,11 @@ func convert(x *Var, e tensor.Element) *Var {
 		return x
 	}
 	t := x.tape
-	z := t.element(e, x.Rows(), x.Cols())
-	t.Team.Convert(z, x.Value())
-	return t.Record(Op{Value: z, Inputs: []*Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
+	return t.Record(Op{Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
+		z := t.element(e, x.Rows(), x.Cols())
+		t.Team.Convert(z, x.Value())
+		return z
+	}, Backward: func(g *tensor.Matrix) {
 		dx := x.newGrad()
 		t.Team.Convert(dx, g)
 		g.Release()
@@ -134,7 +149,9 @@ func convert(x *Var, e tensor.Element) *Var {
 // adds its gradient to x's there. Products that read x itself defer theirs until all other readers of x have
 // run backward. So a gradient that is summed over blocks has one order, wherever the stages are cut.
 func Alias(x *Var) *Var {
-	return x.tape.Record(Op{Value: x.Value().Share(), Inputs: []*Var{x}, Reads: true, Backward: x.AddGrad})
+	return x.tape.Record(Op{
+		Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix { return x.Value().Share() }, Backward: x.AddGrad,
+	})
 }
 
 // Scale returns alpha·a.
@@ -172,15 +189,21 @@ func Finish(x, bias *Var, act kernel.Activation, mask kernel.Mask) *Var {
 	if bias == nil && act == kernel.Identity && !mask.Active() {
 		return x
 	}
-	from := x.Value()
-	z, _ := x.Take()
 	inputs := []*Var{x}
-	var b *tensor.Matrix
 	if bias != nil {
-		b, inputs = bias.Value(), append(inputs, bias)
+		inputs = append(inputs, bias)
 	}
-	t.Team.Finish(z, from, b, act, mask)
-	return t.Record(Op{Value: z, Inputs: inputs, KeepsResult: act != kernel.Identity, Backward: func(g *tensor.Matrix) {
+	var z *tensor.Matrix
+	return t.Record(Op{Inputs: inputs, KeepsResult: act != kernel.Identity, Forward: func() *tensor.Matrix {
+		from := x.Value()
+		z, _ = x.Take()
+		var b *tensor.Matrix
+		if bias != nil {
+			b = bias.Value()
+		}
+		t.Team.Finish(z, from, b, act, mask)
+		return z
+	}, Backward: func(g *tensor.Matrix) {
 		if act != kernel.Identity || mask.Active() {
 			result := g // the identity does not read it
 			if act != kernel.Identity {
@@ -206,9 +229,12 @@ func Activate(x *Var, act kernel.Activation) *Var {
 // dLoss/dz into dLoss/dx in place, from the output z alone.
 func fromOutput(x *Var, forward func(z, x *tensor.Matrix), backward func(g, z *tensor.Matrix)) *Var {
 	t := x.tape
-	z := t.NewLike(x, x.Rows(), x.Cols())
-	forward(z, x.Value())
-	return t.Record(Op{Value: z, Inputs: []*Var{x}, KeepsResult: true, Backward: func(g *tensor.Matrix) {
+	var z *tensor.Matrix
+	return t.Record(Op{Inputs: []*Var{x}, KeepsResult: true, Forward: func() *tensor.Matrix {
+		z = t.NewLike(x, x.Rows(), x.Cols())
+		forward(z, x.Value())
+		return z
+	}, Backward: func(g *tensor.Matrix) {
 		backward(g, z)
 		x.AddGrad(g)
 	}})

@@ -29,6 +29,9 @@ type Tape struct {
 	Announced map[*tensor.Matrix]bool
 	// Ledger counts the operations on parameters, unless it is nil. The tapes of one step share it.
 	Ledger *Ledger
+	// Recompute releases values that only backward steps still read, and computes them again there
+	// (recompute.go).
+	Recompute bool
 
 	steps    []step // recorded, in order
 	scope    []*Var // the Vars made since the innermost Scope began
@@ -105,6 +108,8 @@ type Var struct {
 	given     bool // to an operation that may have reused its memory
 	kept      int  // by recorded operations
 	deferred  []deferred
+	op        *Op  // computes the value again; nil: it cannot be
+	evicted   bool // the value is released until a backward step reads it
 }
 
 // Sparse is a constant matrix in compressed rows, and its transpose.
@@ -115,8 +120,12 @@ type Sparse struct {
 // Op is one operation: its result, the inputs that the result depends on, and the values that its backward
 // step reads.
 type Op struct {
-	// Value is the result. The tape owns it from now on.
+	// Value is the result. The tape owns it from now on. It is nil if Forward is set.
 	Value *tensor.Matrix
+	// Forward computes the result from the values of Inputs, and from nothing else that changes before
+	// Backward has run. It is called at once, and perhaps again in the backward pass, with the same values.
+	// The tape owns what it returns. nil: Value is set, and kept for as long as it is read.
+	Forward func() *tensor.Matrix
 	// Inputs are the Vars that the result depends on.
 	Inputs []*Var
 	// Rows describes the rows of the result. nil: they are the rows of the inputs, which must then agree.
@@ -136,6 +145,9 @@ type Op struct {
 
 // Record makes an operation's result a Var. It records nothing if no input needs a gradient.
 func (t *Tape) Record(op Op) *Var {
+	if op.Forward != nil {
+		op.Value = op.Forward()
+	}
 	v := t.dense(op.Value, op.Rows)
 	v.held = true
 	t.scope = append(t.scope, v)
@@ -144,6 +156,9 @@ func (t *Tape) Record(op Op) *Var {
 		if op.Rows == nil {
 			v.inherit(in)
 		}
+	}
+	if op.Forward != nil && t.Recording && t.Recompute {
+		v.op = &op
 	}
 	if !t.Recording || !v.wants {
 		v.wants = false
@@ -276,12 +291,12 @@ type Root struct {
 // Backward runs the recorded operations in reverse, from all roots. Afterwards the tape is empty, except for
 // the gradients of its inputs.
 func (t *Tape) Backward(roots ...Root) {
+	t.backward = true
+	defer func() { t.backward = false }()
 	for _, r := range roots {
 		r.AddGrad(r.Grad)
 		r.Drop()
 	}
-	t.backward = true
-	defer func() { t.backward = false }()
 	for len(t.steps) > 0 {
 		last := len(t.steps) - 1
 		op, out := t.steps[last].Op, t.steps[last].out
@@ -293,6 +308,7 @@ func (t *Tape) Backward(roots ...Root) {
 			}
 			g := out.grad
 			out.grad = nil
+			op.restore(out)
 			op.Backward(g)
 			for _, in := range op.Inputs {
 				if !in.wants { // a kernel may compute gradients that are not needed
@@ -479,6 +495,7 @@ func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 // Drop says that the forward code does not need the Var any more.
 func (v *Var) Drop() {
 	v.held = false
+	v.evict()
 	v.releaseUnused()
 }
 
@@ -489,6 +506,7 @@ func (v *Var) releaseUnused() {
 	if v.kept < 0 {
 		panic(fmt.Sprintf("autograd: a value released %d times too often", -v.kept))
 	}
+	v.forget()
 	v.value.Release()
 	v.value = nil
 	if v.sparse != nil {

@@ -77,12 +77,15 @@ func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 		}
 	}
 	norm := kernel.Normalization{Mean: mean, Rstd: rstd, Gamma: b.gamma.Value, Beta: b.beta.Value}
-	from, z := x.Value(), output(x, use)
-	t.Team.Normalize(z, from, norm, act, mask)
 	gamma, beta := b.gamma.On(t), b.beta.On(t)
 	batch := t.Training
 	return t.Record(autograd.Op{
-		Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
+		Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
+		Forward: func() *tensor.Matrix {
+			from, z := x.Value(), output(x, use)
+			t.Team.Normalize(z, from, norm, act, mask)
+			return z
+		},
 		Backward: func(g *tensor.Matrix) {
 			sumG, sumGX := b.sums[:cols], b.sums[cols:]
 			t.Team.NormalizeSums(sumG, sumGX, g, x.Value(), norm, act, mask)
@@ -178,11 +181,14 @@ func (l *LayerNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 		Mean: t.Memory().New(tensor.Activations, x.Rows(), 1), Rstd: t.Memory().New(tensor.Activations, x.Rows(), 1),
 		Gamma: l.gamma.Value, Beta: l.beta.Value,
 	}
-	from, z := x.Value(), output(x, use)
-	t.Team.LayerNorm(z, from, norm, normEpsilon, act, mask)
 	gamma, beta := l.gamma.On(t), l.beta.On(t)
 	return t.Record(autograd.Op{
-		Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{norm.Mean, norm.Rstd},
+		Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{norm.Mean, norm.Rstd},
+		Forward: func() *tensor.Matrix {
+			from, z := x.Value(), output(x, use)
+			t.Team.LayerNorm(z, from, norm, normEpsilon, act, mask)
+			return z
+		},
 		Backward: func(g *tensor.Matrix) {
 			t.Team.LayerNormBackward(kernel.NormGradients{X: g, Gamma: gamma.GradSum(), Beta: beta.GradSum()}, g, x.Value(), norm, act, mask)
 			x.AddGrad(g)

@@ -111,12 +111,10 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	uncut, err := j.checkLimit(ctx, s)
-	if err != nil {
+	if s.Savings, err = j.checkLimit(ctx, s); err != nil {
 		return nil, err
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
-		team.Uncut = uncut
 		mine, err := j.work(ctx, s.Config, team, c, share)
 		if j.speaks(c) {
 			r = mine
@@ -129,23 +127,23 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	return r, nil
 }
 
-// checkLimit refuses a run whose plan exceeds the memory limit of any process. It reports whether sums must
-// not be divided among threads.
-func (j *Job) checkLimit(ctx context.Context, s *shared) (uncut bool, err error) {
+// checkLimit refuses a run whose plan exceeds the memory limit of any process. It returns the savings of the
+// plan or, without a limit, of the settings.
+func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings, err error) {
 	ranks := j.ranks()
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
 	if limit == 0 || err != nil {
-		return false, err
+		return worker.Savings{Recompute: s.Recomputes()[0]}, err
 	}
 	p := j.Planned
 	if p == nil {
 		made, err := j.plan(ctx, s)
 		if err := ranks.Together(err); err != nil {
-			return false, err
+			return savings, err
 		}
 		p = &made
 	}
-	return p.Uncut, ranks.Together(p.CheckLimit(s.MemoryLimit))
+	return p.Savings, ranks.Together(p.CheckLimit(s.MemoryLimit))
 }
 
 // work is the work of one worker.

@@ -95,7 +95,10 @@ func resumes() map[string]Options {
 	add("residual", "", func(o *Options) { o.Blocks, o.Layers = "residual", 3 })
 	add("gcnii", "pipeline=2", deep)
 	add("warm", "pipeline=2", func(o *Options) { deep(o); o.HistoryStart, o.ChunkOrder = "warm", "fixed" })
-	add("keep", "pipeline=3", func(o *Options) { deep(o); o.Model, o.StaleGradients, o.Recompute = "gat", "keep", false })
+	add("keep", "pipeline=3", func(o *Options) {
+		deep(o)
+		o.Model, o.StaleGradients, o.Recompute = "gat", "keep", setting.RecomputeNone
+	})
 	add("hybrid", "graph=2,pipeline=2", deep)
 	add("table", "graph=2", func(o *Options) { o.NodeEmbedding = 8 })
 	add("links", "graph=2", func(o *Options) {

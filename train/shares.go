@@ -167,7 +167,7 @@ func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partiti
 	one := func(rank int, c *comm.Comm, mem *tensor.Meter) error {
 		return s.open(s.Mesh.Place(rank).Partition, func(share *partition.Share) error {
 			team := kernel.NewTeam(threads, mem)
-			team.Watch, team.Storage = j.Watch, s.Storage
+			team.Watch = j.Watch
 			return work(team, c, share)
 		})
 	}

@@ -27,7 +27,7 @@ type planned struct {
 
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
-	return slices.Concat(p.model(), p.stages(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+	return slices.Concat(p.model(), p.stages(), p.recomputed(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
 }
 
 // checkpoints says what a checkpoint takes.
@@ -202,6 +202,25 @@ func (p planned) peaks() (lines []string) {
 		lines = append(lines, fmt.Sprintf("%-12s %8.1f MB at the peak", tensor.Kind(k), float64(bytes)/1e6))
 	}
 	return lines
+}
+
+// recomputed says what the backward pass computes again.
+func (p planned) recomputed() []string {
+	switch {
+	case !p.Recompute:
+		return nil
+	case p.settings.Mesh.Stages > 1:
+		return []string{"each stage computes a chunk's forward pass again in its backward pass, and keeps its input alone"}
+	}
+	return []string{"the backward pass computes values within each block again, and keeps results of aggregations" + p.neededBy()}
+}
+
+// neededBy names the memory limit, if the run recomputes because of it.
+func (p planned) neededBy() string {
+	if len(p.settings.Recomputes()) == 1 {
+		return ""
+	}
+	return fmt.Sprintf(", as %s %s needs it", refusal.Setting("memory-limit"), p.settings.MemoryLimit)
 }
 
 // listedWorkers is the largest number of workers whose numbers are on one line.

@@ -210,6 +210,11 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		}
 	}
 	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", printable(job.Dataset), eachWorker(plan.PeakTensorBytes), megabytes(slices.Max(plan.GraphBytes)))
+	if said.neededBy() != "" {
+		for _, line := range said.recomputed() {
+			fmt.Fprintln(show, line)
+		}
+	}
 	job.OnEpoch, job.Trace = progress.epoch, t.trace != ""
 	var result *train.Result
 	if dir != nil {

@@ -37,7 +37,9 @@ type staged struct {
 	of     []int32 // each vertex's partition
 	chunk  []int32 // each vertex's chunk of its partition
 	stage  engine.StageOptions
-	epochs int
+	// recompute computes a chunk's forward pass again in its backward pass.
+	recompute bool
+	epochs    int
 	// weights are the weights at the start of each epoch. nil: train draws new ones for every epoch.
 	weights []paralleltest.Tensors
 	// wrap, unless nil, wraps each worker's transport.
@@ -65,7 +67,7 @@ func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, epochs: 4}
 	s.spec = chunkedSpec(model)
 	s.spec.Layers, s.spec.Hidden = 4, 10
-	s.stage.Period, s.stage.Fixed, s.stage.Recompute = 2, true, true
+	s.stage.Period, s.stage.Fixed, s.recompute = 2, true, true
 	r := rand.New(rand.NewPCG(uint64(chunks), uint64(m.Partitions)))
 	for range s.graph.Vertices() {
 		p, c := r.Int32N(int32(m.Partitions)), r.Int32N(int32(chunks))
@@ -92,7 +94,7 @@ func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 		t.Fatal(err)
 	}
 	paralleltest.Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
-		c.Blocks, c.Seed, c.Training = blocks, 7, true
+		c.Blocks, c.Seed, c.Training, c.Recompute = blocks, 7, true, s.recompute
 		c.Stage = s.stage
 		c.Stage.Cuts, c.Stage.Count, c.Stage.Chunks = cuts, s.chunks, paralleltest.InPartitions(s.of, s.mesh.Partitions, s.chunk)
 		do(c)
@@ -254,8 +256,8 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			{"gradients kept, two replicas", 2, 2, 3, func(s *staged) { s.stage.Stale = chunked.Keep }},
 			{"warm", 2, 1, 4, func(s *staged) { s.stage.Warm = true }},
 			{"warm, three stages of two replicas", 3, 2, 3, func(s *staged) { s.stage.Warm, s.stage.Period = true, 1 }},
-			{"nothing recomputed", 3, 1, 4, func(s *staged) { s.stage.Recompute = false }},
-			{"nothing recomputed, gradients kept", 2, 2, 4, func(s *staged) { s.stage.Recompute, s.stage.Stale = false, chunked.Keep }},
+			{"nothing recomputed", 3, 1, 4, func(s *staged) { s.recompute = false }},
+			{"nothing recomputed, gradients kept", 2, 2, 4, func(s *staged) { s.recompute, s.stage.Stale = false, chunked.Keep }},
 			{"a chunk without vertices", 2, 1, 4, func(s *staged) {
 				for v, c := range s.chunk {
 					s.chunk[v] = max(c, 1)
@@ -401,7 +403,7 @@ func TestPipelineRecomputes(t *testing.T) {
 			s := newStaged(t, spec.Model, mesh.Mesh{Stages: 2, Partitions: replicas, Slices: 1}, 3)
 			s.spec, s.stage.Fixed, s.epochs = spec, false, 3
 			want := s.train(t)
-			s.stage.Recompute = false
+			s.recompute = false
 			bitwise(t, fmt.Sprintf("%d replicas, all kept", replicas), s.train(t), want)
 		}
 	})

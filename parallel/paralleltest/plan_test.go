@@ -69,9 +69,9 @@ func TestPlanOfAnyOrder(t *testing.T) {
 		set    func(o *train.Options)
 	}{
 		{"gcnii", 2, func(*train.Options) {}},
-		{"gcnii", 3, func(o *train.Options) { o.Recompute = false }},
+		{"gcnii", 3, func(o *train.Options) { o.Recompute = setting.RecomputeNone }},
 		{"gat", 2, func(o *train.Options) { o.StaleGradients = "keep" }},
-		{"sage", 3, func(o *train.Options) { o.Recompute, o.Norm = false, "layer" }},
+		{"sage", 3, func(o *train.Options) { o.Recompute, o.Norm = setting.RecomputeNone, "layer" }},
 		{"gcn", 3, func(o *train.Options) { o.Dropout, o.InputDropout = .3, .2 }},
 	} {
 		o := train.Defaults()
@@ -104,7 +104,7 @@ func TestPlanOfChunks(t *testing.T) {
 	for _, model := range []string{"gcnii", "gat"} {
 		for _, set := range []func(o *train.Options){
 			func(*train.Options) {},
-			func(o *train.Options) { o.Recompute, o.HistoryStart = false, "warm" },
+			func(o *train.Options) { o.Recompute, o.HistoryStart = setting.RecomputeNone, "warm" },
 			func(o *train.Options) { o.StaleGradients, o.HistoryPeriod = "keep", 2 },
 		} {
 			for partitions := 1; partitions <= 2; partitions++ {
@@ -124,7 +124,7 @@ func TestPlanOfChunks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				what := fmt.Sprintf("%s on %s, recompute %v, %s, from %s", model, paralleltest.Name(job.Mesh), o.Recompute, o.StaleGradients, o.HistoryStart)
+				what := fmt.Sprintf("%s on %s, recompute %s, %s, from %s", model, paralleltest.Name(job.Mesh), o.Recompute, o.StaleGradients, o.HistoryStart)
 				if diff := cmp.Diff(r.PeakTensorBytes, plan.PeakTensorBytes); diff != "" {
 					t.Errorf("%s: planned tensors: %s", what, diff)
 				}

@@ -10,6 +10,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/train"
+	"weft/train/setting"
 )
 
 // TestWorkAlone: a setting that must change only how work is done changes no bit of losses, logits and
@@ -21,7 +22,7 @@ func TestWorkAlone(t *testing.T) {
 		set     func(o *train.Options)
 	}{
 		{"threads", false, func(o *train.Options) { o.Threads = 3 }},
-		{"recompute", false, func(o *train.Options) { o.Recompute = false }},
+		{"recompute", false, func(o *train.Options) { o.Recompute = setting.RecomputeNone }},
 		{"aggregation-order", true, func(o *train.Options) { o.AggregationOrder = "transform-first" }},
 		{"aggregation-order", true, func(o *train.Options) { o.AggregationOrder = "aggregate-first" }},
 		{"prefetch", true, func(o *train.Options) { o.Prefetch = 3 }},

@@ -69,6 +69,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		if m.Target != nil && m.Target.Wants() {
 			dTarget = separateGradient(m.Target, m.Source, batches)
 		}
+		x := m.Source.Value()
 		for _, block := range own {
 			run.each(block, func(b *batch) { run.backward(b, x, dx, dTarget, g, arg) })
 		}

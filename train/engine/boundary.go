@@ -21,7 +21,7 @@ type pass struct {
 // forward runs the stage's blocks on a chunk. With recomputation it records nothing.
 func (p *Pipeline) forward(c *pass, epoch int) gnn.State {
 	t := autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch})
-	t.Recording = !p.Stage.Recompute
+	t.Recording = !p.Recompute
 	return p.record(c, t)
 }
 
@@ -61,7 +61,7 @@ func (p *Pipeline) begin(c *pass, t *autograd.Tape) (in gnn.State) {
 // backward adds to the gradients of the stage's weights. It takes, and owns, the gradients of the stage's
 // output.
 func (p *Pipeline) backward(c *pass, epoch int, grads []*tensor.Matrix) {
-	if p.Stage.Recompute {
+	if p.Recompute {
 		p.record(c, autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch}))
 	}
 	var roots []autograd.Root

@@ -104,7 +104,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			} else {
 				next.send(held(out.Vars()))
 			}
-			if p.Stage.Recompute {
+			if p.Recompute {
 				drop(out.Vars())
 			}
 			span.End()

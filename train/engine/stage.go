@@ -12,7 +12,7 @@ import (
 	"weft/tensor"
 )
 
-// StageOptions are the options of the pipeline axis. All workers have the same, but for Recompute and Report.
+// StageOptions are the options of the pipeline axis. All workers have the same, but for Report.
 // They are zero if the mesh has one stage.
 type StageOptions struct {
 	// Cuts are the first block of each stage and, last, the number of blocks, as from gnn.Cut.
@@ -23,8 +23,6 @@ type StageOptions struct {
 	Warm bool
 	// Fixed takes the chunks in the same order in every epoch, instead of a random one.
 	Fixed bool
-	// Recompute repeats a chunk's forward pass in its backward pass, and keeps little in between.
-	Recompute bool
 	// Report is called after each training pass with the times of this worker. It may be nil.
 	Report func(StageReport)
 }

@@ -63,7 +63,7 @@ func (w *Whole) Train(epoch int) (loss float64) {
 	w.axis.BeginEpoch(epoch)
 	exchange.Must(w.reducer.Beside(func(l *autograd.Ledger) {
 		t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
-		t.Ledger = l
+		t.Ledger, t.Recompute = l, w.Recompute
 		span := w.Trace.Begin(trace.Phase, "forward", trace.Args{})
 		logits := autograd.Float32(w.model.Forward(input(w.features, t)).Output())
 		root := autograd.Root{Var: logits}

@@ -49,7 +49,7 @@ func (w *worst) endForward() {
 		return
 	}
 	w.least = min(w.least, w.Team.Memory.LiveTensors()-w.before)
-	if w.Stage.Recompute {
+	if w.Recompute {
 		w.least = 0
 	}
 }

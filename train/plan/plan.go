@@ -30,8 +30,8 @@ type Plan struct {
 	Sent                        []worker.Communication // per worker, in a training pass after the first: Halo, Layout and Stage alone
 	EdgeColumns                 []int64                // per worker, in such a pass: aggregated edges × columns
 	Stages                      []worker.Stage         // if the mesh has several
-	// Uncut says that the run meets the memory limit only without the scratch that makes sums faster.
-	Uncut bool
+	// Savings are those of the settings, and those that the memory limit needs.
+	worker.Savings
 	// ResultBytes is the size of weights and predictions, without learned tables.
 	ResultBytes int64
 	Workers     []Worker
@@ -86,14 +86,16 @@ type Inputs struct {
 	Checkpoints bool
 }
 
-// Of plans for the mesh of the settings. If the scratch that makes sums faster exceeds the memory limit, the
-// plan does without it. All processes call it together; it fails on all if it fails on any. If ctx is
-// cancelled it returns the cause.
+// Of plans for the mesh of the settings. It takes the first savings that meet the memory limit, or the last.
+// All processes call it together; it fails on all if it fails on any. If ctx is cancelled it returns the
+// cause.
 func Of(ctx context.Context, in Inputs) (p Plan, err error) {
-	p.Workers, err = in.own(ctx, false)
-	if limit := int64(in.MemoryLimit); err == nil && limit > 0 && most(p.Workers) > limit {
-		p.Uncut = true
-		p.Workers, err = in.own(ctx, true)
+	for _, p.Savings = range in.savings() {
+		in.Savings = p.Savings
+		p.Workers, err = in.own(ctx)
+		if limit := int64(in.MemoryLimit); err != nil || limit == 0 || most(p.Workers) <= limit {
+			break
+		}
 	}
 	if in.Comm.Size() > 1 {
 		if err != nil { // the others wait
@@ -150,6 +152,14 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	return nil
 }
 
+// savings lists what the settings allow, the fastest first.
+func (in *Inputs) savings() (list []worker.Savings) {
+	for _, recompute := range in.Recomputes() {
+		list = append(list, worker.Savings{Recompute: recompute}, worker.Savings{Recompute: recompute, Uncut: true})
+	}
+	return list
+}
+
 // most is the largest memory of a worker, for tensors and graph.
 func most(workers []Worker) (bytes int64) {
 	for _, w := range workers {
@@ -159,14 +169,14 @@ func most(workers []Worker) (bytes int64) {
 }
 
 // own plans for the workers of this process, one after the other.
-func (in *Inputs) own(ctx context.Context, uncut bool) (workers []Worker, err error) {
+func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 	rank, end := 0, in.Mesh.Workers()
 	if in.Comm.Size() > 1 {
 		rank, end = in.Comm.Rank(), in.Comm.Rank()+1
 	}
 	for ; rank < end && err == nil; rank++ {
 		err = in.Open(in.Mesh.Place(rank).Partition, func(share *partition.Share) error {
-			one, err := in.worker(ctx, rank, share, uncut)
+			one, err := in.worker(ctx, rank, share)
 			workers = append(workers, one)
 			return err
 		})
@@ -175,11 +185,10 @@ func (in *Inputs) own(ctx context.Context, uncut bool) (workers []Worker, err er
 }
 
 // worker plans one worker.
-func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, uncut bool) (p Worker, err error) {
+func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share) (p Worker, err error) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	team, c := kernel.NewPlan(mem), in.Config
-	team.Uncut, team.Storage = uncut, c.Storage
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
 	w, err := worker.New(c, team, comm.New(comm.Plan(rank, c.Mesh.Workers()), 0), share)
 	if err != nil {

@@ -77,6 +77,9 @@ type Options struct {
 	Precision   string `yaml:"precision"`
 	Parallel    string `yaml:"parallel"` // the mesh, "AXIS=N[,AXIS=N…]", empty: one worker
 
+	// Recompute: what the backward pass computes again, RecomputeAuto, RecomputeNone or RecomputeBlocks
+	Recompute string `yaml:"recompute"`
+
 	// AggregationOrder: one of order.Names
 	AggregationOrder string `yaml:"aggregation-order"`
 
@@ -97,7 +100,6 @@ type Options struct {
 	HistoryStart   string `yaml:"history-start"`   // "zeros" or "warm"
 	ChunkOrder     string `yaml:"chunk-order"`     // "shuffle" or "fixed"
 	StaleGradients string `yaml:"stale-gradients"` // one of chunked.StaleNames
-	Recompute      bool   `yaml:"recompute"`       // a chunk's forward pass in its backward pass
 }
 
 // Defaults are the default options.
@@ -110,7 +112,7 @@ func Defaults() Options {
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
 		Precision: precisions[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
-		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: true,
+		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: RecomputeAuto,
 	}
 }
 
@@ -124,6 +126,26 @@ const (
 const bf16 = "bf16"
 
 var precisions = []string{"f32", bf16}
+
+// What the backward pass computes again instead of keeping it: nothing, or the values within each block of the
+// model. RecomputeAuto is RecomputeBlocks in a pipeline, and elsewhere where the memory limit needs it.
+const (
+	RecomputeAuto   = "auto"
+	RecomputeNone   = "none"
+	RecomputeBlocks = "blocks"
+)
+
+// Recomputes lists whether values are computed again. From several a run takes the first that meets its memory
+// limit.
+func (r *Resolved) Recomputes() []bool {
+	switch {
+	case r.Recompute == RecomputeNone:
+		return []bool{false}
+	case r.Recompute == RecomputeBlocks || r.Mesh.Stages > 1:
+		return []bool{true}
+	}
+	return []bool{false, true}
+}
 
 // autoPartition takes the last stored partition, or else makes one by METIS.
 const autoPartition = "auto"

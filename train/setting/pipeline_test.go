@@ -54,7 +54,7 @@ func TestNormsInAPipeline(t *testing.T) {
 func TestSettingsOfAPipeline(t *testing.T) {
 	o := Defaults()
 	o.Parallel, o.Layers, o.Chunks, o.ChunkMethod, o.HistoryPeriod = "pipeline=2,graph=2", 4, 12, partition.Merged, 5
-	o.HistoryStart, o.ChunkOrder, o.StaleGradients, o.Recompute = HistoryWarm, OrderFixed, "keep", false
+	o.HistoryStart, o.ChunkOrder, o.StaleGradients, o.Recompute = HistoryWarm, OrderFixed, "keep", RecomputeNone
 	written := writtenYAML(t, &o)
 	again := Defaults()
 	if err := parseConfig(written, &again); err != nil {
@@ -74,7 +74,7 @@ func TestSettingsOfAPipeline(t *testing.T) {
 	}
 	o.Parallel = "graph=2"
 	o.ResetOtherAxes(func(string) bool { return false })
-	if o.Chunks != 0 || o.Recompute != Defaults().Recompute {
+	if o.Chunks != 0 || o.StaleGradients != Defaults().StaleGradients {
 		t.Errorf("the settings of another mesh remain: %+v", o)
 	}
 }

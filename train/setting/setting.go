@@ -47,6 +47,8 @@ type Setting struct {
 	Choices []string // the accepted words, nil: not a choice among words
 
 	number string // the setting that takes the numbers which this one once accepted; "": none
+	// was are the words for false and true, where the setting was once one of these; nil: it was not
+	was    map[bool]string
 	task   string // the one that it is for, "": any
 	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
 	axis   string // the axis of the mesh that it is for, "": any mesh
@@ -167,6 +169,11 @@ var settings = withFields([]Setting{
 		Meaning: "threads of each worker, 0: an equal share of all cores",
 	},
 	{Name: "memory-limit", Group: MachineGroup, changes: true, Meaning: "refuse a run in which a worker would need more memory, as in 4GiB"},
+	{
+		Name: "recompute", Group: MachineGroup, changes: true, Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
+		was:     map[bool]string{false: RecomputeNone, true: RecomputeBlocks},
+		Meaning: "what the backward pass computes again instead of keeping it, blocks for the values within each block of the model, auto for these in a pipeline and where memory-limit needs it",
+	},
 	{Name: "precision", Group: MachineGroup, Choices: precisions, Meaning: "number format in which features, activations, their gradients and messages are stored, bf16 takes half the bytes of f32"},
 	{Name: "parallel", Group: MachineGroup, changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4"},
 	{
@@ -210,10 +217,6 @@ var settings = withFields([]Setting{
 	{
 		Name: "stale-gradients", Group: PipelineAxisGroup, axis: "pipeline", Choices: chunked.StaleNames,
 		Meaning: "what to do with gradients to chunks that are already done, drop-scale drops them and doubles the others",
-	},
-	{
-		Name: "recompute", Group: PipelineAxisGroup, changes: true, axis: "pipeline",
-		Meaning: "compute a chunk's forward pass again before its backward pass, instead of keeping all activations",
 	},
 })
 
@@ -365,6 +368,9 @@ func (s Setting) Set(o *Options, text string) (err error) {
 	switch p := s.pointer(o).(type) {
 	case *string:
 		*p = text
+		if b, err := parseBool(text); err == nil && s.was != nil {
+			*p = s.was[b]
+		}
 	case *Bytes:
 		*p, err = parseBytes(text)
 	case *Chunks:
@@ -390,16 +396,19 @@ func (s Setting) Set(o *Options, text string) (err error) {
 			err = errors.New("must be a number")
 		}
 	case *bool:
-		switch strings.ToLower(text) {
-		case "true", "on", "yes":
-			*p = true
-		case "false", "off", "no":
-			*p = false
-		default:
-			err = errors.New("must be true or false")
-		}
+		*p, err = parseBool(text)
 	}
 	return err
+}
+
+func parseBool(text string) (bool, error) {
+	switch strings.ToLower(text) {
+	case "true", "on", "yes":
+		return true, nil
+	case "false", "off", "no":
+		return false, nil
+	}
+	return false, errors.New("must be true or false")
 }
 
 // reject says why o's value is not accepted; empty when it is.

@@ -42,10 +42,18 @@ type Config struct {
 	Processes bool
 	// Vertices are the vertices to infer, as for engine.NewMFG. nil is all.
 	Vertices []int32
+	Savings  Savings
 	// Recorder records what the worker does in an epoch. It may be nil.
 	Recorder *trace.Recorder
 	// Explain is called for each module of the model with what it does. It may be nil.
 	Explain func(module, what string)
+}
+
+// Savings are what a worker does to take less memory, at the price of time. The results have the same bits.
+// Workers may differ in it.
+type Savings struct {
+	Uncut     bool // products without tiles, as kernel.Team.Uncut
+	Recompute bool // values computed again, as engine.Config.Recompute
 }
 
 // Worker is one worker of a run. All workers call its methods together.
@@ -123,6 +131,7 @@ func NewInference(c Config, team *kernel.Team, world *comm.Comm, share *partitio
 
 // begin makes a worker without its engine, and the engine's Config.
 func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) (w *Worker, e engine.Config, err error) {
+	team.Uncut, team.Storage = c.Savings.Uncut, c.Storage
 	world, team = world.Recorded(c.Recorder), recorded(team, c.Recorder)
 	w = &Worker{Config: c, Team: team, Groups: c.Mesh.Join(world), Share: share, account: newAccount()}
 	if w.Blocks, err = c.BlockSpecs(share, c.Outputs, c.OwnModel); err != nil {
@@ -142,7 +151,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 		NormalizeRows: c.NormalizeFeatures == "row", VaryingInput: c.InputDropout > 0,
 		Aggregated: w.aggregated, Redistributed: w.redistributed,
 		Order:    order.Options{Choice: c.Order, Explain: c.Explain},
-		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo,
+		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Recompute: c.Savings.Recompute,
 		AggregationChunks: int(c.AggregationChunks),
 		Stage:             w.Stage,
 	}, nil
@@ -163,7 +172,7 @@ func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 	if s.Cuts, err = gnn.Cut(w.Blocks, grid.Stages, whole.Vertices, whole.Edges); err != nil {
 		return s, err
 	}
-	s.Stale, s.Period, s.Recompute = w.Stale, w.HistoryPeriod, w.Recompute
+	s.Stale, s.Period = w.Stale, w.HistoryPeriod
 	s.Warm, s.Fixed = w.HistoryStart == setting.HistoryWarm, w.ChunkOrder == setting.OrderFixed
 	s.Report = func(r engine.StageReport) { w.spent = r }
 	s.Count, _ = w.ChunksOfPartition(w.Share.Edges.Starts)
