@@ -108,7 +108,7 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	if a.A != nil {
 		kernel = C.weft_attend_v2
 	}
-	t.edges(kernel, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
+	t.edges(on(kernel), unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
 	t.attendHubs(kernel, args, s, a, e, loops, last)
 	s.begun = !last
 	if last {
@@ -130,7 +130,7 @@ func (t *Team) attendHubs(kernel C.int, args C.weft_attention_args, s *Attention
 	args.maximum, args.sum, args.z = floats(of.Maximum), floats(of.sum), floats(of.Out)
 	args.first, args.last = 1, 0
 	for row, begins := range p.each() {
-		p.run(kernel, unsafe.Pointer(&args))
+		p.run(on(kernel), unsafe.Pointer(&args))
 		s.merge(row, of, s.begun || !begins, !begins && last, last)
 	}
 	of.Maximum.Release()
@@ -191,6 +191,6 @@ func (t *Team) RowDots(out, x, y *tensor.Matrix) {
 	if out.Cols == 0 {
 		return
 	}
-	args := &C.weft_head_dot_args{out: floats(out), z: floats(x), a: floats(y), heads: C.int64_t(out.Cols), width: C.int64_t(x.Cols / out.Cols)}
-	t.rows(C.weft_row_dots, unsafe.Pointer(args), x.Rows, x.Cols)
+	args := &C.weft_head_dot_args{out: floats(out), z: storage(x), y: storage(y), heads: C.int64_t(out.Cols), width: C.int64_t(x.Cols / out.Cols)}
+	t.rows(on(C.weft_row_dots, x, y), unsafe.Pointer(args), x.Rows, x.Cols)
 }

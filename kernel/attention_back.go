@@ -34,7 +34,7 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 	args.picks = boolean(a.picks(e))
 	pack := t.scratch(tensor.Float32, e.Rows, C.WEFT_PACK*a.Heads)
 	args.pack = floats(pack)
-	t.rows(C.weft_attend_pack, unsafe.Pointer(&args), e.Rows, C.WEFT_PACK*a.Heads)
+	t.rows(on(C.weft_attend_pack), unsafe.Pointer(&args), e.Rows, C.WEFT_PACK*a.Heads)
 	t.backTarget(args, d, a, e, loops, of.Grad, pack)
 	t.backSource(args, d, a, transposed, loops)
 	pack.Release()
@@ -60,9 +60,9 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 	over(&args, e, loops)
 	args.d_target, args.d_target_score = floats(d.Target), floats(d.TargetScore)
 	if a.A == nil {
-		t.edges(C.weft_attend_back_target, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
+		t.edges(on(C.weft_attend_back_target), unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
 		for range p.each() {
-			p.run(C.weft_attend_back_target, unsafe.Pointer(&part))
+			p.run(on(C.weft_attend_back_target), unsafe.Pointer(&part))
 		}
 	} else {
 		n := tiles(e.Rows)
@@ -73,7 +73,7 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 		t.Zero(row)
 		run := func(args C.weft_attention_args, k, lo, hi int) {
 			args.d_a, args.da_row = doubles(partial.RowRange(k, k+1)), floats(row.RowRange(k, k+1))
-			C.weft_run(C.weft_attend_back_target_v2, unsafe.Pointer(&args), C.int64_t(lo), C.int64_t(hi))
+			on(C.weft_attend_back_target_v2).run(unsafe.Pointer(&args), lo, hi)
 		}
 		call := Call{names[C.weft_attend_back_target_v2], Shape{e.Rows, a.Heads * a.Width}}
 		t.make(call, n, func(k int) { run(args, k, k*C.WEFT_TILE, min((k+1)*C.WEFT_TILE, e.Rows)) })
@@ -100,9 +100,9 @@ func (t *Team) backSource(args C.weft_attention_args, d AttentionGradients, a At
 	part.d_source, part.d_source_score = floats(p.sums(d.Source)), floats(p.sums(d.SourceScore))
 	over(&args, transposed, loops)
 	args.d_source, args.d_source_score = floats(d.Source), floats(d.SourceScore)
-	t.edges(kernel, unsafe.Pointer(&args), transposed, transposed.Hubs, a.Heads*a.Width)
+	t.edges(on(kernel), unsafe.Pointer(&args), transposed, transposed.Hubs, a.Heads*a.Width)
 	for range p.each() {
-		p.run(kernel, unsafe.Pointer(&part))
+		p.run(on(kernel), unsafe.Pointer(&part))
 	}
 	p.release()
 }

@@ -14,13 +14,20 @@ import (
 // spmm is one aggregation of random numbers against the reference, and range by range against itself.
 func (s *suite) spmm(what string, a *kernel.CSR, scales kernel.Scales, cols int, accumulate bool) {
 	s.t.Helper()
-	x := s.normal(a.Cols, cols)
-	z, start := s.blank(a.Rows, cols), reference.New(a.Rows, cols)
+	s.types(s.stored(a.Cols, cols), func(x *tensor.Matrix, element tensor.Element) {
+		s.spmmOf(case_(what, "types", x.Element, element), a, scales, x, element, accumulate)
+	})
+}
+
+func (s *suite) spmmOf(what string, a *kernel.CSR, scales kernel.Scales, x *tensor.Matrix, element tensor.Element, accumulate bool) {
+	s.t.Helper()
+	cols := x.Cols
+	z, start := s.blankOf(element, a.Rows, cols), reference.New(a.Rows, cols)
 	if accumulate {
-		z = s.normal(a.Rows, cols)
+		z = s.as(element, s.normal(a.Rows, cols))
 		start = exact(z)
 	}
-	ranges := s.copy(z)
+	before, ranges := s.copy(z), s.copy(z)
 	s.team.SpMM(z, a, x, scales, kernel.Output(accumulate))
 	want, terms := start.Clone(), magnitudes(start)
 	of := func(read func(*tensor.Matrix) []float64) *reference.Aggregation {
@@ -31,14 +38,27 @@ func (s *suite) spmm(what string, a *kernel.CSR, scales kernel.Scales, cols int,
 	}
 	reference.SpMM(want, of(values), exact(x))
 	reference.SpMM(terms, of(func(m *tensor.Matrix) []float64 { return magnitudesOf(values(m)) }), magnitudes(exact(x)))
-	s.sums(what, z.Floats(), want.Data, terms.Data, longest(a)+2)
+	s.sums(what, z, want.Data, terms.Data, longest(a)+2)
 	s.spmmRows(what, a, scales, x, ranges, kernel.Output(accumulate))
-	for i, want := range z.Floats() {
-		if math.Float32bits(ranges.Floats()[i]) != math.Float32bits(want) {
-			s.t.Fatalf("%s: number %d is %v range by range, %v of the whole", what, i, ranges.Floats()[i], want)
-		}
+	if !same(ranges, z) {
+		s.t.Fatalf("%s: range by range gives other bits than the whole", what)
+	}
+	if s.storage == tensor.BFloat16 {
+		s.asFloat32(what, z, x, before, func(z, x *tensor.Matrix) { s.team.SpMM(z, a, x, scales, kernel.Output(accumulate)) })
 	}
 	ranges.Release()
+	before.Release()
+}
+
+// asFloat32 fails unless z, which a kernel has made of x and of what z held before, is what it makes of the same
+// numbers in Float32, rounded.
+func (s *suite) asFloat32(what string, z, x, before *tensor.Matrix, run func(z, x *tensor.Matrix)) {
+	s.t.Helper()
+	wide := s.as(tensor.Float32, before)
+	run(wide, s.as(tensor.Float32, x))
+	if !same(z, s.as(z.Element, wide)) {
+		s.t.Fatalf("%s: not what comes of Float32, rounded", what)
+	}
 }
 
 // spmmRows makes the aggregation z of x range by range, each from the rows of x alone that it needs. A range
@@ -48,8 +68,8 @@ func (s *suite) spmmRows(what string, a *kernel.CSR, scales kernel.Scales, x, z 
 	bounds := []int{0, min(1, a.Rows), a.Rows / 3, a.Rows / 3, a.Rows}
 	slices.Sort(bounds)
 	for k, lo := range bounds[:len(bounds)-1] {
-		hi, needed := bounds[k+1], s.blank(x.Rows, x.Cols)
-		give := func(row int) { copy(needed.Floats()[row*x.Cols:(row+1)*x.Cols], x.Floats()[row*x.Cols:]) }
+		hi, needed := bounds[k+1], s.blankOf(x.Element, x.Rows, x.Cols)
+		give := func(row int) { copy(needed.RowRange(row, row+1).Bytes(), x.RowRange(row, row+1).Bytes()) }
 		for row := lo; row < hi; row++ {
 			if scales.Self != nil {
 				give(row)
@@ -60,10 +80,8 @@ func (s *suite) spmmRows(what string, a *kernel.CSR, scales kernel.Scales, x, z 
 		}
 		before := s.copy(z)
 		s.team.SpMMRows(z, a, needed, scales, to, lo, hi)
-		for i := hi * x.Cols; i < len(z.Floats()); i++ {
-			if math.Float32bits(z.Floats()[i]) != math.Float32bits(before.Floats()[i]) {
-				s.t.Fatalf("%s: rows %d to %d set number %d", what, lo, hi-1, i)
-			}
+		if !same(z.RowRange(hi, z.Rows), before.RowRange(hi, z.Rows)) {
+			s.t.Fatalf("%s: rows %d to %d set others behind them", what, lo, hi-1)
 		}
 		needed.Release()
 		before.Release()
@@ -127,7 +145,7 @@ func conformSpMM(s *suite) {
 
 func conformSpMMHub(s *suite) {
 	s.each([]int{1, 7, 16, 33, 100, 300}, func(s *suite, cols int) {
-		n := 50
+		n := 200
 		if cols < 10 {
 			n = 1024 // fills the matrices' pages, so that a step too far is a fault in a debug build
 		}
@@ -173,8 +191,8 @@ func conformSparseDense(s *suite) {
 				dense.Add(i, int(c), float64(a.Values.Floats()[int(a.Indptr.Int64s()[i])+k]))
 			}
 		}
-		w, g := s.normal(a.Cols, shape[2]), s.normal(a.Rows, shape[2])
-		z, dw := s.blank(a.Rows, shape[2]), s.blank(a.Cols, shape[2])
+		w, g := s.normal(a.Cols, shape[2]), s.stored(a.Rows, shape[2])
+		z, dw := s.unwritten(a.Rows, shape[2]), s.blank(a.Cols, shape[2])
 		s.team.SpMM(z, a, w, kernel.Scales{}, kernel.Replace)
 		s.team.SpMM(dw, s.team.Transpose(a, tensor.Graph), g, kernel.Scales{}, kernel.Replace)
 		s.rowwise(case_("x·w", shape), z, reference.MatMul(dense, exact(w)), longest(a))
@@ -194,8 +212,8 @@ func conformDensify(s *suite) {
 			}
 		}
 		a := s.rows(shape[1], lists)
-		a.Values = s.normal(1, a.Entries())
-		z, want, k := s.blank(a.Rows, a.Cols), reference.New(a.Rows, a.Cols), 0
+		a.Values = s.as(tensor.Float32, s.stored(1, a.Entries()))
+		z, want, k := s.unwritten(a.Rows, a.Cols), reference.New(a.Rows, a.Cols), 0
 		s.team.Densify(z, a)
 		for i := range lists {
 			for _, c := range lists[i] {
@@ -203,7 +221,7 @@ func conformDensify(s *suite) {
 				k++
 			}
 		}
-		s.within(case_(shape), z.Floats(), want.Data, func(int) float64 { return 0 })
+		s.within(case_(shape), z, want.Data, func(int) float64 { return 0 })
 	}
 }
 
@@ -216,10 +234,11 @@ func conformMax(s *suite) {
 				continue
 			}
 			a := s.tangled(n, 70*min(1, n/2))
-			x, g := s.normal(n, cols), s.normal(n, cols)
+			x, g := s.normal(n, cols), s.stored(n, cols)
 			for i, v := range x.Floats() {
 				x.Floats()[i] = float32(math.Round(float64(v)))
 			}
+			x = s.as(s.storage, x)
 			self := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1)
 			for i := range n {
 				self.Int32s()[i] = int32(i % 3)
@@ -239,9 +258,9 @@ func conformMax(s *suite) {
 func (s *suite) max(what string, a *kernel.CSR, x, g, self, ids *tensor.Matrix) {
 	s.t.Helper()
 	n, cols := a.Rows, x.Cols
-	z, arg := s.blank(n, cols), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, cols)
+	z, arg := s.unwritten(n, cols), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, cols)
 	s.team.Max(z, arg, a, x, ids, self, kernel.Replace)
-	dx := s.normal(n, cols)
+	dx, ofX := s.stored(n, cols), numbers(x)
 	start := exact(dx)
 	s.team.MaxBackward(dx, s.team.Transpose(a, tensor.Graph), g, arg, ids, self)
 
@@ -256,7 +275,7 @@ func (s *suite) max(what string, a *kernel.CSR, x, g, self, ids *tensor.Matrix) 
 	named, row := reference.New(n, cols), make([]int32, n)
 	for i := range n {
 		for c := range cols {
-			named.Set(int(id(int32(i))), c, float64(x.Floats()[i*cols+c]))
+			named.Set(int(id(int32(i))), c, float64(ofX[i*cols+c]))
 		}
 		row[id(int32(i))] = int32(i)
 		for _, j := range list(a, i) {
@@ -268,7 +287,7 @@ func (s *suite) max(what string, a *kernel.CSR, x, g, self, ids *tensor.Matrix) 
 		indptr = append(indptr, int64(len(indices)))
 	}
 	want, wantArg := reference.Max(indptr, indices, named)
-	s.within(what, z.Floats(), want.Data, func(int) float64 { return 0 })
+	s.within(what, z, want.Data, func(int) float64 { return 0 })
 	if !slices.Equal(arg.Int32s(), wantArg) {
 		s.t.Fatalf("%s: sources %v, want %v", what, arg.Int32s(), wantArg)
 	}
@@ -447,7 +466,7 @@ func (s *suite) logSums(what string, got *tensor.Matrix, want []float64) {
 			finite[i] = 0
 		}
 	}
-	s.elements(what+", log-sum-exp", got.Floats(), finite, 40)
+	s.elements(what+", log-sum-exp", got, finite, 40)
 }
 
 // attention holds GATv1's forward and backward pass against the reference. Its scores come from HeadDot.

@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -24,6 +25,9 @@ import (
 // hundred roundings, and the error of its longest sum, relative to the largest value of its row and to a
 // hundredth of the matrix's (terms of about 1 may cancel in a row). Where the order of the operations cannot
 // matter, equality is asked for.
+//
+// Storage of type BFloat16 is computed with in Float32 and rounded once: the same bounds hold before this
+// rounding, whose error is at most 2⁻⁸ of the number.
 
 var conformance = map[string]func(s *suite){
 	"spmm":                  conformSpMM,
@@ -77,17 +81,34 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// float32Only are the suites of kernels that have no operands in storage.
+var float32Only = []string{"sum of squares", "cross-entropy", "binary cross-entropy", "adam", "sgd", "attention", "attention with a hub", "attention of no edges"}
+
+func TestConformanceBFloat16(t *testing.T) {
+	for name, run := range conformance {
+		if !slices.Contains(float32Only, name) {
+			t.Run(name, func(t *testing.T) { withStorage(t, tensor.BFloat16, run) })
+		}
+	}
+}
+
 // suite is what a test of kernels works with: a team, random numbers and matrices of the team's memory.
 type suite struct {
-	t    *testing.T
-	team *kernel.Team
-	r    *rand.Rand
+	t       *testing.T
+	team    *kernel.Team
+	r       *rand.Rand
+	storage tensor.Element // of the operands that may be Float32 or BFloat16
 }
 
 // with runs a test on a team of two threads and gives all memory back.
 func with(t *testing.T, run func(s *suite)) {
 	t.Helper()
-	s := &suite{t, kernel.NewTeam(2, tensor.NewMeter()), rand.New(rand.NewPCG(7, 7))}
+	withStorage(t, tensor.Float32, run)
+}
+
+func withStorage(t *testing.T, storage tensor.Element, run func(s *suite)) {
+	t.Helper()
+	s := &suite{t, kernel.NewTeam(2, tensor.NewMeter()), rand.New(rand.NewPCG(7, 7)), storage}
 	defer s.team.Memory.Close()
 	run(s)
 }
@@ -95,11 +116,53 @@ func with(t *testing.T, run func(s *suite)) {
 // each runs a test for each of some sizes, on memory of its own.
 func (s *suite) each(sizes []int, run func(s *suite, size int)) {
 	for _, size := range sizes {
-		with(s.t, func(s *suite) { run(s, size) })
+		withStorage(s.t, s.storage, func(s *suite) { run(s, size) })
 	}
 }
 
 func (s *suite) normal(rows, cols int) *tensor.Matrix { return normal(s.team, s.r, rows, cols) }
+
+// stored holds normal numbers, of the storage type.
+func (s *suite) stored(rows, cols int) *tensor.Matrix { return s.as(s.storage, s.normal(rows, cols)) }
+
+// as is a matrix of an element type with m's numbers, rounded; m itself where it is of that type.
+func (s *suite) as(element tensor.Element, m *tensor.Matrix) *tensor.Matrix {
+	if m.Element == element {
+		return m
+	}
+	c := s.team.Memory.NewElement(tensor.Activations, element, m.Rows, m.Cols)
+	for i, v := range numbers(m) {
+		if element == tensor.BFloat16 {
+			c.BFloat16s()[i] = tensor.RoundBFloat16(v)
+		} else {
+			c.Floats()[i] = v
+		}
+	}
+	return c
+}
+
+// numbers are those of a Float32 matrix, or copies of a BFloat16 one's.
+func numbers(m *tensor.Matrix) []float32 {
+	if m.Element == tensor.Float32 {
+		return m.Floats()
+	}
+	copies := make([]float32, m.Len())
+	for i, bits := range m.BFloat16s() {
+		copies[i] = tensor.FromBFloat16(bits)
+	}
+	return copies
+}
+
+// roundoff is the largest relative error of rounding to a type what was computed in Float32, which has none.
+func roundoff(e tensor.Element) float64 {
+	if e == tensor.BFloat16 {
+		return 1.0 / (1 << 8)
+	}
+	return 0
+}
+
+// same reports whether two matrices have the same bits.
+func same(a, b *tensor.Matrix) bool { return bytes.Equal(a.Bytes(), b.Bytes()) }
 
 // positive holds numbers between a half and one and a half.
 func (s *suite) positive(rows, cols int) *tensor.Matrix {
@@ -111,15 +174,20 @@ func (s *suite) positive(rows, cols int) *tensor.Matrix {
 }
 
 // blank holds NaN: a kernel that reads what it should only write shows it.
-func (s *suite) blank(rows, cols int) *tensor.Matrix {
-	m := s.team.Memory.New(tensor.Activations, rows, cols)
+func (s *suite) blank(rows, cols int) *tensor.Matrix { return s.blankOf(tensor.Float32, rows, cols) }
+
+// unwritten is blank, of the storage type.
+func (s *suite) unwritten(rows, cols int) *tensor.Matrix { return s.blankOf(s.storage, rows, cols) }
+
+func (s *suite) blankOf(element tensor.Element, rows, cols int) *tensor.Matrix {
+	m := s.team.Memory.NewElement(tensor.Activations, element, rows, cols)
 	s.team.Fill(m, float32(math.NaN()))
 	return m
 }
 
 func (s *suite) copy(m *tensor.Matrix) *tensor.Matrix {
-	c := s.team.Memory.New(tensor.Activations, m.Rows, m.Cols)
-	copy(c.Floats(), m.Floats())
+	c := s.team.Memory.NewElement(tensor.Activations, m.Element, m.Rows, m.Cols)
+	copy(c.Bytes(), m.Bytes())
 	return c
 }
 
@@ -189,13 +257,13 @@ func list(a *kernel.CSR, row int) []int32 {
 }
 
 // exact is a matrix in float64, and values a vector; nil stays nil.
-func exact(m *tensor.Matrix) *reference.Matrix { return reference.From32(m.Rows, m.Cols, m.Floats()) }
+func exact(m *tensor.Matrix) *reference.Matrix { return reference.From32(m.Rows, m.Cols, numbers(m)) }
 
 func values(m *tensor.Matrix) []float64 {
 	if m == nil {
 		return nil
 	}
-	return reference.Vector(m.Floats())
+	return reference.Vector(numbers(m))
 }
 
 func magnitudes(m *reference.Matrix) *reference.Matrix { return m.Map(math.Abs) }
@@ -212,27 +280,33 @@ const u = 1.0 / (1 << 24) // half a unit in the last place of 1
 // sumError is the error allowed to a sum of n terms, relative to Σ|terms|.
 func sumError(n int) float64 { return (8 + 4*math.Sqrt(float64(n))) * u }
 
-// within fails unless each number is within its allowance of the exact one. NaN is within nothing.
-func (s *suite) within(what string, got []float32, want []float64, allowance func(i int) float64) {
+// within fails unless each number is within its allowance of the exact one, after which it was rounded to the
+// matrix's type. An allowance of 0 asks for equality. NaN is within nothing.
+func (s *suite) within(what string, matrix *tensor.Matrix, want []float64, allowance func(i int) float64) {
 	s.t.Helper()
+	got := numbers(matrix)
 	if len(got) != len(want) {
 		s.t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
 	}
 	for i, w := range want {
-		if d := math.Abs(float64(got[i]) - w); !(d <= allowance(i)) {
-			s.t.Fatalf("%s: number %d of %d is %v, want %v: off by %.3g, allowed %.3g", what, i, len(got), got[i], w, d, allowance(i))
+		allowed := allowance(i)
+		if allowed > 0 {
+			allowed += roundoff(matrix.Element) * (math.Abs(w) + allowed)
+		}
+		if d := math.Abs(float64(got[i]) - w); !(d <= allowed) {
+			s.t.Fatalf("%s: number %d of %d is %v, want %v: off by %.3g, allowed %.3g", what, i, len(got), got[i], w, d, allowed)
 		}
 	}
 }
 
 // sums compares sums with their exact values, given Σ|terms| of each.
-func (s *suite) sums(what string, got []float32, want, terms []float64, n int) {
+func (s *suite) sums(what string, got *tensor.Matrix, want, terms []float64, n int) {
 	s.t.Helper()
 	s.within(what, got, want, func(i int) float64 { return sumError(n) * terms[i] })
 }
 
 // elements compares element-wise results.
-func (s *suite) elements(what string, got []float32, want []float64, roundings float64) {
+func (s *suite) elements(what string, got *tensor.Matrix, want []float64, roundings float64) {
 	s.t.Helper()
 	s.within(what, got, want, func(i int) float64 { return roundings * u * math.Max(1, math.Abs(want[i])) })
 }
@@ -245,7 +319,7 @@ func (s *suite) rowwise(what string, got *tensor.Matrix, want *reference.Matrix,
 	for i := range size {
 		size[i] = largest(want.Data[i*want.Cols:(i+1)*want.Cols]) + floor
 	}
-	s.within(what, got.Floats(), want.Data, func(i int) float64 { return (1e-5 + sumError(n)) * size[i/want.Cols] })
+	s.within(what, got, want.Data, func(i int) float64 { return (1e-5 + sumError(n)) * size[i/want.Cols] })
 }
 
 // vector is rowwise for the sums over all rows that a vector's gradient consists of: they may cancel
@@ -253,7 +327,7 @@ func (s *suite) rowwise(what string, got *tensor.Matrix, want *reference.Matrix,
 func (s *suite) vector(what string, got *tensor.Matrix, want []float64, n int) {
 	s.t.Helper()
 	size := math.Max(1, largest(want))
-	s.within(what, got.Floats(), want, func(int) float64 { return (1e-5 + sumError(n)) * size })
+	s.within(what, got, want, func(int) float64 { return (1e-5 + sumError(n)) * size })
 }
 
 // largest is the largest absolute value.

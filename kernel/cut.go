@@ -38,29 +38,32 @@ const (
 
 // tileSources returns the number of sources in a tile, or 0 if x is not tiled. It depends on sizes alone: a
 // plan, which does not know the entries, must reserve the same scratch as a run. With accumulate there must be
-// one range of sources, because z cannot hold its old value and an unfinished sum at the same time.
-func (t *Team) tileSources(a *CSR, columns int, accumulate bool) int {
-	if t.Uncut || 4*a.Cols*columns < t.sizes.from || columns < tileColumns {
+// one range of sources, because z cannot hold its old value and an unfinished sum at the same time, and so
+// with a BFloat16 z, which cannot hold an unfinished sum.
+func (t *Team) tileSources(a *CSR, columns int, x, z tensor.Element, accumulate bool) int {
+	if t.Uncut || x.Size()*a.Cols*columns < t.sizes.from || columns < tileColumns {
 		return 0
 	}
-	most := t.sizes.tile / 4 / tileColumns
+	most := t.sizes.tile / x.Size() / tileColumns
 	ranges := (a.Cols + most - 1) / most
-	if a.Entries() < fewestEntries*max(a.Rows*ranges, a.Cols) || accumulate && ranges > 1 {
+	if a.Entries() < fewestEntries*max(a.Rows*ranges, a.Cols) || ranges > 1 && (accumulate || z == tensor.BFloat16) {
 		return 0
 	}
 	return (a.Cols + ranges - 1) / ranges
 }
 
-// Tiles reports whether SpMM may tile an x with that many columns. It depends on sizes alone, so a plan and a
+// Tiles reports whether SpMM may tile an x with that many columns, for x and z of an element type. It depends on sizes alone, so a plan and a
 // run agree. SpMMRows never tiles.
-func (t *Team) Tiles(a *CSR, columns int) bool { return t.tileSources(a, columns, false) > 0 }
+func (t *Team) Tiles(a *CSR, columns int, element tensor.Element) bool {
+	return t.tileSources(a, columns, element, element, false) > 0
+}
 
 // scattered reports whether the entries seldom read the same row of x again soon. It samples stretches of
 // entries, each as long as the number of whole rows of x that fit a tile, and counts the different sources.
 // Where entries do read the same rows again, a cache already holds them.
-func (t *Team) scattered(a *CSR, columns int) bool {
+func (t *Team) scattered(a *CSR, x *tensor.Matrix) bool {
 	const stretches = 4
-	indices, length := a.Indices.Int32s(), max(1, t.sizes.tile/4/columns)
+	indices, length := a.Indices.Int32s(), max(1, t.sizes.tile/x.Element.Size()/x.Cols)
 	// seen has for each row of x the last stretch that read it, counted from 1.
 	seen, sampled, different := make([]uint8, a.Cols), 0, 0
 	for k := range stretches {
@@ -80,7 +83,7 @@ func (t *Team) scattered(a *CSR, columns int) bool {
 type tiling struct {
 	team    *Team
 	sources int            // of a tile
-	packed  *tensor.Matrix // sources × tileColumns: the tile
+	packed  *tensor.Matrix // sources × tileColumns, of x's element type: the tile
 	// ends (Int64, 1 × rows) has the position at which each row's entries end: one array for the current range
 	// of sources, one for the range before it. Both are nil if there is one range.
 	ends [2]*tensor.Matrix
@@ -88,21 +91,21 @@ type tiling struct {
 
 // tiling allocates the scratch for a·x. It returns nil if x is not tiled. The scratch is charged to the Meter
 // wherever sizes allow tiles. So a plan, which does not know the entries, has the same peak as a run.
-func (t *Team) tiling(a *CSR, x *tensor.Matrix, accumulate bool) *tiling {
-	sources := t.tileSources(a, x.Cols, accumulate)
+func (t *Team) tiling(a *CSR, x *tensor.Matrix, z tensor.Element, accumulate bool) *tiling {
+	sources := t.tileSources(a, x.Cols, x.Element, z, accumulate)
 	if sources == 0 {
 		return nil
 	}
 	ranges := sources < a.Cols
-	scratch := []int{4 * sources * tileColumns}
+	scratch := []int{x.Element.Size() * sources * tileColumns}
 	if ranges {
 		scratch = append(scratch, 8*a.Rows, 8*a.Rows)
 	}
 	t.Memory.Reserve(scratch...)
-	if t.plan || !t.scattered(a, x.Cols) {
+	if t.plan || !t.scattered(a, x) {
 		return nil
 	}
-	p := &tiling{team: t, sources: sources, packed: t.scratch(tensor.Float32, sources, tileColumns)}
+	p := &tiling{team: t, sources: sources, packed: t.scratch(x.Element, sources, tileColumns)}
 	if ranges {
 		for k := range p.ends {
 			p.ends[k] = t.scratch(tensor.Int64, 1, a.Rows)
@@ -113,12 +116,11 @@ func (t *Team) tiling(a *CSR, x *tensor.Matrix, accumulate bool) *tiling {
 
 // spmm computes the product that args describe, tile by tile.
 func (p *tiling) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
-	at := func(m *C.float, column int) *C.float { return (*C.float)(unsafe.Add(unsafe.Pointer(m), 4*column)) }
 	begins := a.Indptr
 	for k := 0; k*p.sources < a.Cols; k++ {
 		first, after := k*p.sources, min((k+1)*p.sources, a.Cols)
 		tile, packed := *args, p.packed.RowRange(0, after-first)
-		tile.x, tile.x_stride, tile.first = floats(packed), tileColumns, C.int64_t(first)
+		tile.x, tile.x_stride, tile.first = storage(packed), tileColumns, C.int64_t(first)
 		tile.cut = boolean(p.sources < a.Cols)
 		tile.edges.indptr, tile.extend = longs(begins), boolean(k > 0)
 		if after < a.Cols {
@@ -130,8 +132,8 @@ func (p *tiling) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 		for from := 0; from < x.Cols; from += tileColumns {
 			count := min(tileColumns, x.Cols-from)
 			p.team.Columns(packed, 0, x.RowRange(first, after), from, count, Replace)
-			tile.z, tile.own, tile.cols = at(args.z, from), at(args.own, from), C.int64_t(count)
-			p.team.edges(C.weft_spmm, unsafe.Pointer(&tile), a, a.Hubs, count)
+			tile.from, tile.cols = C.int64_t(from), C.int64_t(count)
+			p.team.edges(on(C.weft_spmm, x), unsafe.Pointer(&tile), a, a.Hubs, count)
 		}
 	}
 }
@@ -140,7 +142,7 @@ func (p *tiling) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 // searches from begins on. Hubs have no entries here: spmmHubs computes their rows.
 func (p *tiling) findEnds(ends, begins *tensor.Matrix, a *CSR, column int) {
 	args := &C.weft_ends_args{end: longs(ends), begin: longs(begins), edges: a.c(), column: C.int32_t(column)}
-	p.team.edges(C.weft_ends, unsafe.Pointer(args), a, a.Hubs, 1)
+	p.team.edges(on(C.weft_ends), unsafe.Pointer(args), a, a.Hubs, 1)
 }
 
 func (p *tiling) release() {

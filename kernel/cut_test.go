@@ -100,7 +100,7 @@ func TestTilesHaveTheSameBits(t *testing.T) {
 			want := sum(whole)
 			for _, threads := range []int{1, 3} {
 				team := withTiles(threads, tile, memory)
-				p := team.tiling(a, x, test.accumulate)
+				p := team.tiling(a, x, tensor.Float32, test.accumulate)
 				if p == nil || (p.sources < cols) != test.blocks {
 					t.Fatalf("the matrix is not tiled as the test means: %+v", p)
 				}
@@ -205,7 +205,7 @@ func TestWhatIsTiled(t *testing.T) {
 	} {
 		team := withTiles(1, tile, memory)
 		team.sizes.from = test.from
-		p := team.tiling(test.a, memory.New(tensor.Activations, n, test.columns), false)
+		p := team.tiling(test.a, memory.New(tensor.Activations, n, test.columns), tensor.Float32, false)
 		if (p != nil) != test.want {
 			t.Errorf("%s: tiled %v", test.name, !test.want)
 		}

@@ -56,7 +56,8 @@ const (
 	Transposed Orientation = true
 )
 
-// MatMul is z = x·w for x rows × in and w in × out, or out × in where it is read transposed.
+// MatMul is z = x·w for x rows × in and w in × out, or out × in where it is read transposed. z and x are
+// Float32 or BFloat16, of which ProductRows rows at a time are converted, and w is Float32.
 func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	transposed, accumulate := read == Transposed, to == Accumulate
 	in, out := w.Rows, w.Cols
@@ -71,7 +72,7 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	if x.Rows == 0 || in == 0 || out == 0 {
 		return
 	}
-	p := &product{in: in, out: out, past: !accumulate && WritesPastCaches(x.Rows, in, out)}
+	p := &product{in: in, out: out, past: !accumulate && z.Element == tensor.Float32 && WritesPastCaches(x.Rows, in, out)}
 	defer p.release()
 	p.pack(t, w, transposed, accumulate)
 	whole := x.Rows / ProductRows
@@ -87,17 +88,23 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	parts := min(whole, t.threads*chunks)
 	t.make(Call{"product", Shape{x.Rows, in, out}}, rest+parts, func(k int) {
 		if k < rest {
-			clear(fullX.Floats()[copy(fullX.Floats(), restOfX.Floats()):])
+			fill(fullX, restOfX)
 			if accumulate {
-				clear(fullZ.Floats()[copy(fullZ.Floats(), restOfZ.Floats()):])
+				fill(fullZ, restOfZ)
 			}
 			p.run(fullZ, fullX, 1)
-			copy(restOfZ.Floats(), fullZ.Floats())
+			convert(restOfZ, fullZ.RowRange(0, restOfZ.Rows))
 			return
 		}
 		lo, hi := whole*(k-rest)/parts, whole*(k-rest+1)/parts
 		p.run(z.RowRange(lo*ProductRows, hi*ProductRows), x.RowRange(lo*ProductRows, hi*ProductRows), hi-lo)
 	})
+}
+
+// fill is x with rows of zeros below, in Float32.
+func fill(full, x *tensor.Matrix) {
+	convert(full.RowRange(0, x.Rows), x)
+	clear(full.RowRange(x.Rows, full.Rows).Floats())
 }
 
 // product is x·w for ProductRows rows of x.
@@ -119,7 +126,7 @@ func (p *product) pack(t *Team, w *tensor.Matrix, transposed, accumulate bool) {
 
 // run multiplies so many times ProductRows rows.
 func (p *product) run(z, x *tensor.Matrix, calls int) {
-	p.must(C.weft_product_run(p.handle, floats(p.packed), floats(x), floats(z), C.int64_t(calls), boolean(p.past)))
+	p.must(C.weft_product_run(p.handle, floats(p.packed), either(x), typeOf(x), either(z), typeOf(z), C.int64_t(calls), boolean(p.past)))
 }
 
 func (p *product) must(status C.int) {
@@ -134,7 +141,7 @@ func (p *product) release() {
 }
 
 // MatMulT is z = xᵀ·g for x rows × in and g rows × out: the gradient of a weight. It sums over the rows in
-// fixed tiles.
+// fixed tiles. x and g are Float32 or BFloat16, and z is Float32.
 func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	accumulate := to == Accumulate
 	check("factor", g, x.Rows, z.Cols)
@@ -150,11 +157,12 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	partial := t.scratch(tensor.Float32, count*int(C.weft_weight_rows(in)), int(C.weft_weight_stride(out)))
 	panels := t.scratch(tensor.Float32, count*C.WEFT_WEIGHT_DEPTH, int(C.weft_weight_panels(in, out)))
 	args := &C.weft_weight_args{
-		z: floats(z), partial: floats(partial), scratch: floats(panels), x: floats(x), g: floats(g), rows: C.int64_t(x.Rows), in: in, out: out,
+		z: floats(z), partial: floats(partial), scratch: floats(panels), x: either(x), g: either(g), rows: C.int64_t(x.Rows), in: in, out: out,
+		x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)),
 		lanes: C.int64_t(count), tile: laneRows, accumulate: boolean(accumulate),
 	}
-	t.ranges(C.weft_weight, unsafe.Pointer(args), Shape{x.Rows, x.Cols, g.Cols}, count, grain)
-	t.rows(C.weft_weight_sum, unsafe.Pointer(args), x.Cols, count*g.Cols)
+	t.ranges(on(C.weft_weight), unsafe.Pointer(args), Shape{x.Rows, x.Cols, g.Cols}, count, grain)
+	t.rows(on(C.weft_weight_sum), unsafe.Pointer(args), x.Cols, count*g.Cols)
 	partial.Release()
 	panels.Release()
 }

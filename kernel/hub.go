@@ -53,7 +53,10 @@ type parts struct {
 }
 
 // perPart is a scratch matrix with a row for each part, and the matrix whose row of the hub it stands for.
-type perPart struct{ rows, of *tensor.Matrix }
+type perPart struct {
+	rows, of *tensor.Matrix
+	sum      []float32 // the hub's row, while parts are added to it
+}
 
 // parts takes scratch for the hubs of a, also where it has none: a plan does not know. loops and ids (Int32)
 // are the self loops and the vertices of a's rows; nil: none, and the rows themselves.
@@ -65,23 +68,36 @@ func (t *Team) parts(a *CSR, loops, ids *tensor.Matrix) *parts {
 }
 
 // copies has the hub's row of m for each part; nil for nil.
-func (p *parts) copies(m *tensor.Matrix) *tensor.Matrix { return p.rowsOf(m, &p.copied) }
-
-// sums has a row for each part, which starts as zeros and is added to the hub's row of m; nil for nil.
-func (p *parts) sums(m *tensor.Matrix) *tensor.Matrix { return p.rowsOf(m, &p.added) }
-
-func (p *parts) rowsOf(m *tensor.Matrix, list *[]perPart) *tensor.Matrix {
+func (p *parts) copies(m *tensor.Matrix) *tensor.Matrix {
 	if m == nil {
 		return nil
 	}
-	rows := p.team.scratch(tensor.Float32, lanes, m.Cols)
-	*list = append(*list, perPart{rows, m})
+	return p.rowsOf(m, m.Element, &p.copied)
+}
+
+// sums has a Float32 row for each part, which starts as zeros and is added to the hub's row of m; nil for nil.
+func (p *parts) sums(m *tensor.Matrix) *tensor.Matrix {
+	if m == nil {
+		return nil
+	}
+	return p.rowsOf(m, tensor.Float32, &p.added)
+}
+
+func (p *parts) rowsOf(m *tensor.Matrix, element tensor.Element, list *[]perPart) *tensor.Matrix {
+	rows := p.team.scratch(element, lanes, m.Cols)
+	*list = append(*list, perPart{rows: rows, of: m})
 	return rows
 }
 
+// sum is the hub's row of m, to which the parts' sums are added and which is rounded to m's type when the last
+// of them is.
+func (p *parts) sum(m *tensor.Matrix) []float32 {
+	return p.added[slices.IndexFunc(p.added, func(s perPart) bool { return s.of == m })].sum
+}
+
 // run runs a kernel over the parts.
-func (p *parts) run(name C.int, args unsafe.Pointer) {
-	p.team.make(Call{names[name], Shape{lanes}}, lanes, func(k int) { C.weft_run(name, args, C.int64_t(k), C.int64_t(k+1)) })
+func (p *parts) run(r routine, args unsafe.Pointer) {
+	p.team.make(Call{names[r.name], Shape{lanes}}, lanes, func(k int) { r.run(args, k, k+1) })
 }
 
 // each goes through the parts of every hub, a matrix of them at a time, and gives the hub's row and whether
@@ -105,8 +121,11 @@ func (p *parts) each() iter.Seq2[int, bool] {
 					return
 				}
 				for _, s := range p.added {
-					s.add(row)
+					s.add()
 				}
+			}
+			for _, s := range p.added {
+				setNumbers(s.of, row, s.sum)
 			}
 		}
 	}
@@ -118,8 +137,11 @@ func (p *parts) enter(row int) {
 	for part := range lanes {
 		p.ids.Int32s()[part] = id
 		for _, c := range p.copied {
-			copy(c.rows.Floats()[part*c.of.Cols:(part+1)*c.of.Cols], c.of.Floats()[row*c.of.Cols:])
+			copy(c.rows.RowRange(part, part+1).Bytes(), c.of.RowRange(row, row+1).Bytes())
 		}
+	}
+	for k := range p.added {
+		p.added[k].sum = numbers(p.added[k].of, row)
 	}
 	clear(p.loops.Int32s())
 	p.row.Int64s()[0] = int64(row)
@@ -134,15 +156,38 @@ func cut(row []int32, k, n int) int64 {
 	return int64(at)
 }
 
-// add adds the parts' rows, in their order, to a row of the matrix.
-func (s perPart) add(row int) {
-	to, cols := s.of.Floats()[row*s.of.Cols:(row+1)*s.of.Cols], s.of.Cols
-	for c := range to {
+// add adds the parts' rows, in their order, to the hub's.
+func (s perPart) add() {
+	for c := range s.sum {
 		sum := float32(0)
 		for part := range lanes {
-			sum += s.rows.Floats()[part*cols+c]
+			sum += s.rows.Floats()[part*len(s.sum)+c]
 		}
-		to[c] += sum
+		s.sum[c] += sum
+	}
+}
+
+// numbers returns the numbers of a row: those of a Float32 matrix themselves, and copies of a BFloat16 one's.
+func numbers(m *tensor.Matrix, row int) []float32 {
+	r := m.RowRange(row, row+1)
+	if m.Element == tensor.Float32 {
+		return r.Floats()
+	}
+	of := make([]float32, m.Cols)
+	for c, bits := range r.BFloat16s() {
+		of[c] = tensor.FromBFloat16(bits)
+	}
+	return of
+}
+
+// setNumbers writes what has become of a row's numbers.
+func setNumbers(m *tensor.Matrix, row int, numbers []float32) {
+	if m.Element == tensor.Float32 {
+		return // they are the matrix's own
+	}
+	bits := m.RowRange(row, row+1).BFloat16s()
+	for c, x := range numbers {
+		bits[c] = tensor.RoundBFloat16(x)
 	}
 }
 

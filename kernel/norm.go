@@ -43,8 +43,8 @@ func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
 	clear(m.M2)
 	n := tiles(x.Rows)
 	mean, m2 := t.scratch(tensor.Float64, n, x.Cols), t.scratch(tensor.Float64, n, x.Cols)
-	args := &C.weft_moments_args{tile_mean: doubles(mean), tile_m2: doubles(m2), x: floats(x), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
-	t.overTiles(C.weft_moments, unsafe.Pointer(args), x.Rows, x.Cols)
+	args := &C.weft_moments_args{tile_mean: doubles(mean), tile_m2: doubles(m2), x: storage(x), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
+	t.overTiles(on(C.weft_moments, x), unsafe.Pointer(args), x.Rows, x.Cols)
 	if !t.plan {
 		for k := range n {
 			row := func(of *tensor.Matrix) []float64 { return of.Doubles()[k*x.Cols : (k+1)*x.Cols] }
@@ -72,9 +72,9 @@ func (n Normalization) c(cols int) C.weft_normalization {
 func (t *Team) Normalize(z, x *tensor.Matrix, n Normalization, act Activation, m Mask) {
 	tensor.SameShape(z, x)
 	args := &C.weft_normalize_args{
-		z: floats(z), x: floats(x), norm: n.c(x.Cols), cols: C.int64_t(x.Cols), activation: C.int32_t(act), mask: m.c(),
+		z: storage(z), x: storage(x), norm: n.c(x.Cols), cols: C.int64_t(x.Cols), activation: C.int32_t(act), mask: m.c(),
 	}
-	t.rows(C.weft_normalize, unsafe.Pointer(args), x.Rows, x.Cols)
+	t.rows(on(C.weft_normalize, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place. sumG and sumGX become its Σ over the
@@ -86,10 +86,10 @@ func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Norma
 	clear(sumGX)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	args := &C.weft_normalize_sums_args{
-		tile_g: doubles(a), tile_gx: doubles(b), g: floats(g), x: floats(x), norm: n.c(x.Cols), rows: C.int64_t(x.Rows),
+		tile_g: doubles(a), tile_gx: doubles(b), g: storage(g), x: storage(x), norm: n.c(x.Cols), rows: C.int64_t(x.Rows),
 		cols: C.int64_t(x.Cols), activation: C.int32_t(act), mask: m.c(),
 	}
-	t.overTiles(C.weft_normalize_sums, unsafe.Pointer(args), x.Rows, x.Cols)
+	t.overTiles(on(C.weft_normalize_sums, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(a, func(c int, s float64) { sumG[c] = s })
 	t.mergeTiles(b, func(c int, s float64) { sumGX[c] = s })
 	a.Release()
@@ -102,10 +102,10 @@ func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Norma
 func (t *Team) NormalizeBackward(dx, g, x *tensor.Matrix, n Normalization, meanG, meanGX *tensor.Matrix) {
 	tensor.SameShape(dx, x)
 	args := &C.weft_normalize_back_args{
-		dx: floats(dx), g: floats(g), x: floats(x), norm: n.c(x.Cols), mean_g: floats(meanG), mean_gx: floats(meanGX),
+		dx: storage(dx), g: storage(g), x: storage(x), norm: n.c(x.Cols), mean_g: floats(meanG), mean_gx: floats(meanGX),
 		cols: C.int64_t(x.Cols),
 	}
-	t.rows(C.weft_normalize_back, unsafe.Pointer(args), x.Rows, x.Cols)
+	t.rows(on(C.weft_normalize_back, dx, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // LayerNorm is z = mask(act(y)) in one pass, with y normalised per row. The rows' mean and rstd are written
@@ -113,10 +113,10 @@ func (t *Team) NormalizeBackward(dx, g, x *tensor.Matrix, n Normalization, meanG
 func (t *Team) LayerNorm(z, x *tensor.Matrix, n Normalization, epsilon float64, act Activation, m Mask) {
 	tensor.SameShape(z, x)
 	args := &C.weft_layer_norm_args{
-		z: floats(z), mean: floats(n.Mean), rstd: floats(n.Rstd), x: floats(x), gamma: floats(n.Gamma), beta: floats(n.Beta),
+		z: storage(z), mean: floats(n.Mean), rstd: floats(n.Rstd), x: storage(x), gamma: floats(n.Gamma), beta: floats(n.Beta),
 		cols: C.int64_t(x.Cols), epsilon: C.float(epsilon), activation: C.int32_t(act), mask: m.c(),
 	}
-	t.rows(C.weft_layer_norm, unsafe.Pointer(args), x.Rows, x.Cols)
+	t.rows(on(C.weft_layer_norm, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // NormGradients are the gradients of LayerNorm's input (like x), and of its parameters (1 × cols).
@@ -127,11 +127,11 @@ func (t *Team) LayerNormBackward(d NormGradients, g, x *tensor.Matrix, n Normali
 	tensor.SameShape(d.X, x)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	args := &C.weft_layer_back_args{
-		dx: floats(d.X), tile_g: doubles(a), tile_gx: doubles(b), g: floats(g), x: floats(x), mean: floats(n.Mean), rstd: floats(n.Rstd),
+		dx: storage(d.X), tile_g: doubles(a), tile_gx: doubles(b), g: storage(g), x: storage(x), mean: floats(n.Mean), rstd: floats(n.Rstd),
 		gamma: floats(n.Gamma), beta: floats(n.Beta), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 		activation: C.int32_t(act), mask: m.c(),
 	}
-	t.overTiles(C.weft_layer_back, unsafe.Pointer(args), x.Rows, x.Cols)
+	t.overTiles(on(C.weft_layer_back, d.X, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(a, func(c int, s float64) { d.Beta.Floats()[c] += float32(s) })
 	t.mergeTiles(b, func(c int, s float64) { d.Gamma.Floats()[c] += float32(s) })
 	a.Release()

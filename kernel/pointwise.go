@@ -28,22 +28,23 @@ const (
 func (t *Team) Finish(z, x, bias *tensor.Matrix, act Activation, m Mask) {
 	tensor.SameShape(z, x)
 	check("bias", bias, 1, x.Cols)
-	args := &C.weft_finish_args{z: floats(z), x: floats(x), bias: floats(bias), cols: C.int64_t(x.Cols), activation: C.int32_t(act), mask: m.c()}
-	t.rows(C.weft_finish, unsafe.Pointer(args), x.Rows, x.Cols)
+	args := &C.weft_finish_args{z: storage(z), x: storage(x), bias: floats(bias), cols: C.int64_t(x.Cols), activation: C.int32_t(act), mask: m.c()}
+	t.rows(on(C.weft_finish, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // FinishBackward is dx = dLoss/d(x + bias) of Finish, from the gradient g and the output z. dx may be g.
 func (t *Team) FinishBackward(dx, g, z *tensor.Matrix, act Activation, m Mask) {
 	tensor.SameShape(dx, g)
-	args := &C.weft_finish_back_args{dx: floats(dx), g: floats(g), z: floats(z), cols: C.int64_t(g.Cols), activation: C.int32_t(act), mask: m.c()}
-	t.rows(C.weft_finish_back, unsafe.Pointer(args), g.Rows, g.Cols)
+	args := &C.weft_finish_back_args{dx: storage(dx), g: storage(g), z: storage(z), cols: C.int64_t(g.Cols), activation: C.int32_t(act), mask: m.c()}
+	t.rows(on(C.weft_finish_back, dx, g, z), unsafe.Pointer(args), g.Rows, g.Cols)
 }
 
 // Add is z = alpha·x + beta·y. z may be x or y.
 func (t *Team) Add(z *tensor.Matrix, alpha float32, x *tensor.Matrix, beta float32, y *tensor.Matrix) {
 	tensor.SameShape(z, x)
 	tensor.SameShape(z, y)
-	t.combine(&C.weft_combine_args{z: floats(z), x: floats(x), y: floats(y), alpha: C.float(alpha), beta: C.float(beta)}, z.Len())
+	args := &C.weft_combine_args{z: storage(z), x: storage(x), y: storage(y), alpha: C.float(alpha), beta: C.float(beta)}
+	t.rows(on(C.weft_combine, z, x, y), unsafe.Pointer(args), z.Len(), 1)
 }
 
 // Axpy is z += alpha·x.
@@ -52,30 +53,49 @@ func (t *Team) Axpy(z *tensor.Matrix, alpha float32, x *tensor.Matrix) { t.Add(z
 // Scale is z = alpha·x. z may be x.
 func (t *Team) Scale(z *tensor.Matrix, alpha float32, x *tensor.Matrix) {
 	tensor.SameShape(z, x)
-	t.combine(&C.weft_combine_args{z: floats(z), x: floats(x), alpha: C.float(alpha)}, z.Len())
+	args := &C.weft_combine_args{z: storage(z), x: storage(x), alpha: C.float(alpha)}
+	t.rows(on(C.weft_combine, z, x), unsafe.Pointer(args), z.Len(), 1)
 }
 
 // Copy is z = x.
 func (t *Team) Copy(z, x *tensor.Matrix) { t.Scale(z, 1, x) }
 
+// Convert is z = x, each of them Float32 or BFloat16.
+func (t *Team) Convert(z, x *tensor.Matrix) {
+	tensor.SameShape(z, x)
+	args := convertArgs(z, x)
+	t.rows(on(C.weft_convert), unsafe.Pointer(&args), z.Len(), 1)
+}
+
+// convert is Convert on the calling thread.
+func convert(z, x *tensor.Matrix) {
+	args := convertArgs(z, x)
+	on(C.weft_convert).run(unsafe.Pointer(&args), 0, z.Len())
+}
+
+func convertArgs(z, x *tensor.Matrix) C.weft_convert_args {
+	return C.weft_convert_args{z: either(z), x: either(x), z_type: C.int32_t(typeOf(z)), x_type: C.int32_t(typeOf(x))}
+}
+
 // Multiply is z = x ⊙ y, element by element. z may be x or y.
 func (t *Team) Multiply(z, x, y *tensor.Matrix) {
 	tensor.SameShape(z, x)
 	tensor.SameShape(z, y)
-	t.combine(&C.weft_combine_args{z: floats(z), x: floats(x), y: floats(y), alpha: 1, multiply: 1}, z.Len())
-}
-
-func (t *Team) combine(args *C.weft_combine_args, n int) {
-	t.rows(C.weft_combine, unsafe.Pointer(args), n, 1)
+	args := &C.weft_combine_args{z: storage(z), x: storage(x), y: storage(y), alpha: 1, multiply: 1}
+	t.rows(on(C.weft_combine, z, x, y), unsafe.Pointer(args), z.Len(), 1)
 }
 
 // Zero sets all bytes of z to zero.
 func (t *Team) Zero(z *tensor.Matrix) { t.fill(z, 0) }
 
-// fill sets every 32-bit word of z.
-func (t *Team) fill(z *tensor.Matrix, word uint32) {
-	args := &C.weft_fill_args{p: (*C.uint32_t)(z.Pointer()), value: C.uint32_t(word)}
-	t.rows(C.weft_fill, unsafe.Pointer(args), z.Len()*z.Element.Size()/4, 1)
+// fill sets every element of a BFloat16 matrix, and every 32-bit word of another, to bits.
+func (t *Team) fill(z *tensor.Matrix, bits uint32) {
+	r, size := routine{C.weft_fill, C.WEFT_FLOAT32}, 4
+	if z.Element == tensor.BFloat16 {
+		r.of, size = C.WEFT_BFLOAT16, 2
+	}
+	args := &C.weft_fill_args{p: (*C.elem)(z.Pointer()), bits: C.uint32_t(bits)}
+	t.rows(r, unsafe.Pointer(args), z.Len()*z.Element.Size()/size, 1)
 }
 
 // Zeros returns a Float32 matrix of zeros.
@@ -85,13 +105,15 @@ func (t *Team) Zeros(kind tensor.Kind, rows, cols int) *tensor.Matrix {
 	return z
 }
 
-// Fill sets every element of an Int32 or Float32 matrix.
+// Fill sets every element of an Int32, Float32 or BFloat16 matrix.
 func (t *Team) Fill(z *tensor.Matrix, value float32) {
 	switch z.Element {
 	case tensor.Int32:
 		t.fill(z, uint32(int32(value)))
 	case tensor.Float32:
 		t.fill(z, math.Float32bits(value))
+	case tensor.BFloat16:
+		t.fill(z, uint32(tensor.RoundBFloat16(value)))
 	default:
 		panic(fmt.Sprintf("kernel: fill of element type %d", z.Element))
 	}
@@ -101,8 +123,8 @@ func (t *Team) Fill(z *tensor.Matrix, value float32) {
 func (t *Team) ColumnSums(sum, x, y *tensor.Matrix) {
 	check("sum", sum, 1, x.Cols)
 	partial := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
-	args := &C.weft_column_sum_args{tiles: doubles(partial), x: floats(x), y: floats(y), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
-	t.overTiles(C.weft_column_sum, unsafe.Pointer(args), x.Rows, x.Cols)
+	args := &C.weft_column_sum_args{tiles: doubles(partial), x: storage(x), y: storage(y), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
+	t.overTiles(on(C.weft_column_sum, x, y), unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(partial, func(c int, s float64) { sum.Floats()[c] += float32(s) })
 	partial.Release()
 }
@@ -111,8 +133,8 @@ func (t *Team) ColumnSums(sum, x, y *tensor.Matrix) {
 func (t *Team) SumSquares(x *tensor.Matrix) (sum float64) {
 	n := x.Len()
 	partial := t.scratch(tensor.Float64, tiles(n), 1)
-	args := &C.weft_column_sum_args{tiles: doubles(partial), x: floats(x), rows: C.int64_t(n), cols: 1}
-	t.overTiles(C.weft_sum_squares, unsafe.Pointer(args), n, 1)
+	args := &C.weft_column_sum_args{tiles: doubles(partial), x: (*C.elem)(floats(x)), rows: C.int64_t(n), cols: 1}
+	t.overTiles(on(C.weft_sum_squares), unsafe.Pointer(args), n, 1)
 	t.mergeTiles(partial, func(_ int, s float64) { sum = s })
 	partial.Release()
 	return sum
@@ -125,8 +147,8 @@ func (t *Team) HeadDot(out, z, a *tensor.Matrix) {
 	if heads == 0 {
 		return
 	}
-	args := &C.weft_head_dot_args{out: floats(out), z: floats(z), a: floats(a), heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads)}
-	t.rows(C.weft_head_dot, unsafe.Pointer(args), z.Rows, z.Cols)
+	args := &C.weft_head_dot_args{out: floats(out), z: storage(z), a: floats(a), heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads)}
+	t.rows(on(C.weft_head_dot, z), unsafe.Pointer(args), z.Rows, z.Cols)
 }
 
 // HeadDotBackward adds dz_ihc += s_ih·a_hc and da_hc += Σ_i s_ih·z_ihc, for s = dLoss/d out of HeadDot.
@@ -139,27 +161,27 @@ func (t *Team) HeadDotBackward(dz, da, s, z, a *tensor.Matrix) {
 	}
 	partial := t.scratch(tensor.Float64, tiles(z.Rows), z.Cols)
 	args := &C.weft_head_outer_args{
-		z: floats(z), s: floats(s), a: floats(a), tiles: doubles(partial), rows: C.int64_t(z.Rows),
+		z: storage(z), s: floats(s), a: floats(a), tiles: doubles(partial), rows: C.int64_t(z.Rows),
 		heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads),
 	}
-	t.overTiles(C.weft_head_outer_back, unsafe.Pointer(args), z.Rows, z.Cols)
+	t.overTiles(on(C.weft_head_outer_back, z), unsafe.Pointer(args), z.Rows, z.Cols)
 	t.mergeTiles(partial, func(c int, v float64) { da.Floats()[c] += float32(v) })
 	partial.Release()
 	to := *args
-	to.z = floats(dz)
-	t.rows(C.weft_head_outer, unsafe.Pointer(&to), z.Rows, z.Cols)
+	to.z = storage(dz)
+	t.rows(on(C.weft_head_outer, dz), unsafe.Pointer(&to), z.Rows, z.Cols)
 }
 
 // HeadMean is out_ic = mean over heads of z_ihc, for z rows × heads·width.
 func (t *Team) HeadMean(out, z *tensor.Matrix) {
 	check("mean", out, z.Rows, out.Cols)
-	args := &C.weft_head_mean_args{out: floats(out), in: floats(z), heads: C.int64_t(z.Cols / out.Cols), width: C.int64_t(out.Cols)}
-	t.rows(C.weft_head_mean, unsafe.Pointer(args), z.Rows, z.Cols)
+	args := &C.weft_head_mean_args{out: storage(out), in: storage(z), heads: C.int64_t(z.Cols / out.Cols), width: C.int64_t(out.Cols)}
+	t.rows(on(C.weft_head_mean, out, z), unsafe.Pointer(args), z.Rows, z.Cols)
 }
 
 // HeadMeanBackward spreads g (rows × width) over the heads of dz (rows × heads·width).
 func (t *Team) HeadMeanBackward(dz, g *tensor.Matrix) {
 	check("gradient", g, dz.Rows, g.Cols)
-	args := &C.weft_head_mean_args{out: floats(dz), in: floats(g), heads: C.int64_t(dz.Cols / g.Cols), width: C.int64_t(g.Cols)}
-	t.rows(C.weft_head_mean_back, unsafe.Pointer(args), dz.Rows, dz.Cols)
+	args := &C.weft_head_mean_args{out: storage(dz), in: storage(g), heads: C.int64_t(dz.Cols / g.Cols), width: C.int64_t(g.Cols)}
+	t.rows(on(C.weft_head_mean_back, dz, g), unsafe.Pointer(args), dz.Rows, dz.Cols)
 }

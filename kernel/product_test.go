@@ -53,7 +53,7 @@ func TestRowOfAProduct(t *testing.T) {
 // equal fails unless all numbers have the same bits, but for the sign of a zero.
 func (s *suite) equal(what string, got, want *tensor.Matrix) {
 	s.t.Helper()
-	s.within(what, got.Floats(), values(want), func(int) float64 { return 0 })
+	s.within(what, got, values(want), func(int) float64 { return 0 })
 }
 
 // TestProductPastCaches: a result that is written past the caches is that of its rows alone, which are few

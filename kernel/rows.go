@@ -11,7 +11,7 @@ import (
 )
 
 // Gather is z_i = x_{rows_i} for the listed rows of x (Int32, 1 × n, n at most z's rows); the other rows of z
-// are left alone. z and x are both Float32 or both Int32.
+// are left alone. z and x are both Float32, both BFloat16 or both Int32.
 func (t *Team) Gather(z, x, rows *tensor.Matrix) {
 	t.listed(C.weft_gather, z, x, rows, z)
 }
@@ -23,24 +23,36 @@ func (t *Team) Scatter(z, x, rows *tensor.Matrix) {
 }
 
 // ScatterAdd is z_{rows_i} += x_i for the listed rows of z (Int32, 1 × n, n at most x's rows), which differ
-// from each other.
+// from each other. A BFloat16 x may be added to a Float32 z.
 func (t *Team) ScatterAdd(z, x, rows *tensor.Matrix) {
 	t.listed(C.weft_scatter_add, z, x, rows, x)
 }
 
-func (t *Team) listed(name C.int, z, x, rows, packed *tensor.Matrix) {
-	if z.Element != x.Element || z.Element.Size() != 4 {
+// mayMove panics unless rows of x can be copied into z or, of a BFloat16 x, added to a Float32 z.
+func mayMove(z, x *tensor.Matrix, add bool) {
+	if z.Element != x.Element && !(add && z.Element == tensor.Float32 && x.Element == tensor.BFloat16) || x.Element.Size() > 4 {
 		panic(fmt.Sprintf("kernel: rows of element type %d for type %d", x.Element, z.Element))
 	}
+}
+
+func (t *Team) listed(name C.int, z, x, rows, packed *tensor.Matrix) {
+	mayMove(z, x, name == C.weft_scatter_add)
 	if z.Cols != x.Cols || rows.Cols > packed.Rows {
 		panic(fmt.Sprintf("kernel: %d listed rows of a %d×%d matrix and a %d×%d one", rows.Cols, z.Rows, z.Cols, x.Rows, x.Cols))
 	}
-	words := func(m *tensor.Matrix) *C.float { return (*C.float)(m.Pointer()) }
-	args := &C.weft_rows_args{z: words(z), x: words(x), rows: ints(rows), cols: C.int64_t(x.Cols)}
-	t.rows(name, unsafe.Pointer(args), rows.Cols, x.Cols)
+	args := &C.weft_rows_args{z: z.Pointer(), x: (*C.elem)(x.Pointer()), rows: ints(rows), cols: C.int64_t(x.Cols)}
+	r := routine{name: name, of: C.WEFT_FLOAT32} // also for words that are no floats
+	if x.Element == tensor.BFloat16 {
+		r.of = C.WEFT_BFLOAT16
+	}
+	if z.Element == tensor.BFloat16 {
+		args.z_type = C.WEFT_BFLOAT16
+	}
+	t.rows(r, unsafe.Pointer(args), rows.Cols, x.Cols)
 }
 
-// Columns is z_i,fromZ+c = x_i,fromX+c for c = 0…count−1; the other columns of z are left alone.
+// Columns is z_i,fromZ+c = x_i,fromX+c for c = 0…count−1, or adds them; the other columns of z are left
+// alone. Columns of a BFloat16 x may be added to a Float32 z, here and in PutColumns.
 func (t *Team) Columns(z *tensor.Matrix, fromZ int, x *tensor.Matrix, fromX, count int, to Output) {
 	if z.Rows != x.Rows {
 		panic(fmt.Sprintf("kernel: columns of %d×%d to %d×%d", x.Rows, x.Cols, z.Rows, z.Cols))
@@ -85,19 +97,21 @@ func (t *Team) columns(z, x someColumns, rows, count int, to Output) {
 			panic(fmt.Sprintf("kernel: %d columns from %d of %d×%d", count, s.from, s.of.Rows, s.of.Cols))
 		}
 	}
+	mayMove(z.of, x.of, to == Accumulate)
 	args := &C.weft_columns_args{
-		z: floats(z.of), x: floats(x.of), z_rows: ints(z.rows), x_rows: ints(x.rows), z_cols: C.int64_t(z.of.Cols), x_cols: C.int64_t(x.of.Cols),
-		from_z: C.int64_t(z.from), from_x: C.int64_t(x.from), count: C.int64_t(count), accumulate: boolean(to == Accumulate),
+		z: either(z.of), x: storage(x.of), z_rows: ints(z.rows), x_rows: ints(x.rows), z_cols: C.int64_t(z.of.Cols), x_cols: C.int64_t(x.of.Cols),
+		from_z: C.int64_t(z.from), from_x: C.int64_t(x.from), count: C.int64_t(count), z_type: C.int32_t(typeOf(z.of)),
+		accumulate: boolean(to == Accumulate),
 	}
-	t.rows(C.weft_columns, unsafe.Pointer(args), rows, count)
+	t.rows(on(C.weft_columns, x.of), unsafe.Pointer(args), rows, count)
 }
 
 // HeadScale is z_ihc = x_ihc · s_ih, for x and z rows × heads·width and s rows × heads. z may be x.
 func (t *Team) HeadScale(z, x, s *tensor.Matrix) {
 	tensor.SameShape(z, x)
 	check("scale of heads", s, x.Rows, s.Cols)
-	args := &C.weft_head_scale_args{z: floats(z), x: floats(x), s: floats(s), heads: C.int64_t(s.Cols), width: C.int64_t(x.Cols / s.Cols)}
-	t.rows(C.weft_head_scale, unsafe.Pointer(args), x.Rows, x.Cols)
+	args := &C.weft_head_scale_args{z: storage(z), x: storage(x), s: floats(s), heads: C.int64_t(s.Cols), width: C.int64_t(x.Cols / s.Cols)}
+	t.rows(on(C.weft_head_scale, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // Exp is z = exp(x), element by element. z may be x.
@@ -108,7 +122,7 @@ func (t *Team) Reciprocal(z, x *tensor.Matrix) { t.elements(C.weft_reciprocal, z
 
 func (t *Team) elements(name C.int, z, x *tensor.Matrix) {
 	tensor.SameShape(z, x)
-	t.rows(name, unsafe.Pointer(&C.weft_combine_args{z: floats(z), x: floats(x)}), z.Len(), 4)
+	t.rows(on(name, z, x), unsafe.Pointer(&C.weft_combine_args{z: storage(z), x: storage(x)}), z.Len(), 4)
 }
 
 // Picked returns the listed rows of m (Int32, 1 × n), in scratch memory.
@@ -135,7 +149,7 @@ func (t *Team) AttendEnd(s *AttentionState) {
 	args := &C.weft_attend_end_args{
 		z: floats(s.Out), maximum: floats(s.Maximum), sum: floats(s.sum), heads: C.int64_t(heads), width: C.int64_t(s.Out.Cols / heads),
 	}
-	t.rows(C.weft_attend_end, unsafe.Pointer(args), s.Out.Rows, s.Out.Cols)
+	t.rows(on(C.weft_attend_end), unsafe.Pointer(args), s.Out.Rows, s.Out.Cols)
 	s.sum.Release()
 	s.sum, s.begun = nil, false
 }

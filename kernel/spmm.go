@@ -50,14 +50,15 @@ type Scales struct {
 }
 
 // SpMM is the aggregation z_i = row_i · (Σ_{j in row i of a} a_ij · col_j · x_j + self_i · x_i), for x a.Cols
-// × columns and z a.Rows × columns.
+// × columns and z a.Rows × columns. Each of them is Float32 or BFloat16; z is rounded when a row's sum is
+// complete.
 func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) {
 	args := spmmArgs(z, a, x, s, to)
-	if c := t.tiling(a, x, to == Accumulate); c != nil {
+	if c := t.tiling(a, x, z.Element, to == Accumulate); c != nil {
 		c.spmm(args, a, x)
 		c.release()
 	} else {
-		t.edges(C.weft_spmm, unsafe.Pointer(args), a, a.Hubs, x.Cols)
+		t.edges(on(C.weft_spmm, x), unsafe.Pointer(args), a, a.Hubs, x.Cols)
 	}
 	t.spmmHubs(args, z, a, x, s)
 }
@@ -67,7 +68,7 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Out
 func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output, lo, hi int) {
 	some := a.hubsOf(lo, hi)
 	args := spmmArgs(z, some, x, s, to)
-	t.edgesOf(C.weft_spmm, unsafe.Pointer(args), some, lo, hi, some.Hubs, x.Cols)
+	t.edgesOf(on(C.weft_spmm, x), unsafe.Pointer(args), some, lo, hi, some.Hubs, x.Cols)
 	t.spmmHubs(args, z, some, x, s)
 }
 
@@ -78,7 +79,7 @@ func spmmArgs(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) *
 		check("input with self weights", x, a.Rows, z.Cols)
 	}
 	return &C.weft_spmm_args{
-		z: floats(z), x: floats(x), own: floats(x), z_stride: C.int64_t(z.Cols), x_stride: C.int64_t(x.Cols), edges: a.c(), end: ends(a),
+		z: either(z), z_type: C.int32_t(typeOf(z)), x: storage(x), own: storage(x), z_stride: C.int64_t(z.Cols), x_stride: C.int64_t(x.Cols), edges: a.c(), end: ends(a),
 		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
 		accumulate: boolean(to == Accumulate),
 	}
@@ -88,22 +89,21 @@ func spmmArgs(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) *
 func (t *Team) spmmHubs(args *C.weft_spmm_args, z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales) {
 	p := t.parts(a, nil, nil)
 	part := *args
-	part.z, part.row_scale = floats(p.sums(z)), floats(p.copies(s.Row))
+	part.z, part.z_type, part.row_scale = either(p.sums(z)), C.WEFT_FLOAT32, floats(p.copies(s.Row))
 	part.edges, part.end, part.self, part.accumulate = p.c(), ends(&p.CSR), nil, 0
 	for row, begins := range p.each() {
 		if begins {
-			ownTerm(z, x, s, row, args.accumulate != 0)
+			ownTerm(p.sum(z), numbers(x, row), s, row, args.accumulate != 0)
 		}
-		p.run(C.weft_spmm, unsafe.Pointer(&part))
+		p.run(on(C.weft_spmm, x), unsafe.Pointer(&part))
 	}
 	p.release()
 }
 
-// ownTerm is what SpMM gives for a row without entries.
-func ownTerm(z, x *tensor.Matrix, s Scales, row int, accumulate bool) {
-	out := z.Floats()[row*x.Cols : (row+1)*x.Cols]
+// ownTerm is what SpMM gives for a row without entries, z from x.
+func ownTerm(z, x []float32, s Scales, row int, accumulate bool) {
 	if !accumulate {
-		clear(out)
+		clear(z)
 	}
 	if s.Self == nil || s.Self.Floats()[row] == 0 {
 		return
@@ -112,8 +112,8 @@ func ownTerm(z, x *tensor.Matrix, s Scales, row int, accumulate bool) {
 	if s.Row != nil {
 		factor *= s.Row.Floats()[row]
 	}
-	for c, v := range x.Floats()[row*x.Cols : (row+1)*x.Cols] {
-		out[c] += factor * v
+	for c, v := range x {
+		z[c] += factor * v
 	}
 }
 
@@ -127,30 +127,34 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 	check("output", z, a.Rows, x.Cols)
 	check("arg", arg, a.Rows, x.Cols)
 	args := &C.weft_max_args{
-		z: floats(z), arg: ints(arg), x: floats(x), edges: a.c(),
+		z: storage(z), arg: ints(arg), x: storage(x), edges: a.c(),
 		source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(x.Cols), first: boolean(first),
 	}
-	t.edges(C.weft_max, unsafe.Pointer(args), a, a.Hubs, x.Cols)
+	r := on(C.weft_max, z, x)
+	t.edges(r, unsafe.Pointer(args), a, a.Hubs, x.Cols)
 	p := t.parts(a, nil, nil)
-	partZ, partArg := t.scratch(tensor.Float32, lanes, x.Cols), t.scratch(tensor.Int32, lanes, x.Cols)
+	partZ, partArg := t.scratch(x.Element, lanes, x.Cols), t.scratch(tensor.Int32, lanes, x.Cols)
 	part := *args
-	part.z, part.arg = floats(partZ), ints(partArg)
+	part.z, part.arg = storage(partZ), ints(partArg)
 	part.edges, part.loops, part.first = p.c(), nil, 1
 	for row, begins := range p.each() {
-		top := maxima{z.Floats()[row*x.Cols : (row+1)*x.Cols], arg.Int32s()[row*x.Cols : (row+1)*x.Cols]}
+		top := maxima{numbers(z, row), arg.Int32s()[row*x.Cols : (row+1)*x.Cols]}
 		if begins && first {
 			top.begin()
 		}
 		if begins && hasLoop(loops, row) {
 			id := vertex(ids, row)
-			for c, v := range x.Floats()[row*x.Cols : (row+1)*x.Cols] {
+			for c, v := range numbers(x, row) {
 				top.merge(c, v, id)
 			}
 		}
-		p.run(C.weft_max, unsafe.Pointer(&part))
-		for k, id := range partArg.Int32s() {
-			top.merge(k%x.Cols, partZ.Floats()[k], id)
+		p.run(r, unsafe.Pointer(&part))
+		for lane := range lanes {
+			for c, v := range numbers(partZ, lane) {
+				top.merge(c, v, partArg.Int32s()[lane*x.Cols+c])
+			}
 		}
+		setNumbers(z, row, top.z)
 	}
 	partZ.Release()
 	partArg.Release()
@@ -186,24 +190,25 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 	check("gradient", g, transposed.Cols, dx.Cols)
 	check("input gradient", dx, transposed.Rows, g.Cols)
 	args := &C.weft_max_back_args{
-		dx: floats(dx), g: floats(g), arg: ints(arg), edges: transposed.c(), source_ids: ints(ids), loops: ints(loops),
-		cols: C.int64_t(g.Cols),
+		dx: either(dx), dx_type: C.int32_t(typeOf(dx)), g: storage(g), arg: ints(arg), edges: transposed.c(), source_ids: ints(ids),
+		loops: ints(loops), cols: C.int64_t(g.Cols),
 	}
-	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, transposed.Hubs, g.Cols)
+	r := on(C.weft_max_back, g)
+	t.edges(r, unsafe.Pointer(args), transposed, transposed.Hubs, g.Cols)
 	p := t.parts(transposed, nil, ids)
 	part := *args
-	part.dx, part.source_ids = floats(p.sums(dx)), ints(p.ids)
+	part.dx, part.dx_type, part.source_ids = either(p.sums(dx)), C.WEFT_FLOAT32, ints(p.ids)
 	part.edges, part.loops = p.c(), nil
 	for row, begins := range p.each() {
 		if begins && hasLoop(loops, row) {
-			id := vertex(ids, row)
-			for k := row * g.Cols; k < (row+1)*g.Cols; k++ {
-				if arg.Int32s()[k] == id {
-					dx.Floats()[k] += g.Floats()[k]
+			id, sum := vertex(ids, row), p.sum(dx)
+			for c, v := range numbers(g, row) {
+				if arg.Int32s()[row*g.Cols+c] == id {
+					sum[c] += v
 				}
 			}
 		}
-		p.run(C.weft_max_back, unsafe.Pointer(&part))
+		p.run(r, unsafe.Pointer(&part))
 	}
 	p.release()
 }
@@ -220,18 +225,18 @@ func (t *Team) MaskEntries(a *CSR, m Mask, read Orientation) *tensor.Matrix {
 	args := &C.weft_sparse_mask_args{
 		out: floats(out), values: floats(values), edges: a.c(), transposed: boolean(read == Transposed), mask: m.c(),
 	}
-	t.edges(C.weft_sparse_mask, unsafe.Pointer(args), a, nil, 32)
+	t.edges(on(C.weft_sparse_mask), unsafe.Pointer(args), a, nil, 32)
 	return out
 }
 
-// Densify is z = a as a dense matrix.
+// Densify is z = a as a dense matrix, Float32 or BFloat16.
 func (t *Team) Densify(z *tensor.Matrix, a *CSR) {
 	check("dense form", z, a.Rows, a.Cols)
 	t.Zero(z)
 	t.Parallel(tiles(a.Rows), func(k int) {
 		indptr, columns := a.Indptr.Int64s(), a.Indices.Int32s()
 		for r := k * C.WEFT_TILE; r < min((k+1)*C.WEFT_TILE, a.Rows); r++ {
-			row := z.Floats()[r*z.Cols : (r+1)*z.Cols]
+			row := numbers(z, r)
 			for e := indptr[r]; e < indptr[r+1]; e++ {
 				value := float32(1)
 				if a.Values != nil {
@@ -239,6 +244,7 @@ func (t *Team) Densify(z *tensor.Matrix, a *CSR) {
 				}
 				row[columns[e]] += value
 			}
+			setNumbers(z, r, row)
 		}
 	})
 }

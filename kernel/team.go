@@ -120,34 +120,70 @@ func (t *Team) make(c Call, n int, work func(k int)) {
 	t.Watch(c, func() { t.Parallel(n, work) })
 }
 
+// routine is a C kernel for elements of one type.
+type routine struct {
+	name C.int
+	of   C.enum_weft_type
+}
+
+// on returns the kernel for operands of one element type, Float32 or BFloat16; nil is of either. A kernel that
+// is not over storage has no such operands.
+func on(name C.int, storage ...*tensor.Matrix) routine {
+	r, first := routine{name, C.WEFT_FLOAT32}, true
+	for _, m := range storage {
+		switch of := typeOf(m); {
+		case m == nil:
+		case first:
+			r.of, first = of, false
+		case of != r.of:
+			panic(fmt.Sprintf("kernel: operands of %s have different element types", names[name]))
+		}
+	}
+	return r
+}
+
+// typeOf returns the type of Float32 or BFloat16 elements.
+func typeOf(m *tensor.Matrix) C.enum_weft_type {
+	switch {
+	case m == nil || m.Element == tensor.Float32:
+		return C.WEFT_FLOAT32
+	case m.Element == tensor.BFloat16:
+		return C.WEFT_BFLOAT16
+	}
+	panic(fmt.Sprintf("kernel: a matrix of element type %d where numbers are stored", m.Element))
+}
+
+// run runs it over lo…hi−1, on this thread.
+func (r routine) run(args unsafe.Pointer, lo, hi int) {
+	C.weft_run(C.int(r.name), r.of, args, C.int64_t(lo), C.int64_t(hi))
+}
+
 // rows runs a kernel over rows 0…n−1 of about cost elements each.
-func (t *Team) rows(name C.int, args unsafe.Pointer, n, cost int) {
-	t.ranges(name, args, Shape{n, cost}, n, cost)
+func (t *Team) rows(r routine, args unsafe.Pointer, n, cost int) {
+	t.ranges(r, args, Shape{n, cost}, n, cost)
 }
 
 // ranges runs a kernel over 0…n−1, of about cost elements each.
-func (t *Team) ranges(name C.int, args unsafe.Pointer, s Shape, n, cost int) {
+func (t *Team) ranges(r routine, args unsafe.Pointer, s Shape, n, cost int) {
 	parts := 1
 	if t.threads > 1 {
 		parts = max(1, min(t.threads*chunks, n, n*max(1, cost)/grain))
 	}
-	t.make(Call{names[name], s}, parts, func(k int) {
-		C.weft_run(name, args, C.int64_t(n*k/parts), C.int64_t(n*(k+1)/parts))
-	})
+	t.make(Call{names[r.name], s}, parts, func(k int) { r.run(args, n*k/parts, n*(k+1)/parts) })
 }
 
 // edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read
 // for each. The kernel skips the rows of skipped.
-func (t *Team) edges(name C.int, args unsafe.Pointer, a *CSR, skipped []int, cols int) {
-	t.edgesOf(name, args, a, 0, a.Rows, skipped, cols)
+func (t *Team) edges(r routine, args unsafe.Pointer, a *CSR, skipped []int, cols int) {
+	t.edgesOf(r, args, a, 0, a.Rows, skipped, cols)
 }
 
 // edgesOf is edges for rows first…last−1, of which skipped are some.
-func (t *Team) edgesOf(name C.int, args unsafe.Pointer, a *CSR, first, last int, skipped []int, cols int) {
+func (t *Team) edgesOf(r routine, args unsafe.Pointer, a *CSR, first, last int, skipped []int, cols int) {
 	bounds := t.balance(a, first, last, skipped, cols)
-	t.make(Call{names[name], Shape{last - first, cols}}, len(bounds)-1, func(k int) {
+	t.make(Call{names[r.name], Shape{last - first, cols}}, len(bounds)-1, func(k int) {
 		if bounds[k] < bounds[k+1] {
-			C.weft_run(name, args, C.int64_t(bounds[k]), C.int64_t(bounds[k+1]))
+			r.run(args, bounds[k], bounds[k+1])
 		}
 	})
 }
@@ -192,8 +228,8 @@ func (t *Team) balance(a *CSR, first, last int, skipped []int, cols int) []int {
 func tiles(n int) int { return (n + C.WEFT_TILE - 1) / C.WEFT_TILE }
 
 // overTiles runs a kernel over the tiles of n rows of about cost elements each.
-func (t *Team) overTiles(name C.int, args unsafe.Pointer, n, cost int) {
-	t.ranges(name, args, Shape{n, cost}, tiles(n), cost*C.WEFT_TILE)
+func (t *Team) overTiles(r routine, args unsafe.Pointer, n, cost int) {
+	t.ranges(r, args, Shape{n, cost}, tiles(n), cost*C.WEFT_TILE)
 }
 
 // mergeTiles adds tiles × cols partial sums in the order of the tiles, in double precision, up in the first
@@ -236,6 +272,18 @@ func floats(m *tensor.Matrix) *C.float {
 		return nil
 	}
 	return (*C.float)(elements(m, tensor.Float32))
+}
+
+// storage returns the address of the first element of a matrix that the kernel's element type is chosen by.
+func storage(m *tensor.Matrix) *C.elem { return (*C.elem)(either(m)) }
+
+// either returns that of one whose type the kernel is told beside it.
+func either(m *tensor.Matrix) unsafe.Pointer {
+	if m == nil {
+		return nil
+	}
+	typeOf(m)
+	return m.Pointer()
 }
 
 func ints(m *tensor.Matrix) *C.int32_t {

@@ -14,7 +14,7 @@ import (
 // many pieces and end in the middle of a tile.
 func TestSameBitsForAnyThreads(t *testing.T) {
 	results := func(threads int) map[string][]float64 {
-		s := &suite{t, kernel.NewTeam(threads, tensor.NewMeter()), rand.New(rand.NewPCG(3, 3))}
+		s := &suite{t, kernel.NewTeam(threads, tensor.NewMeter()), rand.New(rand.NewPCG(3, 3)), tensor.Float32}
 		defer s.team.Memory.Close()
 		return s.everything()
 	}

@@ -5,6 +5,7 @@ package tensor
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 )
 
@@ -78,6 +79,9 @@ func (m *Matrix) Int32s() []int32 { return view[int32](m, Int32) }
 // Int64s are the elements of an Int64 matrix, valid until Release.
 func (m *Matrix) Int64s() []int64 { return view[int64](m, Int64) }
 
+// BFloat16s are the bits of the elements of a BFloat16 matrix, valid until Release.
+func (m *Matrix) BFloat16s() []uint16 { return view[uint16](m, BFloat16) }
+
 // Bytes are the elements of whatever type, for who only moves them, valid until Release.
 func (m *Matrix) Bytes() []byte { return unsafe.Slice((*byte)(m.Pointer()), m.Len()*m.Element.Size()) }
 
@@ -146,6 +150,18 @@ func Finite(values []float32) bool {
 	}
 	return true
 }
+
+// RoundBFloat16 returns the bits of the bfloat16 that is nearest to x, and of two the even one. NaN stays NaN.
+func RoundBFloat16(x float32) uint16 {
+	bits := math.Float32bits(x)
+	if x != x {
+		return uint16(bits>>16) | 0x40
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}
+
+// FromBFloat16 returns the value of a bfloat16's bits.
+func FromBFloat16(bits uint16) float32 { return math.Float32frombits(uint32(bits) << 16) }
 
 // SameShape panics unless the matrices have equal numbers of rows and columns.
 func SameShape(a, b *Matrix) {

@@ -1,6 +1,7 @@
 package tensor_test
 
 import (
+	"math"
 	"fmt"
 	"strings"
 	"testing"
@@ -100,4 +101,47 @@ func TestSameShape(t *testing.T) {
 	m := meter.New(tensor.Buffers, 2, 3)
 	tensor.SameShape(m, meter.New(tensor.Graph, 2, 3))
 	panics(t, "2×3 and 3×2", func() { tensor.SameShape(m, m.Reshape(3, 2)) })
+}
+
+// TestRoundBFloat16 has numbers by hand: 1 + 2⁻⁸ lies between 1 and 1 + 2⁻⁷, of which 1 is even.
+func TestRoundBFloat16(t *testing.T) {
+	for _, c := range []struct {
+		x    float32
+		bits uint16
+	}{
+		{0, 0}, {float32(math.Copysign(0, -1)), 0x8000}, {1, 0x3f80}, {-2, 0xc000},
+		{1 + 1.0/256, 0x3f80}, {1 + 3.0/256, 0x3f82}, {1 + 1.0/256 + 1.0/(1<<20), 0x3f81}, {-1 - 3.0/256, 0xbf82},
+		{math.MaxFloat32, 0x7f80}, {0x1.fep127, 0x7f7f}, {0x1p-133, 0x0001}, {0x1p-134, 0x0000}, {0x1.8p-133, 0x0002},
+		{float32(math.Inf(1)), 0x7f80}, {float32(math.Inf(-1)), 0xff80},
+		{math.Float32frombits(0x7f800001), 0x7fc0}, {math.Float32frombits(0xffffffff), 0xffff},
+	} {
+		if got := tensor.RoundBFloat16(c.x); got != c.bits {
+			t.Errorf("%g rounds to %#04x, want %#04x", c.x, got, c.bits)
+		}
+	}
+	for bits := range 1 << 16 {
+		x := tensor.FromBFloat16(uint16(bits))
+		if got := tensor.RoundBFloat16(x); got != uint16(bits) && x == x {
+			t.Errorf("%#04x becomes %#04x", bits, got)
+		}
+		if y := tensor.FromBFloat16(tensor.RoundBFloat16(x)); x != x && y == y {
+			t.Errorf("%#04x is no NaN any more", bits)
+		}
+	}
+}
+
+// TestBFloat16Matrix: views of rows go by two bytes an element.
+func TestBFloat16Matrix(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	m := meter.NewElement(tensor.Activations, tensor.BFloat16, 3, 5)
+	for i := range m.BFloat16s() {
+		m.BFloat16s()[i] = uint16(i)
+	}
+	if got := m.RowRange(1, 3).Reshape(1, 10).BFloat16s(); got[0] != 5 || got[9] != 14 {
+		t.Errorf("rows 1 and 2 are %v", got)
+	}
+	if got := len(m.Bytes()); got != 30 {
+		t.Errorf("15 elements have %d bytes", got)
+	}
 }

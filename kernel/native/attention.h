@@ -669,3 +669,20 @@ static void k_attend_back_source_v2(const void *args, int64_t lo, int64_t hi) {
 }
 #undef EACH_GROUP
 #undef EIGHT_AND_MORE
+
+// A row and head without a score above −∞ has sum 0: its output is 0.
+static void k_attend_end(const void *args, int64_t lo, int64_t hi) {
+	const weft_attend_end_args *a = args;
+	for (int64_t k = lo * a->heads; k < hi * a->heads; k++) {
+		float sum = a->sum[k], scale = 1 / sum;
+		for (int64_t c = 0; c < a->width; c += VW) {
+			int64_t at = k * a->width + c;
+			int n = lesser(a->width - c, VW);
+			vf v = {0};
+			if (sum > 0)
+				v = part(a->z + at, n) * scale;
+			put(a->z + at, v, n);
+		}
+		a->maximum[k] = sum > 0 ? a->maximum[k] + logf(sum) : 0;
+	}
+}

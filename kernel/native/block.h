@@ -3,7 +3,7 @@
 enum {
 	BLOCK = REGISTERS / 2, // vectors of columns that are worked on at a time
 	FAR = 64,              // most edges between the prefetch of a row and its use
-	LINE = 16,             // numbers in a cache line
+	LINE = 16,             // floats in a cache line
 	SECOND_CACHE = 2       // of __builtin_prefetch: what is not needed at once does not go to the first
 };
 
@@ -46,12 +46,17 @@ INLINE int64_t ahead_of(int64_t bytes) {
 #endif
 
 // Asks for the columns of a block in a row that is used later.
-INLINE void prefetch_block(const float *row, const int nb, const int tail) {
-	__asm__("" : "+r"(row)); // one address with constant offsets
-	for (int v = 0; v < nb; v += VW < 16 ? 16 / VW : 1)
-		__builtin_prefetch(row + v * VW);
+#define prefetch_block(row, nb, tail) prefetch_columns(row, sizeof *(row), nb, tail)
+
+INLINE void prefetch_columns(const void *row, const int64_t size, const int nb, const int tail) {
+	const char *p = row;
+	__asm__("" : "+r"(p)); // one address with constant offsets
+	for (int64_t at = 0; at < nb * VW * size; at += 64)
+		__builtin_prefetch(p + at);
 	if (tail)
-		__builtin_prefetch(row + (nb - 1) * VW + tail - 1);
+		__builtin_prefetch(p + ((nb - 1) * VW + tail - 1) * size);
+	else if (nb * VW * size % 64 > 32) // which may lie across one line more
+		__builtin_prefetch(p + nb * VW * size - 1);
 }
 
 // Vector v of a block. A tail that has a vector before it in the block is taken as the row's last whole
@@ -60,23 +65,36 @@ INLINE int64_t block_column(int v, const int nb, const int tail) {
 	return v * VW - (tail && v > 0 && v == nb - 1 ? VW - tail : 0);
 }
 
-INLINE vf load_block(const float *p, int v, const int nb, const int tail) {
-	p += block_column(v, nb, tail);
-	return tail && nb == 1 ? load_n(p, tail) : load(p);
+#define load_block(p, v, nb, tail) \
+	((tail) && (nb) == 1 ? load_n((p) + block_column(v, nb, tail), tail) : load((p) + block_column(v, nb, tail)))
+#define store_block(p, x, v, nb, tail) \
+	((tail) && (nb) == 1 ? store_n((p) + block_column(v, nb, tail), x, tail) : store((p) + block_column(v, nb, tail), x))
+
+// The same of rows whose type is known at run time alone: x = the block from number `at` of p on, and the
+// reverse.
+INLINE void load_either(vf *x, const void *p, int type, int64_t at, const int nb, const int tail) {
+	if (type == WEFT_BFLOAT16)
+		for (int v = 0; v < nb; v++)
+			x[v] = load_block((const bfloat16 *)p + at, v, nb, tail);
+	else
+		for (int v = 0; v < nb; v++)
+			x[v] = load_block((const float *)p + at, v, nb, tail);
 }
 
-INLINE void store_block(float *p, vf x, int v, const int nb, const int tail) {
-	p += block_column(v, nb, tail);
-	if (tail && nb == 1)
-		store_n(p, x, tail);
+INLINE void store_either(void *p, int type, int64_t at, const vf *x, const int nb, const int tail) {
+	if (type == WEFT_BFLOAT16)
+		for (int v = 0; v < nb; v++)
+			store_block((bfloat16 *)p + at, x[v], v, nb, tail);
 	else
-		store(p, x);
+		for (int v = 0; v < nb; v++)
+			store_block((float *)p + at, x[v], v, nb, tail);
 }
 
 // p += x for the vectors of a block.
-INLINE void add_block(float *p, vf *x, const int nb, const int tail) {
-	for (int v = 0; v < nb; v++)
-		x[v] += load_block(p, v, nb, tail);
-	for (int v = 0; v < nb; v++) // after all loads, because vectors may overlap
-		store_block(p, x[v], v, nb, tail);
-}
+#define add_block(p, x, nb, tail) \
+	do { \
+		for (int v_ = 0; v_ < (nb); v_++) \
+			(x)[v_] += load_block(p, v_, nb, tail); \
+		for (int v_ = 0; v_ < (nb); v_++) /* after all loads, because vectors may overlap */ \
+			store_block(p, (x)[v_], v_, nb, tail); \
+	} while (0)

@@ -1,6 +1,7 @@
 #include "weft.h"
 
-static const weft_function *active = weft_table_portable;
+// By weft_type.
+static const weft_function *active[2] = {weft_table_portable, weft_table_portable_bfloat16};
 
 int weft_best_level(void) {
 	__builtin_cpu_init();
@@ -13,7 +14,10 @@ int weft_best_level(void) {
 }
 
 void weft_set_level(int level) {
-	active = level == WEFT_AVX512 ? weft_table_avx512 : level == WEFT_AVX2 ? weft_table_avx2 : weft_table_portable;
+	active[WEFT_FLOAT32] = level == WEFT_AVX512 ? weft_table_avx512 : level == WEFT_AVX2 ? weft_table_avx2 : weft_table_portable;
+	active[WEFT_BFLOAT16] = level == WEFT_AVX512 ? weft_table_avx512_bfloat16
+	                        : level == WEFT_AVX2 ? weft_table_avx2_bfloat16
+	                                             : weft_table_portable_bfloat16;
 }
 
 const char *weft_name(int kernel) {
@@ -25,7 +29,7 @@ const char *weft_name(int kernel) {
 	return names[kernel];
 }
 
-void weft_run(int kernel, const void *args, int64_t lo, int64_t hi) { active[kernel](args, lo, hi); }
+void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi) { active[type][kernel](args, lo, hi); }
 
 void weft_pause(void) {
 #if defined(__x86_64__)

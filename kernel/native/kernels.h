@@ -1,5 +1,5 @@
-// Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load, store
-// and their forms for the first n lanes, the sums of lanes sums_of_four, across and across_halves, REGISTERS,
+// Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load_float,
+// store_float and their forms for the first n lanes, the sums of lanes sums_of_four, across and across_halves, REGISTERS,
 // how many accumulators fit beside the operands, and NARROWER, the kernels for narrow rows of 1, 2, …
 // columns.
 #include "vector.h"
@@ -16,7 +16,6 @@
 #define IN_REGISTER(vector)
 #endif
 
-typedef uint32_t v32 __attribute__((vector_size(sizeof(vf))));
 typedef uint64_t v64 __attribute__((vector_size(sizeof(vf))));
 typedef double vd __attribute__((vector_size(sizeof(vf))));
 typedef float hf __attribute__((vector_size(sizeof(vf) / 2)));
@@ -66,14 +65,8 @@ static inline vf half_sums(const vf *v) {
 }
 
 // The first n of a vector's lanes; where n is the constant VW, nothing is masked.
-INLINE vf part(const float *p, int n) { return n == VW ? load(p) : load_n(p, n); }
-
-INLINE void put(float *p, vf v, int n) {
-	if (n == VW)
-		store(p, v);
-	else
-		store_n(p, v, n);
-}
+#define part(p, n) ((n) == VW ? load(p) : load_n(p, n))
+#define put(p, v, n) ((n) == VW ? store(p, v) : store_n(p, v, n))
 
 // x in the first n lanes, fill in the others.
 static inline vf first_lanes(vf x, int n, vf fill) {
@@ -151,7 +144,7 @@ static inline vf vlog(vf x) {
 }
 
 // A vector whose lanes add up to the dot product.
-static inline vf dot_lanes(const float *a, const float *b, int64_t n) {
+static inline vf dot_lanes(const elem *a, const float *b, int64_t n) {
 	vf s[4] = {{0}};
 	int64_t i = 0;
 	for (; i + 4 * VW <= n; i += 4 * VW)
@@ -166,7 +159,7 @@ static inline vf dot_lanes(const float *a, const float *b, int64_t n) {
 
 // y += c·x. What is left over after whole vectors is stored with the whole vector that ends it, where there
 // is one: the next load would wait for a masked store beside it.
-static inline void axpy(float *y, float c, const float *x, int64_t n) {
+static inline void axpy(elem *y, float c, const float *x, int64_t n) {
 	const int64_t end = n < VW ? 0 : n - VW;
 	const int lanes = n < VW ? n : VW;
 	vf last = part(y + end, lanes) + c * part(x + end, lanes);
@@ -184,22 +177,27 @@ static inline const weft_narrow *narrower(int64_t cols) {
 #include "random.h"
 #include "block.h"
 #include "spmm.h"
-#include "ends.h"
 #include "max.h"
-#include "sums.h"
-#include "edges.h"
-#include "heads.h"
-#include "attention.h"
 #include "piece.h"
 #include "rows.h"
 #include "pointwise.h"
 #include "norm.h"
+#if !defined(WEFT_OF_BFLOAT16)
+#include "ends.h"
+#include "sums.h"
+#include "edges.h"
+#include "heads.h"
+#include "attention.h"
 #include "loss.h"
 #include "step.h"
 #include "weight.h"
+#endif
 
 const weft_function TABLE[] = {
 #define X(name) k_##name,
-	WEFT_KERNELS(X)
+	WEFT_STORAGE_KERNELS(X)
+#if !defined(WEFT_OF_BFLOAT16)
+	WEFT_OTHER_KERNELS(X)
+#endif
 #undef X
 };

@@ -6,10 +6,10 @@ typedef __m256 vf;
 enum { VW = 8, REGISTERS = 8 };
 static const int32_t lanes[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
 static inline __m256i first(int n) { return _mm256_loadu_si256((const __m256i *)(lanes + 8 - n)); }
-static inline vf load(const float *p) { return _mm256_loadu_ps(p); }
-static inline void store(float *p, vf v) { _mm256_storeu_ps(p, v); }
-static inline vf load_n(const float *p, int n) { return _mm256_maskload_ps(p, first(n)); }
-static inline void store_n(float *p, vf v, int n) { _mm256_maskstore_ps(p, first(n), v); }
+static inline vf load_float(const float *p) { return _mm256_loadu_ps(p); }
+static inline void store_float(float *p, vf v) { _mm256_storeu_ps(p, v); }
+static inline vf load_n_float(const float *p, int n) { return _mm256_maskload_ps(p, first(n)); }
+static inline void store_n_float(float *p, vf v, int n) { _mm256_maskstore_ps(p, first(n), v); }
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return _mm256_max_ps(a, b); }
 // x > y ? a : b
@@ -35,11 +35,11 @@ static inline vf across_halves(const vf u[1]) { return u[0]; }
 static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 	*above = *below = 0;
 	for (int i = 0; i < 64; i += 8) {
-		*above |= (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(load(x + i), _mm256_setzero_ps(), _CMP_GT_OQ)) << i;
-		*below |= (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(load(x + i), _mm256_setzero_ps(), _CMP_LT_OQ)) << i;
+		*above |= (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(load_float(x + i), _mm256_setzero_ps(), _CMP_GT_OQ)) << i;
+		*below |= (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(load_float(x + i), _mm256_setzero_ps(), _CMP_LT_OQ)) << i;
 	}
 }
-#define TABLE weft_table_avx2
-#define NARROWER &weft_narrow_avx2_1, &weft_narrow_avx2_2, &weft_narrow_avx2_4
+#define TABLE WEFT_FOR_ELEM(weft_table_avx2)
+#define NARROWER &WEFT_FOR_ELEM(weft_narrow_avx2_1), &WEFT_FOR_ELEM(weft_narrow_avx2_2), &WEFT_FOR_ELEM(weft_narrow_avx2_4)
 #include "kernels.h"
 #pragma GCC pop_options

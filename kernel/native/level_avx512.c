@@ -1,13 +1,16 @@
 #include <immintrin.h>
-#include <stdint.h>
+#include "weft.h"
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2,popcnt")
 typedef __m512 vf;
 enum { VW = 16, REGISTERS = 16 };
-static inline vf load(const float *p) { return _mm512_loadu_ps(p); }
-static inline void store(float *p, vf v) { _mm512_storeu_ps(p, v); }
-static inline vf load_n(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
-static inline void store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
+static inline vf load_float(const float *p) { return _mm512_loadu_ps(p); }
+static inline void store_float(float *p, vf v) { _mm512_storeu_ps(p, v); }
+static inline vf load_n_float(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
+static inline void store_n_float(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
+typedef uint16_t vh __attribute__((vector_size(32)));
+static inline vh load_halves(const bfloat16 *p, int n) { return (vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p); }
+static inline void store_halves(bfloat16 *p, vh halves, int n) { _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), (__m256i)halves); }
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return _mm512_max_ps(a, b); }
 // x > y ? a : b
@@ -37,8 +40,8 @@ static inline vf across_halves(const vf u[2]) { return _mm512_shuffle_f32x4(u[0]
 static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 	*above = *below = 0;
 	for (int i = 0; i < 64; i += 16) {
-		*above |= (uint64_t)_mm512_cmp_ps_mask(load(x + i), _mm512_setzero_ps(), _CMP_GT_OQ) << i;
-		*below |= (uint64_t)_mm512_cmp_ps_mask(load(x + i), _mm512_setzero_ps(), _CMP_LT_OQ) << i;
+		*above |= (uint64_t)_mm512_cmp_ps_mask(load_float(x + i), _mm512_setzero_ps(), _CMP_GT_OQ) << i;
+		*below |= (uint64_t)_mm512_cmp_ps_mask(load_float(x + i), _mm512_setzero_ps(), _CMP_LT_OQ) << i;
 	}
 }
 // Writes first + i for each bit i, and returns how many there are. All are bits of head h of P. May write VW
@@ -54,7 +57,7 @@ static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int
 	} while (bits >>= 16);
 	return n;
 }
-#define TABLE weft_table_avx512
-#define NARROWER &weft_narrow_avx2_1, &weft_narrow_avx2_2, &weft_narrow_avx2_4, &weft_narrow_avx2_8
+#define TABLE WEFT_FOR_ELEM(weft_table_avx512)
+#define NARROWER &WEFT_FOR_ELEM(weft_narrow_avx2_1), &WEFT_FOR_ELEM(weft_narrow_avx2_2), &WEFT_FOR_ELEM(weft_narrow_avx2_4), &WEFT_FOR_ELEM(weft_narrow_avx2_8)
 #include "kernels.h"
 #pragma GCC pop_options

@@ -1,19 +1,19 @@
 #include <stdint.h>
 typedef float vf __attribute__((vector_size(16)));
 enum { VW = 4, REGISTERS = 8 };
-static inline vf load(const float *p) {
+static inline vf load_float(const float *p) {
 	vf v;
 	__builtin_memcpy(&v, p, sizeof v);
 	return v;
 }
-static inline void store(float *p, vf v) { __builtin_memcpy(p, &v, sizeof v); }
-static inline vf load_n(const float *p, int n) {
+static inline void store_float(float *p, vf v) { __builtin_memcpy(p, &v, sizeof v); }
+static inline vf load_n_float(const float *p, int n) {
 	vf v = {0};
 	for (int i = 0; i < n; i++)
 		v[i] = p[i];
 	return v;
 }
-static inline void store_n(float *p, vf v, int n) {
+static inline void store_n_float(float *p, vf v, int n) {
 	for (int i = 0; i < n; i++)
 		p[i] = v[i];
 }
@@ -53,6 +53,6 @@ static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 		*below |= (uint64_t)(x[i] < 0) << i;
 	}
 }
-#define TABLE weft_table_portable
-#define NARROWER &weft_narrow_portable_1, &weft_narrow_portable_2
+#define TABLE WEFT_FOR_ELEM(weft_table_portable)
+#define NARROWER &WEFT_FOR_ELEM(weft_narrow_portable_1), &WEFT_FOR_ELEM(weft_narrow_portable_2)
 #include "kernels.h"

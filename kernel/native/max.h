@@ -2,7 +2,7 @@
 // never goes unseen, and the smallest id wins a tie.
 
 // Extends z and arg by x and its ids, element by element; an arg of −1 stands for no value yet.
-INLINE void merge_max(float *z, int32_t *arg, vf x, vi id, int v, const int nb, const int tail) {
+INLINE void merge_max(elem *z, int32_t *arg, vf x, vi id, int v, const int nb, const int tail) {
 	vf old = load_block(z, v, nb, tail);
 	vi at = (vi)load_block((const float *)arg, v, nb, tail), first = id < at;
 	vi better = (at < 0) | (x > old) | ((x == old) & first) | ((x != x) & ((old == old) | first));
@@ -13,7 +13,7 @@ INLINE void merge_max(float *z, int32_t *arg, vf x, vi id, int v, const int nb, 
 // The id of source row j.
 static inline vi id_of(const int32_t *source_ids, int64_t j) { return (source_ids ? source_ids[j] : (int32_t)j) - (vi){0}; }
 
-INLINE void begin_max(float *z, int32_t *arg, const int nb, const int tail) {
+INLINE void begin_max(elem *z, int32_t *arg, const int nb, const int tail) {
 	for (int v = 0; v < nb; v++) {
 		store_block(z, (vf){0}, v, nb, tail);
 		store_block((float *)arg, (vf)((vi){0} - 1), v, nb, tail);
@@ -25,13 +25,13 @@ INLINE void begin_max(float *z, int32_t *arg, const int nb, const int tail) {
 // over again edge by edge.
 INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int any_order, int64_t v0, const int nb, const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
-	const float *x = a->x + v0 * VW;
+	const elem *x = a->x + v0 * VW;
 	for (int64_t i = lo; i < hi; i++) {
 		if (a->edges.skip_hubs && a->edges.indptr[i + 1] - a->edges.indptr[i] > WEFT_HUB)
 			continue;
-		float *z = a->z + i * cols + v0 * VW;
+		elem *z = a->z + i * cols + v0 * VW;
 		int32_t *arg = a->arg + i * cols + v0 * VW;
-		int64_t k = a->edges.indptr[i], end = a->edges.indptr[i + 1], ahead = ahead_of(nb * sizeof(vf));
+		int64_t k = a->edges.indptr[i], end = a->edges.indptr[i + 1], ahead = ahead_of(nb * VW * sizeof(elem));
 		if (end + ahead > last)
 			ahead = 0;
 		if (k == end && a->first)
@@ -105,7 +105,7 @@ static void k_max(const void *args, int64_t lo, int64_t hi) {
 }
 
 // acc += g where arg is the id.
-INLINE void max_back_add(vf *acc, const float *g, const float *arg, vi id, const int nb, const int tail) {
+INLINE void max_back_add(vf *acc, const elem *g, const float *arg, vi id, const int nb, const int tail) {
 	for (int v = 0; v < nb; v++)
 		acc[v] += (vf)((vi)load_block(g, v, nb, tail) & ((vi)load_block(arg, v, nb, tail) == id));
 }
@@ -114,18 +114,18 @@ INLINE void max_back_add(vf *acc, const float *g, const float *arg, vi id, const
 // counts once.
 INLINE void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb, const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
-	const float *g = a->g + v0 * VW, *arg = (const float *)a->arg + v0 * VW;
+	const elem *g = a->g + v0 * VW;
+	const float *arg = (const float *)a->arg + v0 * VW;
 	for (int64_t j = lo; j < hi; j++) {
 		if (a->edges.skip_hubs && a->edges.indptr[j + 1] - a->edges.indptr[j] > WEFT_HUB)
 			continue;
-		float *dx = a->dx + j * cols + v0 * VW;
+		const int64_t dx = j * cols + v0 * VW;
 		vi id = id_of(a->source_ids, j);
-		int64_t end = a->edges.indptr[j + 1], ahead = ahead_of(2 * nb * sizeof(vf));
+		int64_t end = a->edges.indptr[j + 1], ahead = ahead_of(nb * VW * (sizeof(elem) + sizeof *a->arg));
 		if (end + ahead > last)
 			ahead = 0;
 		vf acc[BLOCK];
-		for (int v = 0; v < nb; v++)
-			acc[v] = load_block(dx, v, nb, tail);
+		load_either(acc, a->dx, a->dx_type, dx, nb, tail);
 		int32_t before = -1;
 		for (int64_t k = a->edges.indptr[j]; k < end; k++) {
 			int32_t i = a->edges.indices[k];
@@ -137,8 +137,7 @@ INLINE void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, 
 		}
 		if (a->loops && a->loops[j] > 0)
 			max_back_add(acc, g + j * cols, arg + j * cols, id, nb, tail);
-		for (int v = 0; v < nb; v++)
-			store_block(dx, acc[v], v, nb, tail);
+		store_either(a->dx, a->dx_type, dx, acc, nb, tail);
 	}
 }
 

@@ -15,12 +15,12 @@ enum { REGISTERS = 4 };
 
 #include "vector.h"
 
-static inline vf load(const float *p) {
+static inline vf load_float(const float *p) {
 	vf v = {0};
 	__builtin_memcpy(&v, p, VW * sizeof *p);
 	return v;
 }
-static inline void store(float *p, vf v) { __builtin_memcpy(p, &v, VW * sizeof *p); }
+static inline void store_float(float *p, vf v) { __builtin_memcpy(p, &v, VW * sizeof *p); }
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return (vf)(((vi)a & (a > b)) | ((vi)b & ~(a > b))); }
 // x > y ? a : b
@@ -33,9 +33,6 @@ static inline int any_bit(vf v) {
 	return bits != 0;
 }
 
-// A row is at least a vector: there is no part of one
-#define load_n(p, n) load(p)
-#define store_n(p, v, n) store(p, v)
 #define IN_REGISTER(vector)
 
 // and no narrower kernels.
@@ -46,4 +43,4 @@ static inline const weft_narrow *narrower(int64_t cols) { return NULL; }
 #include "max.h"
 #include "sums.h"
 
-const weft_narrow NARROW_KERNELS = {k_spmm, k_max, k_max_back, sum_rows, sum_picked};
+const weft_narrow WEFT_FOR_ELEM(NARROW_KERNELS) = {k_spmm, k_max, k_max_back, sum_rows, sum_picked};

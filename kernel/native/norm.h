@@ -29,7 +29,7 @@ typedef struct {
 	room middle, d1, d2;
 } moments_piece;
 
-INLINE void moments_at(moments_piece *m, int64_t at, const float *x, int64_t apart, const int pieces, int n) {
+INLINE void moments_at(moments_piece *m, int64_t at, const elem *x, int64_t apart, const int pieces, int n) {
 	vf middle = part(m->middle + at, n), sum = {0}, squares = {0};
 	for (int k = 0; k < pieces; k++) {
 		__builtin_prefetch(x + pieces * (apart + at) + k * VW);
@@ -42,7 +42,7 @@ INLINE void moments_at(moments_piece *m, int64_t at, const float *x, int64_t apa
 }
 
 // So many pieces of n numbers.
-INLINE void moments_pieces(moments_piece *m, const float *x, int64_t apart, const int pieces, int64_t n) {
+INLINE void moments_pieces(moments_piece *m, const elem *x, int64_t apart, const int pieces, int64_t n) {
 	int64_t p = 0;
 	for (; p + VW <= n; p += VW)
 		moments_at(m, p, x, apart, pieces, VW);
@@ -58,10 +58,10 @@ static void k_moments(const void *args, int64_t lo, int64_t hi) {
 		for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
 			double *mean = a->tile_mean + t * cols + c0, *m2 = a->tile_m2 + t * cols + c0;
 			int64_t width = lesser(cols - c0, PIECE), i = t * WEFT_TILE, end = tile_end(t, a->rows);
-			const float *first = a->x + i * cols + c0, *halfway = first + (end - i) / 2 * cols, *last = first + (end - i - 1) * cols;
+			const elem *first = a->x + i * cols + c0, *halfway = first + (end - i) / 2 * cols, *last = first + (end - i - 1) * cols;
 			for (int64_t c = 0; c < width; c++) {
 				mean[c] = m2[c] = 0;
-				m.middle[c] = median(first[c], halfway[c], last[c]);
+				m.middle[c] = median(number(first + c), number(halfway + c), number(last + c));
 			}
 			repeat(m.middle, m.middle, width, rows);
 			while (i < end) {
@@ -109,8 +109,9 @@ INLINE void normalize_rows(const weft_normalize_args *a, int64_t lo, int64_t hi,
 		norm_columns(&norm, &a->norm, c0, width, rows);
 		for (int64_t i = lo; i < hi; i += rows) {
 			int64_t here = lesser(rows, hi - i), n = here * width;
-			const float *x = a->x + i * cols + c0, *keep = mask_piece(drawn, &a->mask, i, here, c0, width);
-			float *z = a->z + i * cols + c0;
+			const elem *x = a->x + i * cols + c0;
+			const float *keep = mask_piece(drawn, &a->mask, i, here, c0, width);
+			elem *z = a->z + i * cols + c0;
 			for (int64_t p = 0; p < n; p += VW) {
 				int left = lesser(n - p, VW);
 				vf v = activate(norm_part(&norm, p, part(x + p, left), left), activation);
@@ -134,7 +135,7 @@ typedef struct {
 	room s1, s2, drawn;
 } sums_piece;
 
-INLINE void sums_at(sums_piece *s, int64_t at, float *g, const float *x, const float *keep, int n, const int activation) {
+INLINE void sums_at(sums_piece *s, int64_t at, elem *g, const elem *x, const float *keep, int n, const int activation) {
 	__builtin_prefetch(x + at + FETCH);
 	__builtin_prefetch(g + at + FETCH);
 	vf d = part(x + at, n) - part(s->norm.mean + at, n);
@@ -160,8 +161,9 @@ INLINE void normalize_sums_tiles(const weft_normalize_sums_args *a, int64_t lo, 
 			while (i < end) {
 				for (int64_t stop = lesser(i + PARTIAL * rows, end); i < stop; i += rows) {
 					int64_t here = lesser(rows, stop - i), n = here * width, p = 0;
-					const float *x = a->x + i * cols + c0, *keep = mask_piece(s.drawn, &a->mask, i, here, c0, width);
-					float *g = a->g + i * cols + c0;
+					const elem *x = a->x + i * cols + c0;
+					const float *keep = mask_piece(s.drawn, &a->mask, i, here, c0, width);
+					elem *g = a->g + i * cols + c0;
 					for (; p + VW <= n; p += VW)
 						sums_at(&s, p, g, x, keep, VW, activation);
 					if (p < n)
@@ -195,8 +197,8 @@ static void k_normalize_back(const void *args, int64_t lo, int64_t hi) {
 		repeat(slope, slope, width, rows);
 		for (int64_t i = lo; i < hi; i += rows) {
 			int64_t n = lesser(rows, hi - i) * width, at = i * cols + c0;
-			const float *x = a->x + at, *g = a->g + at;
-			float *dx = a->dx + at;
+			const elem *x = a->x + at, *g = a->g + at;
+			elem *dx = a->dx + at;
 			for (int64_t p = 0; p < n; p += VW) {
 				int left = lesser(n - p, VW);
 				vf d = part(x + p, left) - part(norm.mean + p, left);
@@ -240,22 +242,53 @@ static inline row_vectors vectors_of(int64_t cols) {
 
 static inline vf among(vf v, vi lanes) { return (vf)((vi)v & lanes); }
 
-// z = x·mask for rows from `row` on.
+// The numbers of a batch that is gone over several times, as floats: elements that are floats themselves, and
+// of others copies, which are rounded when all is done.
+#if defined(WEFT_OF_BFLOAT16)
+typedef float *copies;
+
+static copies room_for_copies(int64_t n) {
+	float *p = aligned_alloc(sizeof(vf), (n * sizeof *p + sizeof(vf) - 1) / sizeof(vf) * sizeof(vf));
+	if (!p)
+		abort(); // a batch, or VW rows
+	return p;
+}
+
+static const float *as_floats(copies to, const elem *x, int64_t n) {
+	for (int64_t i = 0; i < n; i += VW)
+		store(to + i, part(x + i, lesser(n - i, VW)));
+	return to;
+}
+
+static float *floats_for(copies to, elem *z) { return to; }
+
+static void round_floats(elem *z, const float *x, int64_t n) {
+	for (int64_t i = 0; i < n; i += VW)
+		put(z + i, load(x + i), lesser(n - i, VW));
+}
+#else
+typedef void *copies;
+static inline copies room_for_copies(int64_t n) { return NULL; }
+static inline const float *as_floats(copies to, const elem *x, int64_t n) { return x; }
+static inline float *floats_for(copies to, elem *z) { return z; }
+static inline void round_floats(elem *z, const float *x, int64_t n) {}
+#endif
+
+// z = x·mask for so many rows, of which the first is number `row` of the mask's.
 static __attribute__((noinline)) void drop_rows(float *z, const float *x, const weft_mask *m, int64_t row, int64_t rows, int64_t cols) {
 	room drawn;
-	for (int64_t i = row; i < row + rows; i++)
+	for (int64_t r = 0; r < rows; r++)
 		for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
-			int64_t width = lesser(cols - c0, PIECE), at = i * cols + c0;
-			const float *keep = mask_piece(drawn, m, i, 1, c0, width);
+			int64_t width = lesser(cols - c0, PIECE), at = r * cols + c0;
+			const float *keep = mask_piece(drawn, m, row + r, 1, c0, width);
 			for (int64_t c = 0; c < width; c++)
 				z[at + c] = x[at + c] * keep[c];
 		}
 }
 
 // The mean and rstd of a batch's rows, from i on. The rows of z are fetched.
-static void layer_norm_moments(const weft_layer_norm_args *a, int64_t i, int64_t here, row_vectors v) {
+static void layer_norm_moments(const weft_layer_norm_args *a, const float *x, const float *z, int64_t i, int64_t here, row_vectors v) {
 	const int64_t cols = a->cols;
-	const float *x = a->x + i * cols, *z = a->z + i * cols;
 	float *mean = a->mean + i, *rstd = a->rstd + i;
 	float each = 1.0f / cols;
 	vf s1[BATCHED], s2[BATCHED];
@@ -302,12 +335,14 @@ INLINE void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t h
 	const int64_t cols = a->cols, batch = batch_rows(cols);
 	const float *gamma = a->gamma, *beta = a->beta;
 	const row_vectors v = vectors_of(cols);
+	const copies x_copies = room_for_copies(batch * cols), z_copies = room_for_copies(batch * cols);
 	for (int64_t i = lo; i < hi; i += batch) {
-		int64_t here = lesser(batch, hi - i);
-		layer_norm_moments(a, i, here, v);
-		for (int64_t r = i; r < i + here; r++) {
-			const float *x = a->x + r * cols, *next = x + batch * cols;
-			float *z = a->z + r * cols;
+		const int64_t here = lesser(batch, hi - i);
+		const float *x = as_floats(x_copies, a->x + i * cols, here * cols);
+		float *z = floats_for(z_copies, a->z + i * cols), *first = z;
+		layer_norm_moments(a, x, z, i, here, v);
+		for (int64_t r = i; r < i + here; r++, x += cols, z += cols) {
+			const elem *next = a->x + (r + batch) * cols;
 			vf mean = all(a->mean[r]), rstd = all(a->rstd[r]), last = {0};
 			if (v.more)
 				last = activate((part(x + v.end, v.n) - mean) * (rstd * part(gamma + v.end, v.n)) + part(beta + v.end, v.n), activation);
@@ -321,8 +356,11 @@ INLINE void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t h
 				put(z + v.end, last, v.n);
 		}
 		if (a->mask.threshold)
-			drop_rows(a->z, a->z, &a->mask, i, here, cols);
+			drop_rows(first, first, &a->mask, i, here, cols);
+		round_floats(a->z + i * cols, first, here * cols);
 	}
+	free(x_copies);
+	free(z_copies);
 }
 
 static void k_layer_norm(const void *args, int64_t lo, int64_t hi) {
@@ -337,8 +375,9 @@ enum { ABREAST = 4 };
 
 typedef struct {
 	const weft_layer_back_args *args;
-	const float *g;                        // before the norm, but for the activation; may be dx
-	int64_t ahead;                         // from a number to the one that is fetched; 0: nothing is
+	const float *x, *g;                    // a batch's rows; g before the norm, but for the activation, may be dx
+	float *dx;
+	const elem *later_x, *later_g;         // the rows that are fetched; NULL: none are
 	vf s1[BATCHED], s2[BATCHED];           // γ·g' and γ·g'·x̂ of a batch's rows, not yet added over the lanes
 	float first[BATCHED], second[BATCHED]; // rstd times the mean of γ·g', rstd² times that of γ·g'·x̂
 	// of the columns of a part; the vector that ends a row has places of its own
@@ -374,10 +413,10 @@ INLINE void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x
 // The first sweep over columns c0 … c0 + width of rows i …, of which the first is number at of its batch.
 INLINE void layer_back_sums(layer_back *l, int64_t i, int64_t at, const int rows, int64_t c0, int64_t width, const int activation) {
 	const weft_layer_back_args *a = l->args;
-	const int64_t cols = a->cols, ahead = l->ahead;
-	const float *x = a->x + i * cols + c0, *g = l->g + i * cols + c0, *gamma = a->gamma + c0, *beta = a->beta + c0;
+	const int64_t cols = a->cols, from = at * cols + c0;
+	const float *x = l->x + from, *g = l->g + from, *gamma = a->gamma + c0, *beta = a->beta + c0;
 	const row_vectors v = vectors_of(width);
-	float *dx = a->dx + i * cols + c0;
+	float *dx = l->dx + from;
 	rows_abreast of;
 	vf here[ABREAST], last[ABREAST] = {{0}};
 	for (int r = 0; r < rows; r++) {
@@ -394,9 +433,9 @@ INLINE void layer_back_sums(layer_back *l, int64_t i, int64_t at, const int rows
 	for (int64_t b = 0; b < v.nb; b++) {
 		int64_t c = b * VW;
 		for (int r = 0; r < rows; r++) {
-			if (ahead) { // from front to back, across the rows
-				__builtin_prefetch(x + ahead + rows * c + r * VW);
-				__builtin_prefetch(g + ahead + rows * c + r * VW);
+			if (l->later_x) { // from front to back, across the rows
+				__builtin_prefetch(l->later_x + from + rows * c + r * VW);
+				__builtin_prefetch(l->later_g + from + rows * c + r * VW);
 			}
 			here[r] = load(g + r * cols + c);
 		}
@@ -429,8 +468,8 @@ static void layer_back_rest(layer_back *l, int64_t i, int64_t here) {
 		store(l->second + r, lane_sums(l->s2 + r) * each * (rstd * rstd));
 	}
 	for (int64_t r = 0; r < here; r++) {
-		const float *x = a->x + (i + r) * cols;
-		float *dx = a->dx + (i + r) * cols;
+		const float *x = l->x + r * cols;
+		float *dx = l->dx + r * cols;
 		vf minus_mean = all(-a->mean[i + r]), rstd = all(a->rstd[i + r]), first = all(l->first[r]), second = all(l->second[r]), last = {0};
 		if (v.more)
 			last = part(dx + v.end, v.n) * rstd - first - (part(x + v.end, v.n) + minus_mean) * second;
@@ -453,7 +492,8 @@ static void fold_vectors(double *sum, float *places, int64_t width) {
 
 INLINE void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, batch = batch_rows(cols);
-	layer_back l = {.args = a, .g = a->mask.threshold ? a->dx : a->g, .ahead = a->rows * cols > CACHED ? batch * cols : 0};
+	const copies x_copies = room_for_copies(batch * cols), g_copies = room_for_copies(batch * cols);
+	layer_back l = {.args = a};
 	for (int64_t t = lo; t < hi; t++) {
 		double *sum_g = a->tile_g + t * cols, *sum_gx = a->tile_gx + t * cols;
 		int64_t end = tile_end(t, a->rows);
@@ -461,8 +501,17 @@ INLINE void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t 
 			sum_g[c] = sum_gx[c] = 0;
 		for (int64_t i = t * WEFT_TILE; i < end; i += batch) {
 			int64_t here = lesser(batch, end - i);
-			if (a->mask.threshold)
-				drop_rows(a->dx, a->g, &a->mask, i, here, cols);
+			l.x = as_floats(x_copies, a->x + i * cols, here * cols);
+			l.g = as_floats(g_copies, a->g + i * cols, here * cols);
+			l.dx = floats_for(g_copies, a->dx + i * cols);
+			if (a->mask.threshold) {
+				drop_rows(l.dx, l.g, &a->mask, i, here, cols);
+				l.g = l.dx;
+			}
+			if (a->rows * cols > CACHED) {
+				l.later_x = a->x + (i + batch) * cols;
+				l.later_g = (a->mask.threshold ? a->dx : a->g) + (i + batch) * cols;
+			}
 			for (int64_t c0 = 0, width; c0 < cols; c0 += width) {
 				int64_t r = 0;
 				width = cols - c0 <= PIECE ? cols - c0 : PIECE / 2; // no part is narrower than a vector
@@ -476,8 +525,11 @@ INLINE void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t 
 				}
 			}
 			layer_back_rest(&l, i, here);
+			round_floats(a->dx + i * cols, l.dx, here * cols);
 		}
 	}
+	free(x_copies);
+	free(g_copies);
 }
 
 static void k_layer_back(const void *args, int64_t lo, int64_t hi) {

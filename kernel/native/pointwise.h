@@ -47,8 +47,9 @@ INLINE void finish_rows(const weft_finish_args *a, int64_t lo, int64_t hi, const
 		const float *bias = repeat(repeated, a->bias ? a->bias + c0 : NULL, width, rows);
 		for (int64_t i = lo; i < hi; i += rows) {
 			int64_t here = lesser(rows, hi - i), n = here * width;
-			const float *x = a->x + i * cols + c0, *keep = mask_piece(drawn, &a->mask, i, here, c0, width);
-			float *z = a->z + i * cols + c0;
+			const elem *x = a->x + i * cols + c0;
+			const float *keep = mask_piece(drawn, &a->mask, i, here, c0, width);
+			elem *z = a->z + i * cols + c0;
 			for (int64_t p = 0; p < n; p += VW) {
 				int left = lesser(n - p, VW);
 				vf v = part(x + p, left);
@@ -92,8 +93,9 @@ INLINE void finish_back_rows(const weft_finish_back_args *a, int64_t lo, int64_t
 		int64_t width = lesser(cols - c0, PIECE);
 		for (int64_t i = lo; i < hi; i += rows) {
 			int64_t here = lesser(rows, hi - i), n = here * width, at = i * cols + c0;
-			const float *g = a->g + at, *z = a->z + at, *keep = mask_piece(drawn, &again, i, here, c0, width);
-			float *dx = a->dx + at;
+			const elem *g = a->g + at, *z = a->z + at;
+			const float *keep = mask_piece(drawn, &again, i, here, c0, width);
+			elem *dx = a->dx + at;
 			for (int64_t p = 0; p < n; p += VW) {
 				int left = lesser(n - p, VW);
 				vf v = part(g + p, left);
@@ -110,24 +112,30 @@ static void k_finish_back(const void *args, int64_t lo, int64_t hi) {
 	EACH_ACTIVATION(finish_back_rows, a, lo, hi)
 }
 
+INLINE void combine(const weft_combine_args *a, int64_t lo, int64_t hi, const int multiply, const int add) {
+	for (int64_t i = lo; i < hi; i += VW) {
+		int n = lesser(hi - i, VW);
+		vf x = a->alpha * part(a->x + i, n);
+		if (multiply)
+			x *= part(a->y + i, n);
+		else if (add)
+			x += a->beta * part(a->y + i, n);
+		put(a->z + i, x, n);
+	}
+}
+
 static void k_combine(const void *args, int64_t lo, int64_t hi) {
 	const weft_combine_args *a = args;
-	float *z = a->z;
-	const float *x = a->x, *y = a->y;
-	float alpha = a->alpha, beta = a->beta;
 	if (a->multiply)
-		for (int64_t i = lo; i < hi; i++)
-			z[i] = alpha * x[i] * y[i];
-	else if (y)
-		for (int64_t i = lo; i < hi; i++)
-			z[i] = alpha * x[i] + beta * y[i];
+		combine(a, lo, hi, 1, 0);
+	else if (a->y)
+		combine(a, lo, hi, 0, 1);
 	else
-		for (int64_t i = lo; i < hi; i++)
-			z[i] = alpha * x[i];
+		combine(a, lo, hi, 0, 0);
 }
 
 // The places' sums, of x or of products with y.
-INLINE void column_sum_at(float *places, int64_t at, const float *x, const float *y, int64_t apart, const int pieces, int n) {
+INLINE void column_sum_at(float *places, int64_t at, const elem *x, const elem *y, int64_t apart, const int pieces, int n) {
 	vf sum = {0};
 	for (int k = 0; k < pieces; k++) {
 		__builtin_prefetch(x + pieces * (apart + at) + k * VW);
@@ -140,7 +148,7 @@ INLINE void column_sum_at(float *places, int64_t at, const float *x, const float
 }
 
 // So many pieces of n numbers.
-INLINE void column_sum_pieces(float *places, const float *x, const float *y, int64_t apart, const int pieces, int64_t n) {
+INLINE void column_sum_pieces(float *places, const elem *x, const elem *y, int64_t apart, const int pieces, int64_t n) {
 	int64_t p = 0;
 	for (; p + VW <= n; p += VW)
 		column_sum_at(places, p, x, y, apart, pieces, VW);
@@ -148,7 +156,7 @@ INLINE void column_sum_pieces(float *places, const float *x, const float *y, int
 		column_sum_at(places, p, x, y, apart, pieces, n - p);
 }
 
-INLINE void column_sum_tiles(const weft_column_sum_args *a, int64_t lo, int64_t hi, const float *y) {
+INLINE void column_sum_tiles(const weft_column_sum_args *a, int64_t lo, int64_t hi, const elem *y) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
 	room places = {0};
 	for (int64_t t = lo; t < hi; t++)
@@ -176,34 +184,35 @@ static void k_column_sum(const void *args, int64_t lo, int64_t hi) {
 		column_sum_tiles(a, lo, hi, NULL);
 }
 
-// out_k = ⟨z_k, a_k⟩ for k from lo to hi, where a has so many vectors and starts again after the last. VW
-// dots end in one sum over lanes.
-INLINE void dot_each(float *out, const float *z, const float *a, int64_t lo, int64_t hi, int64_t vectors, int64_t width) {
+// out_k = ⟨z_k, a_k⟩ for k from lo to hi, where a has `heads` vectors and starts again after the last, or
+// ⟨z_k, y_k⟩. VW dots end in one sum over lanes.
+INLINE void dot_each(const weft_head_dot_args *a, int64_t lo, int64_t hi, const int with_y) {
+	const int64_t width = a->width;
 	for (int64_t k = lo; k < hi; k += VW) {
-		int64_t here = lesser(hi - k, VW), v = k % vectors;
+		int64_t here = lesser(hi - k, VW), h = k % a->heads;
 		vf s[VW] = {0};
 		for (int64_t j = 0; j < here; j++) {
-			const float *x = z + (k + j) * width, *y = a + v * width;
+			const elem *x = a->z + (k + j) * width, *y = with_y ? a->y + (k + j) * width : NULL;
+			const float *fixed = with_y ? NULL : a->a + h * width;
 			int64_t c = 0;
 			for (; c + VW <= width; c += VW)
-				s[j] += load(x + c) * load(y + c);
+				s[j] += load(x + c) * (with_y ? load(y + c) : load(fixed + c));
 			if (c < width)
-				s[j] += load_n(x + c, width - c) * load_n(y + c, width - c);
-			v = v + 1 < vectors ? v + 1 : 0;
+				s[j] += load_n(x + c, width - c) * (with_y ? load_n(y + c, width - c) : load_n(fixed + c, width - c));
+			h = h + 1 < a->heads ? h + 1 : 0;
 		}
-		put(out + k, lane_sums(s), here);
+		put(a->out + k, lane_sums(s), here);
 	}
 }
 
 static void k_head_dot(const void *args, int64_t lo, int64_t hi) {
 	const weft_head_dot_args *a = args;
-	dot_each(a->out, a->z, a->a, lo * a->heads, hi * a->heads, a->heads, a->width);
+	dot_each(a, lo * a->heads, hi * a->heads, 0);
 }
 
-// The same with a row of a for each row of z.
 static void k_row_dots(const void *args, int64_t lo, int64_t hi) {
 	const weft_head_dot_args *a = args;
-	dot_each(a->out, a->z, a->a, lo * a->heads, hi * a->heads, INT64_MAX, a->width);
+	dot_each(a, lo * a->heads, hi * a->heads, 1);
 }
 
 static void k_head_outer(const void *args, int64_t lo, int64_t hi) {
@@ -226,7 +235,8 @@ INLINE void head_outer_back_tiles(const weft_head_outer_args *a, int64_t lo, int
 			int64_t here = lesser(rows, end - from);
 			for (int64_t h = 0; h < heads; h++)
 				for (int64_t c = 0; c < width; c += VW) {
-					const float *z = a->z + from * cols + h * width + c, *s = a->s + from * heads + h;
+					const elem *z = a->z + from * cols + h * width + c;
+					const float *s = a->s + from * heads + h;
 					int n = lesser(width - c, VW);
 					vf some = {0};
 					for (int64_t r = 0; r < here; r++) {
@@ -252,7 +262,7 @@ static void k_head_mean(const void *args, int64_t lo, int64_t hi) {
 	const weft_head_mean_args *a = args;
 	float each = 1.0f / a->heads;
 	for (int64_t i = lo; i < hi; i++) {
-		const float *in = a->in + i * a->heads * a->width;
+		const elem *in = a->in + i * a->heads * a->width;
 		for (int64_t c = 0; c < a->width; c += VW) {
 			int n = lesser(a->width - c, VW);
 			vf s = {0};
@@ -276,9 +286,11 @@ static void k_head_mean_back(const void *args, int64_t lo, int64_t hi) {
 
 static void k_fill(const void *args, int64_t lo, int64_t hi) {
 	const weft_fill_args *a = args;
-	if (a->value == 0)
+	elem value;
+	__builtin_memcpy(&value, &a->bits, sizeof value);
+	if (a->bits == 0)
 		__builtin_memset(a->p + lo, 0, (hi - lo) * sizeof *a->p);
 	else
 		for (int64_t i = lo; i < hi; i++)
-			a->p[i] = a->value;
+			a->p[i] = value;
 }

@@ -36,6 +36,7 @@ static void alone(void) { omp_set_num_threads(1); }
 
 struct weft_product {
 	int64_t rows, in, out;
+	int accumulate;
 	dnnl_memory_desc_t x, w, packed, z, scratch;
 	dnnl_primitive_attr_t attributes;
 	dnnl_primitive_desc_t multiply_description, pack_description;
@@ -64,7 +65,7 @@ static dnnl_status_t set_attributes(dnnl_primitive_attr_t a, int accumulate) {
 }
 
 // Primitives are made once in a process for each shape: oneDNN keeps them.
-static dnnl_status_t make_primitives(weft_product *p, int transposed, int accumulate) {
+static dnnl_status_t make_primitives(weft_product *p, int transposed) {
 	dnnl_memory_desc_t any;
 	dnnl_matmul_desc_t d;
 	TRY(describe(&p->x, p->rows, p->in, dnnl_ab));
@@ -72,7 +73,7 @@ static dnnl_status_t make_primitives(weft_product *p, int transposed, int accumu
 	TRY(describe(&p->z, p->rows, p->out, dnnl_ab));
 	TRY(describe(&any, p->in, p->out, dnnl_format_tag_any));
 	TRY(dnnl_primitive_attr_create(&p->attributes));
-	TRY(set_attributes(p->attributes, accumulate));
+	TRY(set_attributes(p->attributes, p->accumulate));
 	TRY(dnnl_matmul_desc_init(&d, &p->x, &any, NULL, &p->z));
 	TRY(dnnl_primitive_desc_create(&p->multiply_description, &d, p->attributes, cpu, NULL));
 	TRY(dnnl_primitive_create(&p->multiply, p->multiply_description));
@@ -92,7 +93,8 @@ int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t o
 	p->rows = rows;
 	p->in = in;
 	p->out = out;
-	return make_primitives(p, transposed, accumulate);
+	p->accumulate = accumulate;
+	return make_primitives(p, transposed);
 }
 
 int64_t weft_product_packed_bytes(const weft_product *p) { return dnnl_memory_desc_get_size(&p->packed); }
@@ -164,32 +166,58 @@ static void copy_past_caches(float *z, const float *x, int64_t n) {
 	memcpy(z + i, x + i, (n - i) * sizeof *z);
 }
 
-// With a tile each call's z is made there, and then copied to its place past the caches.
-static dnnl_status_t run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls, float *tile, execution *e) {
-	const int64_t n = p->rows * p->out;
+// Where number k of x lies.
+static void *number_at(const void *x, enum weft_type type, int64_t k) {
+	return (char *)x + k * (type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float));
+}
+
+static void convert(void *z, enum weft_type z_type, const void *x, enum weft_type x_type, int64_t n) {
+	weft_run(weft_convert, WEFT_FLOAT32, &(weft_convert_args){z, x, z_type, x_type}, 0, n);
+}
+
+// What a call's x and z are where they are not the operands themselves; of as many rows as a call has, so
+// that they stay in the second cache. As oneDNN's scratch, they are not charged to a meter.
+typedef struct {
+	float *x, *z;
+} tiles;
+
+static dnnl_status_t run(const weft_product *p, const float *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
+                         int64_t calls, const tiles *t, execution *e) {
+	const int64_t in = p->rows * p->in, out = p->rows * p->out;
 	TRY(dnnl_stream_create(&e->stream, cpu, dnnl_stream_default_flags));
-	TRY(argument(e, DNNL_ARG_SRC, &p->x, x));
-	TRY(argument(e, DNNL_ARG_DST, &p->z, tile ? tile : z));
+	TRY(argument(e, DNNL_ARG_SRC, &p->x, t->x ? t->x : x));
+	TRY(argument(e, DNNL_ARG_DST, &p->z, t->z ? t->z : z));
 	TRY(argument(e, DNNL_ARG_WEIGHTS, &p->packed, packed));
 	TRY(argument(e, DNNL_ARG_SCRATCHPAD, &p->scratch, DNNL_MEMORY_ALLOCATE));
 	for (int64_t k = 0; k < calls; k++) {
-		TRY(dnnl_memory_set_data_handle(e->args[0].memory, (void *)(x + k * p->rows * p->in)));
-		if (!tile)
-			TRY(dnnl_memory_set_data_handle(e->args[1].memory, z + k * n));
+		void *from = number_at(x, x_type, k * in), *to = number_at(z, z_type, k * out);
+		if (t->x)
+			convert(t->x, WEFT_FLOAT32, from, x_type, in);
+		else
+			TRY(dnnl_memory_set_data_handle(e->args[0].memory, from));
+		if (t->z && p->accumulate)
+			convert(t->z, WEFT_FLOAT32, to, z_type, out);
+		else if (!t->z)
+			TRY(dnnl_memory_set_data_handle(e->args[1].memory, to));
 		TRY(execute(e, p->multiply));
-		if (tile)
-			copy_past_caches(z + k * n, tile, n);
+		if (t->z && z_type == WEFT_FLOAT32)
+			copy_past_caches(to, t->z, out);
+		else if (t->z)
+			convert(to, z_type, t->z, WEFT_FLOAT32, out);
 	}
 	return dnnl_success;
 }
 
-int weft_product_run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls, int past) {
+int weft_product_run(const weft_product *p, const float *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
+                     int64_t calls, int past) {
 	execution e = {0};
-	float *tile = NULL; // as oneDNN's scratch, it is not charged to a meter
+	tiles t = {0};
+	int status = WEFT_ONEDNN_MEMORY;
 	alone();
-	if (past && posix_memalign((void **)&tile, 64, p->rows * p->out * sizeof *tile))
-		return WEFT_ONEDNN_MEMORY;
-	int status = end(&e, run(p, packed, x, z, calls, tile, &e));
-	free(tile);
+	if ((x_type == WEFT_FLOAT32 || posix_memalign((void **)&t.x, 64, p->rows * p->in * sizeof *t.x) == 0) &&
+	    ((z_type == WEFT_FLOAT32 && !past) || posix_memalign((void **)&t.z, 64, p->rows * p->out * sizeof *t.z) == 0))
+		status = end(&e, run(p, packed, x, x_type, z, z_type, calls, &t, &e));
+	free(t.x);
+	free(t.z);
 	return status;
 }

@@ -5,31 +5,62 @@ enum { ROWS_AHEAD = 16 };
 
 static void k_gather(const void *args, int64_t lo, int64_t hi) {
 	const weft_rows_args *a = args;
+	elem *z = a->z;
 	for (int64_t i = lo; i < hi; i++) {
 		if (i + ROWS_AHEAD < hi)
 			__builtin_prefetch(a->x + a->rows[i + ROWS_AHEAD] * a->cols);
-		__builtin_memcpy(a->z + i * a->cols, a->x + a->rows[i] * a->cols, a->cols * sizeof *a->z);
+		__builtin_memcpy(z + i * a->cols, a->x + a->rows[i] * a->cols, a->cols * sizeof *z);
 	}
 }
 
 static void k_scatter(const void *args, int64_t lo, int64_t hi) {
 	const weft_rows_args *a = args;
+	elem *z = a->z;
 	for (int64_t i = lo; i < hi; i++)
-		__builtin_memcpy(a->z + a->rows[i] * a->cols, a->x + i * a->cols, a->cols * sizeof *a->z);
+		__builtin_memcpy(z + a->rows[i] * a->cols, a->x + i * a->cols, a->cols * sizeof *z);
 }
+
+// z += x for n numbers.
+#define ADD_NUMBERS(z, x, count) \
+	for (int64_t c = 0; c < (count); c += VW) { \
+		const int n = lesser((count)-c, VW); \
+		put((z) + c, part((z) + c, n) + part((x) + c, n), n); \
+	}
 
 static void k_scatter_add(const void *args, int64_t lo, int64_t hi) {
 	const weft_rows_args *a = args;
 	for (int64_t i = lo; i < hi; i++) {
-		float *z = a->z + a->rows[i] * a->cols;
-		const float *x = a->x + i * a->cols;
-		for (int64_t c = 0; c < a->cols; c += VW) {
-			int n = lesser(a->cols - c, VW);
-			put(z + c, part(z + c, n) + part(x + c, n), n);
+		const int64_t at = a->rows[i] * a->cols;
+		const elem *x = a->x + i * a->cols;
+		if (a->z_type == WEFT_BFLOAT16) {
+			ADD_NUMBERS((bfloat16 *)a->z + at, x, a->cols)
+		} else {
+			ADD_NUMBERS((float *)a->z + at, x, a->cols)
 		}
 	}
 }
 
+#if defined(WEFT_OF_BFLOAT16)
+// Copies, or adds, a row at a time.
+static void k_columns(const void *args, int64_t lo, int64_t hi) {
+	const weft_columns_args *a = args;
+	for (int64_t i = lo; i < hi; i++) {
+		const int64_t ahead = i + ROWS_AHEAD < hi ? i + ROWS_AHEAD : i;
+		const int64_t to = (a->z_rows ? a->z_rows[i] : i) * a->z_cols + a->from_z;
+		const elem *x = a->x + a->from_x, *from = x + (a->x_rows ? a->x_rows[i] : i) * a->x_cols;
+		const elem *later = x + (a->x_rows ? a->x_rows[ahead] : ahead) * a->x_cols;
+		for (int64_t c = 0; c < a->count; c += 2 * LINE)
+			__builtin_prefetch(later + c);
+		if (!a->accumulate) {
+			__builtin_memcpy((elem *)a->z + to, from, a->count * sizeof *from);
+		} else if (a->z_type == WEFT_BFLOAT16) {
+			ADD_NUMBERS((bfloat16 *)a->z + to, from, a->count)
+		} else {
+			ADD_NUMBERS((float *)a->z + to, from, a->count)
+		}
+	}
+}
+#else
 // Copies n numbers, or adds them to what is there.
 INLINE void move_numbers(float *z, const float *x, const int64_t n, int accumulate) {
 	float v[n];
@@ -67,7 +98,7 @@ enum { NARROW = 16 };
 // n columns: a constant up to NARROW, which may lie across two cache lines.
 INLINE void move_columns(const weft_columns_args *a, int64_t lo, int64_t hi, const int64_t n) {
 	const int32_t *x_rows = a->x_rows, *z_rows = a->z_rows;
-	float *z = a->z + a->from_z;
+	float *z = (float *)a->z + a->from_z;
 	const float *x = a->x + a->from_x;
 	for (int64_t i = lo; i < hi; i++) {
 		int64_t ahead = i + ROWS_AHEAD < hi ? i + ROWS_AHEAD : i;
@@ -105,6 +136,8 @@ static void k_columns(const void *args, int64_t lo, int64_t hi) {
 		move_columns(a, lo, hi, a->count);
 	}
 }
+#endif
+#undef ADD_NUMBERS
 
 static void k_head_scale(const void *args, int64_t lo, int64_t hi) {
 	const weft_head_scale_args *a = args;
@@ -128,23 +161,30 @@ static void k_exp(const void *args, int64_t lo, int64_t hi) {
 // 1/x, and 0 for 0.
 static void k_reciprocal(const void *args, int64_t lo, int64_t hi) {
 	const weft_combine_args *a = args;
-	for (int64_t i = lo; i < hi; i++)
-		a->z[i] = a->x[i] == 0 ? 0 : 1 / a->x[i];
-}
-
-// A row and head without a score above −∞ has sum 0: its output is 0.
-static void k_attend_end(const void *args, int64_t lo, int64_t hi) {
-	const weft_attend_end_args *a = args;
-	for (int64_t k = lo * a->heads; k < hi * a->heads; k++) {
-		float sum = a->sum[k], scale = 1 / sum;
-		for (int64_t c = 0; c < a->width; c += VW) {
-			int64_t at = k * a->width + c;
-			int n = lesser(a->width - c, VW);
-			vf v = {0};
-			if (sum > 0)
-				v = part(a->z + at, n) * scale;
-			put(a->z + at, v, n);
-		}
-		a->maximum[k] = sum > 0 ? a->maximum[k] + logf(sum) : 0;
+	for (int64_t i = lo; i < hi; i += VW) {
+		int n = lesser(hi - i, VW);
+		vf x = part(a->x + i, n);
+		put(a->z + i, (vf)((vi)(1.0f / x) & (x != 0)), n);
 	}
 }
+
+#if !defined(WEFT_OF_BFLOAT16)
+#define CONVERT(to, from) \
+	for (int64_t i = lo; i < hi; i += VW) { \
+		const int n = lesser(hi - i, VW); \
+		put((to)a->z + i, part((from)a->x + i, n), n); \
+	}
+
+static void k_convert(const void *args, int64_t lo, int64_t hi) {
+	const weft_convert_args *a = args;
+	const int64_t size = a->x_type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float);
+	if (a->z_type == a->x_type) {
+		__builtin_memcpy((char *)a->z + lo * size, (const char *)a->x + lo * size, (hi - lo) * size);
+	} else if (a->z_type == WEFT_BFLOAT16) {
+		CONVERT(bfloat16 *, const float *)
+	} else {
+		CONVERT(float *, const bfloat16 *)
+	}
+}
+#undef CONVERT
+#endif

@@ -4,7 +4,8 @@
 // caller's.
 typedef struct {
 	weft_spmm_args a;
-	int64_t ahead; // edges between the prefetch of a row and its use
+	int64_t column; // the first, of z
+	int64_t ahead;  // edges between the prefetch of a row and its use
 	// no prefetch for a row of z that ends after this edge: it would read past the end of the indices
 	int64_t quiet;
 } spmm_block;
@@ -47,7 +48,7 @@ INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc,
 	// at the end the rows themselves are asked for again
 	const int64_t ahead = end <= b->quiet ? b->ahead : 0;
 	for (; k < end; k++) {
-		const float *row = a->x + (kind.cut ? indices[k] - a->first : indices[k]) * a->x_stride;
+		const elem *row = a->x + (kind.cut ? indices[k] - a->first : indices[k]) * a->x_stride;
 		if (kind.cut)
 			ask_next(c, a, hi, nb, tail);
 		else if (kind.asks)
@@ -77,8 +78,8 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 			ask_next(&c, a, hi, nb, tail);
 	}
 	for (int64_t i = lo; i < hi; i++) {
-		int64_t begin = begins[i], end = ends[i];
-		float *z = a->z + i * a->z_stride, self = 0;
+		int64_t begin = begins[i], end = ends[i], z = i * a->z_stride + b->column;
+		float self = 0;
 		vf acc[REGISTERS];
 		if (special) {
 			self = a->self ? a->self[i] : 0;
@@ -88,8 +89,7 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 		for (int v = 0; v < nb; v++)
 			acc[v] = (vf){0};
 		if (special && a->extend)
-			for (int v = 0; v < nb; v++)
-				acc[v] = load_block(z, v, nb, tail);
+			load_either(acc, a->z, a->z_type, z, nb, tail);
 		spmm_edges(b, &c, hi, acc, begin, end, nb, tail, kind);
 		if (special && self != 0)
 			for (int v = 0; v < nb; v++)
@@ -97,11 +97,13 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 		if (a->row_scale)
 			for (int v = 0; v < nb; v++)
 				acc[v] *= all(a->row_scale[i]);
-		if (special && a->accumulate)
+		if (special && a->accumulate) {
+			vf old[REGISTERS];
+			load_either(old, a->z, a->z_type, z, nb, tail);
 			for (int v = 0; v < nb; v++)
-				acc[v] += load_block(z, v, nb, tail);
-		for (int v = 0; v < nb; v++)
-			store_block(z, acc[v], v, nb, tail);
+				acc[v] += old[v];
+		}
+		store_either(a->z, a->z_type, z, acc, nb, tail);
 	}
 }
 
@@ -114,7 +116,7 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 	case nb: \
 		if (a->cut) { \
 			SPMM_KIND(nb, tail, 1, 1) \
-		} else if (a->edges.others * a->x_stride * (int64_t)sizeof(float) > CACHE2) { \
+		} else if (a->edges.others * a->x_stride * (int64_t)sizeof(elem) > CACHE2) { \
 			SPMM_KIND(nb, tail, 0, 1) \
 		} else { \
 			SPMM_KIND(nb, tail, 0, 0) \
@@ -135,11 +137,10 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t column) {
 	int64_t left = a->cols - column < REGISTERS * VW ? a->cols - column : REGISTERS * VW;
 	const int nb = (left + VW - 1) / VW, tail = left % VW, plain = !a->weights && !a->col_scale;
-	const int64_t ahead = ahead_of(nb * sizeof(vf));
-	spmm_block b = {*a, ahead, a->edges.entries - ahead};
-	b.a.z += column;
+	const int64_t ahead = ahead_of(nb * VW * sizeof(elem));
+	spmm_block b = {*a, a->from + column, ahead, a->edges.entries - ahead};
 	b.a.x += column;
-	b.a.own += column;
+	b.a.own += a->from + column;
 	switch (nb) {
 #if !defined(NARROW)
 		CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)

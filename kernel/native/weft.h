@@ -1,9 +1,28 @@
 // The kernels' arguments. Every kernel is a single-threaded function over a half-open range of rows (or
 // tiles, or elements) of the matrices its arguments name; Go hands the ranges out. All matrices are row-major
-// float without gaps. A pointer that may be NULL says so.
+// without gaps. A pointer that may be NULL says so.
 #ifndef WEFT_H
 #define WEFT_H
 #include <stdint.h>
+
+// The upper half of a float. No arithmetic is done in it: kernels load it as a float, and round once, to
+// nearest even, what they store.
+typedef struct {
+	uint16_t bits;
+} bfloat16;
+
+// The elements of features, activations and their gradients. Each SIMD level is compiled once for either.
+#if defined(WEFT_OF_BFLOAT16)
+typedef bfloat16 elem;
+#define WEFT_BFLOAT16_NAME(name) name##_bfloat16
+#define WEFT_FOR_ELEM(name) WEFT_BFLOAT16_NAME(name)
+#else
+typedef float elem;
+#define WEFT_FOR_ELEM(name) name
+#endif
+
+// Where an operand may be of the other type than a kernel's elem, its argument is a void * beside the type.
+enum weft_type { WEFT_FLOAT32, WEFT_BFLOAT16 };
 
 // Rows of one tile of a reduction over vertices. Partial results are kept per tile and added in the order of
 // the tiles, so a sum does not depend on the number of threads.
@@ -45,18 +64,20 @@ typedef struct {
 // (cut.go), these are some of the row's, x holds the rows that they name, and with extend set the sum goes on
 // from what z holds, as if it had not been broken off.
 typedef struct {
-	float *z;               // rows × cols
-	const float *x;         // block rows × cols
-	const float *own;       // rows × cols: what x holds of the destination rows
+	void *z;                // rows × cols, of z_type
+	const elem *x;          // block rows × cols
+	const elem *own;        // rows × cols: what x holds of the destination rows
 	int64_t z_stride, x_stride; // between rows of z and own, and of x
 	weft_edges edges;
 	const int64_t *end;     // per row
 	int64_t first;          // of the columns in the block
+	int64_t from;           // the first of z's columns, and of own's, that are worked on
 	const float *weights;   // per edge, may be NULL
 	const float *row_scale; // per destination row, may be NULL
 	const float *col_scale; // per source row, may be NULL
 	const float *self;      // per destination row, may be NULL
 	int64_t cols;
+	int32_t z_type;
 	int32_t cut, extend, accumulate; // cut: x holds the rows of a block only
 } weft_spmm_args;
 
@@ -72,9 +93,9 @@ typedef struct {
 // z_ic = max over k of x_jc; arg_ic = the source's id. A row starts with arg −1 and z 0, or where first is
 // not set with what they hold.
 typedef struct {
-	float *z;
+	elem *z;
 	int32_t *arg;
-	const float *x;
+	const elem *x;
 	weft_edges edges;
 	const int32_t *source_ids; // may be NULL: the source's row
 	const int32_t *loops;      // > 0 where the row is its own in-neighbour, may be NULL
@@ -84,13 +105,14 @@ typedef struct {
 
 // dx_j += Σ_i g_ic over the out-neighbours i whose arg_ic is j. Runs over the transposed rows.
 typedef struct {
-	float *dx;
-	const float *g;
+	void *dx; // of dx_type
+	const elem *g;
 	const int32_t *arg;
 	weft_edges edges;
 	const int32_t *source_ids;
 	const int32_t *loops;
 	int64_t cols;
+	int32_t dx_type;
 } weft_max_back_args;
 
 // Softmax attention over in-edges, heads × width columns; equations in attention.h.
@@ -134,16 +156,17 @@ typedef struct {
 	float *pack;               // destination rows × WEFT_PACK·heads, see attend_pack
 } weft_attention_args;
 
-// out_ih = Σ_c z_ihc · a_hc
+// out_ih = Σ_c z_ihc · a_hc, or with a row of y for each row of z in place of a
 typedef struct {
 	float *out;
-	const float *z, *a;
+	const elem *z, *y;
+	const float *a;
 	int64_t heads, width;
 } weft_head_dot_args;
 
 // z_ihc = [z_ihc +] s_ih · a_hc, and its reduction da_hc = Σ_i s_ih · z_ihc per tile
 typedef struct {
-	float *z;
+	elem *z;
 	const float *s, *a;
 	double *tiles;
 	int64_t rows, heads, width;
@@ -151,15 +174,15 @@ typedef struct {
 
 // out_ic = mean over heads of z_ihc; backward spreads g.
 typedef struct {
-	float *out;
-	const float *in;
+	elem *out;
+	const elem *in;
 	int64_t heads, width;
 } weft_head_mean_args;
 
 // z = mask(act(x + bias)); z may be x.
 typedef struct {
-	float *z;
-	const float *x;
+	elem *z;
+	const elem *x;
 	const float *bias; // may be NULL
 	int64_t cols;
 	int32_t activation;
@@ -168,8 +191,8 @@ typedef struct {
 
 // dx = g · mask · act'(·), with act' from the output z; dx may be g.
 typedef struct {
-	float *dx;
-	const float *g, *z;
+	elem *dx;
+	const elem *g, *z;
 	int64_t cols;
 	int32_t activation;
 	weft_mask mask;
@@ -177,8 +200,8 @@ typedef struct {
 
 // Element-wise: z = alpha·x + beta·y (y may be NULL), or z = alpha·x·y with multiply set. Runs over elements.
 typedef struct {
-	float *z;
-	const float *x, *y;
+	elem *z;
+	const elem *x, *y;
 	float alpha, beta;
 	int32_t multiply;
 } weft_combine_args;
@@ -186,14 +209,14 @@ typedef struct {
 // tiles_tc = Σ over the tile's rows of x_ic (times y_ic where y is given). Runs over tiles.
 typedef struct {
 	double *tiles;
-	const float *x, *y;
+	const elem *x, *y;
 	int64_t rows, cols;
 } weft_column_sum_args;
 
 // Each column's mean over the tile's rows, and the sum of squared deviations from it. Runs over tiles.
 typedef struct {
 	double *tile_mean, *tile_m2; // tiles × cols
-	const float *x;
+	const elem *x;
 	int64_t rows, cols;
 } weft_moments_args;
 
@@ -204,8 +227,8 @@ typedef struct {
 
 // z = mask(act(y)) of batch norm; z may be x. Equations in norm.h.
 typedef struct {
-	float *z;
-	const float *x;
+	elem *z;
+	const elem *x;
 	weft_normalization norm;
 	int64_t cols;
 	int32_t activation;
@@ -216,8 +239,8 @@ typedef struct {
 // tiles.
 typedef struct {
 	double *tile_g, *tile_gx; // tiles × cols
-	float *g;
-	const float *x;
+	elem *g;
+	const elem *x;
 	weft_normalization norm;
 	int64_t rows, cols;
 	int32_t activation;
@@ -226,8 +249,8 @@ typedef struct {
 
 // dx, from g' and the means of g' and g'·x̂ over all rows; dx may be g.
 typedef struct {
-	float *dx;
-	const float *g, *x;
+	elem *dx;
+	const elem *g, *x;
 	weft_normalization norm;
 	const float *mean_g, *mean_gx; // per column
 	int64_t cols;
@@ -235,8 +258,10 @@ typedef struct {
 
 // z = mask(act(y)) of layer norm, and the mean and rstd of each row.
 typedef struct {
-	float *z, *mean, *rstd;
-	const float *x, *gamma, *beta;
+	elem *z;
+	float *mean, *rstd;
+	const elem *x;
+	const float *gamma, *beta;
 	int64_t cols;
 	float epsilon;
 	int32_t activation;
@@ -245,9 +270,10 @@ typedef struct {
 
 // dx, and Σ g' and Σ g'·x̂ over the tile's rows; dx may be g. Runs over tiles.
 typedef struct {
-	float *dx;
+	elem *dx;
 	double *tile_g, *tile_gx; // tiles × cols
-	const float *g, *x, *mean, *rstd, *gamma, *beta;
+	const elem *g, *x;
+	const float *mean, *rstd, *gamma, *beta;
 	int64_t rows, cols;
 	int32_t activation;
 	weft_mask mask;
@@ -291,12 +317,14 @@ typedef struct {
 } weft_sparse_mask_args;
 
 // gather: z_i = x_{rows_i}; scatter: z_{rows_i} = x_i, and scatter_add: z_{rows_i} += x_i, for rows that
-// differ from each other. Runs over the list. Elements may be any 32-bit words but for scatter_add.
+// differ from each other. Runs over the list. Elements of type float may be any 32-bit words but for
+// scatter_add, whose z alone may be of another type than x.
 typedef struct {
-	float *z;
-	const float *x;
+	void *z; // of z_type
+	const elem *x;
 	const int32_t *rows;
 	int64_t cols;
+	int32_t z_type;
 } weft_rows_args;
 
 // The end of a running softmax: z becomes the output and maximum the log-sum-exp. Runs over rows.
@@ -307,21 +335,30 @@ typedef struct {
 } weft_attend_end_args;
 
 // z_i,from_z+c = [the same +] x_i,from_x+c for c = 0 … count−1; z_rows_i in place of i, and x_rows_i, where
-// rows are listed. Runs over rows, or the list, whose rows of z differ from each other.
+// rows are listed. Runs over rows, or the list, whose rows of z differ from each other. What is added to may
+// be of another type than x.
 typedef struct {
-	float *z;
-	const float *x;
+	void *z; // of z_type
+	const elem *x;
 	const int32_t *z_rows, *x_rows; // may be NULL
 	int64_t z_cols, x_cols, from_z, from_x, count;
-	int32_t accumulate;
+	int32_t z_type, accumulate;
 } weft_columns_args;
 
 // z_ihc = x_ihc · s_ih. z may be x.
 typedef struct {
-	float *z;
-	const float *x, *s;
+	elem *z;
+	const elem *x;
+	const float *s;
 	int64_t heads, width;
 } weft_head_scale_args;
+
+// z = x, of any two types. Runs over elements.
+typedef struct {
+	void *z;
+	const void *x;
+	int32_t z_type, x_type;
+} weft_convert_args;
 
 // How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Blocks of x and g
 // in whole panels stay in a second cache of 1 MB beside z and the rows that come next. The depth is odd, so
@@ -350,23 +387,29 @@ typedef struct {
 	// lanes × weft_weight_rows(in) rows of weft_weight_stride(out); what is behind in and out has no meaning
 	float *partial;
 	float *scratch; // lanes × WEFT_WEIGHT_DEPTH × weft_weight_panels(in, out)
-	const float *x; // rows × in
-	const float *g; // rows × out
+	const void *x;  // rows × in, of x_type
+	const void *g;  // rows × out, of g_type
 	int64_t rows, in, out, lanes, tile;
-	int32_t accumulate;
+	int32_t x_type, g_type, accumulate;
 } weft_weight_args;
 
-// Sets 32-bit words.
+// Sets elements' bits.
 typedef struct {
-	uint32_t *p;
-	uint32_t value;
+	elem *p;
+	uint32_t bits;
 } weft_fill_args;
 
-#define WEFT_KERNELS(X) \
-	X(spmm) X(ends) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
-	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
+// Kernels over elements of storage, and those of which only the arguments' other types vary.
+#define WEFT_STORAGE_KERNELS(X) \
+	X(spmm) X(max) X(max_back) \
+	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(head_scale) \
+	X(finish) X(finish_back) X(combine) X(exp) X(reciprocal) X(fill) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
-	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(gather) X(scatter) X(scatter_add) X(attend_end) X(columns) X(head_scale) X(exp) X(reciprocal) X(fill) X(weight) X(weight_sum)
+	X(gather) X(scatter) X(scatter_add) X(columns)
+#define WEFT_OTHER_KERNELS(X) \
+	X(ends) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) X(attend_end) \
+	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum)
+#define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X)
 
 enum weft_kernel_name {
 #define X(name) weft_##name,
@@ -376,14 +419,18 @@ enum weft_kernel_name {
 };
 
 typedef void (*weft_function)(const void *args, int64_t lo, int64_t hi);
+
+// Every kernel, and those over storage for elements of type bfloat16.
 extern const weft_function weft_table_avx512[], weft_table_avx2[], weft_table_portable[];
+extern const weft_function weft_table_avx512_bfloat16[], weft_table_avx2_bfloat16[], weft_table_portable_bfloat16[];
 
 enum weft_level { WEFT_PORTABLE, WEFT_AVX2, WEFT_AVX512 };
 void weft_onednn_version(int v[3]);
 int weft_best_level(void);        // what this CPU can run
 void weft_set_level(int level);   // before the first weft_run
 const char *weft_name(int kernel);
-void weft_run(int kernel, const void *args, int64_t lo, int64_t hi);
+// Runs a kernel for elements of a type; a kernel that is not over storage, for WEFT_FLOAT32.
+void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi);
 void weft_pause(void); // well under a microsecond, in which the CPU leaves its units to another thread
 
 // Products with a weight are oneDNN's. What follows returns 0, or oneDNN's status.
@@ -396,8 +443,9 @@ int weft_product_new(weft_product **p, int64_t rows, int64_t in, int64_t out, in
 void weft_product_free(weft_product *p);
 int64_t weft_product_packed_bytes(const weft_product *p);
 int weft_product_pack(const weft_product *p, const float *w, float *packed);
-// As many products as calls, whose x and z lie behind each other. Several threads may share p and packed.
-// With past set z goes past the caches, which then do not read its lines before they are written; it is not
-// added to.
-int weft_product_run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls, int past);
+// As many products as calls, whose x and z, each of either type, lie behind each other. Several threads may
+// share p and packed. With past set a float z goes past the caches, which then do not read its lines before
+// they are written; it is not added to.
+int weft_product_run(const weft_product *p, const float *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
+                     int64_t calls, int past);
 #endif

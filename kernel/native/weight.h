@@ -13,17 +13,33 @@ enum {
 
 _Static_assert(WEFT_WEIGHT_IN % TALL == 0 && WEFT_WEIGHT_OUT % (BROAD * VW) == 0, "what fills up a block's last panel lies in the next block");
 
+// A factor from some number on, of floats or of bfloat16s.
+typedef struct {
+	const char *at;
+	int64_t stride, size; // numbers between two rows, bytes of a number
+} operand;
+
+static inline operand operand_at(const void *x, int type, int64_t stride, int64_t row, int64_t column) {
+	const int64_t size = type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float);
+	return (operand){(const char *)x + (row * stride + column) * size, stride, size};
+}
+
+static inline operand later(operand x, int64_t rows) {
+	x.at += rows * x.stride * x.size;
+	return x;
+}
+
 // Lines of the rows that are packed next, in the order of memory.
 typedef struct {
-	const float *line;
-	int64_t left, lines, skip; // lines that are left in the row, lines of a row, numbers between two rows
+	const char *line;
+	int64_t left, lines, skip; // lines that are left in the row, lines of a row, bytes between two rows
 	int64_t every;             // a power of two: in how many rows of the block at work one is asked for
 } upcoming;
 
 // So many rows from x on, in the time in which `work` rows of the block at work are multiplied by panels.
-static inline upcoming rows_from(const float *x, int64_t columns, int64_t stride, int64_t rows, int64_t work) {
-	const int64_t lines = (columns + LINE - 1) / LINE;
-	upcoming u = {x, lines, lines, stride - lines * LINE, 1};
+static inline upcoming rows_from(operand x, int64_t columns, int64_t rows, int64_t work) {
+	const int64_t lines = (columns * x.size + 63) / 64;
+	upcoming u = {x.at, lines, lines, x.stride * x.size - lines * 64, 1};
 	while (work >= 2 * u.every * lines * rows)
 		u.every *= 2;
 	return u;
@@ -31,7 +47,7 @@ static inline upcoming rows_from(const float *x, int64_t columns, int64_t stride
 
 INLINE void ask_for_next(upcoming *u) {
 	__builtin_prefetch(u->line, 0, SECOND_CACHE);
-	u->line += LINE;
+	u->line += 64;
 	if (--u->left == 0) {
 		u->line += u->skip;
 		u->left = u->lines;
@@ -99,20 +115,29 @@ static void multiply_block(weight_block *b, float *z, int64_t in, int64_t out) {
 
 // Panels of `width` columns: whole vectors of each row, those of the next row behind them. Where a panel's
 // width is no whole number of vectors, columns of the next panel fill it up.
-INLINE void pack(float *panels, const float *x, int64_t stride, int64_t columns, int64_t depth, const int width) {
+#define PACK(type) \
+	for (int64_t r = 0; r < depth; r++) { \
+		const type *row = (const type *)x.at + r * x.stride; \
+		float *p = panels + r * vectors * VW; \
+		for (int64_t c = 0; c < columns; c += width, p += depth * vectors * VW) \
+			for (int v = 0; v < vectors; v++) { \
+				const int64_t rest = columns - c - v * VW; \
+				if (rest >= VW) \
+					store(p + v * VW, load(row + c + v * VW)); \
+				else if (rest > 0) \
+					store(p + v * VW, load_n(row + c + v * VW, rest)); \
+			} \
+	}
+
+INLINE void pack(float *panels, operand x, int64_t columns, int64_t depth, const int width) {
 	const int vectors = (width + VW - 1) / VW;
-	for (int64_t r = 0; r < depth; r++, x += stride) {
-		float *p = panels + r * vectors * VW;
-		for (int64_t c = 0; c < columns; c += width, p += depth * vectors * VW)
-			for (int v = 0; v < vectors; v++) {
-				const int64_t rest = columns - c - v * VW;
-				if (rest >= VW)
-					store(p + v * VW, load(x + c + v * VW));
-				else if (rest > 0)
-					store(p + v * VW, load_n(x + c + v * VW, rest));
-			}
+	if (x.size == sizeof(bfloat16)) {
+		PACK(bfloat16)
+	} else {
+		PACK(float)
 	}
 }
+#undef PACK
 
 // The lanes have about equally many tiles.
 static inline int64_t lane_begins(const weft_weight_args *a, int64_t lane) {
@@ -127,8 +152,8 @@ static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, 
 	const int begun = lo > lane_begins(a, lane);   // by a tile before
 	const int only = in == a->in && out == a->out; // the next tile's first rows are packed after this block
 	const int64_t panels = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
-	// columns of x that are read once, which is why they are not packed
-	const int64_t once = out <= VW ? in / VW * VW : 0;
+	// columns of x that are read once, which is why they are not packed where they are floats
+	const int64_t once = out <= VW && a->x_type == WEFT_FLOAT32 ? in / VW * VW : 0;
 	float *x_panels = a->scratch + lane * DEPTH * weft_weight_panels(a->in, a->out), *g_panels = x_panels + DEPTH * weft_weight_tall(in);
 	weight_block b = {.x = x_panels, .g = g_panels, .stride = weft_weight_stride(a->out)};
 	float *z = a->partial + (lane * weft_weight_rows(a->in) + i) * b.stride + o;
@@ -136,17 +161,17 @@ static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, 
 	// each depth reads and writes, weigh more.
 	int64_t next = !only || lo > 0 ? DEPTH : DEPTH / 4;
 	for (int64_t r = lo; r < hi; r += b.depth) {
-		const float *x = a->x + r * a->in + i, *g = a->g + r * a->out + o;
+		const operand x = operand_at(a->x, a->x_type, a->in, r, i), g = operand_at(a->g, a->g_type, a->out, r, o);
 		b.depth = lesser(hi - r, next);
 		b.add = begun || r > lo;
 		next = lesser(2 * next, DEPTH);
 		const int64_t ahead = r + b.depth < (only ? a->rows : hi) ? b.depth : 0;
-		b.next_x = rows_from(x + ahead * a->in, in, a->in, next, panels * b.depth);
-		b.next_g = rows_from(g + ahead * a->out, out, a->out, next, panels * b.depth);
-		pack(g_panels, g, a->out, out, b.depth, BROAD * VW);
+		b.next_x = rows_from(later(x, ahead), in, next, panels * b.depth);
+		b.next_g = rows_from(later(g, ahead), out, next, panels * b.depth);
+		pack(g_panels, g, out, b.depth, BROAD * VW);
 		for (int64_t c = 0; c < once; c += VW)
-			multiply_panels(&b, z + c * b.stride, x + c, a->in, g_panels, VW, 1);
-		pack(x_panels, x + once, a->in, in - once, b.depth, TALL);
+			multiply_panels(&b, z + c * b.stride, (const float *)x.at + c, a->in, g_panels, VW, 1);
+		pack(x_panels, operand_at(a->x, a->x_type, a->in, r, i + once), in - once, b.depth, TALL);
 		multiply_block(&b, z + once * b.stride, in - once, out);
 	}
 }

@@ -1,0 +1,2 @@
+#define WEFT_OF_BFLOAT16
+#include "narrow_portable_2.c"
