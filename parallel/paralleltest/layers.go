@@ -24,6 +24,9 @@ type Layer struct {
 	method string // of gnn.Propagator, or Columnwise
 	rounds bool   // more than one
 	exact  exact  // nil: one worker's result is right
+	// coarse is how many times further than other layers this one may be off in bfloat16: it subtracts what it
+	// stored, or stores a few values after another.
+	coarse float64
 }
 
 // Columnwise is the method of a message function that computes each column from that column alone.
@@ -80,9 +83,9 @@ func sparse(x *autograd.Var) *autograd.Var {
 	m, memory := x.Value(), x.Tape().Memory()
 	indptr, indices, values := []int64{0}, []int32{}, []float32{}
 	for v := range m.Rows {
-		for c, f := range m.Floats()[v*m.Cols : (v+1)*m.Cols] {
+		for c, f := range numbers(m.RowRange(v, v+1)) {
 			if f > 0 {
-				indices, values = append(indices, int32(c)), append(values, f)
+				indices, values = append(indices, int32(c)), append(values, float32(f))
 			}
 		}
 		indptr = append(indptr, int64(len(indices)))
@@ -115,7 +118,7 @@ func linear(name string, in, out int, r gnn.Reduce, way func(x *autograd.Var) *a
 // aggregation of one must not be used for the other.
 func kept(n int) Layer {
 	return Layer{
-		Name: "kept", In: n, Out: n, Weights: [][2]int{{n, n}}, method: "AggregateLinear", exact: exactKept,
+		Name: "kept", In: n, Out: n, Weights: [][2]int{{n, n}}, method: "AggregateLinear", exact: exactKept, coarse: 4,
 		Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 			other := x.Tape().Memory().NewElement(tensor.Features, x.Element(), x.Rows(), x.Cols())
 			x.Tape().Team.Scale(other, -3, x.Value())
@@ -416,7 +419,7 @@ func leaky(x *autograd.Var) *autograd.Var {
 // sums of exponentials and of weighted sources.
 func gatv2(heads, width int) Layer {
 	n := heads * width
-	return Layer{Name: "GATv2 of messages", In: n, Out: n, Weights: [][2]int{{n, n}, {1, n}}, method: "Message", Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+	return Layer{Name: "GATv2 of messages", In: n, Out: n, Weights: [][2]int{{n, n}, {1, n}}, method: "Message", coarse: 16, Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		target := autograd.Linear(x, w[0])
 		a := params(w[1:])
 		score := func(e gnn.Edges) *autograd.Var {
