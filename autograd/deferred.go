@@ -50,10 +50,14 @@ func (v *Var) addProduct(g *tensor.Matrix, w *Var) {
 // the value and no alias shares it; otherwise it is a new one. The value's own matrix stays charged to the
 // activations.
 func (v *Var) memory() *tensor.Matrix {
-	if v.leaf || v.held || v.kept > 0 || v.value == nil || v.value.Shared() {
+	if !v.reusable() {
 		return v.newGrad()
 	}
 	m := v.value
 	v.value = nil
 	return m
+}
+
+func (v *Var) reusable() bool {
+	return !v.leaf && !v.held && v.kept == 0 && v.value != nil && !v.value.Shared()
 }

@@ -78,15 +78,12 @@ func (t *Tape) NewSum(blocks, rows, cols int) *tensor.Matrix {
 	return t.New(rows, cols)
 }
 
-// Rounded returns a sum that is complete, in the tape's element type. It owns z.
+// Rounded returns a sum that is complete, in the tape's element type and in the same memory.
 func (t *Tape) Rounded(z *tensor.Matrix) *tensor.Matrix {
-	if z.Element == t.Storage {
-		return z
+	if z.Element != t.Storage {
+		t.Team.Narrow(z)
 	}
-	rounded := t.New(z.Rows, z.Cols)
-	t.Team.Convert(rounded, z)
-	z.Release()
-	return rounded
+	return z
 }
 
 // Var is a value on a tape: a dense matrix, or a constant sparse matrix.
@@ -404,10 +401,15 @@ func (v *Var) newGrad() *tensor.Matrix {
 }
 
 // BlockGrad is Grad for a gradient that is added up over so many blocks. For several blocks and a value that
-// is not Float32 it is a sum apart, which is Float32. AddBlockGrad ends the sum.
+// is not Float32 it is a sum apart, which is Float32 and takes the place of a value that nobody reads any more.
+// AddBlockGrad ends the sum.
 func (v *Var) BlockGrad(blocks int) (sum *tensor.Matrix, accumulate bool) {
 	if blocks == 1 || v.element == tensor.Float32 {
 		return v.Grad()
+	}
+	if v.grad == nil && v.reusable() {
+		v.value.Release()
+		v.value = nil
 	}
 	return v.tape.Memory().New(tensor.Gradients, v.rows, v.cols), false
 }
@@ -430,17 +432,23 @@ func (v *Var) AddBlockGrad(sum *tensor.Matrix) {
 		sum.Release()
 		return
 	}
-	g, accumulate := v.Grad()
-	switch team := v.tape.Team; {
-	case accumulate && v.element == tensor.Float32:
-		team.Axpy(g, 1, sum)
-	case accumulate:
-		team.Columns(sum, 0, g, 0, v.cols, kernel.Accumulate)
-		team.Convert(g, sum)
+	team := v.tape.Team
+	switch {
+	case v.grad == nil:
+		if v.element != tensor.Float32 {
+			team.Narrow(sum)
+		}
+		v.grad = sum
+	case v.element == tensor.Float32:
+		v.unshare()
+		team.Axpy(v.grad, 1, sum)
+		sum.Release()
 	default:
-		team.Convert(g, sum)
+		team.Columns(sum, 0, v.grad, 0, v.cols, kernel.Accumulate)
+		v.grad.Release()
+		team.Narrow(sum)
+		v.grad = sum
 	}
-	sum.Release()
 }
 
 // GradSum returns the matrix for the Var's gradient, to which the caller must add.

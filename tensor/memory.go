@@ -66,6 +66,14 @@ func giveBack(p unsafe.Pointer, size int) {
 	}
 }
 
+// giveBackEnd gives back the bytes of a mapping from keep on, which are whole pages.
+func giveBackEnd(p unsafe.Pointer, size, keep int) {
+	if err := unix.MunmapPtr(unsafe.Add(p, keep+guard), uintptr(size-keep)); err != nil {
+		panic(fmt.Sprintf("tensor: munmap: %v", err))
+	}
+	protect(unsafe.Add(p, -guard), keep)
+}
+
 func takeSpare(size int) unsafe.Pointer {
 	spares.Lock()
 	defer spares.Unlock()

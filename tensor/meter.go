@@ -131,6 +131,19 @@ func (t *Meter) free(m *Matrix) {
 	t.idleBytes += int64(m.bytes)
 }
 
+// shrink gives back the memory of a matrix from size on.
+func (t *Meter) shrink(m *Matrix, size int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ours := t.mapped[m.data]; !ours || size == m.bytes {
+		return
+	}
+	giveBackEnd(m.data, m.bytes, size)
+	t.mapped[m.data] = size
+	t.live[m.kind] -= int64(m.bytes - size)
+	m.bytes = size
+}
+
 // tensors is what is charged now, without the graph's structure.
 func (t *Meter) tensors() int64 {
 	sum := t.idleBytes
