@@ -35,6 +35,8 @@ type Case struct {
 	Stage func(model string, vertices, hidden int) worker.Traffic
 	// Layout, unless nil, is what a training pass must send between slices, if that is known.
 	Layout func(o *train.Options, vertices, classes int) (t worker.Traffic, known bool)
+
+	least float64 // smaller numbers than this may be off as this one is: what is 0 but for rounding
 }
 
 // Engines compares runs on meshes with one worker's run, for each model and variant: the training curve, the
@@ -242,7 +244,7 @@ func (c *Case) inBFloat16(t *testing.T, g *graph.Graph, o train.Options, got *tr
 			t.Errorf("%s: %d bytes were sent, where %d are in Float32", k.what, k.half.Bytes, k.whole.Bytes)
 		}
 	}
-	return &Case{Mesh: c.Mesh, Engine: c.Engine, Tolerance: max(c.Tolerance, 1./32)}
+	return &Case{Mesh: c.Mesh, Engine: c.Engine, Tolerance: max(c.Tolerance, 1./32), least: o.LR}
 }
 
 // job is the job of a case.
@@ -307,7 +309,14 @@ func parts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 // near compares with one worker's values.
 func (c *Case) near(t *testing.T, what string, got, want []float64) {
 	t.Helper()
-	near(t, what, got, want, c.Tolerance)
+	tolerance, largest := c.Tolerance, 0.
+	for _, x := range want {
+		largest = max(largest, math.Abs(x))
+	}
+	if largest > 0 {
+		tolerance *= max(1, c.least/largest)
+	}
+	near(t, what, got, want, tolerance)
 }
 
 // Sparsely makes the features sparse, and keeps those above zero.
