@@ -100,6 +100,8 @@ func resumes() map[string]Options {
 		o.Model, o.StaleGradients, o.Recompute = "gat", "keep", setting.RecomputeNone
 	})
 	add("hybrid", "graph=2,pipeline=2", deep)
+	add("bfloat16", "graph=2", func(o *Options) { o.Precision, o.Norm = "bf16", "batch" })
+	add("bfloat16", "graph=2,pipeline=2", func(o *Options) { deep(o); o.Precision = "bf16" })
 	add("table", "graph=2", func(o *Options) { o.NodeEmbedding = 8 })
 	add("links", "graph=2", func(o *Options) {
 		o.Task, o.Model, o.OutFeatures, o.Decoder, o.Negatives = "link", "gcn", 8, "distmult", 2
