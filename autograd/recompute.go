@@ -30,7 +30,8 @@ func (v *Var) computable() bool {
 		return false
 	}
 	for _, in := range v.op.Inputs {
-		if !in.there() && (in.evicted || !in.computable()) {
+		kept := in.leaf || in.kept > 0 && in.there()
+		if !kept && (in.evicted || !in.computable()) {
 			return false
 		}
 	}
@@ -38,14 +39,14 @@ func (v *Var) computable() bool {
 }
 
 // there reports whether the Var has its value.
-func (v *Var) there() bool { return v.leaf || v.value != nil || v.sparse != nil }
+func (v *Var) there() bool { return v.value != nil || v.sparse != nil }
 
 // await keeps the inputs of a value that is not there until it is computed again.
 func (v *Var) await() {
 	v.evicted = true
 	for _, in := range v.op.Inputs {
 		in.kept++
-		if !in.there() && !in.evicted {
+		if !in.leaf && !in.there() && !in.evicted {
 			in.await()
 		}
 	}

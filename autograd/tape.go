@@ -124,7 +124,7 @@ func (t *Tape) Record(op Op) *Var {
 			v.inherit(in)
 		}
 	}
-	if op.Forward != nil && t.Recording && t.Recompute {
+	if recorded := t.Recording && v.wants; op.Forward != nil && t.Recompute && (recorded || len(op.Buffers) == 0) {
 		v.op = &op
 	}
 	if !t.Recording || !v.wants {

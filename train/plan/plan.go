@@ -139,11 +139,15 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	for worker, tensors := range p.PeakTensorBytes {
 		graph := p.GraphBytes[worker]
 		if limit > 0 && tensors+graph > int64(limit) {
-			wayOut := "raise the limit or take a smaller model"
+			smaller := "a smaller model"
+			if !p.Recompute {
+				smaller = fmt.Sprintf("%s blocks or a smaller model", refusal.Setting("recompute"))
+			}
+			wayOut := "raise the limit or take " + smaller
 			// Perhaps not enough, as each worker holds a halo too.
 			workers := int64(len(p.PeakTensorBytes)) * ((tensors + graph + int64(limit) - 1) / int64(limit))
 			if workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit) {
-				wayOut = fmt.Sprintf("raise the limit, take a smaller model, or try more workers, as in %s graph=%d", refusal.Setting("parallel"), workers)
+				wayOut = fmt.Sprintf("raise the limit, take %s, or try more workers, as in %s graph=%d", smaller, refusal.Setting("parallel"), workers)
 			}
 			return refusal.Errorf("%s %s: worker %d would need %s (tensors %s, graph %s); %s", refusal.Setting("memory-limit"), limit, worker,
 				setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(), setting.Bytes(graph).Rounded(), wayOut)
