@@ -6,9 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"weft/autograd"
+	"weft/gnn"
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/nn"
 	"weft/train/metric"
 	"weft/train/setting"
 )
@@ -49,12 +53,40 @@ func TestRecompute(t *testing.T) {
 	compare("links", among(one), linked(func(o *Options) { o.Model, o.Norm, o.Decoder, o.Dropout = "sage", "batch", "distmult", .3 }))
 	compare("links by attention", among(one), linked(func(o *Options) { o.Model, o.Metric = "gat", metric.ROCAUC }))
 	compare("links of types", among(types), linked(func(o *Options) { o.Model, o.Decoder, o.Norm = "rgcn", "distmult", "layer" }))
+	messages := func(job func(Options) *Job) func(Options) *Job {
+		return func(o Options) *Job {
+			j := job(o)
+			j.Model = messagesOf
+			return j
+		}
+	}
+	o := Defaults()
+	o.Epochs = 3
+	compare("messages", messages(on(one)), o)
+	compare("messages, divided", messages(among(one)), o)
 	for _, model := range []string{"sage", "gat", "rgcn"} {
 		o := Defaults()
 		o.Model, o.Layers, o.Hidden, o.Epochs, o.Norm = model, 3, 8, 3, "batch"
 		compare("types, "+model, on(types), o)
 		compare("types, divided, "+model, among(types), o)
 	}
+}
+
+// messagesOf is a model of two layers whose messages are a function of both transformed ends of an edge.
+func messagesOf(features, classes int) []gnn.BlockSpec {
+	layer := func(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
+		return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block {
+			w, p := e.Params.Weight(path, in, out, nn.Glorot(in, out)), e.Propagators(path, gnn.Along{Relation: e.Only()})
+			conv := gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
+				h := autograd.Linear(x, w.On(x.Tape()))
+				return p.Message(gnn.Message{Source: h, Target: h, Columns: out, Reduce: gnn.KindMean, Function: func(e gnn.Edges) *autograd.Var {
+					return autograd.Activate(autograd.Add(e.Target, e.Source), kernel.Tanh)
+				}}), nil
+			})
+			return &gnn.Layer{Conv: conv, Activation: act, Dropout: nn.Dropout{Path: path, P: .3}}
+		}}
+	}
+	return []gnn.BlockSpec{layer("first", features, 8, kernel.ReLU), layer("last", 8, classes, kernel.Identity)}
 }
 
 // TestRecomputeKeeps: the matrices of vertices × hidden columns that a layer more keeps for the backward pass,
