@@ -1,10 +1,11 @@
-"""Measures what checkpoints cost: runs with one after every epoch beside runs without, in turn.
+"""Measures what a checkpoint costs: one run writes one after every second epoch, beside the epoch that follows.
 
-    scripts/checkpoints/bench.py STORE [--pairs 4] [--epochs 6] [-- flags of weft train]
+    scripts/checkpoints/bench.py STORE [--epochs 30] [-- flags of weft train]
+
+The epochs with and without a checkpoint beside them alternate, so both see the same machine.
 """
 
 import argparse
-import datetime
 import json
 import os
 import statistics
@@ -21,44 +22,50 @@ SAGE = ["--model", "sage", "--layers", "3", "--hidden", "256"]
 def main() -> None:
     options = parse()
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
-        runs: dict[str, list[float]] = {"0": [], "1": []}
-        written = []
-        for pair in range(options.pairs):
-            for every in ("0", "1") if pair % 2 else ("1", "0"):
-                out = Path(folder) / f"run-{pair}-{every}"
-                seconds, summary = train(options, every, out)
-                runs[every].append(seconds)
-                if every == "1":
-                    written.append(summary["checkpoints"])
-        last = Path(folder) / f"run-{options.pairs - 1}-1"
-        summary = weft("--resume", str(last), "--epochs", str(options.epochs + 1))
-        size = written[-1]["bytes"]
-        none, each = (statistics.median(runs[every]) for every in ("0", "1"))
-        ratio = statistics.median(b / a for a, b in zip(runs["0"], runs["1"]))
-        print(f"epoch without checkpoints  {none:8.3f} s")
-        print(f"epoch with one after each  {each:8.3f} s   {100 * (ratio - 1):+.1f} % (median of {options.pairs} pairs)")
-        print(f"size of a checkpoint       {size / 1e6:8.2f} MB")
-        print(f"seconds until it is on disk{statistics.median(w['write_seconds'] for w in written):8.3f}")
-        print(f"seconds to read it         {summary['checkpoints']['read_seconds']:8.3f}")
-        print(f"as many bytes by one write {disk(Path(folder), size):8.3f} s, with fsync")
+        run = Path(folder) / "run"
+        seconds, summary = train(options, run)
+        written = summary["checkpoints"]
+        resumed = finish(resume(run, options.epochs + 1))
+        # Epoch 3 is the first that a checkpoint is written beside; the last epoch's time has the end of the run in it.
+        beside, without = seconds[3:-1:2], seconds[4:-1:2]
+        ratio = statistics.median(beside) / statistics.median(without)
+        print(f"epoch without a checkpoint {statistics.median(without):8.3f} s   (median of {len(without)})")
+        print(f"epoch with one beside it   {statistics.median(beside):8.3f} s   {100 * (ratio - 1):+.1f} % (median of {len(beside)})")
+        print(f"size of a checkpoint       {written['bytes'] / 1e6:8.2f} MB")
+        print(f"seconds until it is on disk{written['write_seconds']:8.3f}")
+        print(f"seconds to read it         {resumed['checkpoints']['read_seconds']:8.3f}")
+        print(f"as many bytes by one write {disk(Path(folder), written['bytes']):8.3f} s, with fsync")
 
 
-def train(options: argparse.Namespace, every: str, out: Path) -> tuple[float, dict]:
-    """Returns the seconds of an epoch with all that belongs to it, and the run's summary."""
-    summary = weft(
+def train(options: argparse.Namespace, run: Path) -> tuple[list[float], dict]:
+    """Returns the seconds from one epoch's line of metrics to the next, by epoch, and the run's summary."""
+    process = start(
         options.store, *(options.flags or SAGE), "--epochs", str(options.epochs), "--eval-every", str(options.epochs),
-        "--checkpoint-every", every, "--out", str(out),
+        "--checkpoint-every", "2", "--out", str(run),
     )
-    run = json.loads((out / "run.json").read_text())
-    started, finished = (datetime.datetime.fromisoformat(run[key]) for key in ("started", "finished"))
-    return (finished - started).total_seconds() / options.epochs, summary
+    at = [time.monotonic()]
+    metrics = run / "metrics.jsonl"
+    while process.poll() is None:
+        lines = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+        at += [time.monotonic()] * (lines + 1 - len(at))
+        time.sleep(0.01)
+    summary = finish(process)
+    return [0.0] + [after - before for before, after in zip(at, at[1:])], summary
 
 
-def weft(*arguments: str) -> dict:
-    done = subprocess.run([WEFT, "train", *arguments, "--json"], capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.stderr.strip().splitlines()[-1])
-    return json.loads(done.stdout)
+def resume(run: Path, epochs: int) -> subprocess.Popen:
+    return start("--resume", str(run), "--epochs", str(epochs))
+
+
+def start(*arguments: str) -> subprocess.Popen:
+    return subprocess.Popen([WEFT, "train", *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen) -> dict:
+    out, err = process.communicate()
+    if process.returncode:
+        sys.exit(err.strip().splitlines()[-1])
+    return json.loads(out)
 
 
 def disk(folder: Path, size: int) -> float:
@@ -74,8 +81,7 @@ def disk(folder: Path, size: int) -> float:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", help="the graph")
-    parser.add_argument("--pairs", type=int, default=4)
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--dir", default=".", help="folder on the disk to measure")
     parser.add_argument("flags", nargs="*", help="of weft train, after --")
     return parser.parse_args()
