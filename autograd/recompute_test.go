@@ -118,8 +118,8 @@ func TestRecompute(t *testing.T) {
 	}
 }
 
-// TestRecomputeForNobody: a value that was released and that no backward step needs after all is not computed,
-// and lets its inputs go.
+// TestRecomputeForNobody: a value that was released and that no backward step needs after all is not
+// computed, and lets its inputs go.
 func TestRecomputeForNobody(t *testing.T) {
 	n := newNetwork(t, 1, true)
 	w := n.weights[0]

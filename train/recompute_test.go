@@ -17,8 +17,8 @@ import (
 	"weft/train/setting"
 )
 
-// TestRecompute: recomputation changes no bit, no message and no aggregation, and the plan has the bytes of the
-// run: for all models on one worker, for link prediction, and for several types of vertices and edges.
+// TestRecompute: recomputation changes no bit, no message and no aggregation, and the plan has the bytes of
+// the run: for all models on one worker, for link prediction, and for several types of vertices and edges.
 // parallel/paralleltest compares the meshes.
 func TestRecompute(t *testing.T) {
 	one, types := tangled(t), severalTypes(t)
@@ -89,10 +89,10 @@ func messagesOf(features, classes int) []gnn.BlockSpec {
 	return []gnn.BlockSpec{layer("first", features, 8, kernel.ReLU), layer("last", 8, classes, kernel.Identity)}
 }
 
-// TestRecomputeKeeps: the matrices of vertices × hidden columns that a layer more keeps for the backward pass,
-// counted by hand. Without recomputation those are the layer's input and what norm, attention, activation or a
-// second product read. With it a layer keeps the first value that depends on its aggregation. On the tensor
-// axis attention keeps its rows and its result in slices, too.
+// TestRecomputeKeeps: the matrices of vertices × hidden columns that a layer more keeps for the backward
+// pass, counted by hand. Without recomputation those are the layer's input and what norm, attention,
+// activation or a second product read. With it a layer keeps the first value that depends on its aggregation.
+// On the tensor axis attention keeps its rows and its result in slices, too.
 func TestRecomputeKeeps(t *testing.T) {
 	const vertices, hidden = 20_000, 32
 	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: vertices, Degree: 2, Directed: true, Features: 8, Classes: 3})
@@ -140,7 +140,8 @@ func TestRecomputeKeeps(t *testing.T) {
 	}
 }
 
-// TestRecomputeWhereNeeded: auto recomputes where the plan without it exceeds the memory limit, and only there.
+// TestRecomputeWhereNeeded: auto recomputes where the plan without it exceeds the memory limit, and only
+// there.
 func TestRecomputeWhereNeeded(t *testing.T) {
 	g := tangled(t)
 	o := networks()["resgcn"]

@@ -39,8 +39,8 @@ type Case struct {
 
 // Engines compares runs on meshes with one worker's run, for each model and variant: the training curve, the
 // metrics, the logits of all vertices in order, and the weights. No tensor may outlive its epoch, and a plan
-// must have the bytes of the run. Recomputation must change neither a bit nor a message. The graph is directed, with isolated vertices, self loops and duplicate
-// edges. No number of workers divides the widths.
+// must have the bytes of the run. Recomputation must change neither a bit nor a message. The graph is
+// directed, with isolated vertices, self loops and duplicate edges. No number of workers divides the widths.
 //
 // The plain form of a model runs on every mesh. Each variant runs on one of them, in turn.
 func Engines(t *testing.T, cases ...Case) {

@@ -52,8 +52,8 @@ func TestNormsInAPipeline(t *testing.T) {
 	}
 }
 
-// TestRecomputeOnceABool: a pipeline's recompute was true or false once, as a flag and in files. Now it is for
-// any mesh, auto by default: blocks in a pipeline, and elsewhere a choice.
+// TestRecomputeOnceABool: a pipeline's recompute was true or false once, as a flag and in files. Now it is
+// for any mesh, auto by default: blocks in a pipeline, and elsewhere a choice.
 func TestRecomputeOnceABool(t *testing.T) {
 	for text, want := range map[string]string{
 		"true": RecomputeBlocks, "false": RecomputeNone, "True": RecomputeBlocks, "auto": RecomputeAuto, "none": RecomputeNone, "blocks": RecomputeBlocks,
