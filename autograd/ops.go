@@ -154,7 +154,7 @@ func Alias(x *Var) *Var {
 	})
 }
 
-// Scale returns alpha·a.
+// Scale returns alpha·a. The caller may change the elements of the result before anything reads it.
 func Scale(alpha float32, a *Var) *Var {
 	t := a.tape
 	z := t.NewLike(a, a.Rows(), a.Cols())

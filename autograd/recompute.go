@@ -1,18 +1,18 @@
 package autograd
 
-// A tape that recomputes does not keep all values that backward steps read. When the forward code drops such
-// a value, the tape evicts it: it releases the value, and computes it again from its inputs when the first
-// backward step reads it. From then on the value lives until its last reader, as any other.
+// A tape that recomputes does not keep all values that backward steps read (activation checkpointing; Chen et
+// al. 2016). When the forward code drops such a value, the tape evicts it: it releases the value, and
+// computes it again from its inputs before the first backward step that reads it. From then on the value
+// lives until its last reader, as any other.
 //
-// A value can be evicted if its operation has a Forward and the operation's inputs are there: kept by someone,
-// leaves, or results that nobody reads and that can be computed from such. So nothing is computed from a value
-// that was evicted before, and a chain of operations stays short: of two consecutive layers without
-// aggregation one keeps its output. The inputs of an evicted value are kept for it. They may be evicted
-// themselves, later, as the input of a layer is after the values in the layer.
+// A value is evicted if its operation has a Forward, and if each input is a leaf, or is kept for backward
+// steps anyway, or can itself be computed from such inputs and is read by no backward step. So no value is
+// evicted for whose sake others would have to stay, and none is computed from a value that was evicted before
+// it: of two consecutive layers without aggregation one keeps its output. An evicted value keeps its inputs.
+// These may be evicted later, as a layer's input is after the values within the layer.
 //
-// Results of a gnn.Propagator have no Forward. They are kept, and neither an aggregation nor a message between
-// workers is repeated. What follows an aggregation, such as norm, activation, dropout and the next layer's
-// product, is computed again from its result.
+// The results of a gnn.Propagator have no Forward. They stay, and so no aggregation and no message between
+// workers is repeated. Norm, activation, dropout and the next layer's product are computed again from them.
 
 // evict releases the value, if only backward steps read it and it can be computed again.
 func (v *Var) evict() {
@@ -30,7 +30,8 @@ func (v *Var) computable() bool {
 		return false
 	}
 	for _, in := range v.op.Inputs {
-		if !in.there() && (in.evicted || !in.computable()) {
+		kept := in.leaf || in.kept > 0 && in.there()
+		if !kept && (in.evicted || !in.computable()) {
 			return false
 		}
 	}
@@ -38,14 +39,14 @@ func (v *Var) computable() bool {
 }
 
 // there reports whether the Var has its value.
-func (v *Var) there() bool { return v.leaf || v.value != nil || v.sparse != nil }
+func (v *Var) there() bool { return v.value != nil || v.sparse != nil }
 
 // await keeps the inputs of a value that is not there until it is computed again.
 func (v *Var) await() {
 	v.evicted = true
 	for _, in := range v.op.Inputs {
 		in.kept++
-		if !in.there() && !in.evicted {
+		if !in.leaf && !in.there() && !in.evicted {
 			in.await()
 		}
 	}

@@ -120,8 +120,9 @@ type Op struct {
 	// Value is the result. The tape owns it from now on. It is nil if Forward is set.
 	Value *tensor.Matrix
 	// Forward computes the result from the values of Inputs, and from nothing else that changes before
-	// Backward has run. It is called at once, and perhaps again in the backward pass, with the same values.
-	// The tape owns what it returns. nil: Value is set, and kept for as long as it is read.
+	// Backward has run. It is called at once, and perhaps again in the backward pass. Both results must be the
+	// same, so nobody may change the first, other than by Take. The tape owns them. nil: Value is set, and
+	// kept for as long as it is read.
 	Forward func() *tensor.Matrix
 	// Inputs are the Vars that the result depends on.
 	Inputs []*Var
@@ -154,7 +155,7 @@ func (t *Tape) Record(op Op) *Var {
 			v.inherit(in)
 		}
 	}
-	if op.Forward != nil && t.Recording && t.Recompute {
+	if recorded := t.Recording && v.wants; op.Forward != nil && t.Recompute && (recorded || len(op.Buffers) == 0) {
 		v.op = &op
 	}
 	if !t.Recording || !v.wants {

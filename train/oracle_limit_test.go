@@ -32,7 +32,7 @@ func TestRunKeepsToTheLimit(t *testing.T) {
 	g := tangled(t)
 	for _, mesh := range []string{"", "graph=3"} {
 		o := networks()["gcn"]
-		o.Epochs = 1
+		o.Epochs, o.Recompute = 1, setting.RecomputeNone // auto would need less
 		planned, err := onMesh(g, o, mesh).Plan(context.Background())
 		if err != nil {
 			t.Fatal(err)

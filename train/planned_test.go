@@ -65,6 +65,7 @@ func TestPlannedNumbers(t *testing.T) {
 // not at the limit or without one.
 func TestPlanWithoutScratch(t *testing.T) {
 	g, o := tangled(t), networks()["gcn"]
+	o.Recompute = setting.RecomputeNone
 	p := planOf(t, g, o)
 	need := setting.Bytes(p.PeakTensorBytes[0] + p.GraphBytes[0])
 	if p.Uncut {

@@ -419,8 +419,8 @@ func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 		all = all / int64(len(p.PeakTensorBytes)) * int64(here)
 	}
 	if o.MemoryLimit == 0 && machine > 0 && all > machine {
-		return refusal.Errorf("the run would need %s, and this machine has %s of memory; take a smaller model, or try all the same with a --memory-limit",
-			megabytes(all), megabytes(machine))
+		return refusal.Errorf("the run would need %s, and this machine has %s of memory; take %s, or try all the same with a --memory-limit",
+			megabytes(all), megabytes(machine), p.Less())
 	}
 	return nil
 }

@@ -41,8 +41,8 @@ type Case struct {
 
 // Engines compares runs on meshes with one worker's run, for each model and variant: the training curve, the
 // metrics, the logits of all vertices in order, and the weights. No tensor may outlive its epoch, and a plan
-// must have the bytes of the run. The graph is directed, with isolated vertices, self loops and duplicate
-// edges. No number of workers divides the widths.
+// must have the bytes of the run. Recomputation must change neither a bit nor a message. The graph is
+// directed, with isolated vertices, self loops and duplicate edges. No number of workers divides the widths.
 //
 // The plain form of a model runs on every mesh. Each variant runs on one of them, in turn.
 func Engines(t *testing.T, cases ...Case) {
@@ -199,13 +199,9 @@ func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divid
 	for name, w := range alone.Weights {
 		c.near(t, name, doubles(got.Weights[name].Float32), doubles(w.Float32))
 	}
-	if !slices.Equal(plan.PeakTensorBytes, got.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, got.GraphBytes) {
-		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", got.PeakTensorBytes, got.GraphBytes, plan.PeakTensorBytes, plan.GraphBytes)
-	}
-	planned, sent := worker.SumOf(plan.Sent), got.Communication
-	if planned.Halo != sent.Halo || planned.Layout != sent.Layout || planned.Stage != sent.Stage {
-		t.Errorf("sent %+v, planned %+v", sent, planned)
-	}
+	asPlanned(t, got, &plan)
+	c.otherwiseRecomputed(t, g, divided, got)
+	sent := got.Communication
 	if c.Stage != nil {
 		if want := c.Stage(o.Model, g.Vertices(), o.Hidden); sent.Stage != want {
 			t.Errorf("sent %+v between stages, the formula says %+v", sent.Stage, want)
@@ -245,6 +241,45 @@ func (c *Case) inBFloat16(t *testing.T, g *graph.Graph, o train.Options, got *tr
 		}
 	}
 	return &Case{Mesh: c.Mesh, Engine: c.Engine, Tolerance: max(c.Tolerance, 1./32), least: o.LR}
+}
+
+// asPlanned compares a run's memory and bytes with its plan.
+func asPlanned(t *testing.T, r *train.Result, p *plan.Plan) {
+	t.Helper()
+	if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(p.GraphBytes, r.GraphBytes) {
+		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", r.PeakTensorBytes, r.GraphBytes, p.PeakTensorBytes, p.GraphBytes)
+	}
+	planned, sent := worker.SumOf(p.Sent), r.Communication
+	if planned.Halo != sent.Halo || planned.Layout != sent.Layout || planned.Stage != sent.Stage {
+		t.Errorf("sent %+v, planned %+v", sent, planned)
+	}
+}
+
+// otherwiseRecomputed runs with recomputation where the run that gave want had none, or without where it had.
+// The bits must be the same. With one stage nothing else may be sent or aggregated.
+func (c *Case) otherwiseRecomputed(t *testing.T, g *graph.Graph, o train.Options, want *train.Result) {
+	t.Helper()
+	o.Recompute = setting.RecomputeBlocks
+	if c.Mesh.Stages > 1 {
+		o.Recompute = setting.RecomputeNone
+	}
+	got, plan := run(t, c.job(t, g, o))
+	asPlanned(t, got, &plan)
+	if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
+		t.Errorf("recompute %s: losses %v, want %v, or other logits", o.Recompute, got.Losses, want.Losses)
+	}
+	for name, w := range want.Weights {
+		if !slices.Equal(got.Weights[name].Float32, w.Float32) {
+			t.Errorf("recompute %s: other values of %s", o.Recompute, name)
+		}
+	}
+	if c.Mesh.Stages > 1 {
+		return
+	}
+	if got.Communication != want.Communication || !slices.Equal(got.EdgeColumns, want.EdgeColumns) {
+		t.Errorf("recompute %s: sent %+v and aggregated %d, want %+v and %d", o.Recompute,
+			got.Communication, got.EdgeColumns, want.Communication, want.EdgeColumns)
+	}
 }
 
 // job is the job of a case.

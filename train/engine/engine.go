@@ -63,8 +63,8 @@ type Config struct {
 	// Training says that gradients are needed.
 	Training bool
 	// Recompute computes values again in the backward pass instead of keeping them: with one stage those
-	// between aggregations, as autograd.Tape.Recompute; in a pipeline a chunk's whole forward pass. The result
-	// has the same bits. Workers may differ in it.
+	// between aggregations, as autograd.Tape.Recompute; in a pipeline a chunk's whole forward pass. The bits
+	// are the same. Workers may differ in it.
 	Recompute bool
 	// Aggregated is called for each aggregation of a module, forward and backward, with edges × columns. It
 	// may be nil.

@@ -134,16 +134,24 @@ func (p *Plan) replicated(worker int) int64 {
 	return w.Checkpoint + w.Kinds[tensor.Parameters] + w.Kinds[tensor.Optimizer]
 }
 
+// Less names what would need less memory, on as many workers.
+func (p *Plan) Less() string {
+	if p.Recompute {
+		return "a smaller model"
+	}
+	return fmt.Sprintf("%s %s or a smaller model", refusal.Setting("recompute"), setting.RecomputeBlocks)
+}
+
 // CheckLimit refuses a plan in which a worker exceeds the limit; 0: none.
 func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	for worker, tensors := range p.PeakTensorBytes {
 		graph := p.GraphBytes[worker]
 		if limit > 0 && tensors+graph > int64(limit) {
-			wayOut := "raise the limit or take a smaller model"
+			wayOut := "raise the limit or take " + p.Less()
 			// Perhaps not enough, as each worker holds a halo too.
 			workers := int64(len(p.PeakTensorBytes)) * ((tensors + graph + int64(limit) - 1) / int64(limit))
 			if workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit) {
-				wayOut = fmt.Sprintf("raise the limit, take a smaller model, or try more workers, as in %s graph=%d", refusal.Setting("parallel"), workers)
+				wayOut = fmt.Sprintf("raise the limit, take %s, or try more workers, as in %s graph=%d", p.Less(), refusal.Setting("parallel"), workers)
 			}
 			return refusal.Errorf("%s %s: worker %d would need %s (tensors %s, graph %s); %s", refusal.Setting("memory-limit"), limit, worker,
 				setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(), setting.Bytes(graph).Rounded(), wayOut)

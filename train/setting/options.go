@@ -127,16 +127,16 @@ const bf16 = "bf16"
 
 var precisions = []string{"f32", bf16}
 
-// What the backward pass computes again instead of keeping it: nothing, or the values within each block of the
-// model. RecomputeAuto is RecomputeBlocks in a pipeline, and elsewhere where the memory limit needs it.
+// What the backward pass computes again instead of keeping it: nothing, or the values within each block of
+// the model. RecomputeAuto is RecomputeBlocks in a pipeline, and elsewhere where the memory limit needs it.
 const (
 	RecomputeAuto   = "auto"
 	RecomputeNone   = "none"
 	RecomputeBlocks = "blocks"
 )
 
-// Recomputes lists whether values are computed again. From several a run takes the first that meets its memory
-// limit.
+// Recomputes lists whether values are computed again. From several a run takes the first that meets its
+// memory limit.
 func (r *Resolved) Recomputes() []bool {
 	switch {
 	case r.Recompute == RecomputeNone:

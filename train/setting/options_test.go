@@ -66,6 +66,7 @@ func TestResolveRefuses(t *testing.T) {
 		{"optimizer", "lion", "unknown optimizer; it is one of adam, adamw, sgd"},
 		{"norm", "instance", "norm instance: unknown norm; it is one of auto, none, batch, layer"},
 		{"precision", "f16", "precision f16"},
+		{"recompute", "some", "recompute some: unknown recompute; it is one of auto, none, blocks"},
 		{"parallel", "graph=0", "mesh"},
 		{"parallel", "pipeline=4", "pipeline=4: each stage has a layer (one that aggregates, where a model has such), and the model has 2; take parallel graph=2,pipeline=2"},
 		{"parallel", "pipeline=3", "the model has 2; take parallel graph=3"},

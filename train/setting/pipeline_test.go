@@ -1,6 +1,8 @@
 package setting
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +48,41 @@ func TestNormsInAPipeline(t *testing.T) {
 		set(&o)
 		if _, err := o.Resolve(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestRecomputeOnceABool: a pipeline's recompute was true or false once, as a flag and in files. Now it is
+// for any mesh, auto by default: blocks in a pipeline, and elsewhere a choice.
+func TestRecomputeOnceABool(t *testing.T) {
+	for text, want := range map[string]string{
+		"true": RecomputeBlocks, "false": RecomputeNone, "True": RecomputeBlocks, "auto": RecomputeAuto, "none": RecomputeNone, "blocks": RecomputeBlocks,
+	} {
+		flag, file := Defaults(), Defaults()
+		s, _ := settingNamed("recompute")
+		if err := errors.Join(s.Set(&flag, text), parseConfig([]byte("recompute: "+text+"\n"), &file)); err != nil || flag.Recompute != want || file.Recompute != want {
+			t.Errorf("%s: %q and %q, %v", text, flag.Recompute, file.Recompute, err)
+		}
+	}
+	for _, c := range []struct {
+		recompute, parallel string
+		want                []bool
+	}{
+		{RecomputeAuto, "", []bool{false, true}},
+		{RecomputeAuto, "graph=2,tensor=2", []bool{false, true}},
+		{RecomputeAuto, "pipeline=2", []bool{true}},
+		{RecomputeNone, "pipeline=2", []bool{false}},
+		{RecomputeNone, "graph=2", []bool{false}},
+		{RecomputeBlocks, "", []bool{true}},
+	} {
+		o := Defaults()
+		o.Recompute, o.Parallel = c.recompute, c.parallel
+		r, err := o.Resolve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Recomputes(); !slices.Equal(got, c.want) {
+			t.Errorf("%s on %q: %v, want %v", c.recompute, c.parallel, got, c.want)
 		}
 	}
 }
