@@ -107,6 +107,7 @@ func run(t *testing.T, g *graph.Graph, o Options) *Result {
 	return r
 }
 
+// TestSameBitsForAnyThreads compares one thread with two in Float32, and with three in bfloat16.
 func TestSameBitsForAnyThreads(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
@@ -115,6 +116,11 @@ func TestSameBitsForAnyThreads(t *testing.T) {
 			one := run(t, g, o)
 			for _, n := range []int{2, 3} {
 				o.Threads = n
+				if n == 3 {
+					o.Threads, o.Precision = 1, "bf16"
+					one = run(t, g, o)
+					o.Threads = n
+				}
 				many := run(t, g, o)
 				if !slices.Equal(one.Losses, many.Losses) || !slices.Equal(one.Logits, many.Logits) {
 					t.Errorf("%d threads: losses %v, one thread %v", n, many.Losses, one.Losses)

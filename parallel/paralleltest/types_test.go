@@ -77,7 +77,7 @@ func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *auto
 	}
 	idsX, idsY := ids(x, firstX), ids(y, firstY)
 	matrix := func(purpose uint64, ids []int32) *tensor.Matrix {
-		m := memory.New(tensor.Features, len(ids), betweenColumns)
+		m := memory.NewElement(tensor.Features, c.Team.Storage, len(ids), betweenColumns)
 		draw(m, purpose, ids)
 		return m
 	}
@@ -95,7 +95,7 @@ func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *auto
 		panic("the result has the rows of something else than the targets")
 	}
 	place(o.z, out.Value(), idsY)
-	dz := memory.New(tensor.Gradients, y.Here, out.Cols())
+	dz := memory.NewElement(tensor.Gradients, out.Element(), y.Here, out.Cols())
 	draw(dz, gradientNumbers, idsY)
 	tape.Backward(autograd.Root{Var: out, Grad: dz})
 	for in, d := range map[*autograd.Var][]float64{inX: o.dx, inY: o.dy} {
@@ -158,9 +158,13 @@ func TestBetweenTypes(t *testing.T) {
 			})
 			for _, k := range []int{1, 2, 3, 5} {
 				for division, of := range Dividings(items+users, k) {
+					storage := tensor.Float32
+					if division == "unevenly" {
+						storage = tensor.BFloat16
+					}
 					what := fmt.Sprintf("%s, reversed %v, %d partitions, %s", b.name, reversed, k, division)
 					got := blank()
-					Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: typed, Of: of}.Run(t, func(c engine.Config) {
+					Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Storage: storage, Graph: typed, Of: of}.Run(t, func(c engine.Config) {
 						a, err := sar.New(c.Team, c.Groups, c.Share, order.Options{}, sar.Options{KeepHalo: k == 3})
 						if err != nil {
 							panic(err)
@@ -172,7 +176,7 @@ func TestBetweenTypes(t *testing.T) {
 							b.run(c, a, along, a.Types()[1], a.Types()[0], items, 0, got)
 						}
 					})
-					const tolerance = 1e-5
+					tolerance := tolerances[storage]
 					near(t, what, got.z, want.z, tolerance)
 					near(t, what+", gradient of the sources", got.dx, want.dx, tolerance)
 					near(t, what+", gradient of the targets", got.dy, want.dy, tolerance)
@@ -307,6 +311,11 @@ func TestTypedEngines(t *testing.T) {
 			for _, m := range append([]mesh.Mesh{grid(1, 3, 1)}, c.meshes...) {
 				t.Run(Name(m), func(t *testing.T) { (&Case{Mesh: m, Tolerance: 2e-5}).check(t, g, alone, o, o) })
 			}
+			t.Run("bfloat16", func(t *testing.T) {
+				inBFloat16(&o)
+				alone, _ := run(t, &train.Job{Graph: g, Options: o})
+				(&Case{Mesh: grid(1, 2, 1)}).check(t, g, alone, o, o)
+			})
 		})
 	}
 }
