@@ -120,9 +120,9 @@ type Op struct {
 	// Value is the result. The tape owns it from now on. It is nil if Forward is set.
 	Value *tensor.Matrix
 	// Forward computes the result from the values of Inputs, and from nothing else that changes before
-	// Backward has run. It is called at once, and perhaps again in the backward pass. Both results must be the
-	// same, so nobody may change the first, other than by Take. The tape owns them. nil: Value is set, and
-	// kept for as long as it is read.
+	// Backward has run. It is called at once, and perhaps again in the backward pass. Both results must be
+	// the same, so nobody may change the first, other than by Take. The tape owns them. nil: Value is set,
+	// and kept for as long as it is read.
 	Forward func() *tensor.Matrix
 	// Inputs are the Vars that the result depends on.
 	Inputs []*Var
