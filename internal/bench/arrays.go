@@ -65,7 +65,7 @@ func (a *arrays) normalization(cols int) kernel.Normalization {
 
 // state is a running softmax before any edge.
 func (a *arrays) state(rows, heads, width int) *kernel.AttentionState {
-	s := a.team.AttentionStart(rows, heads, width)
+	s := a.team.AttentionStart(rows, heads, width, tensor.Float32)
 	a.made = append(a.made, s.Maximum, s.Out)
 	return s
 }

@@ -114,7 +114,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	if a.SelfLoops {
 		at.loops = e.OneLoop()
 	}
-	state := t.Team.AttentionStart(e.Rows, a.Heads, width)
+	state := t.Team.AttentionStart(e.Rows, a.Heads, width, tensor.Float32)
 	at.beginPass()
 	at.extend(state, e.Local(), at.rows(), at.loops, kernel.Ending(alone))
 	for v := range c.fetch(at.rows()...) {
