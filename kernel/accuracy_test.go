@@ -123,7 +123,7 @@ func TestNaNStays(t *testing.T) {
 
 		score := s.normal(3, 1)
 		score.Floats()[1] = nan
-		state := s.team.AttentionStart(3, 1, 5)
+		state := s.team.AttentionStart(3, 1, 5, tensor.Float32)
 		s.team.Attend(state, kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: s.normal(3, 5), SourceScore: score, TargetScore: s.normal(3, 1)}, a, nil, kernel.Last)
 		out := state.Out
 		isNaN("attention", out, 0)

@@ -21,7 +21,7 @@ type Attention struct {
 	Heads, Width             int
 	FirstHead, LayerHeads    int // the first head's number in the layer, and how many that has, 0: Heads
 	Slope                    float64
-	Source                   *tensor.Matrix // source rows × Heads·Width
+	Source                   *tensor.Matrix // source rows × Heads·Width, Float32 or BFloat16, and so is Target
 	SourceScore, TargetScore *tensor.Matrix // GATv1: rows × Heads
 	Target, A                *tensor.Matrix // GATv2: destination rows × Heads·Width, 1 × Heads·Width
 	// Whole: the edges are all that their destinations have: AttendBackward may read fewer rows then
@@ -50,7 +50,7 @@ func (a Attention) c(e *CSR) C.weft_attention_args {
 	check("target", a.Target, e.Rows, cols)
 	check("attention vector", a.A, 1, cols)
 	return C.weft_attention_args{
-		source: floats(a.Source), target: floats(a.Target), source_score: floats(a.SourceScore), target_score: floats(a.TargetScore),
+		source: storage(a.Source), target: storage(a.Target), source_score: floats(a.SourceScore), target_score: floats(a.TargetScore),
 		a: floats(a.A), source_ids: ints(a.SourceIDs), target_ids: ints(a.TargetIDs), heads: C.int64_t(a.Heads), width: C.int64_t(a.Width),
 		first_head: C.int64_t(a.FirstHead), layer_heads: C.int64_t(layer),
 		slope: C.float(a.Slope), mask: a.Mask.From(a.FirstHead).c(), whole: boolean(a.Whole),
@@ -73,14 +73,18 @@ type AttentionState struct {
 	// Maximum: rows × heads: of the scores; after the last block their log-sum-exp, which is all that the backward
 	// pass needs
 	Maximum *tensor.Matrix
-	Out     *tensor.Matrix // rows × heads·width: weighted sums, after the last block the output
-	sum     *tensor.Matrix // rows × heads: Σ exp(score − maximum), between blocks
-	begun   bool
+	// Out: rows × heads·width: weighted sums, after the last block the output. Of BFloat16 it cannot hold sums, and
+	// one block is all there is.
+	Out   *tensor.Matrix
+	sum   *tensor.Matrix // rows × heads: Σ exp(score − maximum), between blocks
+	begun bool
 }
 
-// AttentionStart returns the state before any edge.
-func (t *Team) AttentionStart(rows, heads, width int, _ tensor.Element) *AttentionState {
-	return &AttentionState{Maximum: t.Memory.New(tensor.Activations, rows, heads), Out: t.Memory.New(tensor.Activations, rows, heads*width)}
+// AttentionStart returns the state before any edge, whose Out has elements of the given type.
+func (t *Team) AttentionStart(rows, heads, width int, element tensor.Element) *AttentionState {
+	return &AttentionState{
+		Maximum: t.Memory.New(tensor.Activations, rows, heads), Out: t.Memory.NewElement(tensor.Activations, element, rows, heads*width),
+	}
 }
 
 // Ending says whether a block of edges is the last of a state.
@@ -102,14 +106,18 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	}
 	args := a.c(e)
 	over(&args, e, loops)
-	args.maximum, args.sum, args.z = floats(s.Maximum), floats(s.sum), floats(s.Out)
+	if s.Out.Element == tensor.BFloat16 && (s.begun || !last) {
+		panic("kernel: a BFloat16 output of attention over several blocks")
+	}
+	args.maximum, args.sum, args.z, args.z_type = floats(s.Maximum), floats(s.sum), either(s.Out), C.int32_t(typeOf(s.Out))
 	args.first, args.last = boolean(!s.begun), boolean(last)
 	kernel := C.int(C.weft_attend)
 	if a.A != nil {
 		kernel = C.weft_attend_v2
 	}
-	t.edges(on(kernel), unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
-	t.attendHubs(kernel, args, s, a, e, loops, last)
+	r := on(kernel, a.Source, a.Target)
+	t.edges(r, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
+	t.attendHubs(r, args, s, a, e, loops, last)
 	s.begun = !last
 	if last {
 		s.sum.Release()
@@ -119,19 +127,24 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 
 // attendHubs is Attend for the hubs: their parts have states of their own, by which those of the hubs are
 // extended.
-func (t *Team) attendHubs(kernel C.int, args C.weft_attention_args, s *AttentionState, a Attention, e *CSR, loops *tensor.Matrix, last bool) {
+func (t *Team) attendHubs(r routine, args C.weft_attention_args, s *AttentionState, a Attention, e *CSR, loops *tensor.Matrix, last bool) {
 	p := t.parts(e, loops, a.TargetIDs)
 	overParts(&args, p)
-	args.target, args.target_score, args.target_ids = floats(p.copies(a.Target)), floats(p.copies(a.TargetScore)), ints(p.ids)
+	args.target, args.target_score, args.target_ids = storage(p.copies(a.Target)), floats(p.copies(a.TargetScore)), ints(p.ids)
 	of := &AttentionState{
 		Maximum: t.scratch(tensor.Float32, lanes, a.Heads), Out: t.scratch(tensor.Float32, lanes, a.Heads*a.Width),
 		sum: t.scratch(tensor.Float32, lanes, a.Heads),
 	}
-	args.maximum, args.sum, args.z = floats(of.Maximum), floats(of.sum), floats(of.Out)
+	args.maximum, args.sum, args.z, args.z_type = floats(of.Maximum), floats(of.sum), either(of.Out), C.WEFT_FLOAT32
 	args.first, args.last = 1, 0
+	var out []float32 // the row's, until all parts are in it
 	for row, begins := range p.each() {
-		p.run(on(kernel), unsafe.Pointer(&args))
-		s.merge(row, of, s.begun || !begins, !begins && last, last)
+		if begins {
+			out = numbers(s.Out, row)
+		}
+		p.run(r, unsafe.Pointer(&args))
+		s.merge(row, out, of, s.begun || !begins, !begins && last, last)
+		setNumbers(s.Out, row, out)
 	}
 	of.Maximum.Release()
 	of.Out.Release()
@@ -139,13 +152,13 @@ func (t *Team) attendHubs(kernel C.int, args C.weft_attention_args, s *Attention
 	p.release()
 }
 
-// merge extends the state of a row by those of its parts, one after the other (Milakov & Gimelshein, as in
-// attention.h). The row's own is begun if it holds something; and ended if that is its output, which is a
+// merge extends the state of a row, whose numbers of Out are out, by those of its parts, one after the other
+// (Milakov & Gimelshein, as in attention.h). The row's own is begun if it holds something; and ended if that is its output, which is a
 // state of sum 1 with the log-sum-exp for a maximum.
-func (s *AttentionState) merge(row int, of *AttentionState, begun, ended, last bool) {
+func (s *AttentionState) merge(row int, out []float32, of *AttentionState, begun, ended, last bool) {
 	heads, width := s.Maximum.Cols, s.Out.Cols/s.Maximum.Cols
 	for k := row * heads; k < (row+1)*heads; k++ {
-		z, maximum, sum := s.Out.Floats()[k*width:(k+1)*width], math.Inf(-1), 0.0
+		z, maximum, sum := out[(k-row*heads)*width:(k-row*heads+1)*width], math.Inf(-1), 0.0
 		switch {
 		case ended:
 			maximum, sum = float64(s.Maximum.Floats()[k]), 1

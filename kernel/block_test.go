@@ -128,7 +128,7 @@ func TestTwoBlocks(t *testing.T) {
 				x, score *tensor.Matrix
 			}
 			attend := func(parts ...part) (z, l *tensor.Matrix) {
-				s := team.AttentionStart(rows, heads, width)
+				s := team.AttentionStart(rows, heads, width, tensor.Float32)
 				for n, p := range parts {
 					k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: p.x}
 					if v2 {
@@ -161,7 +161,7 @@ func TestBlocksTakeOneSide(t *testing.T) {
 	x, score, target := normal(team, r, cols, width), normal(team, r, cols, 1), normal(team, r, rows, 1)
 	g := normal(team, r, rows, width)
 	whole := kernel.Attention{Heads: 1, Width: width, Slope: .2, Source: x, SourceScore: score, TargetScore: target, Whole: true}
-	s := team.AttentionStart(rows, 1, width)
+	s := team.AttentionStart(rows, 1, width, tensor.Float32)
 	team.Attend(s, whole, a, nil, kernel.Last)
 	gOut := team.Memory.New(tensor.Buffers, rows, 1)
 	team.RowDots(gOut, g, s.Out)

@@ -353,7 +353,7 @@ func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Mat
 	rows := s.rows(n, lists)
 	ones, none := s.team.Memory.New(tensor.Buffers, n, heads), s.team.Zeros(tensor.Buffers, len(lists), heads)
 	s.team.Fill(ones, 1)
-	state := s.team.AttentionStart(len(lists), heads, 1)
+	state := s.team.AttentionStart(len(lists), heads, 1, tensor.Float32)
 	s.team.Attend(state, kernel.Attention{
 		Heads: heads, Width: 1, Slope: 1, Source: ones, SourceScore: ones, TargetScore: none, Mask: mask, SourceIDs: ids,
 		TargetIDs: s.ints(targets).Reshape(len(targets), 1),
@@ -469,9 +469,67 @@ func (s *suite) logSums(what string, got *tensor.Matrix, want []float64) {
 	s.elements(what+", log-sum-exp", got, finite, 40)
 }
 
+// storedAttention holds attention over sources, targets and gradients in BFloat16 against what comes of the same
+// numbers in Float32, which is held against the reference. GATv1 has the same bits, rounded; GATv2 adds in
+// another order.
+func (s *suite) storedAttention(what string, g network, heads, width int, mask kernel.Mask, v2 bool) {
+	s.t.Helper()
+	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
+	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: s.stored(n, cols), Mask: mask}
+	if v2 {
+		k.Target, k.A = s.stored(n, cols), s.normal(1, cols)
+		s.team.Scale(k.A, float32(1/math.Sqrt(float64(width))), k.A)
+	} else {
+		k.SourceScore, k.TargetScore = s.normal(n, heads), s.normal(n, heads)
+	}
+	dOut, dSource, dTarget := s.stored(n, cols), s.stored(n, cols), s.stored(n, cols)
+	var of kernel.Attended
+	run := func(element tensor.Element) (*kernel.AttentionState, kernel.AttentionGradients) {
+		k := k
+		k.Source = s.as(element, k.Source)
+		if v2 {
+			k.Target = s.as(element, k.Target)
+		}
+		state := s.team.AttentionStart(n, heads, width, element)
+		s.team.Attend(state, k, g.a, g.loops, kernel.Last)
+		if of.LogSum == nil {
+			of = kernel.Attended{LogSum: state.Maximum, GradDotOut: s.blank(n, heads)}
+			s.team.RowDots(of.GradDotOut, s.as(element, dOut), state.Out)
+		}
+		of.Grad = s.as(element, dOut)
+		zeros := func(rows, cols int) *tensor.Matrix { return s.team.Zeros(tensor.Buffers, rows, cols) }
+		d := kernel.AttentionGradients{
+			Source: s.as(element, s.copy(dSource)), SourceScore: zeros(n, heads), TargetScore: zeros(n, heads),
+			Target: s.as(element, s.copy(dTarget)), A: zeros(1, cols),
+		}
+		s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, of)
+		return state, d
+	}
+	want, dWant := run(tensor.Float32)
+	got, d := run(tensor.BFloat16)
+	for name, m := range map[string][2]*tensor.Matrix{
+		"output": {got.Out, want.Out}, "log-sum-exp": {got.Maximum, want.Maximum}, "source gradient": {d.Source, dWant.Source},
+		"source score gradient": {d.SourceScore, dWant.SourceScore}, "target score gradient": {d.TargetScore, dWant.TargetScore},
+		"target gradient": {d.Target, dWant.Target}, "gradient of the vector": {d.A, dWant.A},
+	} {
+		switch {
+		case !v2 && !same(m[0], s.as(m[0].Element, m[1])):
+			s.t.Fatalf("%s: the %s is not what comes of Float32, rounded", what, name)
+		case v2 && name == "gradient of the vector":
+			s.vector(what+", "+name, m[0], values(m[1]), terms)
+		case v2:
+			s.rowwise(what+", "+name, m[0], exact(m[1]), terms)
+		}
+	}
+}
+
 // attention holds GATv1's forward and backward pass against the reference. Its scores come from HeadDot.
 func (s *suite) attention(what string, g network, heads, width int, mask kernel.Mask, keep []float64) {
 	s.t.Helper()
+	if s.storage == tensor.BFloat16 {
+		s.storedAttention(what, g, heads, width, mask, false)
+		return
+	}
 	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
 	x, aSource, aTarget, dOut := s.normal(n, cols), s.normal(1, cols), s.normal(1, cols), s.normal(n, cols)
 	for _, a := range []*tensor.Matrix{aSource, aTarget} { // scores of about 1, as in a model
@@ -480,7 +538,7 @@ func (s *suite) attention(what string, g network, heads, width int, mask kernel.
 	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, Mask: mask, SourceScore: s.blank(n, heads), TargetScore: s.blank(n, heads)}
 	s.team.HeadDot(k.SourceScore, x, aSource)
 	s.team.HeadDot(k.TargetScore, x, aTarget)
-	state := s.team.AttentionStart(n, heads, width)
+	state := s.team.AttentionStart(n, heads, width, tensor.Float32)
 	s.team.Attend(state, k, g.a, g.loops, kernel.Last)
 	out, logSum := state.Out, state.Maximum
 	r := g.reference(heads, keep)
@@ -506,11 +564,15 @@ func (s *suite) attention(what string, g network, heads, width int, mask kernel.
 // attention2 does the same for GATv2.
 func (s *suite) attention2(what string, g network, heads, width int, mask kernel.Mask, keep []float64) {
 	s.t.Helper()
+	if s.storage == tensor.BFloat16 {
+		s.storedAttention(what, g, heads, width, mask, true)
+		return
+	}
 	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
 	x, y, att, dOut := s.normal(n, cols), s.normal(n, cols), s.normal(1, cols), s.normal(n, cols)
 	s.team.Scale(att, float32(1/math.Sqrt(float64(width))), att)
 	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, Target: y, A: att, Mask: mask}
-	state := s.team.AttentionStart(n, heads, width)
+	state := s.team.AttentionStart(n, heads, width, tensor.Float32)
 	s.team.Attend(state, k, g.a, g.loops, kernel.Last)
 	out, logSum := state.Out, state.Maximum
 	r := g.reference(heads, keep)

@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"math"
 	"slices"
+	"testing"
 
 	"weft/kernel"
 	"weft/kernel/reference"
@@ -181,6 +182,38 @@ func conformCombine(s *suite) {
 		check("axpy", func(z *tensor.Matrix) { s.team.Copy(z, x); s.team.Axpy(z, .25, y) }, func(x, y float64) float64 { return x + .25*y })
 		check("add in place", func(z *tensor.Matrix) { s.team.Copy(z, y); s.team.Add(z, 2, x, 1, z) }, func(x, y float64) float64 { return 2*x + y })
 		check("multiply in place", func(z *tensor.Matrix) { s.team.Copy(z, x); s.team.Multiply(z, z, z) }, func(x, _ float64) float64 { return x * x })
+	})
+}
+
+// TestConvert rounds numbers of all signs and exponents that lie between, at and beside two bfloat16s, as
+// package tensor does.
+func TestConvert(t *testing.T) {
+	with(t, func(s *suite) {
+		var all []float32
+		for high := range uint32(1 << 16) {
+			for _, low := range []uint32{0, 1, 0x7fff, 0x8000, 0x8001} {
+				all = append(all, math.Float32frombits(high<<16|low))
+			}
+		}
+		for _, n := range []int{0, 1, 2, 3, 5, 7, 9, 15, 17, 1000, len(all)} {
+			x := s.of(all[len(all)-n:]...)
+			z, y := s.blankOf(tensor.BFloat16, 1, n), s.blank(1, n)
+			s.team.Convert(z, x)
+			if !same(z, s.as(tensor.BFloat16, x)) {
+				t.Fatalf("%d numbers are rounded otherwise", n)
+			}
+			s.team.Convert(y, z)
+			if !same(y, s.as(tensor.Float32, z)) {
+				t.Fatalf("%d numbers come back otherwise", n)
+			}
+			for _, m := range []*tensor.Matrix{x, z} {
+				again := s.blankOf(m.Element, 1, n)
+				s.team.Convert(again, m)
+				if !same(again, m) {
+					t.Fatalf("%d numbers of element type %d are not copied", n, m.Element)
+				}
+			}
+		}
 	})
 }
 

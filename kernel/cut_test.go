@@ -45,6 +45,13 @@ func randomMatrix(team *Team, r *rand.Rand, rows, cols int) *tensor.Matrix {
 	return m
 }
 
+// as returns a copy of m of an element type.
+func as(team *Team, element tensor.Element, m *tensor.Matrix) *tensor.Matrix {
+	z := team.Memory.NewElement(tensor.Activations, element, m.Rows, m.Cols)
+	team.Convert(z, m)
+	return z
+}
+
 // withTiles returns a team that tiles every matrix that can be tiled, in tiles of so many bytes.
 func withTiles(threads, bytes int, memory *tensor.Meter) *Team {
 	t := NewTeam(threads, memory)
@@ -66,12 +73,17 @@ func TestTilesHaveTheSameBits(t *testing.T) {
 		square, hub, weighted bool
 		accumulate            bool
 		blocks                bool
+		x, z                  tensor.Element
 	}{
-		{"plain", 100, false, false, false, false, true},
-		{"of scales and own rows", 131, true, false, false, false, true},
-		{"with a hub", 100, true, true, false, false, true},
-		{"weighted", 300, false, false, true, false, true},
-		{"added", 500, true, true, true, true, false},
+		{"plain", 100, false, false, false, false, true, tensor.Float32, tensor.Float32},
+		{"of scales and own rows", 131, true, false, false, false, true, tensor.Float32, tensor.Float32},
+		{"with a hub", 100, true, true, false, false, true, tensor.Float32, tensor.Float32},
+		{"weighted", 300, false, false, true, false, true, tensor.Float32, tensor.Float32},
+		{"added", 500, true, true, true, true, false, tensor.Float32, tensor.Float32},
+		{"stored", 500, true, true, false, false, false, tensor.BFloat16, tensor.BFloat16},
+		{"stored and added", 500, true, true, true, true, false, tensor.BFloat16, tensor.BFloat16},
+		{"summed from storage", 131, true, true, false, false, true, tensor.BFloat16, tensor.Float32},
+		{"summed to storage", 500, true, true, false, false, false, tensor.Float32, tensor.BFloat16},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n, tile := rows, 64<<10
@@ -82,7 +94,7 @@ func TestTilesHaveTheSameBits(t *testing.T) {
 				tile = 512 << 10 // holds all rows
 			}
 			a := scattered(whole, r, n, cols, 150, test.hub)
-			x := randomMatrix(whole, r, cols, test.columns)
+			x := as(whole, test.x, randomMatrix(whole, r, cols, test.columns))
 			var s Scales
 			if test.square {
 				s = Scales{Row: randomMatrix(whole, r, n, 1), Col: randomMatrix(whole, r, cols, 1), Self: randomMatrix(whole, r, n, 1)}
@@ -90,17 +102,16 @@ func TestTilesHaveTheSameBits(t *testing.T) {
 			if test.weighted {
 				a.Values = randomMatrix(whole, r, 1, a.Entries())
 			}
-			start := randomMatrix(whole, r, n, test.columns)
-			sum := func(team *Team) []float32 {
-				z := team.Memory.New(tensor.Activations, n, test.columns)
-				copy(z.Floats(), start.Floats())
+			start := as(whole, test.z, randomMatrix(whole, r, n, test.columns))
+			sum := func(team *Team) []byte {
+				z := as(team, test.z, start)
 				team.SpMM(z, a, x, s, Output(test.accumulate))
-				return z.Floats()
+				return z.Bytes()
 			}
 			want := sum(whole)
 			for _, threads := range []int{1, 3} {
 				team := withTiles(threads, tile, memory)
-				p := team.tiling(a, x, tensor.Float32, test.accumulate)
+				p := team.tiling(a, x, test.z, test.accumulate)
 				if p == nil || (p.sources < cols) != test.blocks {
 					t.Fatalf("the matrix is not tiled as the test means: %+v", p)
 				}

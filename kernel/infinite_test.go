@@ -40,7 +40,7 @@ func TestInfiniteRow(t *testing.T) {
 			r := rand.New(rand.NewPCG(8, 8))
 			x, score, target := normal(team, r, n, heads*width), normal(team, r, n, heads), normal(team, r, n, heads)
 			k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, SourceScore: score, TargetScore: target}
-			s := team.AttentionStart(n, heads, width)
+			s := team.AttentionStart(n, heads, width, tensor.Float32)
 			team.Attend(s, k, a, nil, kernel.Last)
 			g, gOut := normal(team, r, n, heads*width), normal(team, r, n, heads)
 			g.Floats()[last*heads*width] = infinity

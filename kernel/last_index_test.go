@@ -27,7 +27,7 @@ func TestLastIndex(t *testing.T) {
 			e.Indices.Int32s()[i] = int32(i % rows)
 		}
 		e.Indices = e.Indices.Prefix(1, entries)
-		state := team.AttentionStart(rows, heads, width)
+		state := team.AttentionStart(rows, heads, width, tensor.Float32)
 		team.Attend(state, kernel.Attention{Heads: heads, Width: width, Slope: 0.2, Source: source, Target: target, A: a}, e, nil, kernel.Last)
 		return append([]float32(nil), state.Out.Floats()...)
 	}

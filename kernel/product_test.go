@@ -11,6 +11,13 @@ import (
 // whatever rows stand beside it, so that a vertex's result does not depend on how the graph is divided. Each
 // width stands with half of the others.
 func TestRowOfAProduct(t *testing.T) {
+	for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
+		rowOfAProduct(t, storage)
+	}
+}
+
+func rowOfAProduct(t *testing.T, storage tensor.Element) {
+	t.Helper()
 	ins, outs := []int{1, 3, 17, 64, 257, 600}, []int{1, 2, 16, 47, 128, 300}
 	const rows = 18*kernel.ProductRows + 64 // in parts of one call and of two, and a rest
 	for i, in := range ins {
@@ -18,8 +25,8 @@ func TestRowOfAProduct(t *testing.T) {
 			if (i+j)%2 == 1 {
 				continue
 			}
-			with(t, func(s *suite) {
-				x, w, z, sum := s.normal(rows, in), s.normal(in, out), s.blank(rows, out), s.normal(rows, out)
+			withStorage(t, storage, func(s *suite) {
+				x, w, z, sum := s.stored(rows, in), s.normal(in, out), s.unwritten(rows, out), s.stored(rows, out)
 				start := s.copy(sum)
 				for _, transposed := range []bool{false, true} {
 					if transposed {
@@ -33,9 +40,9 @@ func TestRowOfAProduct(t *testing.T) {
 							if from+few > rows {
 								continue
 							}
-							what := case_(few, "rows from", from, "of", rows, in, out, "transposed", transposed)
+							what := case_(storage, few, "rows from", from, "of", rows, in, out, "transposed", transposed)
 							part := x.RowRange(from, from+few)
-							y := s.blank(few, out)
+							y := s.unwritten(few, out)
 							s.team.MatMul(y, part, w, kernel.Orientation(transposed), kernel.Replace)
 							s.equal(what, y, z.RowRange(from, from+few))
 							s.team.Copy(y, start.RowRange(from, from+few))

@@ -86,7 +86,7 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 		attention := kernel.Attention{
 			Heads: 1, Width: width, Slope: .2, Source: partX, SourceScore: source, TargetScore: target, Whole: true, Mask: mask,
 		}
-		state := team.AttentionStart(n, 1, width)
+		state := team.AttentionStart(n, 1, width, tensor.Float32)
 		team.Attend(state, attention, a, nil, kernel.Last)
 		made["attention"], made["attention backward"] = state.Out, part(held)
 		d := kernel.AttentionGradients{

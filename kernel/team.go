@@ -4,6 +4,9 @@
 // fixed size, so a result has the same bits for any number of threads. Products with a weight come from
 // oneDNN.
 //
+// Features, activations and their gradients are Float32 or BFloat16: the operands in storage, of one type in a
+// call unless it says otherwise. Arithmetic is in Float32 or wider, and a result is rounded once.
+//
 // Shapes are checked; a mismatch is a programming error and panics.
 package kernel
 

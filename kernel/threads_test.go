@@ -13,17 +13,19 @@ import (
 // TestSameBitsForAnyThreads runs every kernel on 1, 2, 3 and 7 threads, on matrices that are handed out in
 // many pieces and end in the middle of a tile.
 func TestSameBitsForAnyThreads(t *testing.T) {
-	results := func(threads int) map[string][]float64 {
-		s := &suite{t, kernel.NewTeam(threads, tensor.NewMeter()), rand.New(rand.NewPCG(3, 3)), tensor.Float32}
+	results := func(threads int, storage tensor.Element) map[string][]float64 {
+		s := &suite{t, kernel.NewTeam(threads, tensor.NewMeter()), rand.New(rand.NewPCG(3, 3)), storage}
 		defer s.team.Memory.Close()
 		return s.everything()
 	}
-	one := results(1)
-	for _, threads := range []int{2, 3, 7} {
-		for name, got := range results(threads) {
-			same := slices.EqualFunc(got, one[name], func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
-			if !same {
-				t.Errorf("%s: %d threads give other bits than one", name, threads)
+	for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
+		one := results(1, storage)
+		for _, threads := range []int{2, 3, 7} {
+			for name, got := range results(threads, storage) {
+				same := slices.EqualFunc(got, one[name], func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
+				if !same {
+					t.Errorf("%s of element type %d: %d threads give other bits than one", name, storage, threads)
+				}
 			}
 		}
 	}
@@ -41,14 +43,15 @@ func (s *suite) everything() map[string][]float64 {
 	}
 	team := s.team
 	new := func(cols int) *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, cols) }
+	stored := func(cols int) *tensor.Matrix { return s.as(s.storage, new(cols)) }
 	a := s.tangled(rows, 6000)
-	x, y, bias, gamma := s.normal(rows, cols), s.normal(rows, cols), s.normal(1, cols), s.normal(1, cols)
+	x, y, bias, gamma := s.stored(rows, cols), s.stored(rows, cols), s.normal(1, cols), s.normal(1, cols)
 	column, row := s.positive(rows, 1), s.normal(1, cols)
 	ids := s.permutation(rows)
 	mask := kernel.NewMask(11, .4, ids)
 	transposed := team.Transpose(a, tensor.Graph)
 
-	z := new(cols)
+	z := stored(cols)
 	team.SpMM(z, a, x, kernel.Scales{Row: column, Col: column, Self: column}, kernel.Replace)
 	team.SpMM(z, transposed, y, kernel.Scales{}, kernel.Accumulate)
 	keep("spmm", z)
@@ -56,9 +59,9 @@ func (s *suite) everything() map[string][]float64 {
 	weighted.Values = s.normal(1, a.Entries())
 	keep("sparse mask", team.MaskEntries(&weighted, mask, kernel.Straight), team.MaskEntries(&weighted, mask, kernel.Transposed))
 
-	top, arg := new(cols), team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, cols)
+	top, arg := stored(cols), team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, cols)
 	team.Max(top, arg, a, x, ids, nil, kernel.Replace)
-	dx := new(cols)
+	dx := stored(cols)
 	team.MaxBackward(dx, transposed, y, arg, ids, nil)
 	keep("max", top, dx)
 
@@ -67,12 +70,12 @@ func (s *suite) everything() map[string][]float64 {
 		"GATv2":     {Target: y, A: row},
 	} {
 		k.Heads, k.Width, k.Slope, k.Source, k.Mask = heads, width, .2, x, kernel.NewMask(5, .3, nil)
-		state := team.AttentionStart(rows, heads, width)
+		state := team.AttentionStart(rows, heads, width, s.storage)
 		team.Attend(state, k, a, nil, kernel.Last)
 		out, logSum := state.Out, state.Maximum
 		gOut := new(heads)
 		team.RowDots(gOut, y, out)
-		d := kernel.AttentionGradients{Source: new(cols), SourceScore: new(heads), TargetScore: new(heads), Target: new(cols), A: team.Zeros(tensor.Buffers, 1, cols)}
+		d := kernel.AttentionGradients{Source: stored(cols), SourceScore: new(heads), TargetScore: new(heads), Target: stored(cols), A: team.Zeros(tensor.Buffers, 1, cols)}
 		team.AttendBackward(d, k, a, transposed, nil, kernel.Attended{Grad: y, GradDotOut: gOut, LogSum: logSum})
 		keep(name, out, logSum, gOut, d.Source, d.SourceScore, d.TargetScore, d.Target, d.A)
 	}
@@ -80,21 +83,21 @@ func (s *suite) everything() map[string][]float64 {
 	dots, da := new(heads), team.Zeros(tensor.Buffers, 1, cols)
 	team.HeadDot(dots, x, row)
 	team.HeadDotBackward(dx, da, dots, x, row)
-	mean, spread := new(width), new(cols)
+	mean, spread := stored(width), stored(cols)
 	team.HeadMean(mean, x)
 	team.HeadMeanBackward(spread, mean)
 	keep("heads", dots, dx, da, mean, spread)
 
 	for act := range activations {
-		f, g := new(cols), new(cols)
+		f, g := stored(cols), stored(cols)
 		team.Finish(f, x, bias, act, mask)
 		team.FinishBackward(g, y, f, act, mask)
 		keep(case_("finish", act), f, g)
 	}
 	sum := team.Zeros(tensor.Buffers, 1, cols)
 	team.ColumnSums(sum, x, y)
-	got["sums"] = append(values(sum), team.SumSquares(x))
-	c := new(cols)
+	got["sums"] = append(values(sum), team.SumSquares(s.as(tensor.Float32, x)))
+	c := stored(cols)
 	team.Add(c, 2, x, 3, y)
 	team.Axpy(c, -1, x)
 	team.Multiply(c, c, y)
@@ -102,7 +105,7 @@ func (s *suite) everything() map[string][]float64 {
 
 	m := kernel.NewMoments(cols)
 	team.Moments(m, x)
-	norm, n := kernel.Normalization{Mean: s.of(make([]float32, cols)...), Rstd: s.positive(1, cols), Gamma: gamma, Beta: bias}, new(cols)
+	norm, n := kernel.Normalization{Mean: s.of(make([]float32, cols)...), Rstd: s.positive(1, cols), Gamma: gamma, Beta: bias}, stored(cols)
 	g := s.copy(y)
 	team.Normalize(n, x, norm, kernel.ELU, mask)
 	sumG, sumGX := s.unset(cols), s.unset(cols)
@@ -124,19 +127,19 @@ func (s *suite) everything() map[string][]float64 {
 			listed = append(listed, int32(i))
 		}
 	}
-	list, grad := s.ints(listed), new(cols)
-	got["losses"] = append(got["losses"], team.CrossEntropy(grad, x, list, s.ints(labels), .1))
+	list, grad, logits, step := s.ints(listed), new(cols), s.as(tensor.Float32, x), s.as(tensor.Float32, y)
+	got["losses"] = append(got["losses"], team.CrossEntropy(grad, logits, list, s.ints(labels), .1))
 	keep("losses", grad)
-	got["losses"] = append(got["losses"], team.BinaryCrossEntropy(grad, x, list, targets, .1))
+	got["losses"] = append(got["losses"], team.BinaryCrossEntropy(grad, logits, list, targets, .1))
 	keep("losses", grad)
 
-	w, m1, v1 := s.copy(x), new(cols), new(cols)
-	team.Adam(w, y, m1, v1, kernel.AdamStep{Rate: .1, Beta1: .9, Beta2: .999, Epsilon: 1e-8, Decay: .1, Clip: .7, Step: 1})
-	team.SGD(w, y, m1, kernel.SGDStep{Rate: .1, Momentum: .9, Decay: .1, Clip: 1})
+	w, m1, v1 := s.copy(logits), new(cols), new(cols)
+	team.Adam(w, step, m1, v1, kernel.AdamStep{Rate: .1, Beta1: .9, Beta2: .999, Epsilon: 1e-8, Decay: .1, Clip: .7, Step: 1})
+	team.SGD(w, step, m1, kernel.SGDStep{Rate: .1, Momentum: .9, Decay: .1, Clip: 1})
 	keep("steps", w, m1, v1)
 
 	weight, square := s.normal(cols, 20), s.normal(cols, cols)
-	p, dw := new(20), team.Zeros(tensor.Buffers, cols, cols)
+	p, dw := stored(20), team.Zeros(tensor.Buffers, cols, cols)
 	team.MatMul(p, x, weight, kernel.Straight, kernel.Replace)
 	team.MatMul(c, y, square, kernel.Transposed, kernel.Accumulate)
 	team.MatMulT(dw, x, y, kernel.Accumulate)

@@ -1,8 +1,8 @@
 package tensor_test
 
 import (
-	"math"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 

@@ -107,6 +107,9 @@ func (b *bench) aggregations() (cases []testCase) {
 	add("spmm sum", everyShape(), func(s aggregation, a *arrays) *job {
 		return b.spmm(s.graph(b, false), s.width, nil, nil, a)
 	})
+	add("spmm sum bfloat16", someShapes()[2:], func(s aggregation, a *arrays) *job {
+		return b.storedSpMM(s.graph(b, false), s.width, a)
+	})
 	// The mean's factor is one of the destination's row, in its backward pass one of the source's.
 	add("spmm mean backward", someShapes(), func(s aggregation, a *arrays) *job {
 		e := s.graph(b, true)
@@ -140,6 +143,17 @@ func (b *bench) spmm(e *kernel.CSR, width int, row, col *tensor.Matrix, a *array
 	return &job{
 		run:   func() { b.team.SpMM(z, e, x, kernel.Scales{Row: row, Col: col}, kernel.Replace) },
 		flops: float64(perEdge * e.Entries() * width), gathers: []gather{g}, read: structure(e, row), written: 4 * z.Len(),
+	}
+}
+
+// storedSpMM gathers rows of bfloat16s, of which a word has two, and writes such.
+func (b *bench) storedSpMM(e *kernel.CSR, width int, a *arrays) *job {
+	words := a.matrix(e.Cols, width/2) // of as many bytes
+	x, z := a.element(tensor.BFloat16, e.Cols, width), a.element(tensor.BFloat16, e.Rows, width)
+	b.team.Fill(x, .1)
+	return &job{
+		run:   func() { b.team.SpMM(z, e, x, kernel.Scales{}, kernel.Replace) },
+		flops: float64(e.Entries() * width), gathers: []gather{along(e, words)}, read: structure(e), written: 2 * z.Len(),
 	}
 }
 

@@ -216,6 +216,7 @@ func TestBound(t *testing.T) {
 		"sum":       {b.spmm(s.graph(b, false), 32, nil, nil, a), 128 * e, structure, 128 * v, 0, 0, 0},
 		"mean":      {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e, structure + 4*v, 128 * v, 0, 0, 0},
 		"symmetric": {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e, structure + 4*v, 128 * v, 0, 0, 0},
+		"bfloat16":  {b.storedSpMM(s.graph(b, false), 32, a), 64 * e, structure, 64 * v, 0, 0, 0},
 		"max":       {b.max(s.graph(b, false), 32, a), 128 * e, structure, 256 * v, 0, 0, 0},
 		"attention": {b.attend(s, s.graph(b, false), false, a), (128 + 16) * e, structure + 16*v, (128 + 16) * v, 0, 4 * e, 0},
 		"attention backward": {

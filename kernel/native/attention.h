@@ -103,9 +103,9 @@ INLINE void fetch_soon(const batch *b, int v, const float *from, int64_t stride,
 }
 
 // Asks for a row of a group's columns that is used after this batch's coefficients are known.
-static inline void fetch_row(const float *row, const group *g) {
-	for (int v = 0; v < g->vectors; v += LANES / VW)
-		__builtin_prefetch(row + v * VW, 0, SECOND_CACHE);
+static inline void fetch_row(const void *row, int64_t size, const group *g) {
+	for (int64_t at = 0; at < g->vectors * VW * size; at += 64)
+		__builtin_prefetch((const char *)row + at, 0, SECOND_CACHE);
 }
 
 // Adds factor times the P values of a run to as many heads as there are.
@@ -128,7 +128,7 @@ static inline void put_heads(float *to, const float *from, int heads, const int 
 // d and z of a row that holds something, times exp(before − m).
 static __attribute__((noinline)) void lower(const weft_attention_args *a, const group *g, int64_t row, float *d, vf before, vf m) {
 	vf scale = vexp(before - m);
-	float *z = a->z + row * a->heads * a->width + g->from;
+	float *z = a->z_type == WEFT_BFLOAT16 ? g->open : (float *)a->z + row * a->heads * a->width + g->from;
 	for (int h = 0; h < g->heads; h++) {
 		if (!(d[h] > 0) || scale[h] == 1.0f)
 			continue;
@@ -239,9 +239,9 @@ INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, c
 	float rest[VW];
 	values x;
 	batch b;
-	batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), v2 ? row_bytes(g) : 0, 0);
+	batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), v2 ? elem_bytes(g->vectors) : 0, 0);
 	// A row is cut where it is among all of the layer's heads, as m changes there; of GATv2 these are whole ones.
-	b.most_of_row = most_edges(g->layer_places, v2 ? vectors_of_heads(g->layer_heads, g->width) * sizeof(vf) : 0);
+	b.most_of_row = most_edges(g->layer_places, v2 ? elem_bytes(vectors_of_heads(g->layer_heads, g->width)) : 0);
 	while (next_batch(&b, a->first || a->last)) {
 		for (int k = 0; k < b.runs; k++) { // where there is no vector
 			x.top[k] = all(-INFINITY);
@@ -263,7 +263,7 @@ INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, c
 			edge_masks(x.keep, &b, g->head, g->heads);
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
-		const row_sum sum = {.of = runs_of(&b, g), .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = a->z + g->from,
+		const row_sum sum = {.of = runs_of(&b, g), .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = place_of(a->z, a->z_type, g),
 		                     .stride = cols, .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.scales};
 		sum_rows(&sum);
 	}
@@ -307,42 +307,17 @@ static void k_attend_v2(const void *args, int64_t lo, int64_t hi) {
 	EACH_GROUP(attend_group, a, lo, hi, g, 1)
 }
 
-// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: what an edge needs of its destination
-// besides g, in one place.
-INLINE void pack_rows(const weft_attention_args *a, int64_t lo, int64_t hi, const int64_t H) {
-	for (int64_t i = lo; i < hi; i++) {
-		float *p = a->pack + i * WEFT_PACK * H;
-		for (int64_t h = 0; h < H; h++)
-			p[h] = a->log_sum[i * H + h];
-		for (int64_t h = 0; h < H; h++)
-			p[H + h] = a->g_dot_out[i * H + h];
-		for (int64_t h = 0; h < H; h++)
-			p[2 * H + h] = a->target_score ? a->target_score[i * H + h] : 0;
-	}
-}
-
-static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
-	const weft_attention_args *a = args;
-	if (a->heads == 1)
-		pack_rows(a, lo, hi, 1);
-	else if (a->heads == 4)
-		pack_rows(a, lo, hi, 4);
-	else if (a->heads == 8)
-		pack_rows(a, lo, hi, 8);
-	else
-		pack_rows(a, lo, hi, a->heads);
-}
-
 // dots_kh = ⟨x_h, sum_h⟩ for each run k, in place k·P + h: of the run's row of x, from the group's first
 // column on, and of its row of sums. Runs are taken together until their heads fill a vector.
-static __attribute__((noinline)) void run_dots(float *dots, const float *x, const float *sums, const batch *b, const group *g) {
+static __attribute__((noinline)) void run_dots(float *dots, const elem *x, const float *sums, const batch *b, const group *g) {
 	const int64_t W = g->width, cols = b->a->heads * W;
 	const int P = b->P, together = 1 << b->shift, pairs = in_pairs(P, W) && g->heads == P;
 	vf v[VW] = {{0}};
 	for (int k0 = 0; k0 < b->runs; k0 += together) {
 		const int runs = b->runs - k0 < together ? b->runs - k0 : together;
 		for (int i = 0; i < runs; i++) {
-			const float *row = x + b->run[k0 + i].row * cols, *of = sums + (int64_t)(k0 + i) * g->vectors * VW;
+			const elem *row = x + b->run[k0 + i].row * cols;
+			const float *of = sums + (int64_t)(k0 + i) * g->vectors * VW;
 			if (pairs)
 				for (int j = 0; j < P / 2; j++)
 					v[i * P / 2 + j] = load(row + j * VW) * load(of + j * VW);
@@ -407,9 +382,9 @@ static __attribute__((noinline)) void pick(picked *p, const batch *b, const grou
 
 // run_dots with the sums of the rows of the other ends, over a block of each head's columns: of what is
 // picked alone, which need not be read for the other heads.
-INLINE void picked_block(float *dots, const picked *p, const batch *b, const group *g, const float *coef, const float *x, const float *rows,
+INLINE void picked_block(float *dots, const picked *p, const batch *b, const group *g, const float *coef, const elem *x, const elem *rows,
                          int64_t v0, const int nb, const int tail) {
-	const int64_t cols = b->a->heads * g->width, ahead = ahead_of(nb * sizeof(vf));
+	const int64_t cols = b->a->heads * g->width, ahead = ahead_of(elem_bytes(nb));
 	const int P = b->P, together = 1 << b->shift, to_edge = __builtin_ctz(P);
 	// the last vector may overlap the one before
 	const vi fresh = numbers(0) >= (nb > 1 && tail ? VW - tail : 0);
@@ -418,12 +393,13 @@ INLINE void picked_block(float *dots, const picked *p, const batch *b, const gro
 	for (int k = 0; k < b->runs; k++) {
 		for (int h = 0; h < g->heads; h++) {
 			const int64_t from = h * g->width + v0 * VW;
-			const float *fixed = x + b->run[k].row * cols + from;
+			const elem *fixed = x + b->run[k].row * cols + from;
 			vf acc[BLOCK], dot = {0};
 			for (int i = 0; i < nb; i++)
 				acc[i] = (vf){0};
 			for (const int end = p->end[part++]; e < end; e++) {
-				const float c = coef[p->place[e]], *row = rows + b->other[p->place[e] >> to_edge] * cols + from;
+				const float c = coef[p->place[e]];
+				const elem *row = rows + b->other[p->place[e] >> to_edge] * cols + from;
 				prefetch_block(rows + b->other[p->place[e + ahead] >> to_edge] * cols + from, nb, tail);
 				for (int i = 0; i < nb; i++)
 					acc[i] += c * load_block(row, i, nb, tail);
@@ -453,7 +429,7 @@ static void picked_narrow(float *dots, const weft_narrow *narrow, const picked_s
 }
 
 static __attribute__((noinline, noclone)) void picked_dots(float *dots, const picked *p, const batch *b, const group *g, const float *coef,
-                                                           const float *x, const float *rows) {
+                                                           const elem *x, const elem *rows) {
 	const weft_narrow *narrow = g->heads == 1 && b->a->heads == 1 ? narrower(g->width) : NULL;
 	if (narrow) {
 		const picked_sum s = {.of = runs_of(b, g), .place = p->place, .end = p->end, .coef = coef, .x = x, .rows = rows,
@@ -467,7 +443,7 @@ static __attribute__((noinline, noclone)) void picked_dots(float *dots, const pi
 // GATv1's ∂target_score for one group of heads.
 INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
 	const int64_t H = a->heads, cols = H * a->width;
-	const float *grad = a->g + g->from, *source = a->source + g->from;
+	const elem *grad = a->g + g->from, *source = a->source + g->from;
 	const int picks = a->picks;
 	const vf slope = all(a->slope);
 	values x;
@@ -479,7 +455,7 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			x.own[k] = per_head(pack + 2 * H, g->heads, P);
 			x.own2[k] = per_head(pack, g->heads, P);
 			x.own3[k] = per_head(pack + H, g->heads, P);
-			fetch_row(grad + b.run[k].row * cols, g);
+			fetch_row(grad + b.run[k].row * cols, sizeof *grad, g);
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
 		// of α where t > 0, and of −α where it is not; if nothing is picked, sum is that of the side that is
@@ -515,7 +491,7 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			pick(&p, &b, g, x.s, x.own);
 			picked_dots(x.sums, &p, &b, g, x.s, grad, source);
 		} else {
-			const row_sum rows = {.of = runs_of(&b, g), .rows = source, .cols = cols, .coef = x.s, .z = g->scratch,
+			const row_sum rows = {.of = runs_of(&b, g), .rows = source, .cols = cols, .coef = x.s, .z = {g->scratch},
 			                      .stride = g->vectors * VW, .by_run = 1};
 			sum_rows(&rows);
 			run_dots(x.sums, grad, g->scratch, &b, g);
@@ -536,25 +512,27 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head;
 	vf slope = all(a->slope), unit = all(1.0f);
+	const sum_place d = place_of(a->d_source, a->d_type, g);
+	const int64_t d_size = a->d_type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float);
 	values x;
 	batch b;
 	for (batches_of(&b, a, lo, hi, 1, P, WEFT_PACK * H * sizeof(float), 0, row_bytes(g)); next_batch(&b, 0);) {
 		for (int k = 0; k < b.runs; k++) {
 			int64_t row = b.run[k].row;
 			x.own[k] = per_head(a->source_score + row * H + g->head, g->heads, P);
-			fetch_row(a->source + row * cols + g->from, g);
-			fetch_row(a->d_source + row * cols + g->from, g);
+			fetch_row(a->source + row * cols + g->from, sizeof(elem), g);
+			fetch_row((const char *)d.z + row * cols * d_size, d_size, g);
 		}
 		gather_heads((float *[]){x.log_sum, x.g_dot_out, x.s}, 3, &b, pack, WEFT_PACK * H, g->heads, P);
 		vf sums = {0};
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
 			fetch_soon(&b, v, pack, WEFT_PACK * H, (WEFT_PACK * g->heads + LINE - 1) / LINE, P);
-			vf t = load(x.s + v * VW) + x.own[k], d = positive(t, unit, slope);
-			vf alpha = first_lanes(vexp(t * d - load(x.log_sum + v * VW)), b.lanes_of[v], (vf){0});
+			vf t = load(x.s + v * VW) + x.own[k], rise = positive(t, unit, slope);
+			vf alpha = first_lanes(vexp(t * rise - load(x.log_sum + v * VW)), b.lanes_of[v], (vf){0});
 			store(x.s + v * VW, alpha);
-			store(x.s2 + v * VW, alpha * d);
-			x.sum[k] = sums = add_vector(sums, alpha * d * load(x.g_dot_out + v * VW), &b, v);
+			store(x.s2 + v * VW, alpha * rise);
+			x.sum[k] = sums = add_vector(sums, alpha * rise * load(x.g_dot_out + v * VW), &b, v);
 		}
 		for (int k = 0; k < b.runs; k++)
 			store(x.tops + k * P, sum_of_edges(x.sum[k], P));
@@ -564,7 +542,7 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 			multiply_all(x.s2, x.keep, b.edges * P);
 		}
 		float *rows = g->scratch;
-		const row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
+		const row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = d,
 		                     .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows, .stride2 = g->vectors * VW};
 		sum_rows(&sum);
 		run_dots(x.sums, a->source + g->from, rows, &b, g);
@@ -578,7 +556,8 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 // GATv2: α·mask in s and ∂s in s2 for the batch's edges.
 INLINE void v2_coefficients(values *x, const batch *b, const weft_attention_args *a, const group *g, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
-	const float *pack = a->pack + g->head, *source = a->source + g->from, *target = a->target + g->from, *grad = a->g + g->from;
+	const float *pack = a->pack + g->head;
+	const elem *source = a->source + g->from, *target = a->target + g->from, *grad = a->g + g->from;
 	if (b->transposed) {
 		const dot_rows scores = {.b = b, .rows = target, .target = source, .factor = source, .cols = cols, .a = a->a + g->from,
 		                         .slope = a->slope, .score = x->s};
@@ -616,10 +595,10 @@ INLINE void back_target_v2_group(const weft_attention_args *a, int64_t lo, int64
 	double *sum = a->d_a + g->from;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, P, 0, row_bytes(g), 0); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 0, P, 0, elem_bytes(g->vectors), 0); next_batch(&b, 0);) {
 		v2_coefficients(&x, &b, a, g, P);
 		const slope_sum s = {.b = &b, .rows = a->source + g->from, .fixed = a->target + g->from, .a = a->a + g->from, .cols = cols,
-		                     .slope = a->slope, .coef = x.s2, .z = a->d_target + g->from, .z2 = da};
+		                     .slope = a->slope, .coef = x.s2, .z = place_of(a->d_target, a->d_type, g), .z2 = da};
 		sum_slopes(&s, g);
 		for (int64_t c = 0; c < g->heads * g->width; c++) { // in double precision after each batch
 			sum[c] += da[c];
@@ -633,13 +612,21 @@ INLINE void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64
 	int64_t cols = a->heads * a->width;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 1, P, 0, 2 * row_bytes(g), 0); next_batch(&b, 0);) {
+	// two sums make ∂source, which is rounded once: the first is in scratch where that is not of floats
+	const int rounds = a->d_type == WEFT_BFLOAT16;
+	const sum_place d = place_of(a->d_source, a->d_type, g);
+	for (batches_of(&b, a, lo, hi, 1, P, 0, 2 * elem_bytes(g->vectors), rounds ? row_bytes(g) : 0); next_batch(&b, 0);) {
 		v2_coefficients(&x, &b, a, g, P);
-		const row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
-		                     .stride = cols, .extension = EXTENDED};
+		row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = d, .stride = cols, .extension = EXTENDED};
+		if (rounds) {
+			sum.z = (sum_place){g->scratch};
+			sum.stride = g->vectors * VW;
+			sum.by_run = 1;
+			sum.extension = FROM_ZERO;
+		}
 		sum_rows(&sum);
 		const slope_sum s = {.b = &b, .rows = a->target + g->from, .fixed = a->source + g->from, .a = a->a + g->from, .cols = cols,
-		                     .slope = a->slope, .coef = x.s2, .z = a->d_source + g->from};
+		                     .slope = a->slope, .coef = x.s2, .z = d, .more = rounds ? g->scratch : NULL};
 		sum_slopes(&s, g);
 	}
 }
@@ -670,6 +657,33 @@ static void k_attend_back_source_v2(const void *args, int64_t lo, int64_t hi) {
 #undef EACH_GROUP
 #undef EIGHT_AND_MORE
 
+#if !defined(WEFT_OF_BFLOAT16)
+// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: what an edge needs of its destination
+// besides g, in one place.
+INLINE void pack_rows(const weft_attention_args *a, int64_t lo, int64_t hi, const int64_t H) {
+	for (int64_t i = lo; i < hi; i++) {
+		float *p = a->pack + i * WEFT_PACK * H;
+		for (int64_t h = 0; h < H; h++)
+			p[h] = a->log_sum[i * H + h];
+		for (int64_t h = 0; h < H; h++)
+			p[H + h] = a->g_dot_out[i * H + h];
+		for (int64_t h = 0; h < H; h++)
+			p[2 * H + h] = a->target_score ? a->target_score[i * H + h] : 0;
+	}
+}
+
+static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
+	const weft_attention_args *a = args;
+	if (a->heads == 1)
+		pack_rows(a, lo, hi, 1);
+	else if (a->heads == 4)
+		pack_rows(a, lo, hi, 4);
+	else if (a->heads == 8)
+		pack_rows(a, lo, hi, 8);
+	else
+		pack_rows(a, lo, hi, a->heads);
+}
+
 // A row and head without a score above −∞ has sum 0: its output is 0.
 static void k_attend_end(const void *args, int64_t lo, int64_t hi) {
 	const weft_attend_end_args *a = args;
@@ -686,3 +700,4 @@ static void k_attend_end(const void *args, int64_t lo, int64_t hi) {
 		a->maximum[k] = sum > 0 ? a->maximum[k] + logf(sum) : 0;
 	}
 }
+#endif

@@ -91,10 +91,9 @@ INLINE void store_either(void *p, int type, int64_t at, const vf *x, const int n
 }
 
 // p += x for the vectors of a block.
-#define add_block(p, x, nb, tail) \
-	do { \
-		for (int v_ = 0; v_ < (nb); v_++) \
-			(x)[v_] += load_block(p, v_, nb, tail); \
-		for (int v_ = 0; v_ < (nb); v_++) /* after all loads, because vectors may overlap */ \
-			store_block(p, (x)[v_], v_, nb, tail); \
-	} while (0)
+INLINE void add_block(float *p, vf *x, const int nb, const int tail) {
+	for (int v = 0; v < nb; v++)
+		x[v] += load_block(p, v, nb, tail);
+	for (int v = 0; v < nb; v++) // after all loads, because vectors may overlap
+		store_block(p, x[v], v, nb, tail);
+}

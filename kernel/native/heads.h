@@ -11,21 +11,29 @@ typedef struct {
 	int layer_heads, layer_places; // of the layer's group: its heads, and the places that its edges take
 	const int32_t *head_of; // of each column, its head in the group; 0 behind the last
 	float *scratch;      // a row for each run of a batch
+	float *open;         // a row
 } group;
 
 static inline int64_t vectors_of_heads(int64_t heads, int64_t width) { return (heads * width + VW - 1) / VW; }
 
+// Of a row of floats, and of elements.
 static inline int64_t row_bytes(const group *g) { return g->vectors * sizeof(vf); }
+static inline int64_t elem_bytes(int64_t vectors) { return vectors * VW * sizeof(elem); }
+
+// From the group's first column on.
+static inline sum_place place_of(void *z, int type, const group *g) {
+	return (sum_place){type == WEFT_BFLOAT16 ? (void *)((bfloat16 *)z + g->from) : (float *)z + g->from, type, g->open};
+}
 
 static inline void first_group(group *g, const weft_attention_args *a) {
 	int64_t width = a->width, most = a->heads < VW ? a->heads : VW, columns = vectors_of_heads(most, width) * VW;
 	int64_t scratch = columns * sizeof(float) < CACHE ? CACHE : columns * sizeof(float);
-	int32_t *head_of = aligned_alloc(sizeof(vf), columns * sizeof(int32_t) + scratch);
+	int32_t *head_of = aligned_alloc(sizeof(vf), columns * (sizeof(int32_t) + sizeof(float)) + scratch);
 	if (!head_of)
-		abort(); // a row of head numbers, and scratch of CACHE bytes or a row
+		abort(); // a row of head numbers, one of sums, and scratch of CACHE bytes or a row
 	for (int64_t c = 0; c < columns; c++)
 		head_of[c] = c < most * width ? c / width : 0;
-	*g = (group){.width = width, .head_of = head_of, .scratch = (float *)(head_of + columns)};
+	*g = (group){.width = width, .head_of = head_of, .open = (float *)(head_of + columns), .scratch = (float *)(head_of + 2 * columns)};
 }
 
 // Returns 0 after the last group, and has freed then what the first took.
@@ -58,13 +66,14 @@ static inline row_runs runs_of(const batch *b, const group *g) {
 // what cancels where row and fixed are far larger than t. No run is empty.
 typedef struct {
 	const batch *b;
-	const float *rows;  // of the other ends
-	const float *fixed; // of the runs' rows
+	const elem *rows;  // of the other ends
+	const elem *fixed; // of the runs' rows
 	const float *a;
 	int64_t cols;
 	float slope;
 	const float *coef; // of the batch's first edge
-	float *z;          // of the runs' rows
+	sum_place z;       // of the runs' rows
+	const float *more; // of each run, a row of the group's vectors that is added to z besides; may be NULL
 	float *z2;         // one row, may be NULL
 } slope_sum;
 
@@ -78,14 +87,15 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64
 		acc2[v] = (vf){0};
 	}
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
-		const float *fixed = s->fixed + r->row * s->cols + v0 * VW, *coef = s->coef + r->at * P;
+		const elem *fixed = s->fixed + r->row * s->cols + v0 * VW;
+		const float *coef = s->coef + r->at * P;
 		vf acc[BLOCK], below[BLOCK]; // t > 0 where the row is above −fixed
 		for (int v = 0; v < nb; v++) {
 			acc[v] = (vf){0};
 			below[v] = -load_block(fixed, v, nb, tail);
 		}
 		for (int e = 0; e < r->edges; e++) {
-			const float *row = s->rows + b->other[r->at + e] * s->cols + v0 * VW;
+			const elem *row = s->rows + b->other[r->at + e] * s->cols + v0 * VW;
 			vf all_c = load(coef + e * P);
 			IN_REGISTER(all_c);
 			for (int v = 0; v < nb; v++) {
@@ -102,8 +112,15 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64
 			if (two)
 				acc2[v] -= acc[v] * below[v];
 			acc[v] *= load_block(s->a + v0 * VW, v, nb, tail);
+			if (s->more)
+				acc[v] += load_block(s->more + (r - b->run) * g->vectors * VW + v0 * VW, v, nb, tail);
 		}
-		add_block(s->z + r->row * s->cols + v0 * VW, acc, nb, tail);
+		const int64_t z = r->row * s->cols + v0 * VW;
+		vf old[BLOCK];
+		load_sum(old, &s->z, r, z, v0, nb, tail);
+		for (int v = 0; v < nb; v++)
+			acc[v] += old[v];
+		store_sum(&s->z, r, z, v0, acc, nb, tail);
 	}
 	if (two)
 		add_block(s->z2 + v0 * VW, acc2, nb, tail);
@@ -124,7 +141,7 @@ static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, co
 // (If the rows are those of targets, target stands for the source: the sum is the same.)
 typedef struct {
 	const batch *b;
-	const float *rows, *target, *factor;
+	const elem *rows, *target, *factor;
 	int64_t cols;
 	const float *a;
 	float slope;
@@ -142,7 +159,7 @@ typedef struct {
 	int score, dot;
 	int heads, full, has_tail, tail;
 	int64_t ahead, vectors;
-	const float *target, *factor; // the run's
+	const elem *target, *factor;  // the run's
 	const int32_t *other, *far;   // and its edges'
 	int few;                      // vectors, so that what the edges have in common stays in registers
 	fixed_part fixed[3];
@@ -159,7 +176,7 @@ INLINE fixed_part fixed_at(const dot_rows *d, const products *p, int64_t c, cons
 	return f;
 }
 
-INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const float *row, fixed_part f, const int lanes) {
+INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const elem *row, fixed_part f, const int lanes) {
 	vf x = part(row, lanes);
 	if (p->score)
 		*score += f.a * leaky_v(x + f.target, all(d->slope));
@@ -168,10 +185,10 @@ INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *
 }
 
 INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products *p, int64_t e) {
-	const float *row = d->rows + p->other[e] * d->cols, *later = d->rows + p->far[e + p->ahead] * d->cols;
+	const elem *row = d->rows + p->other[e] * d->cols, *later = d->rows + p->far[e + p->ahead] * d->cols;
 	__asm__("" : "+r"(row), "+r"(later)); // two addresses with constant offsets
-	for (int64_t k = 0; k < p->vectors; k += VW < 16 ? 16 / VW : 1)
-		__builtin_prefetch(later + k * VW);
+	for (int64_t c = 0; c < p->vectors * VW; c += 64 / sizeof(elem))
+		__builtin_prefetch(later + c);
 	for (int h = 0; h < p->heads; h++) {
 		int64_t c = h * (p->full * VW + (p->has_tail ? p->tail : 0));
 		vf s = {0}, t = {0};
@@ -197,7 +214,7 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 	// left as they were for places of no edge, which nobody reads
 	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}};
 	p.few = REGISTERS >= 16 && p.heads == 1 && p.full + p.has_tail <= 3;
-	p.ahead = ahead_of(p.vectors * sizeof(vf));
+	p.ahead = ahead_of(elem_bytes(p.vectors));
 	// wide rows come from memory a tenth sooner if they are asked for twice as early as for sums
 	if (p.ahead < 32)
 		p.ahead = 2 * p.ahead < 32 ? 2 * p.ahead : 32;

@@ -182,12 +182,12 @@ static inline const weft_narrow *narrower(int64_t cols) {
 #include "rows.h"
 #include "pointwise.h"
 #include "norm.h"
-#if !defined(WEFT_OF_BFLOAT16)
-#include "ends.h"
 #include "sums.h"
 #include "edges.h"
 #include "heads.h"
 #include "attention.h"
+#if !defined(WEFT_OF_BFLOAT16)
+#include "ends.h"
 #include "loss.h"
 #include "step.h"
 #include "weight.h"

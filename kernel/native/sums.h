@@ -20,15 +20,38 @@ typedef struct {
 	const int32_t *head_of; // of each column; 0 behind the last
 } row_runs;
 
+// Where a sum is kept, for rows from the group's first column on. What is not of floats cannot hold the sum of
+// a row some of whose edges are still to come: that is in `open`, one row of floats.
+typedef struct {
+	void *z;
+	int type;
+	float *open;
+} sum_place;
+
+// x = the block of a run's sum, which is number `at` of z, so far, and the reverse.
+INLINE void load_sum(vf *x, const sum_place *p, const run *r, int64_t at, int64_t v0, const int nb, const int tail) {
+	if (p->type == WEFT_BFLOAT16 && !r->begins)
+		load_either(x, p->open, WEFT_FLOAT32, v0 * VW, nb, tail);
+	else
+		load_either(x, p->z, p->type, at, nb, tail);
+}
+
+INLINE void store_sum(const sum_place *p, const run *r, int64_t at, int64_t v0, const vf *x, const int nb, const int tail) {
+	if (p->type == WEFT_BFLOAT16 && !r->ends)
+		store_either(p->open, WEFT_FLOAT32, v0 * VW, x, nb, tail);
+	else
+		store_either(p->z, p->type, at, x, nb, tail);
+}
+
 // Sums of the rows at the other ends of a batch's edges: z_c = scale_head · ([z_c +] Σ_e coef_e,head ·
 // row_ec) for each run, over the columns of a group of heads. Rows and results are given by the group's
 // first column.
 typedef struct row_sum {
 	row_runs of;
-	const float *rows;
+	const elem *rows;
 	int64_t cols;
 	const float *coef; // of the batch's first edge
-	float *z;
+	sum_place z;
 	int64_t stride;           // between the results of two rows, or of two runs
 	int by_run;               // which of them
 	enum extension extension; // whether z is added to: with FROM_ZERO_AT_FIRST by the later parts of a row
@@ -52,8 +75,8 @@ INLINE vi lane_heads(const int32_t *head_of, int64_t v0, int v, const int nb, co
 }
 
 // acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for.
-INLINE void add_row(vf *acc, vf *acc2, const float *row, const float *coef, const float *coef2, const vi *head,
-                    const int two, const int nb, const int tail, const float *later) {
+INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *coef, const float *coef2, const vi *head,
+                    const int two, const int nb, const int tail, const elem *later) {
 	prefetch_block(later, nb, tail);
 	vf c = coefficients(coef), c2 = two ? coefficients(coef2) : c;
 	IN_REGISTER(c);
@@ -69,8 +92,8 @@ INLINE void add_row(vf *acc, vf *acc2, const float *row, const float *coef, cons
 }
 
 INLINE void sum_block(const row_sum *s, const int two, int64_t v0, const int nb, const int tail) {
-	const float *rows = s->rows + v0 * VW;
-	const int64_t cols = s->cols, P = s->of.P, ahead = ahead_of(nb * sizeof(vf));
+	const elem *rows = s->rows + v0 * VW;
+	const int64_t cols = s->cols, P = s->of.P, ahead = ahead_of(nb * VW * sizeof(elem));
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++)
 		head[v] = lane_heads(s->of.head_of, v0, v, nb, tail);
@@ -78,23 +101,22 @@ INLINE void sum_block(const row_sum *s, const int two, int64_t v0, const int nb,
 		const run *r = &s->of.run[k];
 		const int32_t *other = s->of.other + r->at;
 		const float *coef = s->coef + r->at * P, *coef2 = two ? s->coef2 + r->at * P : coef;
-		float *z = s->z + (s->by_run ? k : r->row) * s->stride + v0 * VW;
+		const int64_t z = (s->by_run ? k : r->row) * s->stride + v0 * VW;
 		int extend = s->extension == EXTENDED || (s->extension == FROM_ZERO_AT_FIRST && !r->begins);
 		vf acc[BLOCK], acc2[BLOCK];
 		for (int v = 0; v < nb; v++)
 			acc[v] = acc2[v] = (vf){0};
 		if (extend)
-			for (int v = 0; v < nb; v++)
-				acc[v] = load_block(z, v, nb, tail);
+			load_sum(acc, &s->z, r, z, v0, nb, tail);
 		for (int64_t e = 0; e < r->edges; e++)
 			add_row(acc, acc2, rows + other[e] * cols, coef + e * P, coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
 		const vf scale = s->scale ? coefficients(s->scale + k * P) : all(1.0f);
 		for (int v = 0; v < nb; v++) {
 			acc[v] *= spread(scale, head[v]);
-			store_block(z, acc[v], v, nb, tail);
 			if (two)
 				store_block(s->z2 + k * s->stride2 + v0 * VW, acc2[v], v, nb, tail);
 		}
+		store_sum(&s->z, r, z, v0, acc, nb, tail);
 	}
 }
 
@@ -115,7 +137,7 @@ typedef struct picked_sum {
 	row_runs of;
 	const int32_t *place, *end; // of what is picked, and where each run's ends
 	const float *coef;
-	const float *x, *rows; // of the runs' rows, and of the other ends
+	const elem *x, *rows; // of the runs' rows, and of the other ends
 	int64_t cols;
 	float *z; // a row for each run
 	int64_t stride;
@@ -123,15 +145,16 @@ typedef struct picked_sum {
 
 #if defined(NARROW)
 INLINE void picked_block(const picked_sum *s, int64_t v0, const int nb, const int tail) {
-	const int64_t ahead = ahead_of(nb * sizeof(vf));
+	const int64_t ahead = ahead_of(nb * VW * sizeof(elem));
 	int e = 0;
 	for (int64_t k = 0; k < s->of.runs; k++) {
-		const float *fixed = s->x + s->of.run[k].row * s->cols;
+		const elem *fixed = s->x + s->of.run[k].row * s->cols;
 		vf acc[BLOCK];
 		for (int v = 0; v < nb; v++)
 			acc[v] = (vf){0};
 		for (const int end = s->end[k]; e < end; e++) {
-			const float c = s->coef[s->place[e]], *row = s->rows + s->of.other[s->place[e]] * s->cols;
+			const float c = s->coef[s->place[e]];
+			const elem *row = s->rows + s->of.other[s->place[e]] * s->cols;
 			prefetch_block(s->rows + s->of.other[s->place[e + ahead]] * s->cols, nb, tail);
 			for (int v = 0; v < nb; v++)
 				acc[v] += c * load_block(row, v, nb, tail);

@@ -120,10 +120,11 @@ typedef struct {
 	float *maximum;   // destination rows × heads: running maximum; with last set the log-sum-exp
 	// destination rows × heads: Σ exp(s − maximum); may be NULL where first and last are set
 	float *sum;
-	// destination rows × heads·width: Σ exp(s − maximum)·mask·source; with last set the output
-	float *z;
-	const float *source;       // source rows × heads·width
-	const float *target;       // destination rows × heads·width (GATv2), else NULL
+	// destination rows × heads·width, of z_type: Σ exp(s − maximum)·mask·source; with last set the output. With
+	// first and last set it may be of bfloat16s.
+	void *z;
+	const elem *source;        // source rows × heads·width
+	const elem *target;        // destination rows × heads·width (GATv2), else NULL
 	const float *source_score; // source rows × heads (GATv1)
 	const float *target_score; // destination rows × heads (GATv1)
 	const float *a;            // heads·width (GATv2)
@@ -139,18 +140,19 @@ typedef struct {
 	weft_mask mask;
 	// the row that the rows are parts of: the other end of their self loops; NULL: they are rows themselves
 	const int64_t *hub;
-	int32_t first, last; // forward only: the state begins, or ends, with these edges
+	int32_t first, last, z_type; // forward only: the state begins, or ends, with these edges
 	// backward only
 	int32_t whole;             // the edges are all that their destinations have
 	// GATv1, over destinations: the rows of one side of LeakyReLU's knee are read alone
 	int32_t picks;
 	const float *log_sum;      // destination rows × heads: maximum + ln sum
-	const float *g;            // destination rows × heads·width: dLoss/d output
+	const elem *g;             // destination rows × heads·width: dLoss/d output
 	const float *g_dot_out;    // destination rows × heads: ⟨g, output⟩
 	float *d_target_score;     // GATv1, over destinations
-	float *d_target;           // GATv2, over destinations
+	void *d_target;            // GATv2, over destinations, of d_type
 	float *d_source_score;     // GATv1, over sources
-	float *d_source;           // over sources
+	void *d_source;            // over sources, of d_type
+	int32_t d_type;
 	double *d_a;               // GATv2, over destinations: heads·width, the sum over the range
 	float *da_row;             // GATv2, over destinations: heads·width of scratch zeros
 	float *pack;               // destination rows × WEFT_PACK·heads, see attend_pack
@@ -385,7 +387,9 @@ static inline int64_t weft_weight_stride(int64_t n) { return ((n + 15) / 16 | 1)
 typedef struct {
 	float *z;       // in × out
 	// lanes × weft_weight_rows(in) rows of weft_weight_stride(out); what is behind in and out has no meaning
-	float *partial;
+	double *partial;
+	// lanes × weft_weight_rows of at most WEFT_WEIGHT_IN rows of weft_weight_stride(out): of the tile at work
+	float *tile_sum;
 	float *scratch; // lanes × WEFT_WEIGHT_DEPTH × weft_weight_panels(in, out)
 	const void *x;  // rows × in, of x_type
 	const void *g;  // rows × out, of g_type
@@ -405,9 +409,10 @@ typedef struct {
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(head_scale) \
 	X(finish) X(finish_back) X(combine) X(exp) X(reciprocal) X(fill) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
-	X(gather) X(scatter) X(scatter_add) X(columns)
+	X(gather) X(scatter) X(scatter_add) X(columns) \
+	X(attend) X(attend_v2) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2)
 #define WEFT_OTHER_KERNELS(X) \
-	X(ends) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) X(attend_end) \
+	X(ends) X(attend_pack) X(attend_end) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum)
 #define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X)
 
