@@ -22,7 +22,7 @@ func HeadDot(x, a *Var, heads int) *Var {
 
 // HeadScale returns z_ihc = x_ihc · s_ih, for x rows × heads·width and s rows × heads.
 func HeadScale(x, s *Var) *Var {
-	s = convert(s, tensor.Float32)
+	s = Float32(s)
 	t := x.tape
 	z := t.NewLike(x, x.Rows(), x.Cols())
 	t.Team.HeadScale(z, x.Value(), s.Value())

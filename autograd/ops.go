@@ -117,15 +117,8 @@ func Copy(x *Var) *Var {
 // Stored returns x in the tape's element type, as the rows of a learned table are needed that messages hold.
 func Stored(x *Var) *Var { return convert(x, x.tape.Storage) }
 
-// Float32 returns x in Float32, as losses and metrics need it, or x itself if it is. x must not be used
-// afterwards.
-func Float32(x *Var) *Var {
-	z := convert(x, tensor.Float32)
-	if z != x {
-		x.Drop()
-	}
-	return z
-}
+// Float32 returns x in Float32, as scores, losses and metrics are.
+func Float32(x *Var) *Var { return convert(x, tensor.Float32) }
 
 // convert returns x in an element type, or x itself if that is its own.
 func convert(x *Var, e tensor.Element) *Var {

@@ -123,6 +123,14 @@ func (a Attention) CheckScores(path string) {
 	}
 }
 
+// WithScores returns a with the given scores in Float32.
+func (a Attention) WithScores() Attention {
+	if a.SourceScore != nil {
+		a.SourceScore, a.TargetScore = autograd.Float32(a.SourceScore), autograd.Float32(a.TargetScore)
+	}
+	return a
+}
+
 // EachRound runs the rounds of a; once computes one of them.
 func (a Attention) EachRound(k Rounds, once func(a Attention) *autograd.Var) *autograd.Var {
 	if k != Once && a.SourceScore == nil {

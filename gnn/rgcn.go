@@ -138,7 +138,7 @@ func (c *RGCN) Forward(x []*autograd.Var) (z, bias []*autograd.Var) {
 		for k, w := range c.weights(t, from) {
 			r, h := c.relations[k], x[from.typ]
 			if from.table {
-				h = r.p.Propagate(w, Mean, Once)
+				h = t.Scope(func() *autograd.Var { return r.p.Propagate(autograd.Stored(w), Mean, Once) })
 			} else {
 				h = r.p.AggregateLinear(h, w, Mean)
 			}
@@ -160,7 +160,7 @@ func (to *rgcnTarget) add(z, x *autograd.Var) *autograd.Var {
 	root := to.root.On(x.Tape())
 	switch table := x.Cols() == 0; {
 	case table && z == nil:
-		return autograd.Copy(root)
+		return autograd.Stored(autograd.Copy(root))
 	case table:
 		return autograd.Add(root, z)
 	case z == nil:

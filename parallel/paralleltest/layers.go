@@ -154,7 +154,7 @@ const slope = .2
 // Attention is GATv1 with heads of the given width.
 func Attention(name string, a gnn.Attention, width int) Layer {
 	n := a.Heads * width
-	l := Layer{Name: name, In: n, Out: n, Weights: [][2]int{{1, n}, {1, n}}, method: "Attend"}
+	l := Layer{Name: name, In: n, Out: n, Weights: [][2]int{{1, n}, {1, n}}, method: "Attend", coarse: 8}
 	if a.Dropout == 0 {
 		l.exact = exactGAT(a.Heads, a.SelfLoops)
 	}
@@ -169,7 +169,7 @@ func Attention(name string, a gnn.Attention, width int) Layer {
 // attentionV2 is GATv2, whose targets are a product with the sources.
 func attentionV2(name string, a gnn.Attention, width int) Layer {
 	n := a.Heads * width
-	l := Layer{Name: name, In: n, Out: n, Weights: [][2]int{{n, n}, {1, n}}, method: "Attend"}
+	l := Layer{Name: name, In: n, Out: n, Weights: [][2]int{{n, n}, {1, n}}, method: "Attend", coarse: 8}
 	if a.Dropout == 0 {
 		l.exact = exactGATv2(a.Heads, a.SelfLoops)
 	}
@@ -184,7 +184,7 @@ func attentionV2(name string, a gnn.Attention, width int) Layer {
 // attentionOfOne is GATv2 whose source and target are one value. Its gradient then has two parts.
 func attentionOfOne(name string, n int) Layer {
 	return Layer{
-		Name: name, In: n, Out: n, Weights: [][2]int{{1, n}}, method: "Attend",
+		Name: name, In: n, Out: n, Weights: [][2]int{{1, n}}, method: "Attend", coarse: 8,
 		Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 			return p.Attend(gnn.Attention{Source: x, Target: x, ASource: w[0], Heads: 2, Slope: slope}, gnn.Once)
 		},
@@ -203,7 +203,7 @@ const (
 // head as a source, then one for each head as a target.
 func Scored(name string, a gnn.Attention, k gnn.Rounds, width int, have scores) Layer {
 	n := a.Heads * width
-	l := Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend", rounds: k != gnn.Once}
+	l := Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend", rounds: k != gnn.Once, coarse: 8}
 	if a.Dropout == 0 {
 		l.exact = exactScored(a, k, have)
 	}

@@ -177,6 +177,9 @@ func TestBetweenTypes(t *testing.T) {
 						}
 					})
 					tolerance := tolerances[storage]
+					if storage == tensor.BFloat16 && len(b.weights) > 0 {
+						tolerance *= 8 // as Layer.coarse
+					}
 					near(t, what, got.z, want.z, tolerance)
 					near(t, what+", gradient of the sources", got.dx, want.dx, tolerance)
 					near(t, what+", gradient of the targets", got.dy, want.dy, tolerance)
@@ -313,6 +316,7 @@ func TestTypedEngines(t *testing.T) {
 			}
 			t.Run("bfloat16", func(t *testing.T) {
 				inBFloat16(&o)
+				o.Epochs = 1 // these graphs are so small that roundings grow tenfold in an epoch
 				alone, _ := run(t, &train.Job{Graph: g, Options: o})
 				(&Case{Mesh: grid(1, 2, 1)}).check(t, g, alone, o, o)
 			})

@@ -99,7 +99,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	a.CheckScores(p.layer.Path)
 	p.layer.Explain(func() string { return order.Attention(a, k) })
-	return a.EachRound(k, p.attend)
+	return a.WithScores().EachRound(k, p.attend)
 }
 
 // attend computes one round of Attend.
@@ -160,14 +160,14 @@ func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
 		}
 		at.backward(v.Block, v.Rows, nil, v.Grads, dTarget)
 	}
-	switch {
-	case at.v2():
-		at.Target.AddBlockGrad(dTarget)
-	case !at.given():
+	if !at.v2() && !at.given() {
 		team.HeadDotBackward(dRows[0], at.ATarget.GradSum(), dTarget, x, at.ATarget.Value())
 		dTarget.Release()
 	}
 	at.Source.AddBlockGrad(dRows[0])
+	if at.v2() {
+		at.Target.AddBlockGrad(dTarget)
+	}
 	at.endPass()
 	at.gOut.Release()
 	g.Release()

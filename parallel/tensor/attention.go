@@ -19,6 +19,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	if a.ATarget == nil && a.SourceScore == nil {
 		return p.attendHeads(a, k)
 	}
+	a = a.WithScores()
 	computed := a.SourceScore == nil
 	if computed {
 		a.SourceScore, a.TargetScore = autograd.HeadDot(a.Source, a.ASource, a.Heads), autograd.HeadDot(a.Source, a.ATarget, a.Heads)

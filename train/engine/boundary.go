@@ -34,12 +34,22 @@ func (p *Pipeline) record(c *pass, t *autograd.Tape) gnn.State {
 	return c.out
 }
 
+// inFloat32 returns the output of a model, and drops the rest of the state.
+func inFloat32(out gnn.State) *autograd.Var {
+	stored := autograd.Dense(out.Output())
+	z := autograd.Float32(stored)
+	if z != stored {
+		stored.Drop()
+	}
+	return z
+}
+
 // result returns the state after the stage. The last stage's output is Float32.
 func (p *Pipeline) result(out gnn.State) gnn.State {
 	if !p.last() {
 		return out
 	}
-	return gnn.State{H: autograd.Float32(autograd.Dense(out.Output()))}
+	return gnn.State{H: inFloat32(out)}
 }
 
 // begin returns the input of the stage's first block. A tape that records owns the matrices that came.

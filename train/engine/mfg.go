@@ -120,7 +120,7 @@ func (m *MFG) Infer(without int) *autograd.Var {
 	out := s.Output()
 	z := m.pick(out, at.Rows[0], m.rows, &autograd.RowSet{Here: len(m.rows), Total: autograd.NotVertices})
 	out.Drop()
-	return autograd.Float32(z)
+	return inFloat32(gnn.State{H: z})
 }
 
 // narrow reduces a state to the rows that the next layer reads.

@@ -65,7 +65,7 @@ func (w *Whole) Train(epoch int) (loss float64) {
 		t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
 		t.Ledger, t.Recompute = l, w.Recompute
 		span := w.Trace.Begin(trace.Phase, "forward", trace.Args{})
-		logits := autograd.Float32(w.model.Forward(input(w.features, t)).Output())
+		logits := inFloat32(w.model.Forward(input(w.features, t)))
 		root := autograd.Root{Var: logits}
 		loss, root.Grad = w.Loss(logits)
 		span.End()
@@ -85,5 +85,5 @@ func (w *Whole) Restore(*checkpoint.Checkpoint) error { return nil }
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {
 	in := input(w.features, autograd.NewTape(w.Team))
-	return autograd.Float32(autograd.Dense(w.model[:len(w.model)-without].Forward(in).Output()))
+	return inFloat32(w.model[:len(w.model)-without].Forward(in))
 }
