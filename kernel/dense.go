@@ -133,8 +133,8 @@ func (p *product) release() {
 	C.weft_product_free(p.handle)
 }
 
-// MatMulT is z = xᵀ·g for x rows × in and g rows × out: the gradient of a weight. It sums over the rows in
-// fixed tiles.
+// MatMulT is z = xᵀ·g for x rows × in and g rows × out: the gradient of a weight. It sums over the rows of
+// fixed tiles in single precision, and over the tiles in double precision.
 func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	accumulate := to == Accumulate
 	check("factor", g, x.Rows, z.Cols)
@@ -147,14 +147,17 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	}
 	count := min((x.Rows+laneRows-1)/laneRows, lanes)
 	in, out := C.int64_t(x.Cols), C.int64_t(g.Cols)
-	partial := t.scratch(tensor.Float32, count*int(C.weft_weight_rows(in)), int(C.weft_weight_stride(out)))
+	stride := int(C.weft_weight_stride(out))
+	partial := t.scratch(tensor.Float64, count*int(C.weft_weight_rows(in)), stride)
+	tileSum := t.scratch(tensor.Float32, count*int(C.weft_weight_rows(min(in, C.WEFT_WEIGHT_IN))), stride)
 	panels := t.scratch(tensor.Float32, count*C.WEFT_WEIGHT_DEPTH, int(C.weft_weight_panels(in, out)))
 	args := &C.weft_weight_args{
-		z: floats(z), partial: floats(partial), scratch: floats(panels), x: floats(x), g: floats(g), rows: C.int64_t(x.Rows), in: in, out: out,
+		z: floats(z), partial: doubles(partial), tile_sum: floats(tileSum), scratch: floats(panels), x: floats(x), g: floats(g), rows: C.int64_t(x.Rows), in: in, out: out,
 		lanes: C.int64_t(count), tile: laneRows, accumulate: boolean(accumulate),
 	}
 	t.ranges(C.weft_weight, unsafe.Pointer(args), Shape{x.Rows, x.Cols, g.Cols}, count, grain)
 	t.rows(C.weft_weight_sum, unsafe.Pointer(args), x.Cols, count*g.Cols)
 	partial.Release()
+	tileSum.Release()
 	panels.Release()
 }

@@ -348,7 +348,9 @@ static inline int64_t weft_weight_stride(int64_t n) { return ((n + 15) / 16 | 1)
 typedef struct {
 	float *z;       // in × out
 	// lanes × weft_weight_rows(in) rows of weft_weight_stride(out); what is behind in and out has no meaning
-	float *partial;
+	double *partial;
+	// lanes × weft_weight_rows of at most WEFT_WEIGHT_IN rows of weft_weight_stride(out): of the tile at work
+	float *tile_sum;
 	float *scratch; // lanes × WEFT_WEIGHT_DEPTH × weft_weight_panels(in, out)
 	const float *x; // rows × in
 	const float *g; // rows × out

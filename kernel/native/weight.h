@@ -2,7 +2,8 @@
 // High-Performance Matrix Multiplication" (2008). Both factors have the summed dimension first, so packing
 // them copies runs of columns and transposes nothing. oneDNN's product of a transposed x is slower here
 // because it waits for x and g to come from memory before it multiplies; these come while the rows before
-// them are multiplied.
+// them are multiplied. Rows of a tile are added in single precision, and tiles in double precision: the error
+// does not grow with the number of rows.
 
 enum {
 	// columns of x in a panel: TALL·BROAD sums and BROAD vectors of g are in registers
@@ -41,19 +42,40 @@ INLINE void ask_for_next(upcoming *u) {
 // The block of z that is made of some columns of x and some of g.
 typedef struct {
 	const float *x, *g;    // panels
-	int64_t depth, stride; // rows of x and g; between rows of z
-	int add;               // whether z is added to
+	float *tile;           // the sum over the tile's rows before
+	double *lane;          // the sum over the lane's tiles before
+	int64_t depth, stride; // rows of x and g; between rows of tile, and of lane
+	int first, last;       // whether the rows are the tile's first ones, and its last ones
+	int first_tile;        // whether lane holds nothing yet
 	upcoming next_x, next_g;
 } weight_block;
 
-// z [+]= the product of `tall` columns of x, whose rows lie `stride` apart, with a panel of g of `broad`
-// vectors.
-INLINE void multiply_panels(weight_block *b, float *z, const float *x, int64_t stride, const float *g, const int tall, const int broad) {
+// sum [+]= v, lane by lane.
+INLINE void add_wide(double *sum, vf v, int add) {
+	float lanes[VW];
+	store(lanes, v);
+	for (int half = 0; half < VW; half += VW / 2) {
+		vd term = wide(lanes + half), before;
+		if (add) {
+			__builtin_memcpy(&before, sum + half, sizeof before);
+			term += before;
+		}
+		__builtin_memcpy(sum + half, &term, sizeof term);
+	}
+}
+
+// The product of `tall` columns of x, whose rows lie `stride` apart, with a panel of g of `broad` vectors. It
+// belongs to the numbers from `at` on of the block.
+INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t stride, const float *g, const int tall, const int broad) {
 	vf sum[VW][BROAD];
 	for (int i = 0; i < tall; i++)
 		for (int v = 0; v < broad; v++) {
+			const int64_t p = at + i * b->stride + v * VW;
 			sum[i][v] = (vf){0};
-			__builtin_prefetch(z + i * b->stride + v * VW, 1);
+			__builtin_prefetch(b->tile + p, 1);
+			if (b->last)
+				for (int line = 0; line < VW; line += LINE / 2)
+					__builtin_prefetch(b->lane + p + line, 1);
 		}
 	for (int64_t r = 0; r < b->depth; r++, x += stride) {
 		vf w[BROAD];
@@ -70,31 +92,34 @@ INLINE void multiply_panels(weight_block *b, float *z, const float *x, int64_t s
 	}
 	for (int i = 0; i < tall; i++)
 		for (int v = 0; v < broad; v++) {
-			float *p = z + i * b->stride + v * VW;
-			if (b->add)
-				sum[i][v] += load(p);
-			store(p, sum[i][v]);
+			const int64_t p = at + i * b->stride + v * VW;
+			if (!b->first)
+				sum[i][v] += load(b->tile + p);
+			if (b->last)
+				add_wide(b->lane + p, sum[i][v], !b->first_tile);
+			else
+				store(b->tile + p, sum[i][v]);
 		}
 }
 
 // All panels of x with one of g.
-INLINE void multiply_column(weight_block *b, float *z, const float *g, int64_t in, const int broad) {
+INLINE void multiply_column(weight_block *b, int64_t at, const float *g, int64_t in, const int broad) {
 	const float *x = b->x;
-	for (int64_t c = 0; c < in; c += TALL, z += TALL * b->stride, x += VW * b->depth)
+	for (int64_t c = 0; c < in; c += TALL, at += TALL * b->stride, x += VW * b->depth)
 		if (in - c > TALL / 3 * 2)
-			multiply_panels(b, z, x, VW, g, TALL, broad);
+			multiply_panels(b, at, x, VW, g, TALL, broad);
 		else if (in - c > TALL / 3)
-			multiply_panels(b, z, x, VW, g, TALL / 3 * 2, broad);
+			multiply_panels(b, at, x, VW, g, TALL / 3 * 2, broad);
 		else
-			multiply_panels(b, z, x, VW, g, TALL / 3, broad);
+			multiply_panels(b, at, x, VW, g, TALL / 3, broad);
 }
 
-static void multiply_block(weight_block *b, float *z, int64_t in, int64_t out) {
+static void multiply_block(weight_block *b, int64_t at, int64_t in, int64_t out) {
 	for (int64_t c = 0; c < out; c += BROAD * VW)
 		if (out - c > VW)
-			multiply_column(b, z + c, b->g + c * b->depth, in, BROAD);
+			multiply_column(b, at + c, b->g + c * b->depth, in, BROAD);
 		else
-			multiply_column(b, z + c, b->g + c * b->depth, in, 1);
+			multiply_column(b, at + c, b->g + c * b->depth, in, 1);
 }
 
 // Panels of `width` columns: whole vectors of each row, those of the next row behind them. Where a panel's
@@ -124,30 +149,31 @@ static inline int64_t lane_begins(const weft_weight_args *a, int64_t lane) {
 static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, int64_t i, int64_t o) {
 	const int64_t in = lesser(a->in - i, WEFT_WEIGHT_IN), out = lesser(a->out - o, WEFT_WEIGHT_OUT);
 	const int64_t hi = lesser(lo + a->tile, a->rows);
-	const int begun = lo > lane_begins(a, lane);   // by a tile before
 	const int only = in == a->in && out == a->out; // the next tile's first rows are packed after this block
 	const int64_t panels = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
 	// columns of x that are read once, which is why they are not packed
 	const int64_t once = out <= VW ? in / VW * VW : 0;
 	float *x_panels = a->scratch + lane * DEPTH * weft_weight_panels(a->in, a->out), *g_panels = x_panels + DEPTH * weft_weight_tall(in);
-	weight_block b = {.x = x_panels, .g = g_panels, .stride = weft_weight_stride(a->out)};
-	float *z = a->partial + (lane * weft_weight_rows(a->in) + i) * b.stride + o;
-	// What nobody has asked for is waited for, so it is little; but with several blocks the sums of z, which
+	weight_block b = {.x = x_panels, .g = g_panels, .stride = weft_weight_stride(a->out), .first_tile = lo == lane_begins(a, lane)};
+	b.tile = a->tile_sum + lane * weft_weight_rows(lesser(a->in, WEFT_WEIGHT_IN)) * b.stride;
+	b.lane = a->partial + (lane * weft_weight_rows(a->in) + i) * b.stride + o;
+	// What nobody has asked for is waited for, so it is little; but with several blocks the tile's sums, which
 	// each depth reads and writes, weigh more.
 	int64_t next = !only || lo > 0 ? DEPTH : DEPTH / 4;
 	for (int64_t r = lo; r < hi; r += b.depth) {
 		const float *x = a->x + r * a->in + i, *g = a->g + r * a->out + o;
 		b.depth = lesser(hi - r, next);
-		b.add = begun || r > lo;
+		b.first = r == lo;
+		b.last = r + b.depth == hi;
 		next = lesser(2 * next, DEPTH);
 		const int64_t ahead = r + b.depth < (only ? a->rows : hi) ? b.depth : 0;
 		b.next_x = rows_from(x + ahead * a->in, in, a->in, next, panels * b.depth);
 		b.next_g = rows_from(g + ahead * a->out, out, a->out, next, panels * b.depth);
 		pack(g_panels, g, a->out, out, b.depth, BROAD * VW);
 		for (int64_t c = 0; c < once; c += VW)
-			multiply_panels(&b, z + c * b.stride, x + c, a->in, g_panels, VW, 1);
+			multiply_panels(&b, c * b.stride, x + c, a->in, g_panels, VW, 1);
 		pack(x_panels, x + once, a->in, in - once, b.depth, TALL);
-		multiply_block(&b, z + once * b.stride, in - once, out);
+		multiply_block(&b, once * b.stride, in - once, out);
 	}
 }
 
@@ -160,20 +186,25 @@ static void k_weight(const void *args, int64_t lo, int64_t hi) {
 					weight_columns(a, lane, first, i, o);
 }
 
-// The lanes are added in their order.
+// The lanes are added in their order, and z is rounded once.
 static void k_weight_sum(const void *args, int64_t lo, int64_t hi) {
 	const weft_weight_args *a = args;
 	const int64_t stride = weft_weight_stride(a->out), lane = weft_weight_rows(a->in) * stride;
 	for (int64_t i = lo; i < hi; i++)
 		for (int64_t c = 0; c < a->out; c += VW) {
-			const float *p = a->partial + i * stride + c;
-			float *z = a->z + i * a->out + c;
+			const double *p = a->partial + i * stride + c;
+			float *z = a->z + i * a->out + c, sum[VW];
 			const int n = lesser(a->out - c, VW);
-			vf sum = load(p);
-			for (int64_t l = 1; l < a->lanes; l++)
-				sum += load(p + l * lane);
-			if (a->accumulate)
-				sum += part(z, n);
-			put(z, sum, n);
+			store(sum, a->accumulate ? part(z, n) : (vf){0});
+			for (int half = 0; half < VW; half += VW / 2) {
+				vd total = wide(sum + half), term;
+				for (int64_t l = 0; l < a->lanes; l++) {
+					__builtin_memcpy(&term, p + l * lane + half, sizeof term);
+					total += term;
+				}
+				hf rounded = __builtin_convertvector(total, hf);
+				__builtin_memcpy(sum + half, &rounded, sizeof rounded);
+			}
+			put(z, load(sum), n);
 		}
 }
