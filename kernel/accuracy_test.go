@@ -52,6 +52,35 @@ func ulp(x float64) float64 {
 	return math.Ldexp(1, e-24)
 }
 
+// TestWeightGradientRoundsOnce: where one row of each tile of 512 counts, the sum over the tiles is that of
+// double precision, rounded once.
+func TestWeightGradientRoundsOnce(t *testing.T) {
+	with(t, func(s *suite) {
+		const tile, tiles, in, out = 512, 150, 3, 37
+		x, g := s.team.Zeros(tensor.Activations, tile*tiles-100, in), s.normal(tile*tiles-100, out)
+		want, z := make([]float64, in*out), s.normal(in, out)
+		for i, v := range z.Floats() {
+			want[i] = float64(v)
+		}
+		for k := range tiles {
+			row := k*tile + s.r.IntN(tile-100)
+			for i := range in {
+				sign := float32(2*s.r.IntN(2) - 1) // so that a product is not rounded
+				x.Floats()[row*in+i] = sign
+				for c := range out {
+					want[i*out+c] += float64(sign * g.Floats()[row*out+c])
+				}
+			}
+		}
+		s.team.MatMulT(z, x, g, kernel.Accumulate)
+		for i, got := range z.Floats() {
+			if got != float32(want[i]) {
+				t.Errorf("element %d is %v, want %v", i, got, float32(want[i]))
+			}
+		}
+	})
+}
+
 // TestNaNStays: a NaN is never turned into a number on the way, where it would hide what went wrong.
 func TestNaNStays(t *testing.T) {
 	nan := float32(math.NaN())
