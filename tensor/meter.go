@@ -2,8 +2,6 @@ package tensor
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"unsafe"
 )
@@ -29,22 +27,21 @@ var kindNames = [kinds]string{"features", "parameters", "optimizer", "activation
 func (k Kind) String() string { return kindNames[k] }
 
 // Meter is one worker's allocator. It charges every byte to a Kind and remembers the peak. Released memory is
-// kept idle for the next matrix of the same size, because fresh pages cost more than most kernels; idle
-// memory is charged as Buffers and never raises the peak: before an allocation would, idle memory is given
-// back to the operating system. A Meter may be used by several goroutines.
+// kept idle for the next matrices, because fresh pages cost more than most kernels; idle memory is charged as
+// Buffers and never raises the peak: before an allocation would, idle memory is given back to the operating
+// system. A Meter may be used by several goroutines.
 type Meter struct {
 	mu        sync.Mutex
 	live      [kinds]int64
-	idle      map[int][]unsafe.Pointer // by size
-	mapped    map[unsafe.Pointer]int   // all that was taken and not given back, live or idle, with sizes
-	idleBytes int64
+	used      map[unsafe.Pointer]int // the memory of matrices, with sizes
+	idle      idle
 	peak      int64
 	peakKinds [kinds]int64
 }
 
 // NewMeter returns a Meter with nothing allocated.
 func NewMeter() *Meter {
-	return &Meter{idle: map[int][]unsafe.Pointer{}, mapped: map[unsafe.Pointer]int{}}
+	return &Meter{used: map[unsafe.Pointer]int{}, idle: newIdle()}
 }
 
 // New returns a Float32 matrix with undefined elements.
@@ -65,20 +62,16 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	m := &Matrix{Rows: rows, Cols: cols, Element: element, meter: t, kind: kind, bytes: size}
-	if free := t.idle[size]; len(free) > 0 {
-		m.data = free[len(free)-1]
-		t.idle[size] = free[:len(free)-1]
-		t.idleBytes -= int64(size)
-	}
+	m.data = t.idle.take(size)
 	t.freeIdle(int64(size))
 	if m.data == nil {
 		m.data = acquire(size)
-		t.mapped[m.data] = size
 	}
+	t.used[m.data] = size
 	t.live[kind] += int64(size)
 	if now := t.tensors(); now > t.peak {
 		t.peak, t.peakKinds = now, t.live
-		t.peakKinds[Buffers] += t.idleBytes
+		t.peakKinds[Buffers] += t.idle.bytes
 	}
 	return m
 }
@@ -92,61 +85,54 @@ func (t *Meter) Reserve(bytes ...int) {
 	for _, n := range bytes {
 		more += int64(pages(n))
 	}
-	if then := t.tensors() - t.idleBytes + more; then > t.peak { // idle memory would be freed first
+	if then := t.tensors() - t.idle.bytes + more; then > t.peak { // idle memory would be freed first
 		t.peak, t.peakKinds = then, t.live
 		t.peakKinds[Buffers] += more
 	}
 }
 
-// freeIdle gives idle memory back to the system, the largest mappings first, until size more bytes do not
-// raise the peak, or no idle memory is left.
+// freeIdle gives idle memory back to the system until size more bytes do not raise the peak, or none is left.
 func (t *Meter) freeIdle(size int64) {
-	if t.tensors()+size <= t.peak {
-		return
-	}
-	for _, s := range slices.SortedFunc(maps.Keys(t.idle), func(a, b int) int { return b - a }) {
-		free := t.idle[s]
-		for len(free) > 0 && t.tensors()+size > t.peak {
-			t.unmap(free[len(free)-1])
-			free = free[:len(free)-1]
-			t.idleBytes -= int64(s)
+	for short := t.tensors() + size - t.peak; short > 0; short = t.tensors() + size - t.peak {
+		s, found := t.idle.cut(int(short))
+		if !found {
+			return
 		}
-		t.idle[s] = free
+		giveBack(s.start, s.size)
 	}
-}
-
-func (t *Meter) unmap(p unsafe.Pointer) {
-	giveBack(p, t.mapped[p])
-	delete(t.mapped, p)
 }
 
 func (t *Meter) free(m *Matrix) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, ours := t.mapped[m.data]; !ours {
+	if _, ours := t.used[m.data]; !ours {
 		return // given back by Close
 	}
+	delete(t.used, m.data)
 	t.live[m.kind] -= int64(m.bytes)
-	t.idle[m.bytes] = append(t.idle[m.bytes], m.data)
-	t.idleBytes += int64(m.bytes)
+	t.idle.put(span{m.data, m.bytes})
 }
 
-// shrink gives back the memory of a matrix from size on.
+// shrink takes the memory of a matrix from size on.
 func (t *Meter) shrink(m *Matrix, size int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, ours := t.mapped[m.data]; !ours || size == m.bytes {
+	if _, ours := t.used[m.data]; !ours || size == m.bytes {
 		return
 	}
-	giveBackEnd(m.data, m.bytes, size)
-	t.mapped[m.data] = size
+	if guard > 0 {
+		giveBackEnd(m.data, m.bytes, size)
+	} else {
+		t.idle.put(span{unsafe.Add(m.data, size), m.bytes - size})
+	}
+	t.used[m.data] = size
 	t.live[m.kind] -= int64(m.bytes - size)
 	m.bytes = size
 }
 
 // tensors is what is charged now, without the graph's structure.
 func (t *Meter) tensors() int64 {
-	sum := t.idleBytes
+	sum := t.idle.bytes
 	for k, b := range t.live {
 		if Kind(k) != Graph {
 			sum += b
@@ -167,7 +153,7 @@ func (t *Meter) Live(k Kind) int64 {
 func (t *Meter) LiveTensors() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.tensors() - t.idleBytes
+	return t.tensors() - t.idle.bytes
 }
 
 // Peak is the largest number of bytes that tensors of all kinds, idle memory included, took at one time; the
@@ -211,13 +197,14 @@ func (t *Meter) Continue(from Peaks) {
 func (t *Meter) Drain() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, free := range t.idle {
-		for _, p := range free {
-			t.unmap(p)
-		}
+	t.drain()
+}
+
+func (t *Meter) drain() {
+	for t.idle.bytes > 0 {
+		s, _ := t.idle.cut(int(t.idle.bytes))
+		giveBack(s.start, s.size)
 	}
-	clear(t.idle)
-	t.idleBytes = 0
 }
 
 // Close gives everything back to the operating system: the matrices must not be used any more. Peak and the
@@ -225,9 +212,9 @@ func (t *Meter) Drain() {
 func (t *Meter) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for p := range t.mapped {
-		t.unmap(p)
+	t.drain()
+	for p, size := range t.used {
+		giveBack(p, size)
 	}
-	clear(t.idle)
-	t.idleBytes = 0
+	clear(t.used)
 }

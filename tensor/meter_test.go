@@ -76,6 +76,8 @@ func TestPeakIsLargestLive(t *testing.T) {
 			m     *tensor.Matrix
 			kind  tensor.Kind
 			bytes int64
+			// of all elements: no other matrix may have the same memory
+			content float32
 		}
 		var live []made
 		var peak int64
@@ -88,8 +90,13 @@ func TestPeakIsLargestLive(t *testing.T) {
 			}
 			return s
 		}
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if at := rapid.IntRange(-1, len(live)-1).Draw(t, "release"); at >= 0 {
+				for i, v := range live[at].m.Floats() {
+					if v != live[at].content {
+						t.Fatalf("element %d of a matrix of %d bytes was overwritten", i, live[at].bytes)
+					}
+				}
 				live[at].m.Release()
 				of[live[at].kind] -= live[at].bytes
 				live = append(live[:at], live[at+1:]...)
@@ -97,9 +104,9 @@ func TestPeakIsLargestLive(t *testing.T) {
 			}
 			pages := rapid.IntRange(0, 5).Draw(t, "pages")
 			kind := rapid.SampledFrom(kinds).Draw(t, "kind")
-			m := made{meter.New(kind, pages, page/4), kind, int64(max(1, pages)) * page}
-			if n := len(m.m.Floats()); n > 0 {
-				m.m.Floats()[n-1] = 1
+			m := made{meter.New(kind, pages, page/4), kind, int64(max(1, pages)) * page, float32(step)}
+			for i := range m.m.Floats() {
+				m.m.Floats()[i] = m.content
 			}
 			live = append(live, m)
 			of[kind] += m.bytes

@@ -189,13 +189,13 @@ func TestMemory(t *testing.T) {
 // computer divides them or not. A limit that only their scratch exceeds keeps them whole. That takes less
 // memory and gives the same bits.
 func TestMemoryOfCutSums(t *testing.T) {
-	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 1 << 16, Degree: 7, Directed: true, Features: 8, Classes: 4})
+	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 1 << 17, Degree: 14, Directed: true, Features: 8, Classes: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := Defaults()
 	// The peak is in a sum, over 67 MB.
-	o.Layers, o.Hidden, o.Norm, o.Residual, o.Epochs = 3, 256, "batch", true, 2
+	o.Layers, o.Hidden, o.Norm, o.Residual, o.Epochs = 3, 128, "batch", true, 2
 	free := &Job{Graph: g, Options: o}
 	want, planned := planAndRun(t, free)
 	o.MemoryLimit = setting.Bytes(planned - 1)

@@ -35,7 +35,7 @@ func TestWhoReadsWhom(t *testing.T) {
 
 // TestManySources: a vertex reads more rows than a block has, and they read it.
 func TestManySources(t *testing.T) {
-	const vertices = 1700
+	const vertices = 2700
 	d, list := &divided{replicas: 2, options: Options{Count: 3, Period: 1}}, []edge(nil)
 	for v := range int32(vertices) {
 		d.of, d.chunk = append(d.of, v%2), append(d.chunk, v%5%3)

@@ -14,12 +14,17 @@ const (
 	messagesOfPartition = 6
 	// leastMessage: up to this number of rows travel in one message.
 	leastMessage = 512
+	// leastHeld is the same for rows that the worker itself holds. They are copied and not sent, and each
+	// block costs kernel calls that are longer than the copy of few rows.
+	leastHeld = 2048
 )
 
 // messageRows returns the largest number of rows of a message from a partition of so many rows. Sender and
 // receiver both compute it.
-func messageRows(partition int) int {
-	return max(leastMessage, (partition+messagesOfPartition-1)/messagesOfPartition)
+func messageRows(partition int) int { return rowsOfBlock(partition, leastMessage) }
+
+func rowsOfBlock(partition, least int) int {
+	return max(least, (partition+messagesOfPartition-1)/messagesOfPartition)
 }
 
 // messages returns the sizes of the messages that hold n rows of a partition of so many rows.
@@ -161,16 +166,16 @@ func readLoopWeights(s *span, isLoop func(v int, k int64) bool, loops []int32) (
 
 // newRemote makes the blocks of the span's edges, whose sources peer holds at the positions start … end−1. It
 // also returns the list of these sources. all is the span in all rows: it decides which sources travel in
-// which message, and each message has a block. So a row of the result is summed in the same parts and the
+// which message of at most step rows, and each message has a block. So a row of the result is summed in the same parts and the
 // same order, whichever other rows are selected.
-func newRemote(team *kernel.Team, s, all *span, peer, start, end int) (blocks []*Block, needed []int32) {
+func newRemote(team *kernel.Team, s, all *span, peer, start, end, step int) (blocks []*Block, needed []int32) {
 	const inAll, inSpan = 1, 2
 	index := make([]int32, end-start) // for each row of the peer: inAll or inSpan if it is needed, later message·step + column
 	if all != s {
 		all.each(func(_ int, k int64) { index[int(s.r.Sources[k])-start] = inAll })
 	}
 	s.each(func(_ int, k int64) { index[int(s.r.Sources[k])-start] = inSpan })
-	step, seen := messageRows(end-start), 0
+	seen := 0
 	var columns []int // columns of each message's block
 	for row, mark := range index {
 		if mark == 0 {

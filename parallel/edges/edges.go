@@ -102,6 +102,7 @@ type Source struct {
 	// the local rows of the sources' type.
 	Ends      Ends
 	SourceIDs *tensor.Matrix
+	held      bool // this worker itself holds the rows of all sources
 	// Some selects the rows to compute on; IDs and SourceIDs then belong to these rows. nil: all rows.
 	Some *Some
 }
@@ -186,7 +187,7 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 // undefined.
 func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix, o Others) (e *Edges, sources []int32) {
 	own := len(r.Indptr) - 1
-	e, needed := read(team, Source{Relation: r, Starts: []int{0, own, own + others}, Holders: []int{0, 1}, IDs: ids})
+	e, needed := read(team, Source{Relation: r, Starts: []int{0, own, own + others}, Holders: []int{0, 1}, IDs: ids, held: true})
 	e.others = o
 	return e, needed[1]
 }
@@ -218,7 +219,10 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 	e.reset()
 	needed = make([][]int32, k)
 	remote := make([][]*Block, k) // by partition
-	symmetric := false
+	symmetric, least := false, leastMessage
+	if s.held {
+		least = leastHeld
+	}
 	for q := range k {
 		at.next(int32(s.Starts[q+1]))
 		if at != all {
@@ -228,7 +232,7 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 			symmetric = s.Ends == OneType && s.Some == nil && at.symmetric(int32(s.Starts[q]))
 			e.Blocks[0] = e.newLocal(&s, at)
 		} else {
-			remote[q], needed[q] = newRemote(team, at, all, s.Holders[q], s.Starts[q], s.Starts[q+1])
+			remote[q], needed[q] = newRemote(team, at, all, s.Holders[q], s.Starts[q], s.Starts[q+1], rowsOfBlock(s.Starts[q+1]-s.Starts[q], least))
 		}
 	}
 	for round := 1; round < k; round++ {
