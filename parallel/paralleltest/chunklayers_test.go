@@ -43,7 +43,7 @@ func ChunkRounds(t *testing.T, replicas, count int) {
 	c.run(t)
 	c.layers(func(l Layer, along gnn.Along) {
 		site := fmt.Sprint(l.Name, along)
-		near(t, site, c.got[chunkEpochs-1][site].Out, l.right(t, c.graph, along).Out, 1e-5)
+		near(t, site, c.got[chunkEpochs-1][site].Out, l.right(t, tensor.Float32, c.graph, along).Out, 1e-5)
 	})
 }
 

@@ -274,17 +274,19 @@ func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*O
 }
 
 // Given is the input rows that Run gives the layer, and the gradient of its output rows.
-func (l Layer) Given(vertices int) (x, dz []float64) {
-	return drawn(vertices, l.In, inputNumbers), drawn(vertices, l.Out, gradientNumbers)
+func (l Layer) Given(vertices int) (x, dz []float64) { return l.given(tensor.Float32, vertices) }
+
+func (l Layer) given(storage tensor.Element, vertices int) (x, dz []float64) {
+	return drawn(storage, vertices, l.In, inputNumbers), drawn(storage, vertices, l.Out, gradientNumbers)
 }
 
 // drawn is the numbers of draw for all vertices.
-func drawn(rows, cols int, purpose uint64) []float64 {
+func drawn(storage tensor.Element, rows, cols int, purpose uint64) []float64 {
 	memory := tensor.NewMeter()
 	defer memory.Close()
-	m := memory.New(tensor.Features, rows, cols)
+	m := memory.NewElement(tensor.Features, storage, rows, cols)
 	draw(m, purpose, nil)
-	return doubles(m.Floats())
+	return numbers(m)
 }
 
 // The purposes of drawn numbers.
@@ -295,17 +297,12 @@ const (
 
 func weightNumbers(i int) uint64 { return uint64(10 + i) }
 
-// draw draws numbers that depend on their purpose, the vertex and the column alone. Inputs and gradients are
-// bfloat16s, so that they are the same in both element types.
+// draw draws numbers that depend on their purpose, the vertex and the column alone, rounded to the element type.
 func draw(m *tensor.Matrix, purpose uint64, ids []int32) {
 	for i := range m.Rows {
 		r := rand.New(rand.NewPCG(purpose, uint64(vertex(i, ids))))
 		for c := range m.Cols {
-			x := float32(r.NormFloat64())
-			if purpose < weightNumbers(0) {
-				x = tensor.FromBFloat16(tensor.RoundBFloat16(x))
-			}
-			if m.Element == tensor.BFloat16 {
+			if x := float32(r.NormFloat64()); m.Element == tensor.BFloat16 {
 				m.BFloat16s()[i*m.Cols+c] = tensor.RoundBFloat16(x)
 			} else {
 				m.Floats()[i*m.Cols+c] = x

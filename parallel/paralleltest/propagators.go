@@ -83,7 +83,7 @@ func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, methods
 			continue
 		}
 		for _, along := range directions {
-			all = append(all, work{l, along, l.right(t, g, along)})
+			all = append(all, work{l, along, l.right(t, storage, g, along)})
 		}
 	}
 	if len(all) == 0 {
@@ -115,19 +115,19 @@ func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, methods
 }
 
 // right is the layer's result in double precision, or else on one worker.
-func (l Layer) right(t testing.TB, g *graph.Graph, along gnn.Along) *Outcome {
+func (l Layer) right(t testing.TB, storage tensor.Element, g *graph.Graph, along gnn.Along) *Outcome {
 	if l.exact == nil {
-		return l.Alone(t, g, along)
+		return l.alone(t, storage, g, along)
 	}
 	n := g.Vertices()
-	x, dz := l.Given(n)
+	x, dz := l.given(storage, n)
 	return l.exact(inEdgesOf(&g.Relations[0], along), matrix(n, l.In, x), matrix(n, l.Out, dz), l.drawnWeights())
 }
 
 // drawnWeights are the parameters that Run gives the layer.
 func (l Layer) drawnWeights() (w []*reference.Matrix) {
 	for i, shape := range l.Weights {
-		w = append(w, matrix(shape[0], shape[1], drawn(shape[0], shape[1], weightNumbers(i))))
+		w = append(w, matrix(shape[0], shape[1], drawn(tensor.Float32, shape[0], shape[1], weightNumbers(i))))
 	}
 	return w
 }
@@ -139,8 +139,13 @@ func matrix(rows, cols int, data []float64) *reference.Matrix {
 // Alone is the layer's result on one worker.
 func (l Layer) Alone(t testing.TB, g *graph.Graph, along gnn.Along) *Outcome {
 	t.Helper()
+	return l.alone(t, tensor.Float32, g, along)
+}
+
+func (l Layer) alone(t testing.TB, storage tensor.Element, g *graph.Graph, along gnn.Along) *Outcome {
+	t.Helper()
 	o := l.Blank(g.Vertices())
-	Workers{Mesh: mesh.One, Graph: g}.Run(t, func(c engine.Config) {
+	Workers{Mesh: mesh.One, Storage: storage, Graph: g}.Run(t, func(c engine.Config) {
 		l.Run(c, Whole(t, c.Team, &g.Relations[0]), along, o)
 	})
 	return o
