@@ -13,9 +13,7 @@ import (
 type idle struct {
 	bytes  int64
 	large  map[int][]unsafe.Pointer // by size
-	ranges []span                   // the rest: ranges that do not touch each other, the smallest first
-	starts map[unsafe.Pointer]int   // the sizes of ranges, by their first byte
-	ends   map[unsafe.Pointer]int   // by the byte behind them
+	ranges []span                   // the rest, by address: ranges that do not touch each other
 }
 
 // span is memory from start on.
@@ -25,14 +23,6 @@ type span struct {
 }
 
 func (s span) end() unsafe.Pointer { return unsafe.Add(s.start, s.size) }
-
-func compareSpans(a, b span) int {
-	return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(uintptr(a.start), uintptr(b.start)))
-}
-
-func newIdle() idle {
-	return idle{large: map[int][]unsafe.Pointer{}, starts: map[unsafe.Pointer]int{}, ends: map[unsafe.Pointer]int{}}
-}
 
 // whole reports whether memory of that size is neither divided nor joined. Between guard pages none is.
 func whole(size int) bool { return size >= hugePage || guard > 0 }
@@ -44,81 +34,82 @@ func (d *idle) put(s span) {
 		d.large[s.size] = append(d.large[s.size], s.start)
 		return
 	}
-	if before, found := d.ends[s.start]; found {
-		left := span{unsafe.Add(s.start, -before), before}
-		d.remove(left)
-		s = span{left.start, before + s.size}
+	at, _ := slices.BinarySearchFunc(d.ranges, s, func(a, b span) int { return cmp.Compare(uintptr(a.start), uintptr(b.start)) })
+	joinsBefore := at > 0 && d.ranges[at-1].end() == s.start
+	joinsBehind := at < len(d.ranges) && d.ranges[at].start == s.end()
+	switch {
+	case joinsBefore && joinsBehind:
+		d.ranges[at-1].size += s.size + d.ranges[at].size
+		d.ranges = slices.Delete(d.ranges, at, at+1)
+	case joinsBefore:
+		d.ranges[at-1].size += s.size
+	case joinsBehind:
+		d.ranges[at] = span{s.start, s.size + d.ranges[at].size}
+	default:
+		d.ranges = slices.Insert(d.ranges, at, s)
 	}
-	if behind, found := d.starts[s.end()]; found {
-		d.remove(span{s.end(), behind})
-		s.size += behind
-	}
-	d.insert(s)
 }
 
 // take returns memory of that size, nil if there is none: of the smallest range that has it.
-func (d *idle) take(size int) (p unsafe.Pointer) {
+func (d *idle) take(size int) unsafe.Pointer {
 	if whole(size) {
 		if len(d.large[size]) == 0 {
 			return nil
 		}
-		p = d.last(size)
-	} else {
-		at, _ := slices.BinarySearchFunc(d.ranges, span{nil, size}, compareSpans)
-		if at == len(d.ranges) {
-			return nil
-		}
-		p = d.divide(d.ranges[at], size)
+		return d.last(size)
 	}
-	d.bytes -= int64(size)
-	return p
+	if at := d.smallest(size); at >= 0 {
+		return d.divide(at, size)
+	}
+	return nil
 }
 
 // cut returns some memory that is to be given back, if there is any: bytes of the smallest range, which is of
 // least use, or else the largest memory that is not divided.
 func (d *idle) cut(bytes int) (s span, found bool) {
-	switch {
-	case len(d.ranges) > 0:
-		s.size = min(bytes, d.ranges[0].size)
-		s.start = d.divide(d.ranges[0], s.size)
-	case len(d.large) > 0:
+	if at := d.smallest(0); at >= 0 {
+		s.size = min(bytes, d.ranges[at].size)
+		s.start = d.divide(at, s.size)
+		return s, true
+	}
+	if len(d.large) > 0 {
 		s.size = slices.Max(slices.Collect(maps.Keys(d.large)))
 		s.start = d.last(s.size)
-	default:
-		return s, false
+		return s, true
 	}
-	d.bytes -= int64(s.size)
-	return s, true
+	return s, false
 }
 
-// last takes the memory of a size that came last.
-func (d *idle) last(size int) (p unsafe.Pointer) {
-	free := d.large[size]
-	p = free[len(free)-1]
-	if d.large[size] = free[:len(free)-1]; len(free) == 1 {
-		delete(d.large, size)
+// smallest returns the number of the smallest range of at least that size, −1 if there is none.
+func (d *idle) smallest(size int) int {
+	best := -1
+	for i, s := range d.ranges {
+		if s.size >= size && (best < 0 || s.size < d.ranges[best].size) {
+			best = i
+		}
 	}
-	return p
+	return best
 }
 
 // divide takes the first bytes of a range.
-func (d *idle) divide(s span, size int) unsafe.Pointer {
-	d.remove(s)
-	if s.size > size {
-		d.insert(span{unsafe.Add(s.start, size), s.size - size})
+func (d *idle) divide(at, size int) unsafe.Pointer {
+	d.bytes -= int64(size)
+	s := d.ranges[at]
+	if s.size == size {
+		d.ranges = slices.Delete(d.ranges, at, at+1)
+	} else {
+		d.ranges[at] = span{unsafe.Add(s.start, size), s.size - size}
 	}
 	return s.start
 }
 
-func (d *idle) insert(s span) {
-	at, _ := slices.BinarySearchFunc(d.ranges, s, compareSpans)
-	d.ranges = slices.Insert(d.ranges, at, s)
-	d.starts[s.start], d.ends[s.end()] = s.size, s.size
-}
-
-func (d *idle) remove(s span) {
-	at, _ := slices.BinarySearchFunc(d.ranges, s, compareSpans)
-	d.ranges = slices.Delete(d.ranges, at, at+1)
-	delete(d.starts, s.start)
-	delete(d.ends, s.end())
+// last takes the memory of a size that came last.
+func (d *idle) last(size int) unsafe.Pointer {
+	d.bytes -= int64(size)
+	free := d.large[size]
+	p := free[len(free)-1]
+	if d.large[size] = free[:len(free)-1]; len(free) == 1 {
+		delete(d.large, size)
+	}
+	return p
 }

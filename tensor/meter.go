@@ -41,7 +41,7 @@ type Meter struct {
 
 // NewMeter returns a Meter with nothing allocated.
 func NewMeter() *Meter {
-	return &Meter{used: map[unsafe.Pointer]int{}, idle: newIdle()}
+	return &Meter{used: map[unsafe.Pointer]int{}, idle: idle{large: map[int][]unsafe.Pointer{}}}
 }
 
 // New returns a Float32 matrix with undefined elements.
