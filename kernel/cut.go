@@ -13,7 +13,8 @@ import (
 // are far apart, each of these reads comes from memory. SpMM then divides x into tiles: a range of its rows
 // (the sources) × a range of its columns. It copies a tile into scratch that fits the last-level cache, and
 // reads the rows from there. A row's sum continues from tile to tile in the order of its entries. So the
-// result has the same bits as without tiles.
+// result has the same bits as without tiles. A BFloat16 z cannot hold a sum that continues: SpMM then takes as
+// many rows of z at a time as have sums, in Float32, of a tile's size, and copies the tiles of x for each.
 
 // tileSizes says when x is tiled. Both are in bytes.
 type tileSizes struct {
@@ -37,20 +38,26 @@ const (
 )
 
 // tileSources returns the number of sources in a tile, or 0 if x is not tiled. It depends on sizes alone: a
-// plan, which does not know the entries, must reserve the same scratch as a run. With accumulate there must be
-// one range of sources, because z cannot hold its old value and an unfinished sum at the same time, and so
-// with a BFloat16 z, which cannot hold an unfinished sum.
+// plan, which does not know the entries, must reserve the same scratch as a run. With accumulate a Float32 z
+// must have one range of sources, because it cannot hold its old value and an unfinished sum at the same time.
 func (t *Team) tileSources(a *CSR, columns int, x, z tensor.Element, accumulate bool) int {
 	if t.Uncut || x.Size()*a.Cols*columns < t.sizes.from || columns < tileColumns {
 		return 0
 	}
 	most := t.sizes.tile / x.Size() / tileColumns
 	ranges := (a.Cols + most - 1) / most
-	if a.Entries() < fewestEntries*max(a.Rows*ranges, a.Cols) || ranges > 1 && (accumulate || z == tensor.BFloat16) {
+	copies := 1
+	if ranges > 1 && z == tensor.BFloat16 {
+		copies = (a.Rows + t.sumRows() - 1) / t.sumRows()
+	}
+	if a.Entries() < fewestEntries*max(a.Rows*ranges, a.Cols*copies) || accumulate && ranges > 1 && z == tensor.Float32 {
 		return 0
 	}
 	return (a.Cols + ranges - 1) / ranges
 }
+
+// sumRows returns how many rows of z have their sums in scratch at a time.
+func (t *Team) sumRows() int { return max(1, t.sizes.tile/4/tileColumns) }
 
 // Tiles reports whether SpMM may tile an x with that many columns, for x and z of an element type. It depends on sizes alone, so a plan and a
 // run agree. SpMMRows never tiles.
@@ -87,6 +94,8 @@ type tiling struct {
 	// ends (Int64, 1 × rows) has the position at which each row's entries end: one array for the current range
 	// of sources, one for the range before it. Both are nil if there is one range.
 	ends [2]*tensor.Matrix
+	// sums (Float32, rows × tileColumns) are those of some rows between two ranges; nil: z holds them.
+	sums *tensor.Matrix
 }
 
 // tiling allocates the scratch for a·x. It returns nil if x is not tiled. The scratch is charged to the Meter
@@ -98,8 +107,13 @@ func (t *Team) tiling(a *CSR, x *tensor.Matrix, z tensor.Element, accumulate boo
 	}
 	ranges := sources < a.Cols
 	scratch := []int{x.Element.Size() * sources * tileColumns}
+	sumRows := 0
 	if ranges {
 		scratch = append(scratch, 8*a.Rows, 8*a.Rows)
+		if z == tensor.BFloat16 {
+			sumRows = min(t.sumRows(), a.Rows)
+			scratch = append(scratch, 4*sumRows*tileColumns)
+		}
 	}
 	t.Memory.Reserve(scratch...)
 	if t.plan || !t.scattered(a, x) {
@@ -111,38 +125,76 @@ func (t *Team) tiling(a *CSR, x *tensor.Matrix, z tensor.Element, accumulate boo
 			p.ends[k] = t.scratch(tensor.Int64, 1, a.Rows)
 		}
 	}
+	if sumRows > 0 {
+		p.sums = t.scratch(tensor.Float32, sumRows, tileColumns)
+	}
 	return p
 }
 
 // spmm computes the product that args describe, tile by tile.
 func (p *tiling) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
+	if p.sums != nil {
+		p.spmmOfRows(args, a, x)
+		return
+	}
 	begins := a.Indptr
 	for k := 0; k*p.sources < a.Cols; k++ {
-		first, after := k*p.sources, min((k+1)*p.sources, a.Cols)
-		tile, packed := *args, p.packed.RowRange(0, after-first)
-		tile.x, tile.x_stride, tile.first = storage(packed), tileColumns, C.int64_t(first)
-		tile.cut = boolean(p.sources < a.Cols)
-		tile.edges.indptr, tile.extend = longs(begins), boolean(k > 0)
-		if after < a.Cols {
-			ends := p.ends[k%2]
-			p.findEnds(ends, begins, a, after)
-			tile.end, tile.row_scale, tile.self = longs(ends), nil, nil
-			begins = ends
-		}
+		tile := p.tile(args, a, k, begins, 0, a.Rows)
 		for from := 0; from < x.Cols; from += tileColumns {
-			count := min(tileColumns, x.Cols-from)
-			p.team.Columns(packed, 0, x.RowRange(first, after), from, count, Replace)
-			tile.from, tile.cols = C.int64_t(from), C.int64_t(count)
-			p.team.edges(on(C.weft_spmm, x), unsafe.Pointer(&tile), a, a.Hubs, count)
+			p.multiply(&tile, a, x, from, 0, a.Rows)
+		}
+		begins = p.ends[k%2]
+	}
+}
+
+// spmmOfRows does so for as many rows at a time as sums has, and all their tiles of some columns.
+func (p *tiling) spmmOfRows(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
+	for lo := 0; lo < a.Rows; lo += p.sums.Rows {
+		hi := min(lo+p.sums.Rows, a.Rows)
+		for from := 0; from < x.Cols; from += tileColumns {
+			begins := a.Indptr
+			for k := 0; k*p.sources < a.Cols; k++ {
+				tile := p.tile(args, a, k, begins, lo, hi)
+				tile.sums, tile.first_sum, tile.sums_stride = floats(p.sums), C.int64_t(lo), tileColumns
+				if (k+1)*p.sources < a.Cols {
+					tile.unfinished, tile.accumulate = 1, 0
+				}
+				p.multiply(&tile, a, x, from, lo, hi)
+				begins = p.ends[k%2]
+			}
 		}
 	}
 }
 
-// findEnds writes into ends the position of each row's first entry with a source of at least column. It
-// searches from begins on. Hubs have no entries here: spmmHubs computes their rows.
-func (p *tiling) findEnds(ends, begins *tensor.Matrix, a *CSR, column int) {
+// tile returns the arguments for the tiles of range k of the sources and rows lo…hi−1, whose entries in it begin
+// at begins.
+func (p *tiling) tile(args *C.weft_spmm_args, a *CSR, k int, begins *tensor.Matrix, lo, hi int) C.weft_spmm_args {
+	tile := *args
+	tile.first, tile.cut = C.int64_t(k*p.sources), boolean(p.sources < a.Cols)
+	tile.edges.indptr, tile.extend = longs(begins), boolean(k > 0)
+	if after := (k + 1) * p.sources; after < a.Cols {
+		ends := p.ends[k%2]
+		p.findEnds(ends, begins, a, after, lo, hi)
+		tile.end, tile.row_scale, tile.self = longs(ends), nil, nil
+	}
+	return tile
+}
+
+// multiply copies the columns of x from `from` on that a tile has, and does what it says for rows lo…hi−1.
+func (p *tiling) multiply(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, from, lo, hi int) {
+	first := int(tile.first)
+	after, count := min(first+p.sources, a.Cols), min(tileColumns, x.Cols-from)
+	packed := p.packed.RowRange(0, after-first)
+	p.team.Columns(packed, 0, x.RowRange(first, after), from, count, Replace)
+	tile.x, tile.x_stride, tile.from, tile.cols = storage(packed), tileColumns, C.int64_t(from), C.int64_t(count)
+	p.team.edgesOf(on(C.weft_spmm, x), unsafe.Pointer(tile), a, lo, hi, a.hubsOf(lo, hi).Hubs, count)
+}
+
+// findEnds writes into ends the position of the first entry of each row from lo to hi−1 with a source of at
+// least column. It searches from begins on. Hubs have no entries here: spmmHubs computes their rows.
+func (p *tiling) findEnds(ends, begins *tensor.Matrix, a *CSR, column, lo, hi int) {
 	args := &C.weft_ends_args{end: longs(ends), begin: longs(begins), edges: a.c(), column: C.int32_t(column)}
-	p.team.edges(on(C.weft_ends), unsafe.Pointer(args), a, a.Hubs, 1)
+	p.team.edgesOf(on(C.weft_ends), unsafe.Pointer(args), a, lo, hi, a.hubsOf(lo, hi).Hubs, 1)
 }
 
 func (p *tiling) release() {
@@ -150,4 +202,5 @@ func (p *tiling) release() {
 	for _, ends := range p.ends {
 		ends.Release()
 	}
+	p.sums.Release()
 }

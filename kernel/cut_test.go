@@ -82,6 +82,8 @@ func TestTilesHaveTheSameBits(t *testing.T) {
 		{"added", 500, true, true, true, true, false, tensor.Float32, tensor.Float32},
 		{"stored", 500, true, true, false, false, false, tensor.BFloat16, tensor.BFloat16},
 		{"stored and added", 500, true, true, true, true, false, tensor.BFloat16, tensor.BFloat16},
+		{"stored in parts", 131, true, true, true, false, true, tensor.BFloat16, tensor.BFloat16},
+		{"added in parts", 100, true, true, false, true, true, tensor.BFloat16, tensor.BFloat16},
 		{"summed from storage", 131, true, true, false, false, true, tensor.BFloat16, tensor.Float32},
 		{"summed to storage", 500, true, true, false, false, false, tensor.Float32, tensor.BFloat16},
 	} {

@@ -1,10 +1,17 @@
 // Aggregation: a destination row is summed in registers across all its edges and written once.
 
+// Where a block of columns of some rows lies: of row i from number i·stride + shift on.
+typedef struct {
+	void *at;
+	int type;
+	int64_t stride, shift;
+} row_place;
+
 // A block of columns. The arguments are a copy, as the compiler cannot know that z does not lie over the
 // caller's.
 typedef struct {
 	weft_spmm_args a;
-	int64_t column; // the first, of z
+	row_place z, sums;
 	int64_t ahead;  // edges between the prefetch of a row and its use
 	// no prefetch for a row of z that ends after this edge: it would read past the end of the indices
 	int64_t quiet;
@@ -71,6 +78,7 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 	const weft_spmm_args *a = &b->a;
 	const int64_t *begins = a->edges.indptr, *ends = a->end;
 	const int special = a->self || a->accumulate || a->extend || a->edges.skip_hubs;
+	const row_place before = a->sums ? b->sums : b->z, to = a->unfinished ? b->sums : b->z;
 	spmm_cursor c = {lo - 1};
 	if (kind.cut) {
 		next_row(&c, a, hi);
@@ -78,18 +86,18 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 			ask_next(&c, a, hi, nb, tail);
 	}
 	for (int64_t i = lo; i < hi; i++) {
-		int64_t begin = begins[i], end = ends[i], z = i * a->z_stride + b->column;
+		int64_t begin = begins[i], end = ends[i];
 		float self = 0;
 		vf acc[REGISTERS];
 		if (special) {
 			self = a->self ? a->self[i] : 0;
-			if ((a->edges.skip_hubs && end - begin > WEFT_HUB) || (a->accumulate && begin == end && self == 0))
+			if ((a->edges.skip_hubs && end - begin > WEFT_HUB) || (a->accumulate && begin == end && self == 0 && !a->extend))
 				continue;
 		}
 		for (int v = 0; v < nb; v++)
 			acc[v] = (vf){0};
 		if (special && a->extend)
-			load_either(acc, a->z, a->z_type, z, nb, tail);
+			load_either(acc, before.at, before.type, i * before.stride + before.shift, nb, tail);
 		spmm_edges(b, &c, hi, acc, begin, end, nb, tail, kind);
 		if (special && self != 0)
 			for (int v = 0; v < nb; v++)
@@ -99,11 +107,11 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 				acc[v] *= all(a->row_scale[i]);
 		if (special && a->accumulate) {
 			vf old[REGISTERS];
-			load_either(old, a->z, a->z_type, z, nb, tail);
+			load_either(old, b->z.at, b->z.type, i * b->z.stride + b->z.shift, nb, tail);
 			for (int v = 0; v < nb; v++)
 				acc[v] += old[v];
 		}
-		store_either(a->z, a->z_type, z, acc, nb, tail);
+		store_either(to.at, to.type, i * to.stride + to.shift, acc, nb, tail);
 	}
 }
 
@@ -138,7 +146,8 @@ static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_
 	int64_t left = a->cols - column < REGISTERS * VW ? a->cols - column : REGISTERS * VW;
 	const int nb = (left + VW - 1) / VW, tail = left % VW, plain = !a->weights && !a->col_scale;
 	const int64_t ahead = ahead_of(nb * VW * sizeof(elem));
-	spmm_block b = {*a, a->from + column, ahead, a->edges.entries - ahead};
+	spmm_block b = {*a, {a->z, a->z_type, a->z_stride, a->from + column},
+	                {a->sums, WEFT_FLOAT32, a->sums_stride, column - a->first_sum * a->sums_stride}, ahead, a->edges.entries - ahead};
 	b.a.x += column;
 	b.a.own += a->from + column;
 	switch (nb) {

@@ -62,7 +62,7 @@ typedef struct {
 // z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · own_i ), where j is
 // the column of entry k. The entries of row i are those of numbers indptr[i] … end_i−1. Where a matrix is cut
 // (cut.go), these are some of the row's, x holds the rows that they name, and with extend set the sum goes on
-// from what z holds, as if it had not been broken off.
+// from where it was broken off: in z, or in sums where z is not of floats.
 typedef struct {
 	void *z;                // rows × cols, of z_type
 	const elem *x;          // block rows × cols
@@ -79,6 +79,9 @@ typedef struct {
 	int64_t cols;
 	int32_t z_type;
 	int32_t cut, extend, accumulate; // cut: x holds the rows of a block only
+	float *sums;                     // of rows from first_sum on × sums_stride; may be NULL
+	int64_t first_sum, sums_stride;
+	int32_t unfinished;              // the sums are written there, not to z
 } weft_spmm_args;
 
 // end_i: where row i's entries of columns below `column` end, of those from begin_i on, which are in
