@@ -402,8 +402,8 @@ func (v *Var) newGrad() *tensor.Matrix {
 }
 
 // BlockGrad is Grad for a gradient that is added up over so many blocks. For several blocks and a value that
-// is not Float32 it is a sum apart, which is Float32 and takes the place of a value that nobody reads any more.
-// AddBlockGrad ends the sum.
+// is not Float32 it is a sum apart, which is Float32 and takes the place of a value that nobody reads any
+// more. AddBlockGrad ends the sum.
 func (v *Var) BlockGrad(blocks int) (sum *tensor.Matrix, accumulate bool) {
 	if blocks == 1 || v.element == tensor.Float32 {
 		return v.Grad()

@@ -18,8 +18,8 @@ const (
 	Float64
 	Int32
 	Int64
-	// BFloat16 is the upper half of a Float32. It stores features, activations and their gradients in half the
-	// bytes; kernels compute in Float32 and round once what they store.
+	// BFloat16 is the upper half of a Float32. It stores features, activations and their gradients in half
+	// the bytes; kernels compute in Float32 and round once what they store.
 	BFloat16
 )
 
@@ -151,7 +151,8 @@ func Finite(values []float32) bool {
 	return true
 }
 
-// RoundBFloat16 returns the bits of the bfloat16 that is nearest to x, and of two the even one. NaN stays NaN.
+// RoundBFloat16 returns the bits of the bfloat16 that is nearest to x, and of two the even one. NaN stays
+// NaN.
 func RoundBFloat16(x float32) uint16 {
 	bits := math.Float32bits(x)
 	if x != x {

@@ -2,8 +2,8 @@ package tensor
 
 import "fmt"
 
-// As is a view of the same bytes as a matrix of another element type, and of rows and columns that take as many
-// bytes.
+// As is a view of the same bytes as a matrix of another element type, and of rows and columns that take as
+// many bytes.
 func (m *Matrix) As(e Element, rows, cols int) *Matrix {
 	if rows*cols*e.Size() != m.Len()*m.Element.Size() {
 		panic(fmt.Sprintf("tensor: %d bytes as %d×%d elements of %d", m.Len()*m.Element.Size(), rows, cols, e.Size()))
@@ -11,8 +11,8 @@ func (m *Matrix) As(e Element, rows, cols int) *Matrix {
 	return &Matrix{Rows: rows, Cols: cols, Element: e, Device: m.Device, data: m.Pointer()}
 }
 
-// Narrow makes a Float32 matrix a BFloat16 one, whose elements are in the first half of its memory already. It
-// gives the other half back. The matrix must have one holder.
+// Narrow makes a Float32 matrix a BFloat16 one, whose elements are in the first half of its memory already.
+// It gives the other half back. The matrix must have one holder.
 func (m *Matrix) Narrow() {
 	if m.Element != Float32 || m.sharers > 0 || m.meter == nil {
 		panic("tensor: only a Float32 matrix with one holder and memory of its own is narrowed")

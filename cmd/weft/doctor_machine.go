@@ -183,7 +183,7 @@ func (f simdFinding) line() (what, found, advice string) {
 	if f.Forced {
 		found += ", forced by WEFT_SIMD"
 	}
-	return "SIMD", found, f.Advice + "; with --precision bf16, too, it computes in float32"
+	return "SIMD", found, f.Advice + "; bf16 is computed in float32"
 }
 
 type memoryFinding struct {

@@ -255,10 +255,9 @@ func decode(e entry, b []byte) Tensor {
 	return t
 }
 
-// Write writes the tensors, as I64 where Int64 is not nil, as BF16 where BFloat16 is not nil, and else as F32,
-// and the metadata where there is any. The order is the reference library's: I64 before F32 before BF16, then by
-// name. Tensors that make no file are an
-// error, before anything is written.
+// Write writes the tensors, as I64 where Int64 is not nil, as BF16 where BFloat16 is not nil, and else as
+// F32, and the metadata where there is any. The order is the reference library's: I64 before F32 before
+// BF16, then by name. Tensors that make no file are an error, before anything is written.
 func Write(w io.Writer, tensors map[string]Tensor, metadata map[string]string) error {
 	names := slices.SortedFunc(maps.Keys(tensors), func(a, b string) int {
 		return cmp.Or(cmp.Compare(tensors[b].dtype(), tensors[a].dtype()), cmp.Compare(a, b))

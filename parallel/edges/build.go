@@ -164,10 +164,10 @@ func readLoopWeights(s *span, isLoop func(v int, k int64) bool, loops []int32) (
 	return starts, weights
 }
 
-// newRemote makes the blocks of the span's edges, whose sources peer holds at the positions start … end−1. It
-// also returns the list of these sources. all is the span in all rows: it decides which sources travel in
-// which message of at most step rows, and each message has a block. So a row of the result is summed in the same parts and the
-// same order, whichever other rows are selected.
+// newRemote makes the blocks of the span's edges, whose sources peer holds at the positions start … end−1.
+// It also returns the list of these sources. all is the span in all rows: it decides which sources travel in
+// which message of at most step rows, and each message has a block. So a row of the result is summed in the
+// same parts and the same order, whichever other rows are selected.
 func newRemote(team *kernel.Team, s, all *span, peer, start, end, step int) (blocks []*Block, needed []int32) {
 	const inAll, inSpan = 1, 2
 	index := make([]int32, end-start) // for each row of the peer: inAll or inSpan if it is needed, later message·step + column

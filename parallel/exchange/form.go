@@ -45,8 +45,8 @@ func (f Form) New(memory *tensor.Meter, n, rows int) []*tensor.Matrix {
 	return Buffers(memory, n, f.Element(), rows, f.Width())
 }
 
-// Parts returns the part of a message, or of its buffer, that holds the rows of each matrix. Float32 parts come
-// first, so that their elements are aligned.
+// Parts returns the part of a message, or of its buffer, that holds the rows of each matrix. Float32 parts
+// come first, so that their elements are aligned.
 func (f Form) Parts(message *tensor.Matrix) []*tensor.Matrix {
 	flat, at, parts := message.Reshape(message.Len(), 1), 0, make([]*tensor.Matrix, len(f))
 	for _, element := range []tensor.Element{tensor.Float32, tensor.BFloat16} {

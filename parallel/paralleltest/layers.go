@@ -24,8 +24,8 @@ type Layer struct {
 	method string // of gnn.Propagator, or Columnwise
 	rounds bool   // more than one
 	exact  exact  // nil: one worker's result is right
-	// coarse is how many times further than other layers this one may be off in bfloat16: it subtracts what it
-	// stored, or stores a few values after another.
+	// coarse is how many times further than other layers this one may be off in bfloat16: it subtracts what
+	// it stored, or stores a few values after another.
 	coarse float64
 }
 
@@ -297,7 +297,8 @@ const (
 
 func weightNumbers(i int) uint64 { return uint64(10 + i) }
 
-// draw draws numbers that depend on their purpose, the vertex and the column alone, rounded to the element type.
+// draw draws numbers that depend on their purpose, the vertex and the column alone, rounded to the element
+// type.
 func draw(m *tensor.Matrix, purpose uint64, ids []int32) {
 	for i := range m.Rows {
 		r := rand.New(rand.NewPCG(purpose, uint64(vertex(i, ids))))

@@ -40,8 +40,8 @@ type Transfer struct {
 	Buffers  []*tensor.Matrix // one for each block's rows; nil: the exchange uses a few of its own in turn
 	Received bool             // the rows are in the buffers already
 	Grads    []*tensor.Matrix // local rows' gradients are added to these; nil: no gradients are sent
-	// Sent is the form of messages with gradients. A gradient that is still added up is Float32, and travels in
-	// the element type of its value.
+	// Sent is the form of messages with gradients. A gradient that is still added up is Float32, and travels
+	// in the element type of its value.
 	Sent exchange.Form
 }
 
@@ -111,8 +111,8 @@ func form(of ...*autograd.Var) (f exchange.Form) {
 	return f
 }
 
-// sums is the number of terms that the gradient of a local row may have: one from the local edges, and one from
-// every other worker or chunk.
+// sums is the number of terms that the gradient of a local row may have: one from the local edges, and one
+// from every other worker or chunk.
 func (c *Call) sums() int {
 	if c.Edges.Alone() && !c.part.from.Chunk {
 		return 1

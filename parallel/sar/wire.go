@@ -112,8 +112,8 @@ func (w *wire) sendRows(call *Call, aside *comm.Comm, buffers, xs []*tensor.Matr
 	return out.Finish()
 }
 
-// addGradients adds the gradients that other workers send for local rows to t.Grads. It runs concurrently with
-// the visits.
+// addGradients adds the gradients that other workers send for local rows to t.Grads. It runs concurrently
+// with the visits.
 func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matrix, t *Transfer) error {
 	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Buffers: buffers}
 	for _, p := range call.Edges.Needed {
