@@ -179,11 +179,11 @@ func simdAdvice(level string, forced bool) string {
 }
 
 func (f simdFinding) line() (what, found, advice string) {
-	found = f.Level
+	found = f.Level + ", bf16 computed in float32"
 	if f.Forced {
 		found += ", forced by WEFT_SIMD"
 	}
-	return "SIMD", found, f.Advice + "; bf16 is computed in float32"
+	return "SIMD", found, f.Advice
 }
 
 type memoryFinding struct {
