@@ -133,7 +133,7 @@ func (t *Team) ColumnSums(sum, x, y *tensor.Matrix) {
 func (t *Team) SumSquares(x *tensor.Matrix) (sum float64) {
 	n := x.Len()
 	partial := t.scratch(tensor.Float64, tiles(n), 1)
-	args := &C.weft_column_sum_args{tiles: doubles(partial), x: (*C.elem)(floats(x)), rows: C.int64_t(n), cols: 1}
+	args := &C.weft_column_sum_args{tiles: doubles(partial), x: floats(x), rows: C.int64_t(n), cols: 1}
 	t.overTiles(on(C.weft_sum_squares), unsafe.Pointer(args), n, 1)
 	t.mergeTiles(partial, func(_ int, s float64) { sum = s })
 	partial.Release()

@@ -30,7 +30,8 @@ func (t *Team) ScatterAdd(z, x, rows *tensor.Matrix) {
 
 // mayMove panics unless rows of x can be copied into z or, of a BFloat16 x, added to a Float32 z.
 func mayMove(z, x *tensor.Matrix, add bool) {
-	if z.Element != x.Element && !(add && z.Element == tensor.Float32 && x.Element == tensor.BFloat16) || x.Element.Size() > 4 {
+	widens := add && z.Element == tensor.Float32 && x.Element == tensor.BFloat16
+	if z.Element != x.Element && !widens || x.Element.Size() > 4 {
 		panic(fmt.Sprintf("kernel: rows of element type %d for type %d", x.Element, z.Element))
 	}
 }

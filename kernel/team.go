@@ -158,7 +158,7 @@ func typeOf(m *tensor.Matrix) C.enum_weft_type {
 
 // run runs it over lo…hi−1, on this thread.
 func (r routine) run(args unsafe.Pointer, lo, hi int) {
-	C.weft_run(C.int(r.name), r.of, args, C.int64_t(lo), C.int64_t(hi))
+	C.weft_run(r.name, r.of, args, C.int64_t(lo), C.int64_t(hi))
 }
 
 // rows runs a kernel over rows 0…n−1 of about cost elements each.

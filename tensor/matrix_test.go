@@ -109,11 +109,23 @@ func TestRoundBFloat16(t *testing.T) {
 		x    float32
 		bits uint16
 	}{
-		{0, 0}, {float32(math.Copysign(0, -1)), 0x8000}, {1, 0x3f80}, {-2, 0xc000},
-		{1 + 1.0/256, 0x3f80}, {1 + 3.0/256, 0x3f82}, {1 + 1.0/256 + 1.0/(1<<20), 0x3f81}, {-1 - 3.0/256, 0xbf82},
-		{math.MaxFloat32, 0x7f80}, {0x1.fep127, 0x7f7f}, {0x1p-133, 0x0001}, {0x1p-134, 0x0000}, {0x1.8p-133, 0x0002},
-		{float32(math.Inf(1)), 0x7f80}, {float32(math.Inf(-1)), 0xff80},
-		{math.Float32frombits(0x7f800001), 0x7fc0}, {math.Float32frombits(0xffffffff), 0xffff},
+		{0, 0},
+		{float32(math.Copysign(0, -1)), 0x8000},
+		{1, 0x3f80},
+		{-2, 0xc000},
+		{1 + 1.0/256, 0x3f80},
+		{1 + 3.0/256, 0x3f82},
+		{1 + 1.0/256 + 1.0/(1<<20), 0x3f81},
+		{-1 - 3.0/256, 0xbf82},
+		{math.MaxFloat32, 0x7f80},
+		{0x1.fep127, 0x7f7f},
+		{0x1p-133, 0x0001},
+		{0x1p-134, 0x0000},
+		{0x1.8p-133, 0x0002},
+		{float32(math.Inf(1)), 0x7f80},
+		{float32(math.Inf(-1)), 0xff80},
+		{math.Float32frombits(0x7f800001), 0x7fc0},
+		{math.Float32frombits(0xffffffff), 0xffff},
 	} {
 		if got := tensor.RoundBFloat16(c.x); got != c.bits {
 			t.Errorf("%g rounds to %#04x, want %#04x", c.x, got, c.bits)
