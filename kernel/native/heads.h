@@ -111,15 +111,15 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64
 		for (int v = 0; v < nb; v++) {
 			if (two)
 				acc2[v] -= acc[v] * below[v];
-			acc[v] *= load_block(s->a + v0 * VW, v, nb, tail);
-			if (s->more)
-				acc[v] += load_block(s->more + (r - b->run) * g->vectors * VW + v0 * VW, v, nb, tail);
 		}
 		const int64_t z = r->row * s->cols + v0 * VW;
 		vf old[BLOCK];
 		load_sum(old, &s->z, r, z, v0, nb, tail);
+		if (s->more)
+			for (int v = 0; v < nb; v++)
+				old[v] += load_block(s->more + (r - b->run) * g->vectors * VW + v0 * VW, v, nb, tail);
 		for (int v = 0; v < nb; v++)
-			acc[v] += old[v];
+			acc[v] = acc[v] * load_block(s->a + v0 * VW, v, nb, tail) + old[v];
 		store_sum(&s->z, r, z, v0, acc, nb, tail);
 	}
 	if (two)
