@@ -49,7 +49,7 @@ func Propagators(t *testing.T, m mesh.Mesh, axis Axis, methods ...string) {
 var storages = map[string]tensor.Element{"f32": tensor.Float32, "bf16": tensor.BFloat16}
 
 // tolerances bound the rounding of an outcome, relative to its largest number. A bfloat16 is off by at most
-// 2⁻⁹ of itself, and a layer stores a few values on the way from its input to a gradient.
+// 2⁻⁸ of itself, and a layer stores a few values on the way from its input to a gradient.
 var tolerances = map[tensor.Element]float64{tensor.Float32: 1e-5, tensor.BFloat16: 1. / 64}
 
 func (l Layer) tolerance(storage tensor.Element) float64 {

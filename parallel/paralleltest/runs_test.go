@@ -225,7 +225,7 @@ func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divid
 	c.near(t, "embeddings", doubles(again.Embeddings), doubles(predict(t, &train.Job{Graph: g, Options: o}, got.Weights).Embeddings))
 }
 
-// inBFloat16 is the case for values that are off by 2⁻⁹ of themselves whenever they are stored. Other sums
+// inBFloat16 is the case for values that are off by 2⁻⁸ of themselves whenever they are stored. Other sums
 // than one worker's, rounded to double or single precision, are seldom rounded to another bfloat16, and so
 // only few values differ from one worker's. It compares what was sent with a plan in Float32: "bytes on the
 // wire exactly half", but for scores of attention, which stay Float32.

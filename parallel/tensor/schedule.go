@@ -37,7 +37,7 @@ func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 	if a.chunks > 0 {
 		return a.chunks
 	}
-	if a.team.Tiles(matrix, (columns+workers-1)/workers, tensor.Float32) {
+	if a.team.Tiles(matrix, (columns+workers-1)/workers, a.team.Storage) {
 		return 1
 	}
 	others := float64(workers-1) / float64(workers)
