@@ -36,8 +36,8 @@ type Case struct {
 	// Layout, unless nil, is what a training pass must send between slices, if that is known.
 	Layout func(o *train.Options, vertices, classes int) (t worker.Traffic, known bool)
 
-	// onlyOnce leaves out the run that recomputes what this one keeps, or keeps what it recomputes: every variant
-	// has such a run on the mesh that is its turn.
+	// onlyOnce leaves out the run that recomputes what this one keeps, or keeps what it recomputes: every
+	// variant has such a run on the mesh that is its turn.
 	onlyOnce bool
 	least    float64 // smaller numbers than this may be off as this one is: what is 0 but for rounding
 }
