@@ -110,12 +110,22 @@ type messages struct {
 // batches says that gradients are added up over several batches of edges.
 const batches = 2
 
-// sum returns a Float32 matrix like m, or m itself if it is one.
+// sum returns a Float32 matrix like this one, or this one if it is Float32.
 func (m *messages) sum(like *tensor.Matrix) *tensor.Matrix {
 	if like.Element == tensor.Float32 {
 		return like
 	}
 	return m.tape.Memory().New(tensor.Buffers, like.Rows, like.Cols)
+}
+
+// inFloat32 returns x in Float32, in which a message function computes: x itself, or a copy in place of x.
+func (m *messages) inFloat32(x *tensor.Matrix) *tensor.Matrix {
+	f := m.sum(x)
+	if f != x {
+		m.tape.Team.Convert(f, x)
+		x.Release()
+	}
+	return f
 }
 
 // ends puts the rows of both ends of a batch's edges on a tape. The caller releases the matrices.
@@ -130,12 +140,7 @@ func (m *messages) ends(b *batch, source *tensor.Matrix, recording bool) (e gnn.
 	gathered := func(from, list *tensor.Matrix, wants bool) *autograd.Var {
 		x := t.Memory().NewElement(tensor.Buffers, from.Element, b.n, from.Cols)
 		t.Team.Gather(x, from, list)
-		if x.Element != tensor.Float32 { // a message function computes in Float32
-			stored := x
-			x = t.Memory().New(tensor.Buffers, b.n, from.Cols)
-			t.Team.Convert(x, stored)
-			stored.Release()
-		}
+		x = m.inFloat32(x)
 		rows = append(rows, x)
 		if !wants {
 			return tape.Constant(x, set)
@@ -193,13 +198,9 @@ func (m *messages) backward(b *batch, source, dSource, dTarget, g, arg *tensor.M
 	d := mem.New(tensor.Gradients, b.n, m.Columns)
 	if arg != nil {
 		team.Zero(d)
-		of := g.RowRange(b.lo, b.hi)
-		if sum := m.sum(of); sum != of {
-			team.Convert(sum, of)
-			of = sum
-			defer sum.Release()
-		}
+		of := m.inFloat32(g.RowRange(b.lo, b.hi)) // the release of a view does nothing
 		team.MaxBackward(d, b.spread, of, arg.RowRange(b.lo, b.hi), b.ids, nil)
+		of.Release()
 	} else {
 		team.SpMM(d, b.spread, g.RowRange(b.lo, b.hi), kernel.Scales{Col: m.meanFactors(b)}, kernel.Replace)
 	}

@@ -39,15 +39,15 @@ func (p *propagator) targets() *autograd.RowSet {
 
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
-	c, t := p.call(x.Tape()), x.Tape()
+	c, team := p.call(x.Tape()), p.part.team
 	sum := z
-	if blocks := len(c.Edges.Blocks); blocks > 1 && z.Element != tensor.Float32 {
-		sum = t.NewSum(blocks, z.Rows, z.Cols)
-		defer sum.Release()
+	if len(c.Edges.Blocks) > 1 && z.Element != tensor.Float32 {
+		sum = team.Memory.New(tensor.Buffers, z.Rows, z.Cols)
 	}
 	c.sum(c.operator(r), sum, x.Value())
 	if sum != z {
-		t.Team.Convert(z, sum)
+		team.Convert(z, sum)
+		sum.Release()
 	}
 	exchange.Release(c.buffers...)
 }

@@ -134,16 +134,6 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 	})
 }
 
-// puts returns a function that sets an element, rounded where the matrix is BFloat16.
-func (l *loader) puts(to *tensor.Matrix) func(at int, x float32) {
-	if to.Element == tensor.BFloat16 {
-		values := to.BFloat16s()
-		return func(at int, x float32) { values[at] = tensor.RoundBFloat16(x) }
-	}
-	values := to.Floats()
-	return func(at int, x float32) { values[at] = x }
-}
-
 // unloadEvery is how many values fill copies from a mapped file before it releases the file's pages.
 const unloadEvery = 16 << 20
 
@@ -152,8 +142,14 @@ func (l *loader) fill(to *tensor.Matrix) {
 	if l.team.Planning() {
 		return
 	}
+	var floats []float32
+	var halves []uint16 // instead, of a BFloat16 matrix
+	if to.Element == tensor.BFloat16 {
+		halves = to.BFloat16s()
+	} else {
+		floats = to.Floats()
+	}
 	at, unloaded := 0, 0
-	put := l.puts(to)
 	l.each(func(row int) {
 		s := l.scale(row)
 		if at-unloaded > unloadEvery {
@@ -161,7 +157,11 @@ func (l *loader) fill(to *tensor.Matrix) {
 			unloaded = at
 		}
 		for _, x := range l.from.Row(row) {
-			put(at, s*x)
+			if halves != nil {
+				halves[at] = tensor.RoundBFloat16(s * x)
+			} else {
+				floats[at] = s * x
+			}
 			at++
 		}
 	})
