@@ -70,11 +70,11 @@ func overParts(args *C.weft_attention_args, p *parts) {
 // AttentionState is the running softmax of every destination row and head. It can be extended by further
 // edges in any number of blocks, of which one is the last; then it can be used anew.
 type AttentionState struct {
-	// Maximum: rows × heads: of the scores; after the last block their log-sum-exp, which is all that the backward
-	// pass needs
+	// Maximum: rows × heads: of the scores; after the last block their log-sum-exp, which is all that the
+	// backward pass needs
 	Maximum *tensor.Matrix
-	// Out: rows × heads·width: weighted sums, after the last block the output. Of BFloat16 it cannot hold sums, and
-	// one block is all there is.
+	// Out: rows × heads·width: weighted sums, after the last block the output. Of BFloat16 it cannot hold
+	// sums, and one block is all there is.
 	Out   *tensor.Matrix
 	sum   *tensor.Matrix // rows × heads: Σ exp(score − maximum), between blocks
 	begun bool
@@ -153,8 +153,8 @@ func (t *Team) attendHubs(r routine, args C.weft_attention_args, s *AttentionSta
 }
 
 // merge extends the state of a row, whose numbers of Out are out, by those of its parts, one after the other
-// (Milakov & Gimelshein, as in attention.h). The row's own is begun if it holds something; and ended if that is its output, which is a
-// state of sum 1 with the log-sum-exp for a maximum.
+// (Milakov & Gimelshein, as in attention.h). The row's own is begun if it holds something; and ended if that
+// is its output, which is a state of sum 1 with the log-sum-exp for a maximum.
 func (s *AttentionState) merge(row int, out []float32, of *AttentionState, begun, ended, last bool) {
 	heads, width := s.Maximum.Cols, s.Out.Cols/s.Maximum.Cols
 	for k := row * heads; k < (row+1)*heads; k++ {

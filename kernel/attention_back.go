@@ -18,8 +18,8 @@ type AttentionGradients struct {
 }
 
 // Attended is what the backward pass takes of each destination: the gradient of its output (rows ×
-// heads·width, of Source's element type), and for each head (rows × heads) the product ⟨gradient, output⟩ and the state's Maximum after
-// the last block.
+// heads·width, of Source's element type), and for each head (rows × heads) the product ⟨gradient, output⟩
+// and the state's Maximum after the last block.
 type Attended struct{ Grad, GradDotOut, LogSum *tensor.Matrix }
 
 // AttendBackward adds one block's gradients to d. e and loops are as in Attend, and transposed is the

@@ -50,8 +50,8 @@ func (s *suite) spmmOf(what string, a *kernel.CSR, scales kernel.Scales, x *tens
 	before.Release()
 }
 
-// asFloat32 fails unless z, which a kernel has made of x and of what z held before, is what it makes of the same
-// numbers in Float32, rounded.
+// asFloat32 fails unless z, which a kernel has made of x and of what z held before, is what it makes of the
+// same numbers in Float32, rounded.
 func (s *suite) asFloat32(what string, z, x, before *tensor.Matrix, run func(z, x *tensor.Matrix)) {
 	s.t.Helper()
 	wide := s.as(tensor.Float32, before)
@@ -469,9 +469,9 @@ func (s *suite) logSums(what string, got *tensor.Matrix, want []float64) {
 	s.elements(what+", log-sum-exp", got, finite, 40)
 }
 
-// storedAttention holds attention over sources, targets and gradients in BFloat16 against what comes of the same
-// numbers in Float32, which is held against the reference. GATv1 has the same bits, rounded; GATv2 adds in
-// another order.
+// storedAttention holds attention over sources, targets and gradients in BFloat16 against what comes of the
+// same numbers in Float32, which is held against the reference. GATv1 has the same bits, rounded; GATv2 adds
+// in another order.
 func (s *suite) storedAttention(what string, g network, heads, width int, mask kernel.Mask, v2 bool) {
 	s.t.Helper()
 	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))

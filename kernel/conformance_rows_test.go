@@ -358,8 +358,9 @@ func conformBatchNorm(s *suite) {
 			dx, dgamma, dbeta := reference.BatchNormBackward(exact(x), values(norm.Gamma), passed)
 			meanG, meanGX := s.blank(1, cols), s.blank(1, cols)
 			for c := range cols {
-				// Up to 32 terms meet in single precision; x̂ is rounded a few times and at most about 4, and what
-				// cancels in an activation's derivative is as large as the gradient, at most about 8.
+				// Up to 32 terms meet in single precision; x̂ is rounded a few times and at most about 4,
+				// and what cancels in an activation's derivative is as large as the gradient, at most about
+				// 8.
 				terms := 0.0
 				for i := range rows {
 					terms += math.Abs(passed.At(i, c))
@@ -597,8 +598,9 @@ func conformSGD(s *suite) {
 	})
 }
 
-// types runs a test of a kernel with two operands in storage, which may be of different types: for the suite's
-// type where that is Float32, else for every pair that has a BFloat16 one. The first operand is x, converted.
+// types runs a test of a kernel with two operands in storage, which may be of different types: for the
+// suite's type where that is Float32, else for every pair that has a BFloat16 one. The first operand is x,
+// converted.
 func (s *suite) types(x *tensor.Matrix, run func(x *tensor.Matrix, other tensor.Element)) {
 	run(x, s.storage)
 	if s.storage == tensor.BFloat16 {

@@ -9,12 +9,13 @@ import (
 	"weft/tensor"
 )
 
-// A product a·x reads a row of x for each entry of a. If x is larger than the caches and the entries of a row
-// are far apart, each of these reads comes from memory. SpMM then divides x into tiles: a range of its rows
-// (the sources) × a range of its columns. It copies a tile into scratch that fits the last-level cache, and
-// reads the rows from there. A row's sum continues from tile to tile in the order of its entries. So the
-// result has the same bits as without tiles. A BFloat16 z cannot hold a sum that continues: SpMM then takes as
-// many rows of z at a time as have sums, in Float32, of a tile's size, and copies the tiles of x for each.
+// A product a·x reads a row of x for each entry of a. If x is larger than the caches and the entries of a
+// row are far apart, each of these reads comes from memory. SpMM then divides x into tiles: a range of its
+// rows (the sources) × a range of its columns. It copies a tile into scratch that fits the last-level cache,
+// and reads the rows from there. A row's sum continues from tile to tile in the order of its entries. So the
+// result has the same bits as without tiles. A BFloat16 z cannot hold a sum that continues: SpMM then takes
+// as many rows of z at a time as have sums, in Float32, of a tile's size, and copies the tiles of x for
+// each.
 
 // tileSizes says when x is tiled. Both are in bytes.
 type tileSizes struct {
@@ -26,8 +27,8 @@ type tileSizes struct {
 var usualTiles = tileSizes{from: 64 << 20, tile: 16 << 20}
 
 const (
-	// tileColumns is the number of columns of a tile. With fewer columns there are more passes over the edges,
-	// with more columns there are more ranges of sources.
+	// tileColumns is the number of columns of a tile. With fewer columns there are more passes over the
+	// edges, with more columns there are more ranges of sources.
 	tileColumns = 64
 	// fewestEntries is the smallest mean number of entries, of a row in a range of sources and of a source,
 	// for which tiles are faster: each range reads and writes the row's sum again, and each source is copied.
@@ -39,7 +40,8 @@ const (
 
 // tileSources returns the number of sources in a tile, or 0 if x is not tiled. It depends on sizes alone: a
 // plan, which does not know the entries, must reserve the same scratch as a run. With accumulate a Float32 z
-// must have one range of sources, because it cannot hold its old value and an unfinished sum at the same time.
+// must have one range of sources, because it cannot hold its old value and an unfinished sum at the same
+// time.
 func (t *Team) tileSources(a *CSR, columns int, x, z tensor.Element, accumulate bool) int {
 	if t.Uncut || x.Size()*a.Cols*columns < t.sizes.from || columns < tileColumns {
 		return 0
@@ -59,8 +61,8 @@ func (t *Team) tileSources(a *CSR, columns int, x, z tensor.Element, accumulate 
 // sumRows returns how many rows of z have their sums in scratch at a time.
 func (t *Team) sumRows() int { return max(1, t.sizes.tile/4/tileColumns) }
 
-// Tiles reports whether SpMM may tile an x with that many columns, for x and z of an element type. It depends on sizes alone, so a plan and a
-// run agree. SpMMRows never tiles.
+// Tiles reports whether SpMM may tile an x with that many columns, for x and z of an element type. It
+// depends on sizes alone, so a plan and a run agree. SpMMRows never tiles.
 func (t *Team) Tiles(a *CSR, columns int, element tensor.Element) bool {
 	return t.tileSources(a, columns, element, element, false) > 0
 }
@@ -91,8 +93,8 @@ type tiling struct {
 	team    *Team
 	sources int            // of a tile
 	packed  *tensor.Matrix // sources × tileColumns, of x's element type: the tile
-	// ends (Int64, 1 × rows) has the position at which each row's entries end: one array for the current range
-	// of sources, one for the range before it. Both are nil if there is one range.
+	// ends (Int64, 1 × rows) has the position at which each row's entries end: one array for the current
+	// range of sources, one for the range before it. Both are nil if there is one range.
 	ends [2]*tensor.Matrix
 	// sums (Float32, rows × tileColumns) are those of some rows between two ranges; nil: z holds them.
 	sums *tensor.Matrix
@@ -166,8 +168,8 @@ func (p *tiling) spmmOfRows(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 	}
 }
 
-// tile returns the arguments for the tiles of range k of the sources and rows lo…hi−1, whose entries in it begin
-// at begins.
+// tile returns the arguments for the tiles of range k of the sources and rows lo…hi−1, whose entries in it
+// begin at begins.
 func (p *tiling) tile(args *C.weft_spmm_args, a *CSR, k int, begins *tensor.Matrix, lo, hi int) C.weft_spmm_args {
 	tile := *args
 	tile.first, tile.cut = C.int64_t(k*p.sources), boolean(p.sources < a.Cols)

@@ -161,8 +161,8 @@ func TestPlanTakesTiles(t *testing.T) {
 	}
 }
 
-// TestRowsAreNotTiled: SpMMRows takes no memory for tiles where SpMM would, neither in a plan, whose ranges of
-// rows are others, nor in a run.
+// TestRowsAreNotTiled: SpMMRows takes no memory for tiles where SpMM would, neither in a plan, whose ranges
+// of rows are others, nor in a run.
 func TestRowsAreNotTiled(t *testing.T) {
 	peak := func(plan, uncut bool, bounds ...int) int64 {
 		memory := tensor.NewMeter()

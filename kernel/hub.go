@@ -75,7 +75,8 @@ func (p *parts) copies(m *tensor.Matrix) *tensor.Matrix {
 	return p.rowsOf(m, m.Element, &p.copied)
 }
 
-// sums has a Float32 row for each part, which starts as zeros and is added to the hub's row of m; nil for nil.
+// sums has a Float32 row for each part, which starts as zeros and is added to the hub's row of m; nil for
+// nil.
 func (p *parts) sums(m *tensor.Matrix) *tensor.Matrix {
 	if m == nil {
 		return nil
@@ -89,8 +90,8 @@ func (p *parts) rowsOf(m *tensor.Matrix, element tensor.Element, list *[]perPart
 	return rows
 }
 
-// sum is the hub's row of m, to which the parts' sums are added and which is rounded to m's type when the last
-// of them is.
+// sum is the hub's row of m, to which the parts' sums are added and which is rounded to m's type when the
+// last of them is.
 func (p *parts) sum(m *tensor.Matrix) []float32 {
 	return p.added[slices.IndexFunc(p.added, func(s perPart) bool { return s.of == m })].sum
 }

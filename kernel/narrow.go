@@ -5,9 +5,9 @@ import "weft/tensor"
 // narrowedFirst is how many elements Narrow rounds one by one.
 const narrowedFirst = 1 << 10
 
-// Narrow rounds a Float32 matrix to BFloat16 in its own memory, of which it gives back half. Elements n … 2n−1
-// are read from behind all bytes that they are written to, so these ranges, of ever more elements, are rounded
-// by all threads.
+// Narrow rounds a Float32 matrix to BFloat16 in its own memory, of which it gives back half. Elements n …
+// 2n−1 are read from behind all bytes that they are written to, so these ranges, of ever more elements, are
+// rounded by all threads.
 func (t *Team) Narrow(m *tensor.Matrix) {
 	if !t.plan {
 		from, n := m.Reshape(m.Len(), 1), m.Len()

@@ -100,9 +100,9 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 	}
 }
 
-// TestHeadsHaveTheSameBits: what attention makes of some of a layer's heads, of GATv1 also of some of a head's
-// columns, has the bits that it has among all heads, so that columns can be divided among workers. A row's
-// exponentials are added in the layer's order, whatever vectors they share with others.
+// TestHeadsHaveTheSameBits: what attention makes of some of a layer's heads, of GATv1 also of some of a
+// head's columns, has the bits that it has among all heads, so that columns can be divided among workers. A
+// row's exponentials are added in the layer's order, whatever vectors they share with others.
 func TestHeadsHaveTheSameBits(t *testing.T) {
 	degrees := []int{63, 64, 65, 127, 128, 129, 500, 1023, 1024, 1025, 1500} // around the ends of batches
 	for d := range 40 {

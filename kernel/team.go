@@ -4,8 +4,8 @@
 // fixed size, so a result has the same bits for any number of threads. Products with a weight come from
 // oneDNN.
 //
-// Features, activations and their gradients are Float32 or BFloat16: the operands in storage, of one type in a
-// call unless it says otherwise. Arithmetic is in Float32 or wider, and a result is rounded once.
+// Features, activations and their gradients are Float32 or BFloat16: the operands in storage, of one type in
+// a call unless it says otherwise. Arithmetic is in Float32 or wider, and a result is rounded once.
 //
 // Shapes are checked; a mismatch is a programming error and panics.
 package kernel
@@ -129,8 +129,8 @@ type routine struct {
 	of   C.enum_weft_type
 }
 
-// on returns the kernel for operands of one element type, Float32 or BFloat16; nil is of either. A kernel that
-// is not over storage has no such operands.
+// on returns the kernel for operands of one element type, Float32 or BFloat16; nil is of either. A kernel
+// that is not over storage has no such operands.
 func on(name C.int, storage ...*tensor.Matrix) routine {
 	r, first := routine{name, C.WEFT_FLOAT32}, true
 	for _, m := range storage {
