@@ -117,9 +117,9 @@ func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, methods
 	}
 }
 
-// roundedOnce fails unless each sum is the exact one, rounded to bfloat16 when it was complete: "the number of
-// workers adds no rounding of its own". Roundings of parts of a sum are larger than the sum's own where it
-// cancels.
+// roundedOnce fails unless each sum is the exact one, rounded to bfloat16 when it was complete: "the number
+// of workers adds no rounding of its own". Roundings of parts of a sum are larger than the sum's own where
+// it cancels.
 func roundedOnce(t testing.TB, what string, got, want []float64) {
 	t.Helper()
 	const unit, single = 1. / 256, 1e-6 // unit roundoff of bfloat16; float32's errors before
