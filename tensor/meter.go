@@ -26,14 +26,21 @@ var kindNames = [kinds]string{"features", "parameters", "optimizer", "activation
 // String is the kind's name.
 func (k Kind) String() string { return kindNames[k] }
 
-// Meter is one worker's allocator. It charges every byte to a Kind and remembers the peak. Released memory is
+// Meter is a worker's allocator. It charges every byte to a Kind and remembers the peak. Released memory is
 // kept idle for the next matrices, because fresh pages cost more than most kernels; idle memory is charged as
 // Buffers and never raises the peak: before an allocation would, idle memory is given back to the operating
 // system. A Meter may be used by several goroutines.
+//
+// Several Meters may charge the same worker. What is live, idle and the peak are then those of all of them.
 type Meter struct {
+	*account
+	used map[unsafe.Pointer]int // the memory of this Meter's matrices, with sizes
+}
+
+// account is what the Meters of a worker share.
+type account struct {
 	mu        sync.Mutex
 	live      [kinds]int64
-	used      map[unsafe.Pointer]int // the memory of matrices, with sizes
 	idle      idle
 	peak      int64
 	peakKinds [kinds]int64
@@ -41,8 +48,14 @@ type Meter struct {
 
 // NewMeter returns a Meter with nothing allocated.
 func NewMeter() *Meter {
-	return &Meter{used: map[unsafe.Pointer]int{}, idle: idle{large: map[int][]unsafe.Pointer{}}}
+	a := &account{idle: idle{large: map[int][]unsafe.Pointer{}}}
+	return a.meter()
 }
+
+func (a *account) meter() *Meter { return &Meter{account: a, used: map[unsafe.Pointer]int{}} }
+
+// Another returns another Meter that charges the same worker.
+func (t *Meter) Another() *Meter { return t.meter() }
 
 // New returns a Float32 matrix with undefined elements.
 func (t *Meter) New(kind Kind, rows, cols int) *Matrix {
@@ -92,7 +105,7 @@ func (t *Meter) Reserve(bytes ...int) {
 }
 
 // freeIdle gives idle memory back to the system until size more bytes do not raise the peak, or none is left.
-func (t *Meter) freeIdle(size int64) {
+func (t *account) freeIdle(size int64) {
 	for short := t.tensors() + size - t.peak; short > 0; short = t.tensors() + size - t.peak {
 		s, found := t.idle.cut(int(short))
 		if !found {
@@ -131,7 +144,7 @@ func (t *Meter) shrink(m *Matrix, size int) {
 }
 
 // tensors is what is charged now, without the graph's structure.
-func (t *Meter) tensors() int64 {
+func (t *account) tensors() int64 {
 	sum := t.idle.bytes
 	for k, b := range t.live {
 		if Kind(k) != Graph {
@@ -200,15 +213,15 @@ func (t *Meter) Drain() {
 	t.drain()
 }
 
-func (t *Meter) drain() {
+func (t *account) drain() {
 	for t.idle.bytes > 0 {
 		s, _ := t.idle.cut(int(t.idle.bytes))
 		giveBack(s.start, s.size)
 	}
 }
 
-// Close gives everything back to the operating system: the matrices must not be used any more. Peak and the
-// other figures stay.
+// Close gives this Meter's matrices, which must not be used any more, and all idle memory back to the
+// operating system. Peak and the other figures stay.
 func (t *Meter) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

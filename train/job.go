@@ -116,7 +116,7 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.work(ctx, s.Config, team, c, share)
-		if j.speaks(c) {
+		if j.speaks(s, c) {
 			r = mine
 		}
 		return err

@@ -84,8 +84,10 @@ type Options struct {
 	AggregationOrder string `yaml:"aggregation-order"`
 
 	// The graph axis.
-	Partition string `yaml:"partition"` // a method, or "auto": what is stored, or else metis
-	Prefetch  int    `yaml:"prefetch"`  // messages of remote rows received ahead
+	// Partitions: of the graph, at least as many as workers, 0: as many
+	Partitions int    `yaml:"partitions"`
+	Partition  string `yaml:"partition"` // a method, or "auto": what is stored, or else metis
+	Prefetch   int    `yaml:"prefetch"`  // messages of remote rows received ahead
 	// KeepHalo: receive all remote rows at once and keep them until the backward pass
 	KeepHalo    bool          `yaml:"keep-halo"`
 	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker

@@ -38,6 +38,15 @@ func (b ByLayer) Sum() (all int64) {
 	return all
 }
 
+// Plus returns the sums of the numbers of each module.
+func (b ByLayer) Plus(more ByLayer) ByLayer {
+	sum := maps.Clone(b)
+	for module, n := range more {
+		sum[module] += n
+	}
+	return sum
+}
+
 // since subtracts earlier numbers.
 func (b ByLayer) since(before ByLayer) ByLayer {
 	more := ByLayer{}
@@ -152,21 +161,24 @@ func (w *Worker) Totals() (t Totals, err error) {
 	if err != nil {
 		return t, err
 	}
-	t.Workers = len(all)
+	n := w.Workers
+	t = Totals{
+		Workers: n, PeakTensorBytes: make([]int64, n), GraphBytes: make([]int64, n), LiveBytes: make([]int64, n),
+		EdgeColumns: make([]int64, n), SentBytes: make([]int64, n), WaitSeconds: make([]float64, n),
+	}
 	var sent []Communication
-	for _, one := range all {
-		t.PeakTensorBytes = append(t.PeakTensorBytes, one.Peak)
-		t.GraphBytes = append(t.GraphBytes, one.Graph)
-		t.LiveBytes = append(t.LiveBytes, one.Live)
-		t.EdgeColumns = append(t.EdgeColumns, one.Pass.EdgeColumns.Sum())
-		waited := one.Pass.Waited.Seconds()
-		t.WaitSeconds = append(t.WaitSeconds, waited)
-		t.WaitShare = max(t.WaitShare, waited/max(one.Pass.Seconds, 1e-9))
-		bytes := int64(0)
-		for _, t := range one.Pass.Sent.kinds() {
-			bytes += t.Bytes
+	for rank, at := range w.Holders() { // the ranks of a worker have its memory in common
+		one := all[rank]
+		t.PeakTensorBytes[at] = max(t.PeakTensorBytes[at], one.Peak)
+		t.GraphBytes[at] = max(t.GraphBytes[at], one.Graph)
+		t.LiveBytes[at] = max(t.LiveBytes[at], one.Live)
+		t.EdgeColumns[at] += one.Pass.EdgeColumns.Sum()
+		t.WaitSeconds[at] += one.Pass.Waited.Seconds()
+		t.WaitShare = max(t.WaitShare, t.WaitSeconds[at]/max(one.Pass.Seconds, 1e-9))
+		for _, kind := range one.Pass.Sent.kinds() {
+			t.SentBytes[at] += kind.Bytes
 		}
-		t.SentBytes, sent = append(t.SentBytes, bytes), append(sent, one.Pass.Sent)
+		sent = append(sent, one.Pass.Sent)
 	}
 	for _, s := range w.Stages() {
 		sum := StageSummary{Stage: s}
