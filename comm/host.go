@@ -12,6 +12,9 @@ import (
 // A send is complete once the host's Shelf has the message. So ranks that take turns need not be at work at
 // the same time.
 type Host struct {
+	// OnTurn is called when a rank's turn begins, and when it ends. It may be nil. It must not wait.
+	OnTurn func(rank int, begins bool)
+
 	link    *Comm     // connects the workers; nil: the host plans
 	holders []int     // by rank: the worker that holds it
 	shelf   Shelf     // messages between their sending and their receipt

@@ -108,6 +108,7 @@ func (m *member) during(f func()) {
 func (m *member) leave() {
 	if m.turn == m {
 		m.turn = nil
+		m.turned(m, false)
 	}
 	m.next()
 }
@@ -121,9 +122,17 @@ func (h *Host) next() {
 	for _, m := range h.members {
 		if m.over != nil && (h.err != nil || m.over()) {
 			h.turn = m
+			h.turned(m, true)
 			h.changed.Broadcast()
 			return
 		}
+	}
+}
+
+// turned says that a turn begins or ends. The caller holds mu.
+func (h *Host) turned(m *member, begins bool) {
+	if h.OnTurn != nil {
+		h.OnTurn(m.rank, begins)
 	}
 }
 

@@ -42,8 +42,9 @@ type account struct {
 	mu        sync.Mutex
 	live      [kinds]int64
 	idle      idle
-	peak      int64
+	peak      int64 // with the graph's structure, where matrices rest
 	peakKinds [kinds]int64
+	*offload  // nil: no matrix rests
 }
 
 // NewMeter returns a Meter with nothing allocated.
@@ -76,17 +77,32 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	defer t.mu.Unlock()
 	m := &Matrix{Rows: rows, Cols: cols, Element: element, meter: t, kind: kind, bytes: size}
 	m.data = t.idle.take(size)
+	t.makeRoom(int64(size))
 	t.freeIdle(int64(size))
 	if m.data == nil {
 		m.data = acquire(size)
 	}
 	t.used[m.data] = size
 	t.live[kind] += int64(size)
-	if now := t.tensors(); now > t.peak {
+	t.raise()
+	t.mayRest(m)
+	return m
+}
+
+// raise raises the peak to what is charged now.
+func (t *account) raise() {
+	if now := t.metered(); now > t.peak {
 		t.peak, t.peakKinds = now, t.live
 		t.peakKinds[Buffers] += t.idle.bytes
 	}
-	return m
+}
+
+// metered is what the peak is of: tensors, and the graph's structure where that comes and goes, too.
+func (t *account) metered() int64 {
+	if t.offload != nil {
+		return t.charged()
+	}
+	return t.tensors()
 }
 
 // Reserve raises the peak to where it would be if Buffers of so many bytes each were taken now, and released:
@@ -98,7 +114,7 @@ func (t *Meter) Reserve(bytes ...int) {
 	for _, n := range bytes {
 		more += int64(pages(n))
 	}
-	if then := t.tensors() - t.idle.bytes + more; then > t.peak { // idle memory would be freed first
+	if then := t.metered() - t.idle.bytes + more; then > t.peak { // idle memory would be freed first
 		t.peak, t.peakKinds = then, t.live
 		t.peakKinds[Buffers] += more
 	}
@@ -106,7 +122,7 @@ func (t *Meter) Reserve(bytes ...int) {
 
 // freeIdle gives idle memory back to the system until size more bytes do not raise the peak, or none is left.
 func (t *account) freeIdle(size int64) {
-	for short := t.tensors() + size - t.peak; short > 0; short = t.tensors() + size - t.peak {
+	for short := t.metered() + size - t.peak; short > 0; short = t.metered() + size - t.peak {
 		s, found := t.idle.cut(int(short))
 		if !found {
 			return
@@ -118,10 +134,21 @@ func (t *account) freeIdle(size int64) {
 func (t *Meter) free(m *Matrix) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if m.rest != nil {
+		t.settled(m)
+	}
 	if _, ours := t.used[m.data]; !ours {
 		return // given back by Close
 	}
 	delete(t.used, m.data)
+	if m.rest != nil {
+		rests := m.rest.state == away
+		t.forget(m)
+		if rests {
+			giveBack(m.data, m.bytes)
+			return
+		}
+	}
 	t.live[m.kind] -= int64(m.bytes)
 	t.idle.put(span{m.data, m.bytes})
 }
@@ -174,6 +201,9 @@ func (t *Meter) LiveTensors() int64 {
 func (t *Meter) Peak() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.offload != nil {
+		return t.peak - t.peakKinds[Graph]
+	}
 	return t.peak
 }
 
@@ -226,6 +256,9 @@ func (t *Meter) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.drain()
+	for o := t.offload; o != nil && o.writing > 0; {
+		o.changed.Wait()
+	}
 	for p, size := range t.used {
 		giveBack(p, size)
 	}

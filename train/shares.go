@@ -3,6 +3,7 @@ package train
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"weft/comm"
@@ -15,6 +16,7 @@ import (
 	"weft/parallel/turns"
 	"weft/partition"
 	"weft/tensor"
+	"weft/tensor/offload"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -50,6 +52,9 @@ func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 type shared struct {
 	worker.Config
 	whole *partition.Whole
+	// Limit is the memory within which matrices stay, if others may rest: the memory limit, or the least that
+	// the plan needs.
+	Limit int64
 	// open opens the share of a partition for use. Opening reads its arrays and allocates tensors.
 	open func(p int, use func(*partition.Share) error) error
 }
@@ -155,6 +160,8 @@ func guarded(share *partition.Share, f func() error) (err error) {
 			err = p
 		case exchange.Failure:
 			err = p.Err
+		case tensor.DiskFailure:
+			err = p.Err
 		default:
 			panic(p)
 		}
@@ -191,7 +198,7 @@ func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partiti
 }
 
 // inTurns runs one as every rank that the workers of this process hold.
-func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Meter) error) error {
+func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Meter) error) (failed error) {
 	links := []*comm.Comm{j.peers()} // of this process's workers to all
 	if links[0].Size() != s.Workers {
 		links = nil
@@ -204,8 +211,16 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 	for _, link := range links {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		memories[link.Rank()] = mem
-		hosts = append(hosts, comm.NewHost(link, holders, &turns.Shelf{Memory: mem}))
+		host := comm.NewHost(link, holders, &turns.Shelf{Memory: mem})
+		memories[link.Rank()], hosts = mem, append(hosts, host)
+		if s.Offload != "" {
+			disk, err := offload.Open(s.Offload)
+			if err != nil {
+				return err
+			}
+			defer func() { failed = errors.Join(failed, disk.Close()) }()
+			turns.Offload(mem, host, disk, s.Limit)
+		}
 	}
 	return launch.Hosts(hosts, s.CommTimeout, func(c *comm.Comm) error {
 		mem := memories[holders[c.Rank()]].Another()

@@ -23,10 +23,11 @@ func (s *Shelf) Put(message []byte) (comm.Parcel, error) {
 	if len(message) < small || len(message)%element != 0 {
 		return heap(bytes.Clone(message)), nil
 	}
-	m := s.Memory.NewElement(tensor.Buffers, tensor.BFloat16, 1, len(message)/element)
+	m := s.Memory.NewElement(tensor.Activations, tensor.BFloat16, 1, len(message)/element) // which may rest
 	if !s.Plan {
 		copy(m.Bytes(), message)
 	}
+	m.Freeze()
 	return &buffer{m, s.Plan}, nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"weft/parallel/turns"
 	"weft/partition"
 	"weft/tensor"
+	"weft/tensor/offload"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -44,6 +45,7 @@ type Worker struct {
 	Tensors, Graph int64                // bytes at the peak
 	Kinds          []int64              // of Tensors at the peak, by tensor.Kind, without Graph
 	Sent           worker.Communication // in a training pass but the first
+	Disk           tensor.Moved         // in such an epoch, with the evaluation before it
 	EdgeColumns    worker.ByLayer       // aggregated edges × columns in such a pass
 	LayoutBytes    worker.ByLayer       // sent in all-to-alls between layouts in such a pass
 	Parameters     int                  // values, of its stage
@@ -136,6 +138,17 @@ func (p *Plan) replicated(worker int) int64 {
 	return w.Checkpoint + w.Kinds[tensor.Parameters] + w.Kinds[tensor.Optimizer]
 }
 
+// Disk is what all workers move between memory and disk in an epoch but the first.
+func (p *Plan) Disk() (all tensor.Moved) {
+	for i := range p.Workers {
+		all = all.Plus(p.Workers[i].Disk)
+	}
+	return all
+}
+
+// Most is the largest memory of a worker, for tensors and graph.
+func (p *Plan) Most() int64 { return most(p.Workers) }
+
 // Less names what would need less memory, on as many workers.
 func (p *Plan) Less() string {
 	if p.Recompute {
@@ -201,6 +214,9 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 	mem, holders := tensor.NewMeter(), in.Holders()
 	defer mem.Close()
 	host := comm.PlanHost(number, holders, &turns.Shelf{Memory: mem, Plan: true})
+	if in.Offload != "" {
+		turns.Offload(mem, host, offload.Plan{}, int64(in.MemoryLimit))
+	}
 	ranks := make([]Worker, len(holders))
 	err = launch.Hosts([]*comm.Host{host}, 0, func(c *comm.Comm) (err error) {
 		ranks[c.Rank()], err = in.rank(ctx, c, mem.Another())
@@ -220,6 +236,7 @@ func (p *Worker) add(rank *Worker) {
 	p.Sent = worker.SumOf([]worker.Communication{p.Sent, rank.Sent})
 	p.EdgeColumns, p.LayoutBytes = p.EdgeColumns.Plus(rank.EdgeColumns), p.LayoutBytes.Plus(rank.LayoutBytes)
 	p.Checkpoint += rank.Checkpoint
+	p.Disk = p.Disk.Plus(rank.Disk)
 }
 
 // rank plans the rank of world, in memory.
@@ -279,9 +296,9 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 		return p, err
 	}
 	output.Drop()
-	p.Sent, p.EdgeColumns, p.LayoutBytes = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes
+	p.Sent, p.EdgeColumns, p.LayoutBytes, p.Disk = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes, w.Pass.Disk
 	p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{} // a plan does not sum these
-	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.Params.Count()
+	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.GraphBytes(), w.Params.Count()
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}

@@ -95,6 +95,9 @@ func (r *Resolved) divide() error {
 	n, partitions, parallel := r.Partitions, refusal.Setting("partitions"), refusal.Setting("parallel")
 	r.Workers = r.Mesh.Workers()
 	switch {
+	case r.Offload != "" && n <= r.Workers:
+		return refusal.Errorf("%s %s: matrices rest while other partitions of their worker are at work; give %s N, more than the %d of the mesh",
+			refusal.Setting("offload"), r.Offload, partitions, r.Workers)
 	case n == 0:
 		return nil
 	case r.Mesh.Slices > 1 || r.Mesh.Stages > 1:

@@ -187,6 +187,10 @@ var settings = withFields([]Setting{
 		Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for each worker",
 	},
 	{
+		Name: "offload", Group: GraphAxisGroup, changes: true,
+		Meaning: "`folder` on a disk of each machine where matrices rest of partitions that are not at work, as far as the memory limit needs it",
+	},
+	{
 		Name: "partition", Group: GraphAxisGroup, changes: true, axis: "graph", Choices: append([]string{autoPartition}, partition.StoredMethods()...),
 		Meaning: "how vertices are divided, auto takes the partition stored last, or metis if there is none",
 	},

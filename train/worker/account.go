@@ -63,6 +63,9 @@ type Tally struct {
 	Sent        Communication
 	Waited      time.Duration
 	Seconds     float64 // of a pass on this worker
+	// Disk: between memory and disk, from the end of the pass before to that of this one. The first of the
+	// ranks that a worker holds counts it.
+	Disk tensor.Moved
 }
 
 // account counts a worker's tally.
@@ -71,6 +74,7 @@ type account struct {
 
 	edgeColumns, layoutBytes ByLayer
 	redistributions          int64 // all-to-alls between layouts
+	onDisk                   tensor.Moved
 }
 
 func newAccount() account { return account{edgeColumns: ByLayer{}, layoutBytes: ByLayer{}} }
@@ -100,6 +104,17 @@ func (w *Worker) done() Tally {
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),
 		Gradient: of(comm.Gradient), Links: of(comm.Links), Statistics: of(comm.Statistics),
 	}}
+}
+
+// disk is what was moved between memory and disk since the last call.
+func (w *Worker) disk() (since tensor.Moved) {
+	holders, rank := w.Holders(), w.Groups.World.Rank()
+	if slices.Index(holders, holders[rank]) == rank {
+		now := w.Team.Memory.OnDisk()
+		since = tensor.Moved{Written: now.Written - w.onDisk.Written, Read: now.Read - w.onDisk.Read}
+		w.onDisk = now
+	}
+	return since
 }
 
 // since subtracts an earlier tally.
@@ -147,6 +162,7 @@ type Totals struct {
 	WaitSeconds   []float64      // per worker: time that it waited for others
 	WaitShare     float64        // the largest share of its pass that a worker waited
 	Stages        []StageSummary // if the mesh has several
+	Disk          tensor.Moved   // of all workers, in the last epoch with the evaluation before it
 }
 
 // Totals gathers the totals of all workers.
@@ -157,7 +173,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 		Spent             engine.StageReport
 	}
 	mem := w.Team.Memory
-	all, err := Gather(w.Groups.World, took{mem.Peak(), mem.Live(tensor.Graph), mem.LiveTensors(), w.Pass, w.spent})
+	all, err := Gather(w.Groups.World, took{mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent})
 	if err != nil {
 		return t, err
 	}
@@ -179,6 +195,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 			t.SentBytes[at] += kind.Bytes
 		}
 		sent = append(sent, one.Pass.Sent)
+		t.Disk = t.Disk.Plus(one.Pass.Disk)
 	}
 	for _, s := range w.Stages() {
 		sum := StageSummary{Stage: s}
