@@ -272,7 +272,7 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 		allocate()
 	}
 	epochs := 2
-	if c.Mesh.Stages > 1 { // the second epoch knows what the chunks keep
+	if c.Mesh.Stages > 1 || c.Offload != "" { // the second epoch knows what the chunks keep, and what rests
 		epochs = 3
 	}
 	for epoch := range epochs {
