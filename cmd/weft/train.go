@@ -21,6 +21,7 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/tensor"
+	"weft/tensor/offload"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/plan"
@@ -130,12 +131,27 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 	return t.train(cmd, r, run.graph, settings, run)
 }
 
+// checkOffload refuses a folder where nothing can rest; "" is none.
+func checkOffload(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	f, err := offload.Open(dir)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // train begins a run, or continues one.
 func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, run *resumption) error {
 	if run == nil || run.from == nil {
 		if err := r.Together(checkInit(settings.Init)); err != nil {
 			return err
 		}
+	}
+	if err := r.Together(checkOffload(settings.Offload)); err != nil {
+		return err
 	}
 	warnUnused(cmd.ErrOrStderr(), settings)
 	show := cmd.OutOrStdout()
