@@ -256,7 +256,7 @@ func (t *Meter) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.drain()
-	for o := t.offload; o != nil && o.writing > 0; {
+	for o := t.offload; o != nil && o.busy > 0; {
 		o.changed.Wait()
 	}
 	for p, size := range t.used {
