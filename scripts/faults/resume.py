@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import struct
+import tempfile
 
 from disk import PAGE, SmallDisk
 from trial import Trial
@@ -20,6 +21,8 @@ UNINTERRUPTED = "nothing"
 MOMENTS = ("before the first", "inside the writing of a checkpoint", "beside it")  # of kills
 LARGE = 1 << 28  # bytes, of a disk that does not fill up
 
+REST = os.path.join(tempfile.gettempdir(), "weft-faults-rest")  # where matrices rest
+
 # What a run's workers are, and what it trains: processes (0: one without mpirun) and arguments.
 RUNS = {
     "one": (0, SAGE),
@@ -28,6 +31,8 @@ RUNS = {
     "batch norm": (0, GCN + ["--norm", "batch", "--lr", "0.03", "--schedule", "cosine", "--eval-every", "2", "--patience", "4",
                         "--parallel", "graph=2"]),  # ends before the last epoch
     "links": (0, SAGE + ["--task", "link", "--eval-every", "3", "--parallel", "graph=2"]),
+    "turns": (0, SAGE + ["--parallel", "graph=2", "--partitions", "5"]),
+    "offload": (0, SAGE + ["--norm", "batch", "--partitions", "4", "--offload", REST]),
     "mpirun graph=2": (2, SAGE + ["--parallel", "graph=2"]),
     "mpirun tensor=2": (2, SAGE + ["--parallel", "tensor=2"]),
     "mpirun pipeline=2": (2, SAGE + ["--parallel", "pipeline=2", "--chunks", "4"]),
@@ -249,6 +254,8 @@ class Resumed:
 
 
     def differences(self):
+        if os.path.exists(REST) and os.listdir(REST):
+            yield f"{REST} is not empty"
         if not self.like:
             return
         if (status := json.loads(self.setting.run("inspect", self.out, "--json").stdout)["status"]) != "finished":
@@ -311,13 +318,19 @@ def differences(out, like):
 def epochs(out):
     """The lines of metrics.jsonl, without times."""
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+    return [{key: value for key, value in line.items() if key not in ("seconds", *timed(out))} for line in lines]
+
+
+def timed(out):
+    """What depends on how fast the disk was: memory is given back once matrices that leave it are written."""
+    rests = "offload:" in (out / "run.yaml").read_text()
+    return ("live_bytes", "peak_bytes", "peak_tensor_bytes", "graph_bytes") if rests else ()
 
 
 def summary(out):
     """What the summary of run.json says of the model. The rest is of the last epoch's work, in which the first of a process has more."""
     whole = json.loads((out / "run.json").read_text())["summary"]
-    return {key: whole.get(key) for key in MODEL}
+    return {key: whole.get(key) for key in MODEL if key not in timed(out)}
 
 
 def tensors(checkpoint):
