@@ -79,7 +79,8 @@ type RowSums struct {
 // Inputs are the inputs of a plan.
 type Inputs struct {
 	worker.Config
-	Comm *comm.Comm // connects this process, which is one worker, to the others; alone: it runs all workers
+	Comm    *comm.Comm // connects this process, which is one worker, to the others; alone: it runs all workers
+	Threads int        // of each worker
 	// Open opens the share of a partition for use.
 	Open func(partition int, use func(*partition.Share) error) error
 	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
@@ -196,7 +197,7 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share) (p Worker, err error) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
-	team, c := kernel.NewPlan(mem), in.Config
+	team, c := kernel.NewPlan(in.Threads, mem), in.Config
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
 	w, err := worker.New(c, team, comm.New(comm.Plan(rank, c.Mesh.Workers()), 0), share)
 	if err != nil {
