@@ -168,31 +168,37 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	tileSums := t.scratch(tensor.Float32, atOnce, int(C.weft_weight_rows(min(in, C.WEFT_WEIGHT_IN)))*stride)
 	panels := t.scratch(tensor.Float32, atOnce, C.WEFT_WEIGHT_DEPTH*int(C.weft_weight_panels(in, out)))
 	args := C.weft_weight_args{
-		z: floats(z), partial: doubles(sums), x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)),
-		in: in, out: out, lanes: 1, tile: laneRows, accumulate: boolean(to == Accumulate && total == 0),
+		z: floats(z), x: either(x), g: either(g), x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)),
+		rows: C.int64_t(x.Rows), in: in, out: out, lanes: C.int64_t(count), tile: laneRows,
 	}
 	for first := 0; first < count; first += atOnce {
 		end := min(first+atOnce, count)
 		t.make(Call{names[C.weft_weight], Shape{begins(end) - begins(first), x.Cols, g.Cols}}, end-first, func(k int) {
-			lo, hi, lane := begins(first+k), begins(first+k+1), args
-			lane.x, lane.g, lane.rows = either(x.RowRange(lo, hi)), either(g.RowRange(lo, hi)), C.int64_t(hi-lo)
-			lane.partial = doubles(sums.RowRange(total+k, total+k+1))
-			lane.tile_sum, lane.scratch = floats(tileSums.RowRange(k, k+1)), floats(panels.RowRange(k, k+1))
-			on(C.weft_weight).run(unsafe.Pointer(&lane), 0, 1)
+			one, lane := args, first+k
+			one.partial = (*C.double)(ofFirst(sums, total+k, lane))
+			one.tile_sum, one.scratch = (*C.float)(ofFirst(tileSums, k, lane)), (*C.float)(ofFirst(panels, k, lane))
+			on(C.weft_weight).run(unsafe.Pointer(&one), lane, lane+1)
 		})
 		if first == 0 && total > 0 {
 			t.beginSum(sums, stride, z, to)
 		}
 		if end < count {
 			t.addLanes(sums, stride, z)
-			continue
+		} else {
+			all := args
+			all.partial, all.lanes, all.accumulate = doubles(sums), C.int64_t(total+end-first), boolean(to == Accumulate && total == 0)
+			t.rows(on(C.weft_weight_sum), unsafe.Pointer(&all), x.Cols, count*g.Cols)
 		}
-		args.lanes = C.int64_t(total + end - first)
-		t.rows(on(C.weft_weight_sum), unsafe.Pointer(&args), x.Cols, count*g.Cols)
 	}
 	sums.Release()
 	tileSums.Release()
 	panels.Release()
+}
+
+// ofFirst returns where the first lane's row of m would be for the kernel, which finds a lane's by its number,
+// to find row k for that lane.
+func ofFirst(m *tensor.Matrix, k, lane int) unsafe.Pointer {
+	return unsafe.Add(m.Pointer(), (k-lane)*m.Cols*m.Element.Size())
 }
 
 // beginSum makes the first of the sums z, or zeros to replace it. The rows of a sum are stride numbers apart.

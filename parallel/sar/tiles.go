@@ -11,8 +11,8 @@ const (
 	tilesOfSum = 4
 	// tileColumns divides the columns of a tile. So many BFloat16 fill a cache line.
 	tileColumns = 32
-	// tiledFrom is the number of elements of a worker's mean sum from which tiles save enough memory for their
-	// messages.
+	// tiledFrom is the number of elements of a mean worker's sum from which tiles save memory that is worth
+	// their messages.
 	tiledFrom = 1 << 20
 )
 
