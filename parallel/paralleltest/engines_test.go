@@ -20,9 +20,9 @@ func TestGraphAxis(t *testing.T) {
 	)
 }
 
-// TestGraphAxisPropagators tests each layer, with any prefetch depth, with the halo kept, and with sums in tiles. It alone
-// compares every kind of aggregation on partitions with double precision, in both directions: outputs and
-// gradients.
+// TestGraphAxisPropagators tests each layer, with any prefetch depth, with the halo kept, and with sums in
+// tiles. It alone compares every kind of aggregation on partitions with double precision, in both directions:
+// outputs and gradients.
 func TestGraphAxisPropagators(t *testing.T) {
 	for k, settings := range map[int][]sar.Options{
 		1: {{}},
