@@ -143,30 +143,85 @@ func (p *product) release() {
 // MatMulT is z = xᵀ·g for x rows × in and g rows × out: the gradient of a weight. It sums over the rows of
 // fixed tiles in single precision, and over the tiles in double precision. x and g are Float32 or BFloat16,
 // and z is Float32.
+//
+// Two lanes for each thread are summed at a time, so that the scratch grows with the threads. Lanes are added
+// in their order, so that the number of threads changes no bits.
 func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
-	accumulate := to == Accumulate
 	check("factor", g, x.Rows, z.Cols)
 	check("product", z, x.Cols, g.Cols)
-	if x.Rows == 0 && !accumulate {
+	if x.Rows == 0 && to == Replace {
 		t.Zero(z)
 	}
 	if x.Rows == 0 || z.Len() == 0 {
 		return
 	}
-	count := min((x.Rows+laneRows-1)/laneRows, lanes)
+	tiles := (x.Rows + laneRows - 1) / laneRows
+	count := min(tiles, lanes)
+	begins := func(lane int) int { return min(tiles*lane/count*laneRows, x.Rows) }
+	atOnce, total := min(count, 2*t.threads), 0
+	if atOnce < count {
+		total = 1 // the first sum is that of the lanes before
+	}
 	in, out := C.int64_t(x.Cols), C.int64_t(g.Cols)
 	stride := int(C.weft_weight_stride(out))
-	partial := t.scratch(tensor.Float64, count*int(C.weft_weight_rows(in)), stride)
-	tileSum := t.scratch(tensor.Float32, count*int(C.weft_weight_rows(min(in, C.WEFT_WEIGHT_IN))), stride)
-	panels := t.scratch(tensor.Float32, count*C.WEFT_WEIGHT_DEPTH, int(C.weft_weight_panels(in, out)))
-	args := &C.weft_weight_args{
-		z: floats(z), partial: doubles(partial), tile_sum: floats(tileSum), scratch: floats(panels), x: either(x), g: either(g),
-		x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)), rows: C.int64_t(x.Rows), in: in, out: out,
-		lanes: C.int64_t(count), tile: laneRows, accumulate: boolean(accumulate),
+	sums := t.scratch(tensor.Float64, total+atOnce, int(C.weft_weight_rows(in))*stride)
+	tileSums := t.scratch(tensor.Float32, atOnce, int(C.weft_weight_rows(min(in, C.WEFT_WEIGHT_IN)))*stride)
+	panels := t.scratch(tensor.Float32, atOnce, C.WEFT_WEIGHT_DEPTH*int(C.weft_weight_panels(in, out)))
+	args := C.weft_weight_args{
+		z: floats(z), x: either(x), g: either(g), x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)),
+		rows: C.int64_t(x.Rows), in: in, out: out, lanes: C.int64_t(count), tile: laneRows,
 	}
-	t.ranges(on(C.weft_weight), unsafe.Pointer(args), Shape{x.Rows, x.Cols, g.Cols}, count, grain)
-	t.rows(on(C.weft_weight_sum), unsafe.Pointer(args), x.Cols, count*g.Cols)
-	partial.Release()
-	tileSum.Release()
+	for first := 0; first < count; first += atOnce {
+		end := min(first+atOnce, count)
+		t.make(Call{names[C.weft_weight], Shape{begins(end) - begins(first), x.Cols, g.Cols}}, end-first, func(k int) {
+			one, lane := args, first+k
+			one.partial = (*C.double)(ofFirst(sums, total+k, lane))
+			one.tile_sum, one.scratch = (*C.float)(ofFirst(tileSums, k, lane)), (*C.float)(ofFirst(panels, k, lane))
+			on(C.weft_weight).run(unsafe.Pointer(&one), lane, lane+1)
+		})
+		if first == 0 && total > 0 {
+			t.beginSum(sums, stride, z, to)
+		}
+		if end < count {
+			t.addLanes(sums, stride, z)
+		} else {
+			all := args
+			all.partial, all.lanes, all.accumulate = doubles(sums), C.int64_t(total+end-first), boolean(to == Accumulate && total == 0)
+			t.rows(on(C.weft_weight_sum), unsafe.Pointer(&all), x.Cols, count*g.Cols)
+		}
+	}
+	sums.Release()
+	tileSums.Release()
 	panels.Release()
+}
+
+// ofFirst returns where the first lane's row of m would be for the kernel, which finds a lane's by its number,
+// to find row k for that lane.
+func ofFirst(m *tensor.Matrix, k, lane int) unsafe.Pointer {
+	return unsafe.Add(m.Pointer(), (k-lane)*m.Cols*m.Element.Size())
+}
+
+// beginSum makes the first of the sums z, or zeros to replace it. The rows of a sum are stride numbers apart.
+func (t *Team) beginSum(sums *tensor.Matrix, stride int, z *tensor.Matrix, to Output) {
+	t.Parallel(z.Rows, func(i int) {
+		total := sums.Doubles()[i*stride:][:z.Cols]
+		clear(total)
+		if to == Accumulate {
+			for c, v := range z.Floats()[i*z.Cols:][:z.Cols] {
+				total[c] = float64(v)
+			}
+		}
+	})
+}
+
+// addLanes adds the other sums, each for a z, to the first in their order.
+func (t *Team) addLanes(sums *tensor.Matrix, stride int, z *tensor.Matrix) {
+	t.Parallel(z.Rows, func(i int) {
+		total := sums.Doubles()[i*stride:][:z.Cols]
+		for k := 1; k < sums.Rows; k++ {
+			for c, v := range sums.RowRange(k, k+1).Doubles()[i*stride:][:z.Cols] {
+				total[c] += v
+			}
+		}
+	})
 }

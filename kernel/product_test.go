@@ -80,3 +80,22 @@ func TestProductPastCaches(t *testing.T) {
 		}
 	})
 }
+
+// TestScratchOfWeights: a plan knows the scratch of a weight's gradient, which grows with the threads.
+func TestScratchOfWeights(t *testing.T) {
+	const rows, in, out = 20 * 512, 64, 48
+	peak := func(team *kernel.Team) int64 {
+		defer team.Memory.Close()
+		z := team.Memory.New(tensor.Gradients, in, out)
+		team.MatMulT(z, team.Zeros(tensor.Activations, rows, in), team.Zeros(tensor.Gradients, rows, out), kernel.Replace)
+		return team.Memory.Peak()
+	}
+	before := int64(0)
+	for _, threads := range []int{1, 2, 4, 8} {
+		planned, taken := peak(kernel.NewPlan(threads, tensor.NewMeter())), peak(kernel.NewTeam(threads, tensor.NewMeter()))
+		if planned != taken || taken <= before {
+			t.Errorf("%d threads: planned %d bytes, took %d, and fewer threads took %d", threads, planned, taken, before)
+		}
+		before = taken
+	}
+}

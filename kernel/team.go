@@ -44,19 +44,24 @@ type Team struct {
 // NewTeam returns a team of at least one thread. One of all cores has Go's scheduler keep a processor spare
 // (cores.Spare).
 func NewTeam(threads int, memory *tensor.Meter) *Team {
-	threads = max(1, threads)
 	if threads >= cores.Count() {
 		cores.Spare()
 	}
-	return &Team{Memory: memory, threads: threads, sizes: usualTiles, helpers: helpers{calls: make(chan *call, threads)}}
+	return newTeam(threads, memory)
 }
 
 // NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate
-// at most, and its Meter then knows the peak; as no page is touched, that costs no memory.
-func NewPlan(memory *tensor.Meter) *Team {
-	t := NewTeam(1, memory)
+// at most on a team of so many threads, and its Meter then knows the peak; as no page is touched, that costs
+// no memory.
+func NewPlan(threads int, memory *tensor.Meter) *Team {
+	t := newTeam(threads, memory)
 	t.plan = true
 	return t
+}
+
+func newTeam(threads int, memory *tensor.Meter) *Team {
+	threads = max(1, threads)
+	return &Team{Memory: memory, threads: threads, sizes: usualTiles, helpers: helpers{calls: make(chan *call, threads)}}
 }
 
 // Threads returns the number of threads.

@@ -277,7 +277,7 @@ func TestSnapshot(t *testing.T) {
 func TestPlannedParams(t *testing.T) {
 	meter := tensor.NewMeter()
 	defer meter.Close()
-	ps := nn.NewParams(kernel.NewPlan(meter), 1)
+	ps := nn.NewParams(kernel.NewPlan(1, meter), 1)
 	ps.Weight("w", 1<<17, 1<<17, nn.Constant(1)) // 64 GiB, and as much for the gradient
 	if live := meter.LiveTensors(); live != 2<<36 {
 		t.Errorf("%d bytes are planned", live)

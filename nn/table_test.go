@@ -91,7 +91,7 @@ func TestAllowBelow(t *testing.T) {
 func TestPlannedTable(t *testing.T) {
 	meter := tensor.NewMeter()
 	defer meter.Close()
-	nn.NewParams(kernel.NewPlan(meter), 1).Table("w", autograd.AllHere(1<<20), 1<<7, 1<<7, nn.Constant(1))
+	nn.NewParams(kernel.NewPlan(1, meter), 1).Table("w", autograd.AllHere(1<<20), 1<<7, 1<<7, nn.Constant(1))
 	if live := meter.LiveTensors(); live != 2<<36 {
 		t.Errorf("%d bytes are planned", live)
 	}

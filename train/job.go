@@ -97,7 +97,9 @@ func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 }
 
 func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
-	return plan.Of(ctx, plan.Inputs{Config: s.Config, Comm: j.peers(), Open: s.open, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange})
+	return plan.Of(ctx, plan.Inputs{
+		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange,
+	})
 }
 
 // Run trains. It refuses a run that would exceed the memory limit before any work. When ctx is cancelled it

@@ -52,7 +52,7 @@ func TestSymmetricBlocks(t *testing.T) {
 				defer mem.Close()
 				team := kernel.NewTeam(1, mem)
 				if plans {
-					team = kernel.NewPlan(mem)
+					team = kernel.NewPlan(1, mem)
 				}
 				e, err := New(team, comm.Alone(), Source{Relation: &r, Starts: []int{0, vertices}, Holders: []int{0}})
 				if err != nil {

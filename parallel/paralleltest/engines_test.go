@@ -20,14 +20,14 @@ func TestGraphAxis(t *testing.T) {
 	)
 }
 
-// TestGraphAxisPropagators tests each layer, with any prefetch depth and with the halo kept. It alone
-// compares every kind of aggregation on partitions with double precision, in both directions: outputs and
-// gradients.
+// TestGraphAxisPropagators tests each layer, with any prefetch depth, with the halo kept, and with sums in
+// tiles. It alone compares every kind of aggregation on partitions with double precision, in both directions:
+// outputs and gradients.
 func TestGraphAxisPropagators(t *testing.T) {
 	for k, settings := range map[int][]sar.Options{
 		1: {{}},
 		2: {{}},
-		4: {{Prefetch: 7}, {KeepHalo: true}}, // and one in sar's TestHolders
+		4: {{Prefetch: 7}, {KeepHalo: true}, {Tile: 2}}, // and one in sar's TestHolders
 	} {
 		for _, o := range settings {
 			t.Run(fmt.Sprintf("%d %+v", k, o), func(t *testing.T) {

@@ -170,7 +170,7 @@ func TestBetweenTypes(t *testing.T) {
 					what := fmt.Sprintf("%s, reversed %v, %d partitions, %s", b.name, reversed, k, division)
 					got := blank()
 					Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Storage: storage, Graph: typed, Of: of}.Run(t, func(c engine.Config) {
-						a, err := sar.New(c.Team, c.Groups, c.Share, order.Options{}, sar.Options{KeepHalo: k == 3})
+						a, err := sar.New(c.Team, c.Groups, c.Share, order.Options{}, sar.Options{KeepHalo: k == 3, Tile: k % 2})
 						if err != nil {
 							panic(err)
 						}

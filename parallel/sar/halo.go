@@ -90,10 +90,10 @@ func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
 	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers})
 }
 
-// sendGradients visits every remote block, which fills in the gradient of its sources' rows. The gradients
-// that other workers send for local rows are added to dx.
-func (c *Call) sendGradients(x *autograd.Var, dx *tensor.Matrix) iter.Seq[Visit] {
-	return c.exchange(Transfer{Grads: []*tensor.Matrix{dx}, Sent: form(x)})
+// sendGradients visits every remote block, which fills in the gradient of its sources' rows, of an element
+// type. The gradients that other workers send for local rows are added to dx.
+func (c *Call) sendGradients(dx *tensor.Matrix, e tensor.Element) iter.Seq[Visit] {
+	return c.exchange(Transfer{Grads: []*tensor.Matrix{dx}, Sent: exchange.Form{{Count: dx.Cols, Element: e}}})
 }
 
 // rematerialize visits every remote block again, with its sources' rows of xs, which were kept or are fetched

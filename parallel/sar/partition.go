@@ -57,6 +57,9 @@ type Options struct {
 	// as in SAR, a worker holds a few messages at a time, and fetches rows again in the backward pass. The
 	// option shows the memory that SAR saves.
 	KeepHalo bool
+	// Tile is the number of columns of a BFloat16 sum over several partitions that are Float32 at a time; 0
+	// chooses it for each aggregation. It changes no bits.
+	Tile int
 	// Aggregated is called with the edges × columns of each pass of a layer over the edges, forward and
 	// backward. It may be nil. Self loops are not counted, as they are a factor of each row.
 	Aggregated func(path string, edgeColumns int64)

@@ -5,6 +5,7 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/parallel/order"
 	"weft/tensor"
@@ -40,14 +41,18 @@ func (p *propagator) targets() *autograd.RowSet {
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
 	c, team := p.call(x.Tape()), p.part.team
-	sum := z
-	if len(c.Edges.Blocks) > 1 && z.Element != tensor.Float32 {
-		sum = team.Memory.New(tensor.Buffers, z.Rows, z.Cols)
-	}
-	c.sum(c.operator(r), sum, x.Value())
-	if sum != z {
+	o := c.operator(r)
+	c.count(x.Cols())
+	switch tile := p.tile(x); {
+	case tile < x.Cols():
+		c.inTiles(tile, z, x.Value(), kernel.Replace, func(z, x *tensor.Matrix) { c.sum(o, z, x) })
+	case len(c.Edges.Blocks) > 1 && z.Element != tensor.Float32:
+		sum := team.Memory.New(tensor.Buffers, z.Rows, z.Cols)
+		c.sum(o, sum, x.Value())
 		team.Convert(z, sum)
 		sum.Release()
+	default:
+		c.sum(o, z, x.Value())
 	}
 	exchange.Release(c.buffers...)
 }

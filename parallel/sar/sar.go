@@ -35,31 +35,47 @@ import (
 	"weft/tensor"
 )
 
-// Aggregate computes the linear aggregation Â·x (case 1).
+// Aggregate computes the linear aggregation Â·x (case 1). Large sums are computed in tiles of columns.
 func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	t, c := x.Tape(), p.call(x.Tape())
-	o := c.operator(r)
-	z := t.NewSum(len(c.Edges.Blocks), c.Edges.Rows, x.Cols())
-	c.sum(o, z, x.Value())
-	return t.Record(autograd.Op{Value: t.Rounded(z), Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: c.buffers, Reads: true, Backward: func(g *tensor.Matrix) {
+	o, tile := c.operator(r), p.tile(x)
+	sum := func(z, x *tensor.Matrix) { c.sum(o, z, x) }
+	var z *tensor.Matrix
+	if c.count(x.Cols()); tile < x.Cols() {
+		z = t.New(c.Edges.Rows, x.Cols())
+		c.inTiles(tile, z, x.Value(), kernel.Replace, sum)
+	} else {
+		z = t.NewSum(len(c.Edges.Blocks), c.Edges.Rows, x.Cols())
+		sum(z, x.Value())
+		z = t.Rounded(z)
+	}
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: c.buffers, Reads: true, Backward: func(g *tensor.Matrix) {
 		c.resume()
-		c.count(g.Cols)
-		dx, add := x.BlockGrad(c.sums())
-		o.ApplyTransposed(dx, c.Edges.Local(), g, kernel.Output(add))
-		for v := range c.sendGradients(x, dx) {
-			o.ApplyTransposed(v.Grads[0], v.Block, g, kernel.Replace)
+		if c.count(g.Cols); tile < g.Cols {
+			dx, add := x.Grad()
+			c.inTiles(tile, dx, g, kernel.Output(add), func(dx, g *tensor.Matrix) { c.sumTransposed(o, dx, g, x.Element(), kernel.Replace) })
+		} else {
+			dx, add := x.BlockGrad(c.sums())
+			c.sumTransposed(o, dx, g, x.Element(), kernel.Output(add))
+			x.AddBlockGrad(dx)
 		}
-		x.AddBlockGrad(dx)
 		g.Release()
 	}})
 }
 
 // sum computes z = Â·x.
 func (c *Call) sum(o edges.Operator, z, x *tensor.Matrix) {
-	c.count(x.Cols)
 	o.Apply(z, c.Edges.Local(), x, kernel.Replace)
 	for v := range c.fetch(x) {
 		o.Apply(z, v.Block, v.Rows[0], kernel.Accumulate)
+	}
+}
+
+// sumTransposed computes dx = Âᵀ·g, or adds it. Gradients travel in an element type.
+func (c *Call) sumTransposed(o edges.Operator, dx, g *tensor.Matrix, sent tensor.Element, to kernel.Output) {
+	o.ApplyTransposed(dx, c.Edges.Local(), g, to)
+	for v := range c.sendGradients(dx, sent) {
+		o.ApplyTransposed(v.Grads[0], v.Block, g, kernel.Replace)
 	}
 }
 
@@ -81,7 +97,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		c.count(g.Cols)
 		dx := x.BlockGradSum(c.sums())
 		t.Team.MaxBackward(dx, c.Edges.Local().Out, g, arg, c.Edges.Local().IDs, c.Edges.Loops)
-		for v := range c.sendGradients(x, dx) {
+		for v := range c.sendGradients(dx, x.Element()) {
 			t.Team.Zero(v.Grads[0])
 			pick := v.Picker(t.Team)
 			t.Team.MaxBackward(v.Grads[0], v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)

@@ -2,6 +2,7 @@ package sar_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	"weft/autograd"
@@ -139,6 +140,52 @@ func TestOrdersOfWork(t *testing.T) {
 		p.Propagator(name, paralleltest.Stored).AggregateLinear(c.x, w, gnn.Symmetric)
 		if !slices.Contains(explained, name+": "+c.want) {
 			t.Errorf("%q, want %q", explained, name+": "+c.want)
+		}
+	}
+}
+
+// TestTiles: sums that are computed in tiles of columns have the same bits as whole ones, with as many bytes
+// sent, in more messages.
+func TestTiles(t *testing.T) {
+	const vertices, k = 3000, 3
+	g := paralleltest.ManyEdges(t, vertices, 10)
+	for _, name := range []string{"linear sum", "linear mean", "symmetric twice"} {
+		l := paralleltest.Named(name)
+		type outcome struct {
+			*paralleltest.Outcome
+			sent [2]comm.Traffic
+		}
+		var outcomes []outcome
+		for _, tile := range []int{64, 1, 2} {
+			got := outcome{Outcome: l.Blank(vertices)}
+			var mu sync.Mutex
+			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Storage: tensor.BFloat16, Graph: g, Of: inTurn(vertices, k)}
+			w.Run(t, func(c engine.Config) {
+				p, err := sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{Prefetch: 1, Tile: tile})
+				if err != nil {
+					panic(err)
+				}
+				l.Run(c, p, paralleltest.Stored, got.Outcome)
+				mu.Lock()
+				defer mu.Unlock()
+				for i, kind := range []comm.Kind{comm.Halo, comm.HaloGradient} {
+					sent := c.Groups.Halo.Sent(kind)
+					got.sent[i].Bytes += sent.Bytes
+					got.sent[i].Messages += sent.Messages
+				}
+			})
+			outcomes = append(outcomes, got)
+		}
+		whole := outcomes[0]
+		for _, tiled := range outcomes[1:] {
+			if !slices.Equal(tiled.Out, whole.Out) || !slices.Equal(tiled.DX, whole.DX) {
+				t.Errorf("%s: tiles change bits", name)
+			}
+			for i, sent := range tiled.sent {
+				if sent.Bytes != whole.sent[i].Bytes || sent.Messages <= whole.sent[i].Messages {
+					t.Errorf("%s: %+v sent in tiles, and %+v otherwise", name, sent, whole.sent[i])
+				}
+			}
 		}
 	}
 }

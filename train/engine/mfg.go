@@ -80,7 +80,7 @@ func reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []mfg.Reach) {
 	for i, b := range blocks {
 		r := mfg.Reach{Rounds: max(1, b.Rounds)}
 		gnn.Build(blocks, i, i+1, gnn.Env{
-			Params: nn.NewParams(kernel.NewPlan(mem), 0), Schema: schema, Rows: none,
+			Params: nn.NewParams(kernel.NewPlan(1, mem), 0), Schema: schema, Rows: none,
 			Propagators: func(_ string, a gnn.Along) gnn.Propagator {
 				if !slices.Contains(r.Along, a) {
 					r.Along = append(r.Along, a)

@@ -87,7 +87,8 @@ type RowSums struct {
 // Inputs are the inputs of a plan.
 type Inputs struct {
 	worker.Config
-	Comm *comm.Comm // connects this process, which is one worker, to the others; alone: it runs all workers
+	Comm    *comm.Comm // connects this process, which is one worker, to the others; alone: it runs all workers
+	Threads int        // of each worker
 	// Open opens the share of a partition for use.
 	Open func(partition int, use func(*partition.Share) error) error
 	// Range asks for Plan.Least and Plan.All, which takes two more plans.
@@ -286,7 +287,7 @@ func (in *Inputs) rank(ctx context.Context, world *comm.Comm, mem *tensor.Meter)
 
 // ofShare plans the rank that has a share.
 func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Meter, share *partition.Share) (p Worker, err error) {
-	team, c := kernel.NewPlan(mem), in.Config
+	team, c := kernel.NewPlan(in.Threads, mem), in.Config
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
 	w, err := worker.New(c, team, world, share)
 	if err != nil {

@@ -69,7 +69,7 @@ func TestNothingToLearn(t *testing.T) {
 // there are validation vertices.
 func TestBeginOfSeveralLabels(t *testing.T) {
 	for _, validation := range [][]int64{nil, {3}} {
-		team := kernel.NewPlan(tensor.NewMeter())
+		team := kernel.NewPlan(1, tensor.NewMeter())
 		s := &partition.Share{}
 		s.Values.Labels = graph.Labels{Classes: 3, Multi: make([]float32, 4*3)}
 		s.Values.Splits = []graph.Split{{Train: []int64{0}, Val: validation}}

@@ -1,0 +1,57 @@
+package sar
+
+import (
+	"weft/autograd"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+const (
+	// tilesOfSum is the number of tiles of a large sum.
+	tilesOfSum = 4
+	// tileColumns divides the columns of a tile. So many BFloat16 fill a cache line.
+	tileColumns = 32
+	// tiledFrom is the number of elements of a mean worker's sum from which tiles save memory that is worth
+	// their messages.
+	tiledFrom = 1 << 20
+)
+
+// tile returns the number of columns of x that are aggregated at a time. It is the same on all workers.
+//
+// A sum over several blocks is Float32 until it is complete. A large sum that is stored as BFloat16 is
+// therefore computed in tiles, some columns after the others, so that only a tile of it is ever Float32. The
+// rows of a tile travel in messages of their own. The bytes are the same, and so are the bits of the sums.
+func (p *propagator) tile(x *autograd.Var) int {
+	o, columns, workers := &p.part.options, x.Cols(), p.part.comm.Size()
+	switch {
+	case x.Element() == tensor.Float32 || x.Tape().Storage == tensor.Float32:
+		return columns
+	case workers == 1 || p.part.from.Chunk || o.KeepHalo:
+		return columns
+	case o.Tile > 0:
+		return o.Tile
+	case p.part.vertices(p.along)/workers*columns < tiledFrom:
+		return columns
+	}
+	const divisor = tilesOfSum * tileColumns
+	return (columns + divisor - 1) / divisor * tileColumns
+}
+
+// inTiles computes z, or adds to it, from x. For each tile of so many columns sum must compute the Float32
+// matrix z from these columns of x. It is then rounded.
+func (c *Call) inTiles(columns int, z, x *tensor.Matrix, to kernel.Output, sum func(z, x *tensor.Matrix)) {
+	team := c.part.team
+	for from := 0; from < x.Cols; from += columns {
+		n := min(columns, x.Cols-from)
+		some, tile := team.Memory.NewElement(tensor.Buffers, x.Element, x.Rows, n), team.Memory.New(tensor.Buffers, z.Rows, n)
+		team.PickColumns(some, x, nil, from)
+		sum(tile, some)
+		some.Release()
+		if to == kernel.Accumulate {
+			team.Columns(tile, 0, z, from, n, kernel.Accumulate)
+		}
+		team.Narrow(tile)
+		team.Columns(z, from, tile, 0, n, kernel.Replace)
+		tile.Release()
+	}
+}
