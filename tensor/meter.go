@@ -212,9 +212,9 @@ func (t *Meter) drain() {
 func (t *Meter) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.drain()
 	for p, size := range t.used {
-		giveBack(p, size)
+		t.idle.put(span{p, size}) // what is next to each other is given back at once
 	}
 	clear(t.used)
+	t.drain()
 }
