@@ -116,7 +116,7 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.work(ctx, s.Config, team, c, share)
-		if j.speaks(c) {
+		if j.speaks(s, c) {
 			r = mine
 		}
 		return err
@@ -132,7 +132,7 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings, err error) {
 	ranks := j.ranks()
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
-	if limit == 0 || err != nil {
+	if limit == 0 && s.Offload == "" || err != nil {
 		return worker.Savings{Recompute: s.Recomputes()[0]}, err
 	}
 	p := j.Planned
@@ -142,6 +142,9 @@ func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings
 			return savings, err
 		}
 		p = &made
+	}
+	if s.Limit = int64(s.MemoryLimit); s.Limit == 0 {
+		s.Limit = p.Most()
 	}
 	return p.Savings, ranks.Together(p.CheckLimit(s.MemoryLimit))
 }

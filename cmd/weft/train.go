@@ -438,9 +438,10 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 			LayoutBytes     []int64        `json:"layout_bytes"`
 			StageBytes      []int64        `json:"stage_bytes"`
 			EdgeColumns     []int64        `json:"edge_columns"`
+			Disk            tensor.Moved   `json:"disk,omitzero"`
 			Stages          []worker.Stage `json:"stages,omitempty"`
 			Plan            []string       `json:"plan"`
-		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, p.EdgeColumns, p.Stages, p.lines()})
+		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, p.EdgeColumns, p.Disk(), p.Stages, p.lines()})
 	}
 	for _, line := range p.lines() {
 		fmt.Fprintln(out, line)
