@@ -109,7 +109,7 @@ func (h *Host) receiveFrom(worker int) error {
 		if err := h.carry(h.link.Receive(Setup, message, worker)); err != nil {
 			return err
 		}
-		p, err := h.shelf.Put(message)
+		p, err := h.shelf.Put(kindOf(int(header[2])), message)
 		if err == nil {
 			err = h.deliver(lane{int(header[0]), int(header[1]), int(header[2])}, p)
 		}

@@ -34,8 +34,8 @@ type Host struct {
 
 // Shelf keeps messages that are sent and not yet received.
 type Shelf interface {
-	// Put copies a message.
-	Put(message []byte) (Parcel, error)
+	// Put copies a message of a kind.
+	Put(k Kind, message []byte) (Parcel, error)
 }
 
 // Parcel is a message on a Shelf.
@@ -132,7 +132,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 		t.finish(err)
 		return t
 	}
-	p, err := m.shelf.Put(data)
+	p, err := m.shelf.Put(kindOf(tag), data)
 	switch {
 	case err != nil:
 	case m.beside(to):

@@ -87,13 +87,17 @@ func (p *Pending) Wait() error {
 		}
 		return p.outcome()
 	}
-	deadline, stop := e.deadline()
-	defer stop()
-	select {
-	case <-p.request.Done():
-		return p.outcome()
-	case <-deadline:
-		return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, e.timeout))
+	for {
+		deadline, stop := e.deadline()
+		select {
+		case <-p.request.Done():
+			stop()
+			return p.outcome()
+		case <-deadline:
+			if !p.comm.otherAtWork() {
+				return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, e.timeout))
+			}
+		}
 	}
 }
 

@@ -150,8 +150,20 @@ func (m *member) holds() bool {
 	return m.held > 0
 }
 
+// otherAtWork reports whether another rank of the worker is at work: what it does may be what this one waits
+// for.
+func (c *Comm) otherAtWork() bool {
+	m, hosted := c.end.transport.(*member)
+	if !hosted {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.turn != nil && m.turn != m
+}
+
 // waitFor waits for a request of the rank, while others take their turns. It reports false after the timeout,
-// unless a rank of the worker is at work then: what that does may be what this one waits for.
+// unless another rank of the worker is at work then.
 func (m *member) waitFor(r Request, timeout time.Duration) (done bool) {
 	expired := false // under mu
 	if timeout > 0 {

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"sync"
@@ -91,7 +92,7 @@ const (
 )
 
 // leastResting is the size from which matrices rest: smaller ones cost more than they give.
-const leastResting = 64 << 10
+const leastResting = 16 << 10
 
 // Offload makes matrices of features, activations, gradients and the graph rest on disk where the memory of
 // all Meters of the worker would exceed the limit, in bytes. It must be called before the first allocation.
@@ -321,11 +322,25 @@ func (t *account) evict(m *Matrix) {
 		r.state = leaving
 		o.leaving += int64(m.bytes)
 	case r.saved:
+		if guard > 0 {
+			o.compare(m)
+		}
 		t.leave(m)
 	default:
 		r.state = leaving
 		o.leaving += int64(m.bytes)
 		t.write(m)
+	}
+}
+
+// compare panics where a matrix has other elements than the disk, though nobody should have changed them.
+func (o *offload) compare(m *Matrix) {
+	if o.disk.Plans() {
+		return
+	}
+	saved := make([]byte, m.bytes)
+	if err := o.disk.Read(m.rest.place, saved); err != nil || !bytes.Equal(saved, m.memory()) {
+		panic(fmt.Sprintf("tensor: a frozen matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows, m.Cols, m.kind, err))
 	}
 }
 

@@ -73,6 +73,8 @@ type Job struct {
 	Mesh mesh.Mesh
 	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
+	// PlanRange asks for Plan.Least and Plan.All.
+	PlanRange bool
 	// Planned is the result of Plan for this job, unchanged. nil: Run plans if there is a memory limit.
 	Planned *plan.Plan
 
@@ -95,7 +97,7 @@ func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 }
 
 func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
-	return plan.Of(ctx, plan.Inputs{Config: s.Config, Comm: j.peers(), Open: s.open, Checkpoints: j.Checkpoints != nil})
+	return plan.Of(ctx, plan.Inputs{Config: s.Config, Comm: j.peers(), Open: s.open, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange})
 }
 
 // Run trains. It refuses a run that would exceed the memory limit before any work. When ctx is cancelled it

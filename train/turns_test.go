@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/partition"
+	"weft/train/setting"
 )
 
 // inTurns is a job on four random partitions that workers hold.
@@ -42,6 +43,40 @@ func TestTurns(t *testing.T) {
 			all, fewer := apart.Communication.Halo.Bytes, several.Communication.Halo.Bytes
 			if sent := one.Communication.Halo.Bytes; sent != 0 || fewer > all || all > 0 && (fewer == 0 || fewer == all) {
 				t.Errorf("halo bytes: %d on four workers, %d on %d, %d on one", all, fewer, several.Workers, sent)
+			}
+		})
+	}
+}
+
+// TestOffload: a run whose matrices rest on disk has the bits of one in memory. It keeps its limit, and moves
+// as many bytes as the plan says.
+func TestOffload(t *testing.T) {
+	g := tangled(t)
+	all := networks()
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			o := all[name]
+			o.Epochs, o.Hidden, o.KeepHalo = 3, 2*o.Hidden, i%3 == 1
+			if i%3 == 2 {
+				o.Precision, o.Recompute = "bf16", "blocks"
+			}
+			want := mustRun(t, inTurns(Job{Graph: g, Options: o}, 1))
+			o.Offload = t.TempDir()
+			o.MemoryLimit = setting.Bytes(want.PeakTensorBytes[0]+want.GraphBytes[0]) * 3 / 4
+			job := inTurns(Job{Graph: g, Options: o}, 1)
+			plan, err := job.Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := mustRun(t, job)
+			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
+				t.Errorf("losses %v, in memory %v", got.Losses, want.Losses)
+			}
+			if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took > int64(o.MemoryLimit) {
+				t.Errorf("took %d bytes of %d", took, o.MemoryLimit)
+			}
+			if got.Disk != plan.Disk() || got.Disk.Read == 0 || got.Disk.Written == 0 {
+				t.Errorf("moved %+v, planned %+v", got.Disk, plan.Disk())
 			}
 		})
 	}

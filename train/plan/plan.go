@@ -38,6 +38,10 @@ type Plan struct {
 	// ResultBytes is the size of weights and predictions, without learned tables.
 	ResultBytes int64
 	Workers     []Worker
+	// Rests says that matrices may rest on disk. Least and All are then the memory that a worker needs at
+	// least, and with which nothing rests, if Inputs.Range asked for them; else 0.
+	Rests      bool
+	Least, All int64
 }
 
 // Worker is the plan of one worker. The numbers of the graph are its partition's.
@@ -86,6 +90,8 @@ type Inputs struct {
 	Comm *comm.Comm // connects this process, which is one worker, to the others; alone: it runs all workers
 	// Open opens the share of a partition for use.
 	Open func(partition int, use func(*partition.Share) error) error
+	// Range asks for Plan.Least and Plan.All, which takes two more plans.
+	Range bool
 	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
 	Checkpoints bool
 }
@@ -100,6 +106,9 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 		if limit := int64(in.MemoryLimit); err != nil || limit == 0 || most(p.Workers) <= limit {
 			break
 		}
+	}
+	if p.Rests = in.Offload != ""; p.Rests && in.Range && err == nil {
+		p.Least, p.All, err = in.bounds(ctx)
 	}
 	if in.Comm.Size() > 1 {
 		if err != nil { // the others wait
@@ -118,6 +127,27 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	p.Stages = p.Workers[0].Stages
 	p.ResultBytes = 4 * int64(p.Parameters(in.Mesh)+p.Workers[0].Predictions)
 	return p, nil
+}
+
+// bounds plans with as little memory as possible, and in memory alone. They are of the workers of this
+// process.
+func (in *Inputs) bounds(ctx context.Context) (least, all int64, err error) {
+	for _, one := range []struct {
+		bytes   *int64
+		limit   setting.Bytes
+		offload string
+	}{{&least, 1, in.Offload}, {&all, 0, ""}} {
+		settings := *in.Resolved
+		settings.MemoryLimit, settings.Offload = one.limit, one.offload
+		other := *in
+		other.Resolved = &settings
+		workers, err := other.own(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		*one.bytes = most(workers)
+	}
+	return least, all, nil
 }
 
 // Parameters is the number of parameter values of all stages.
@@ -163,6 +193,11 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		graph := p.GraphBytes[worker]
 		if limit > 0 && tensors+graph > int64(limit) {
 			wayOut := "raise the limit or take " + p.Less()
+			if p.Rests {
+				return refusal.Errorf("%s %s: worker %d would need %s while a partition is at work (tensors %s, graph %s); raise the limit, or take more %s, which are smaller",
+					refusal.Setting("memory-limit"), limit, worker, setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(),
+					setting.Bytes(graph).Rounded(), refusal.Setting("partitions"))
+			}
 			// Perhaps not enough, as each worker holds a halo too.
 			workers := int64(len(p.PeakTensorBytes)) * ((tensors + graph + int64(limit) - 1) / int64(limit))
 			if workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit) {
@@ -272,7 +307,7 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 		allocate()
 	}
 	epochs := 2
-	if c.Mesh.Stages > 1 { // the second epoch knows what the chunks keep
+	if c.Mesh.Stages > 1 || c.Offload != "" { // the second epoch knows what the chunks keep, and what rests
 		epochs = 3
 	}
 	for epoch := range epochs {

@@ -230,11 +230,11 @@ func (w *Worker) Evaluate() (s Scores, err error) {
 	defer output.Drop()
 	loss := w.Task.ValidationLoss(output)
 	sums := []float64{loss, 0, 0} // the loss, and the numbers of workers whose weights and whose results are not finite
-	if !w.Team.Planning() {
+	if values := output.Value().Floats(); !w.Team.Planning() {
 		if !w.Params.Finite() {
 			sums[1] = 1
 		}
-		if !tensor.Finite(output.Value().Floats()) {
+		if !tensor.Finite(values) {
 			sums[2] = 1
 		}
 	}
