@@ -45,7 +45,7 @@ type Case struct {
 // must have the bytes of the run. Recomputation must change neither a bit nor a message. The graph is
 // directed, with isolated vertices, self loops and duplicate edges. No number of workers divides the widths.
 //
-// The plain form of a model runs on every mesh. Each variant runs on one of them, in turn, and every other one
+// The plain form of a model runs on every mesh. Each variant runs on one of them, in turn, every second one
 // also with recomputation. Of the variants that any model can have, a model gets those that it does not get
 // in a suite of another number.
 func Engines(t *testing.T, suite int, cases ...Case) {
