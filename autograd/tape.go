@@ -309,6 +309,7 @@ func (t *Tape) Backward(roots ...Root) {
 			g := out.grad
 			out.grad = nil
 			op.restore(out)
+			t.readAhead()
 			op.Backward(g)
 			for _, in := range op.Inputs {
 				if !in.wants { // a kernel may compute gradients that are not needed
@@ -337,6 +338,20 @@ func (t *Tape) Backward(roots ...Root) {
 		made.Drop()
 	}
 	t.scope = nil
+}
+
+// readAhead begins to read what the step before reads, if it rests on disk.
+func (t *Tape) readAhead() {
+	if len(t.steps) == 0 {
+		return
+	}
+	before := &t.steps[len(t.steps)-1]
+	for _, k := range before.Keeps {
+		k.value.Ahead()
+	}
+	if before.KeepsResult {
+		before.out.value.Ahead()
+	}
 }
 
 // Tape returns the tape that the value is on.

@@ -86,9 +86,7 @@ func (h *Host) sendTo(worker int, c *courier) error {
 			return err
 		}
 		message = room(message, e.parcel.Len())
-		taken := make(chan error, 1)
-		e.parcel.Take(message, func(err error) { taken <- err })
-		if err := <-taken; err != nil {
+		if err := e.parcel.Take(message); err != nil {
 			return err
 		}
 		if err := h.carry(h.link.Send(Setup, message, worker)); err != nil {

@@ -25,11 +25,10 @@ type Host struct {
 
 	mu       sync.Mutex
 	boxes    map[lane]*box
-	takes    sync.WaitGroup // messages that are being copied
-	err      error          // why everything was aborted
-	turn     *member        // at work; nil: none
-	changed  sync.Cond      // the turn
-	starting int            // members that have not begun
+	err      error     // why everything was aborted
+	turn     *member   // at work; nil: none
+	changed  sync.Cond // the turn
+	starting int       // members that have not begun
 }
 
 // Shelf keeps messages that are sent and not yet received.
@@ -41,9 +40,10 @@ type Shelf interface {
 // Parcel is a message on a Shelf.
 type Parcel interface {
 	Len() int
-	// Take copies the message and removes it from the shelf, perhaps in another goroutine, and then calls
-	// done.
-	Take(into []byte, done func(error))
+	// Ahead says that Take will be called soon.
+	Ahead()
+	// Take copies the message and removes it from the shelf.
+	Take(into []byte) error
 	// Drop removes it.
 	Drop()
 }
@@ -205,18 +205,24 @@ func (h *Host) clear(l lane) {
 	}
 }
 
-// hand copies a message to its receiver. The caller holds mu.
+// hand gives a message to its receiver, who collects it. The caller holds mu.
 func (h *Host) hand(p Parcel, t *transfer) {
 	if p.Len() != len(t.data) {
 		t.finish(fmt.Errorf("%w: %d bytes were sent where %d are expected", ErrLength, p.Len(), len(t.data)))
 		p.Drop()
 		return
 	}
-	h.takes.Add(1)
-	p.Take(t.data, func(err error) {
-		t.finish(err)
-		h.takes.Done()
-	})
+	p.Ahead()
+	t.parcel = p
+	t.finish(nil)
+}
+
+// collect copies a message that has come, once.
+func (t *transfer) collect() {
+	if p := t.parcel; p != nil {
+		t.parcel = nil
+		t.err = p.Take(t.data)
+	}
 }
 
 // Abort ends the requests of all ranks of the worker, and of the other workers as the link does.
@@ -244,7 +250,6 @@ func (h *Host) Abort(err error) {
 			}
 		}
 	}
-	h.takes.Wait()
 }
 
 // aborted is why everything was aborted, nil if it was not.

@@ -102,6 +102,9 @@ func (p *Pending) Wait() error {
 }
 
 func (p *Pending) outcome() error {
+	if t, ok := p.request.(*transfer); ok {
+		t.collect()
+	}
 	if err := p.request.Err(); err != nil {
 		return p.fail(err)
 	}

@@ -255,7 +255,7 @@ func (t *account) drain() {
 func (t *Meter) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for o := t.offload; o != nil && o.writing > 0; {
+	for o := t.offload; o != nil && o.busy > 0; {
 		o.changed.Wait()
 	}
 	for p, size := range t.used {

@@ -64,7 +64,7 @@ type offload struct {
 	rests   map[*Matrix]struct{}
 	made    uint64 // matrices
 	leaving int64  // bytes that are being written, and leave then
-	writing int    // matrices that are being written
+	busy    int    // matrices that are being written, or read ahead
 	changed *sync.Cond
 	moved   Moved
 	err     error
@@ -207,26 +207,80 @@ func (m *Matrix) use() {
 			o.changed.Wait()
 		}
 	}
+	if o.err != nil {
+		panic(DiskFailure{o.err})
+	}
+}
+
+// Ahead begins to read a matrix that rests and will be used in this turn, if it fits the limit beside all that
+// is here.
+func (m *Matrix) Ahead() {
+	if m == nil || m.rest == nil || !m.rest.absent.Load() {
+		return
+	}
+	t := m.meter.account
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, o := m.rest, t.offload
+	if r.state != away || o.err != nil || t.charged()-o.leaving+int64(m.bytes) > o.limit {
+		return
+	}
+	for t.charged()+int64(m.bytes) > o.limit && o.leaving > 0 && o.err == nil {
+		o.changed.Wait()
+	}
+	if r.state != away || o.err != nil {
+		return
+	}
+	r.used.Store(o.turn.Load())
+	if t.come(m); o.disk.Plans() {
+		t.came(m, nil)
+		return
+	}
+	o.busy++
+	go func() {
+		err := o.read(m)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		o.busy--
+		t.came(m, err)
+	}()
 }
 
 // bring reads a matrix. The caller holds mu, which is free while the disk works.
 func (t *account) bring(m *Matrix) {
-	r, o := m.rest, t.offload
-	r.state = coming
+	m.rest.state = coming
 	t.makeRoom(int64(m.bytes))
+	t.come(m)
+	var err error
+	if o := t.offload; !o.disk.Plans() {
+		t.mu.Unlock()
+		err = o.read(m)
+		t.mu.Lock()
+	}
+	t.came(m, err)
+}
+
+// come charges a matrix that is about to be read, for which there is room.
+func (t *account) come(m *Matrix) {
+	m.rest.state = coming
 	t.live[m.kind] += int64(m.bytes)
 	t.raise()
-	o.moved.Read += int64(m.bytes)
-	if !o.disk.Plans() {
-		t.mu.Unlock()
-		err := unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE)
-		if err == nil {
-			err = o.disk.Read(r.place, m.memory())
-		}
-		t.mu.Lock()
-		if err != nil && o.err == nil {
-			o.err = err
-		}
+	t.offload.moved.Read += int64(m.bytes)
+}
+
+// read reads the elements.
+func (o *offload) read(m *Matrix) error {
+	if err := unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		return err
+	}
+	return o.disk.Read(m.rest.place, m.memory())
+}
+
+// came says that a matrix was read.
+func (t *account) came(m *Matrix, err error) {
+	r, o := m.rest, t.offload
+	if err != nil && o.err == nil {
+		o.err = err
 	}
 	r.state = here
 	if !r.frozen {
@@ -234,9 +288,6 @@ func (t *account) bring(m *Matrix) {
 	}
 	r.absent.Store(false)
 	o.changed.Broadcast()
-	if o.err != nil {
-		panic(DiskFailure{o.err})
-	}
 }
 
 // makeRoom lets matrices leave until so many more bytes are within the limit, or none is left that may. The
@@ -348,13 +399,13 @@ func (o *offload) compare(m *Matrix) {
 func (t *account) write(m *Matrix) {
 	r, o := m.rest, t.offload
 	o.moved.Written += int64(m.bytes)
-	o.writing++
+	o.busy++
 	if r.place.Bytes > 0 {
 		o.disk.Free(r.place)
 	}
 	finish := func(p Place, err error) {
 		r.place, r.saved = p, true
-		o.writing--
+		o.busy--
 		if err != nil && o.err == nil {
 			o.err = err
 		}

@@ -28,9 +28,10 @@ type parcel []byte
 func (shelf) Put(_ comm.Kind, message []byte) (comm.Parcel, error) {
 	return parcel(bytes.Clone(message)), nil
 }
-func (p parcel) Len() int                           { return len(p) }
-func (p parcel) Take(into []byte, done func(error)) { copy(into, p); done(nil) }
-func (p parcel) Drop()                              {}
+func (p parcel) Len() int               { return len(p) }
+func (p parcel) Ahead()                 {}
+func (p parcel) Take(into []byte) error { copy(into, p); return nil }
+func (p parcel) Drop()                  {}
 
 // A sum that did not depend on its order would not test the order.
 func TestTermsDependOnOrder(t *testing.T) {

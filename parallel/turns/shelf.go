@@ -34,11 +34,12 @@ func (s *Shelf) Put(k comm.Kind, message []byte) (p comm.Parcel, err error) {
 type heap []byte
 
 func (p heap) Len() int { return len(p) }
+func (p heap) Ahead()   {}
 func (p heap) Drop()    {}
 
-func (p heap) Take(into []byte, done func(error)) {
+func (p heap) Take(into []byte) error {
 	copy(into, p)
-	done(nil)
+	return nil
 }
 
 // buffer is a message in metered memory.
@@ -50,16 +51,13 @@ type buffer struct {
 func (b *buffer) Len() int { return b.Matrix.Len() * b.Element.Size() }
 func (b *buffer) Drop()    { b.Release() }
 
-func (b *buffer) Take(into []byte, done func(error)) {
-	err := func() (err error) {
-		defer refused(&err)
-		if from := b.Bytes(); !b.plan { // a plan brings it back, too
-			copy(into, from)
-		}
-		return nil
-	}()
-	b.Release()
-	done(err)
+func (b *buffer) Take(into []byte) (err error) {
+	defer b.Release()
+	defer refused(&err)
+	if from := b.Bytes(); !b.plan { // a plan brings it back, too
+		copy(into, from)
+	}
+	return nil
 }
 
 // refused makes an error of memory that is refused, or of a disk that fails.
