@@ -29,22 +29,23 @@ func (s *suite) spmmOf(what string, a *kernel.CSR, scales kernel.Scales, x *tens
 	}
 	before, ranges := s.copy(z), s.copy(z)
 	s.team.SpMM(z, a, x, scales, kernel.Output(accumulate))
-	want, terms := start.Clone(), magnitudes(start)
-	of := func(read func(*tensor.Matrix) []float64) *reference.Aggregation {
-		return &reference.Aggregation{
-			Indptr: a.Indptr.Int64s(), Indices: a.Indices.Int32s(), Weights: read(a.Values), RowScale: read(scales.Row),
-			ColScale: read(scales.Col), Self: read(scales.Self),
+	if s.storage == tensor.BFloat16 { // the suite in Float32 has held those bits against the reference
+		s.asFloat32(what, z, x, before, func(z, x *tensor.Matrix) { s.team.SpMM(z, a, x, scales, kernel.Output(accumulate)) })
+	} else {
+		want, terms := start.Clone(), magnitudes(start)
+		of := func(read func(*tensor.Matrix) []float64) *reference.Aggregation {
+			return &reference.Aggregation{
+				Indptr: a.Indptr.Int64s(), Indices: a.Indices.Int32s(), Weights: read(a.Values), RowScale: read(scales.Row),
+				ColScale: read(scales.Col), Self: read(scales.Self),
+			}
 		}
+		reference.SpMM(want, of(values), exact(x))
+		reference.SpMM(terms, of(func(m *tensor.Matrix) []float64 { return magnitudesOf(values(m)) }), magnitudes(exact(x)))
+		s.sums(what, z, want.Data, terms.Data, longest(a)+2)
 	}
-	reference.SpMM(want, of(values), exact(x))
-	reference.SpMM(terms, of(func(m *tensor.Matrix) []float64 { return magnitudesOf(values(m)) }), magnitudes(exact(x)))
-	s.sums(what, z, want.Data, terms.Data, longest(a)+2)
 	s.spmmRows(what, a, scales, x, ranges, kernel.Output(accumulate))
 	if !same(ranges, z) {
 		s.t.Fatalf("%s: range by range gives other bits than the whole", what)
-	}
-	if s.storage == tensor.BFloat16 {
-		s.asFloat32(what, z, x, before, func(z, x *tensor.Matrix) { s.team.SpMM(z, a, x, scales, kernel.Output(accumulate)) })
 	}
 	ranges.Release()
 	before.Release()
@@ -65,7 +66,7 @@ func (s *suite) asFloat32(what string, z, x, before *tensor.Matrix, run func(z, 
 // leaves the rows behind it alone.
 func (s *suite) spmmRows(what string, a *kernel.CSR, scales kernel.Scales, x, z *tensor.Matrix, to kernel.Output) {
 	s.t.Helper()
-	bounds := []int{0, min(1, a.Rows), a.Rows / 3, a.Rows / 3, a.Rows}
+	bounds := []int{0, min(1, a.Rows), min(3, a.Rows), a.Rows / 3, a.Rows / 3, a.Rows} // a hub may be the last of its range
 	slices.Sort(bounds)
 	for k, lo := range bounds[:len(bounds)-1] {
 		hi, needed := bounds[k+1], s.blankOf(x.Element, x.Rows, x.Cols)
@@ -144,18 +145,17 @@ func conformSpMM(s *suite) {
 }
 
 func conformSpMMHub(s *suite) {
-	s.each([]int{1, 7, 16, 33, 100, 300}, func(s *suite, cols int) {
+	s.each([]int{1, 7, 16, 33, 300}, func(s *suite, cols int) {
 		n := 200
 		if cols < 10 {
 			n = 1024 // fills the matrices' pages, so that a step too far is a fault in a debug build
 		}
-		for _, degree := range []int{4000, 20_000} {
-			a := s.tangled(n, degree)
-			a.FindHubs()
-			s.scalings(a, func(what string, a *kernel.CSR, scales kernel.Scales) {
-				s.spmm(case_(what, "columns", cols, "hubs", len(a.Hubs)), a, scales, cols, false)
-			})
-		}
+		s.spmm(case_("long rows, columns", cols), s.tangled(n, 4000), kernel.Scales{}, cols, false)
+		a := s.tangled(n, 20_000)
+		a.FindHubs()
+		s.scalings(a, func(what string, a *kernel.CSR, scales kernel.Scales) {
+			s.spmm(case_(what, "columns", cols, "hubs", len(a.Hubs)), a, scales, cols, false)
+		})
 	})
 }
 

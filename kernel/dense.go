@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"weft/tensor"
@@ -72,9 +73,12 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	if x.Rows == 0 || in == 0 || out == 0 {
 		return
 	}
-	p := &product{in: in, out: out, past: !accumulate && z.Element == tensor.Float32 && WritesPastCaches(x.Rows, in, out)}
+	p := &product{
+		productShape: productShape{in, out, transposed, accumulate},
+		past:         !accumulate && z.Element == tensor.Float32 && WritesPastCaches(x.Rows, in, out),
+	}
 	defer p.release()
-	p.pack(t, w, transposed, accumulate)
+	p.pack(t, w)
 	whole := x.Rows / ProductRows
 	restOfX, restOfZ := x.RowRange(whole*ProductRows, x.Rows), z.RowRange(whole*ProductRows, x.Rows)
 	var fullX, fullZ *tensor.Matrix // the rest, with rows of zeros below
@@ -109,15 +113,23 @@ func fill(full, x *tensor.Matrix) {
 
 // product is x·w for ProductRows rows of x.
 type product struct {
-	in, out int
-	past    bool // z goes past the caches
-	handle  *C.weft_product
-	packed  *tensor.Matrix // w
+	productShape
+	past   bool // z goes past the caches
+	handle *C.weft_product
+	packed *tensor.Matrix // w
 }
 
-// pack makes ready for w, in × out, or with transposed out × in.
-func (p *product) pack(t *Team, w *tensor.Matrix, transposed, accumulate bool) {
-	p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out), boolean(transposed), boolean(accumulate)))
+// productShape is what oneDNN makes a product for: w is in × out, or with transposed out × in.
+type productShape struct {
+	in, out                int
+	transposed, accumulate bool
+}
+
+// pack makes ready for w.
+func (p *product) pack(t *Team, w *tensor.Matrix) {
+	if p.handle = idleProducts.take(p.productShape); p.handle == nil {
+		p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out), boolean(p.transposed), boolean(p.accumulate)))
+	}
 	p.packed = t.scratch(tensor.Float32, 1, int(C.weft_product_packed_bytes(p.handle)+3)/4)
 	if !t.plan {
 		p.must(C.weft_product_pack(p.handle, floats(w), floats(p.packed)))
@@ -136,8 +148,59 @@ func (p *product) must(status C.int) {
 }
 
 func (p *product) release() {
+	if p.packed == nil { // oneDNN refused it
+		C.weft_product_free(p.handle)
+		return
+	}
 	p.packed.Release()
-	C.weft_product_free(p.handle)
+	idleProducts.put(p.productShape, p.handle)
+}
+
+// mostIdleProducts bounds how many products are kept. A model has a few shapes in each direction.
+const mostIdleProducts = 256
+
+// products are oneDNN's products that no MatMul uses, kept for the next of the same shape: making one takes
+// longer than multiplying few rows. All teams of a process share them.
+type products struct {
+	mu    sync.Mutex
+	idle  map[productShape][]*C.weft_product
+	count int
+}
+
+var idleProducts = products{idle: map[productShape][]*C.weft_product{}}
+
+// take returns a product of that shape, nil if none is idle.
+func (c *products) take(s productShape) *C.weft_product {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	idle := c.idle[s]
+	if len(idle) == 0 {
+		return nil
+	}
+	c.count--
+	last := len(idle) - 1
+	if c.idle[s] = idle[:last]; last == 0 {
+		delete(c.idle, s)
+	}
+	return idle[last]
+}
+
+// put keeps a product. If there are too many, those of any other shape end.
+func (c *products) put(s productShape, p *C.weft_product) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for other, idle := range c.idle {
+		if c.count < mostIdleProducts {
+			break
+		}
+		for _, p := range idle {
+			C.weft_product_free(p)
+		}
+		c.count -= len(idle)
+		delete(c.idle, other)
+	}
+	c.idle[s] = append(c.idle[s], p)
+	c.count++
 }
 
 // MatMulT is z = xᵀ·g for x rows × in and g rows × out: the gradient of a weight. It sums over the rows of

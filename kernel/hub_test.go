@@ -151,11 +151,13 @@ func TestHubMax(t *testing.T) {
 	for _, degree := range []int{40_000, 300_000} { // the second is of more parts than there are lanes
 		for _, loops := range []bool{false, true} {
 			for _, permuted := range []bool{false, true} {
-				for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
-					withStorage(t, storage, func(s *suite) {
-						s.hubMax(case_("degree", degree, "loops", loops, "ids", permuted, "type", storage), degree, loops, permuted)
-					})
+				storage := tensor.Float32
+				if loops == permuted {
+					storage = tensor.BFloat16
 				}
+				withStorage(t, storage, func(s *suite) {
+					s.hubMax(case_("degree", degree, "loops", loops, "ids", permuted, "type", storage), degree, loops, permuted)
+				})
 			}
 		}
 	}

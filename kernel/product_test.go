@@ -9,15 +9,8 @@ import (
 
 // TestRowOfAProduct asks for more than the reference does: a row of x·w, and of x·wᵀ, has the same bits
 // whatever rows stand beside it, so that a vertex's result does not depend on how the graph is divided. Each
-// width stands with half of the others.
+// width stands with half of the others, in turn of either type.
 func TestRowOfAProduct(t *testing.T) {
-	for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
-		rowOfAProduct(t, storage)
-	}
-}
-
-func rowOfAProduct(t *testing.T, storage tensor.Element) {
-	t.Helper()
 	ins, outs := []int{1, 3, 17, 64, 257, 600}, []int{1, 2, 16, 47, 128, 300}
 	const rows = 18*kernel.ProductRows + 64 // in parts of one call and of two, and a rest
 	for i, in := range ins {
@@ -25,6 +18,7 @@ func rowOfAProduct(t *testing.T, storage tensor.Element) {
 			if (i+j)%2 == 1 {
 				continue
 			}
+			storage := []tensor.Element{tensor.Float32, tensor.BFloat16}[(i+j)/2%2]
 			withStorage(t, storage, func(s *suite) {
 				x, w, z, sum := s.stored(rows, in), s.normal(in, out), s.unwritten(rows, out), s.stored(rows, out)
 				start := s.copy(sum)
@@ -36,7 +30,7 @@ func rowOfAProduct(t *testing.T, storage tensor.Element) {
 					s.team.Copy(sum, start)
 					s.team.MatMul(sum, x, w, kernel.Orientation(transposed), kernel.Accumulate)
 					for _, few := range []int{1, 2, 3, 7, 15, 16, 17, 76, kernel.ProductRows, kernel.ProductRows + 1, 2 * kernel.ProductRows, 1025} {
-						for _, from := range []int{0, 1, 13, rows - few} {
+						for _, from := range []int{0, 13, rows - few} {
 							if from+few > rows {
 								continue
 							}

@@ -255,12 +255,12 @@ func (t *account) drain() {
 func (t *Meter) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.drain()
 	for o := t.offload; o != nil && o.busy > 0; {
 		o.changed.Wait()
 	}
 	for p, size := range t.used {
-		giveBack(p, size)
+		t.idle.put(span{p, size}) // what is next to each other is given back at once
 	}
 	clear(t.used)
+	t.drain()
 }

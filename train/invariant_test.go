@@ -55,7 +55,7 @@ func networks() map[string]Options {
 
 // tangled is a directed graph with hubs, isolated vertices, self loops, duplicate edges and edge weights,
 // larger than a tile of a reduction.
-func tangled(t *testing.T) *graph.Graph { return tangle(t, 3000, 20_000) }
+func tangled(t *testing.T) *graph.Graph { return tangle(t, 2100, 20_000) }
 
 // tangle is such a graph of so many vertices, with so many edges into one of them.
 func tangle(t *testing.T, vertices, into int32) *graph.Graph {
@@ -189,7 +189,7 @@ func TestMemory(t *testing.T) {
 // computer divides them or not. A limit that only their scratch exceeds keeps them whole. That takes less
 // memory and gives the same bits.
 func TestMemoryOfCutSums(t *testing.T) {
-	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 1 << 17, Degree: 14, Directed: true, Features: 8, Classes: 4})
+	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 1 << 17, Degree: 6, Directed: true, Features: 8, Classes: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func TestLinksOnAnyWorkers(t *testing.T) {
 func severalTypes(t *testing.T) *graph.Graph {
 	t.Helper()
 	g := tangled(t)
-	other, err := graph.NewBipartite(40, g.Own(), graph.Edges{Source: []int32{1, 2, 39, 7}, Target: []int32{0, 0, 5, 2999}})
+	other, err := graph.NewBipartite(40, g.Own(), graph.Edges{Source: []int32{1, 2, 39, 7}, Target: []int32{0, 0, 5, int32(g.Own() - 1)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func TestDiverges(t *testing.T) {
 
 // TestDivergesLater: the best weights so far are kept, with their predictions.
 func TestDivergesLater(t *testing.T) {
-	g := tangled(t)
+	g := tangle(t, 3000, 20_000)
 	for name, fault := range map[string]string{"gcn": "the logits are not finite", "sage": "the loss is NaN"} {
 		o := networks()[name]
 		o.Norm, o.Epochs, o.Optimizer, o.LR = "none", 100, "sgd", 100

@@ -21,7 +21,7 @@ import (
 // the run: for all models on one worker, for link prediction, and for several types of vertices and edges.
 // parallel/paralleltest compares the meshes.
 func TestRecompute(t *testing.T) {
-	one, types := tangled(t), severalTypes(t)
+	one, types := tangle(t, 600, 100), severalTypes(t)
 	compare := func(name string, job func(o Options) *Job, o Options) {
 		t.Run(name, func(t *testing.T) {
 			o.Recompute = setting.RecomputeNone

@@ -5,23 +5,9 @@ import (
 	"testing"
 )
 
-// TestRates: there is a rate for one thread and for several, and none where its data would leave too little
-// memory.
-func TestRates(t *testing.T) {
-	const plenty = 1 << 40
-	read, gather, err := MemoryRates(2, plenty)
-	if err != nil {
-		t.Fatal(err)
-	}
-	flops, err := ArithmeticRate(2, plenty)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, r := range map[string]Rate{"read": read, "gather": gather, "flops": flops} {
-		if !(r.One > 1e6 && r.All > 1e6 && r.One < 1e15 && r.All < 1e15) {
-			t.Errorf("%s: %v a second", name, r)
-		}
-	}
+// TestRatesOfLittleMemory: there is no rate where its data would leave too little memory. TestExamine of
+// cmd/weft looks at the rates.
+func TestRatesOfLittleMemory(t *testing.T) {
 	const scarce = 16 << 20
 	if _, _, err := MemoryRates(1, scarce); err == nil || !strings.Contains(err.Error(), "16 MB") {
 		t.Errorf("memory rates within 16 MB: %v", err)

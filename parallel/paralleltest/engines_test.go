@@ -14,7 +14,7 @@ import (
 // 3). It alone tests whole runs on partitions: features, labels and splits by partition, norm statistics and
 // metrics summed over partitions, and each worker's plan. One of four partitions is empty.
 func TestGraphAxis(t *testing.T) {
-	paralleltest.Engines(t,
+	paralleltest.Engines(t, 0,
 		paralleltest.Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, Tolerance: 2e-5},
 		paralleltest.Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 4, Slices: 1}, Tolerance: 2e-5},
 	)

@@ -18,8 +18,8 @@ import (
 // variant runs on one of these, in turn.
 func TestSomeVertices(t *testing.T) {
 	turn := 0
-	for _, model := range gnn.Names() {
-		for _, v := range variantsOf(model) {
+	for m, model := range gnn.Names() {
+		for _, v := range dealt(variantsOf(model), m) {
 			partitions := []int{1, 2, 3}
 			if v.name != unchanged {
 				partitions = partitions[turn%3:][:1]

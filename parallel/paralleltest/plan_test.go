@@ -75,7 +75,7 @@ func TestPlanOfAnyOrder(t *testing.T) {
 		{"gcn", 3, func(o *train.Options) { o.Dropout, o.InputDropout = .3, .2 }},
 	} {
 		o := train.Defaults()
-		o.Model, o.Layers, o.Hidden, o.Threads, o.Chunks, o.Epochs, o.EvalEvery = c.model, 4, 48, 1, 4, 40, 1
+		o.Model, o.Layers, o.Hidden, o.Threads, o.Chunks, o.Epochs, o.EvalEvery = c.model, 4, 48, 1, 4, 40, 20
 		c.set(&o)
 		job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: 1}}
 		plan, err := job.Plan(context.Background())

@@ -36,10 +36,8 @@ type Case struct {
 	// Layout, unless nil, is what a training pass must send between slices, if that is known.
 	Layout func(o *train.Options, vertices, classes int) (t worker.Traffic, known bool)
 
-	// onlyOnce leaves out the run that recomputes what this one keeps, or keeps what it recomputes: every
-	// variant has such a run on the mesh that is its turn.
-	onlyOnce bool
-	least    float64 // smaller numbers than this may be off as this one is: what is 0 but for rounding
+	otherwise bool    // has also a run that recomputes what this one keeps, or keeps what it recomputes
+	least     float64 // smaller numbers than this may be off as this one is: what is 0 but for rounding
 }
 
 // Engines compares runs on meshes with one worker's run, for each model and variant: the training curve, the
@@ -47,35 +45,38 @@ type Case struct {
 // must have the bytes of the run. Recomputation must change neither a bit nor a message. The graph is
 // directed, with isolated vertices, self loops and duplicate edges. No number of workers divides the widths.
 //
-// The plain form of a model runs on every mesh. Each variant runs on one of them, in turn.
-func Engines(t *testing.T, cases ...Case) {
+// The plain form of a model runs on every mesh. Each variant runs on one of them, in turn, every second one
+// also with recomputation. Of the variants that any model can have, a model gets those that it does not get
+// in a suite of another number.
+func Engines(t *testing.T, suite int, cases ...Case) {
 	models := cases[0].Models
 	if models == nil {
 		models = gnn.Names()
 	}
 	turn := 0
-	for _, model := range models {
-		for _, v := range variantsOf(model) {
+	for m, model := range models {
+		for _, v := range dealt(variantsOf(model), m+suite) {
 			o := v.options(model)
 			if o.Decoupled && cases[0].Mesh.Stages > 1 {
 				continue // one block aggregates, and cannot be divided
 			}
-			here := cases
+			here, both := cases, true
 			if v.name != unchanged {
-				here = cases[turn%len(cases):][:1]
+				here, both = cases[turn%len(cases):][:1], turn/len(cases)%2 == 0
 				turn++
 			}
-			t.Run(model+" "+v.name, func(t *testing.T) { v.check(t, o, here) })
+			t.Run(model+" "+v.name, func(t *testing.T) { v.check(t, o, here, both) })
 		}
 	}
 }
 
-// check compares a model in the cases with one worker.
-func (v *variant) check(t *testing.T, o train.Options, cases []Case) {
+// check compares a model in the cases with one worker, and in the first, if asked, with a run that recomputes
+// otherwise.
+func (v *variant) check(t *testing.T, o train.Options, cases []Case, otherwise bool) {
 	g := v.graph(t)
 	alone, _ := run(t, &train.Job{Graph: g, Options: o})
 	for i, c := range cases {
-		c.onlyOnce = i > 0
+		c.otherwise = otherwise && i == 0
 		t.Run(Name(c.Mesh), func(t *testing.T) {
 			divided := o
 			if v.halo != nil && c.Engine == nil && c.Mesh.Partitions > 1 && c.Mesh.Stages == 1 {
@@ -91,10 +92,22 @@ type variant struct {
 	name       string
 	uses       string             // a setting that a model must use
 	blocks     bool               // it must have a form with residual blocks
+	anyModel   bool               // its code and a model's do not depend on each other
 	directions int                // directions that the model must aggregate along, 0: one
 	change     func(*graph.Graph) // nil: nothing
 	set        func(*train.Options)
 	halo       func(*train.Options) // how rows travel where the graph axis's own engine runs
+}
+
+// suites is how many suites share the variants that any model can have.
+const suites = 3
+
+// dealt leaves out those of the variants that any model can have which are other suites' share.
+func dealt(variants []*variant, share int) []*variant {
+	return slices.DeleteFunc(variants, func(v *variant) bool {
+		share++
+		return v.anyModel && share%suites > 0
+	})
 }
 
 // variantsOf are the variants whose settings a model has.
@@ -136,21 +149,21 @@ const unchanged = "plain"
 var variants = []variant{
 	{name: unchanged},
 	{name: "bfloat16", set: inBFloat16},
-	{name: "bfloat16, sparse features, batch norm", change: Sparsely, set: func(o *train.Options) {
+	{name: "bfloat16, sparse features, batch norm", anyModel: true, change: Sparsely, set: func(o *train.Options) {
 		inBFloat16(o)
 		o.Norm, o.Residual = "batch", true
 	}},
-	{name: "sparse features, clipped", change: Sparsely, set: func(o *train.Options) { o.InputDropout, o.Clip = .2, .5 }},
-	{name: "several labels, some missing", change: func(g *graph.Graph) {
+	{name: "sparse features, clipped", anyModel: true, change: Sparsely, set: func(o *train.Options) { o.InputDropout, o.Clip = .2, .5 }},
+	{name: "several labels, some missing", anyModel: true, change: func(g *graph.Graph) {
 		severally(g)
 		for k := 0; k < len(g.Labels.Multi); k += 7 {
 			g.Labels.Multi[k] = float32(math.NaN())
 		}
 	}},
-	{name: "several labels, deep prefetch", change: severally, halo: func(o *train.Options) { o.Prefetch = 3 }},
+	{name: "several labels, deep prefetch", anyModel: true, change: severally, halo: func(o *train.Options) { o.Prefetch = 3 }},
 	{
-		name: "batch norm, residual, halo kept",
-		set:  func(o *train.Options) { o.Norm, o.Residual = "batch", true }, halo: func(o *train.Options) { o.KeepHalo = true },
+		name: "batch norm, residual, halo kept", anyModel: true,
+		set: func(o *train.Options) { o.Norm, o.Residual = "batch", true }, halo: func(o *train.Options) { o.KeepHalo = true },
 	},
 	{name: "both directions, layer norm", uses: "direction", directions: 2, set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }},
 	{name: "decoupled", uses: "decoupled", set: func(o *train.Options) {
@@ -204,7 +217,7 @@ func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divid
 		c.near(t, name, doubles(got.Weights[name].Float32), doubles(w.Float32))
 	}
 	asPlanned(t, got, &plan)
-	if !c.onlyOnce {
+	if c.otherwise {
 		c.otherwiseRecomputed(t, g, divided, got)
 	}
 	sent := got.Communication

@@ -29,5 +29,5 @@ func TestStages(t *testing.T) {
 			},
 		})
 	}
-	paralleltest.Engines(t, cases...)
+	paralleltest.Engines(t, 2, cases...)
 }

@@ -34,7 +34,7 @@ func TestWorkAlone(t *testing.T) {
 		t.Run(model, func(t *testing.T) {
 			run := func(stages int, set func(o *train.Options)) (*train.Result, error) {
 				o := train.Defaults()
-				o.Model, o.Layers, o.Hidden, o.Threads, o.Epochs, o.Chunks, o.HistoryPeriod = model, 4, 10, 1, 5, 8, 2
+				o.Model, o.Layers, o.Hidden, o.Threads, o.Epochs, o.Chunks, o.HistoryPeriod = model, 4, 10, 1, 3, 8, 2
 				o.Dropout, o.LR = .3, .005
 				set(&o)
 				job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: stages, Partitions: 2, Slices: 1}, Parts: inTurn(t, g, 2)}
