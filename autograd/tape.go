@@ -167,9 +167,11 @@ func (t *Tape) Record(op Op) *Var {
 	}
 	for _, k := range op.Keeps {
 		k.kept++
+		k.value.Freeze()
 	}
 	if op.KeepsResult {
 		v.kept++
+		v.value.Freeze()
 	}
 	if t.Ledger != nil {
 		t.Ledger.expect(op.Inputs)
@@ -498,6 +500,7 @@ func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
 	}
 	m, v.value, v.held = v.value, nil, false
+	m.Thaw()
 	return m, true
 }
 
