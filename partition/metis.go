@@ -14,6 +14,23 @@ import (
 	"weft/partition/metis"
 )
 
+// Auto returns the method for a graph if none is asked for: metis, or stream where METIS cannot hold the
+// graph.
+func Auto(g *graph.Graph) string {
+	if checkMetisSize(g.Edges()+int64(g.Vertices())) != nil || memory.Need(metisMemory(g)) != nil {
+		return Stream
+	}
+	return Metis
+}
+
+// metisMemory estimates the bytes that METIS takes for a graph. It depends on how well METIS can coarsen it:
+// 35 for each entry of a neighbour list were measured on a graph with communities, 69 on an R-MAT graph. An
+// edge has two entries, unless the opposite edge is there too.
+func metisMemory(g *graph.Graph) int64 {
+	const entry, vertex = 70, 40
+	return 2*entry*g.Edges() + vertex*int64(g.Vertices())
+}
+
 // byMetis assigns the vertices of a graph.
 func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	if o.K == 1 {
@@ -23,12 +40,9 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := division{in: in, k: o.K, seed: o.Seed, timeout: o.Timeout, weights: typeWeights(g)}
-	if o.balance() != ByVertices {
-		if d.weights == nil {
-			d.weights = []func(v int) int32{func(int) int32 { return 1 }}
-		}
-		d.weights = append(d.weights, secondWeight(g, in, o))
+	d := division{in: in, k: o.K, seed: o.Seed, timeout: o.Timeout}
+	if w := weights(g, o); len(w) > 1 { // METIS divides the vertices evenly by itself
+		d.weights = w
 	}
 	of, err := d.solve(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -63,6 +77,19 @@ func union(g *graph.Graph) (*graph.Relation, error) {
 // only a few weights well.
 const maxBalanced = 8
 
+// weights returns the quantities that each partition gets an equal share of, by vertex: the vertices, or those
+// of each type, and what o.Balance adds.
+func weights(g *graph.Graph, o *Options) []func(v int) int32 {
+	w := typeWeights(g)
+	if w == nil {
+		w = []func(v int) int32{func(int) int32 { return 1 }}
+	}
+	if o.balance() != ByVertices {
+		w = append(w, secondWeight(g, o))
+	}
+	return w
+}
+
 // typeWeights returns weights by which METIS divides every vertex type evenly; nil if there is one type, or
 // more than maxBalanced.
 func typeWeights(g *graph.Graph) (weights []func(v int) int32) {
@@ -91,8 +118,7 @@ type division struct {
 }
 
 // solve divides the graph by METIS, as an undirected graph without self loops. The weight of an undirected
-// edge is the number of edges between its ends: the cost of cutting it. If parts have fewVertices or more on
-// average, some parts may be empty.
+// edge is the number of edges between its ends: the cost of cutting it.
 func (d *division) solve(ctx context.Context) (of []int32, err error) {
 	vertices := len(d.in.Indptr) - 1
 	if err := checkMetisSize(int64(len(d.in.Sources) + vertices)); err != nil {
@@ -108,17 +134,24 @@ func (d *division) solve(ctx context.Context) (of []int32, err error) {
 			p.VertexWeights[v*len(d.weights)+c] = weight(v)
 		}
 	}
-	of, err = p.Solve(ctx, d.k, d.seed, d.timeout)
-	if err != nil || vertices >= d.k*fewVertices || !leavesEmpty(of, d.k) {
+	return solve(ctx, p, d.k, d.seed, d.timeout)
+}
+
+// solve divides the vertices of a problem into k parts. If parts have fewVertices or more on average, some
+// parts may be empty.
+func solve(ctx context.Context, p *metis.Problem, k int, seed uint64, timeout time.Duration) ([]int32, error) {
+	vertices := len(p.Indptr) - 1
+	of, err := p.Solve(ctx, k, seed, timeout)
+	if err != nil || vertices >= k*fewVertices || !leavesEmpty(of, k) {
 		return of, err
 	}
 	groups := make([]int32, vertices)
 	if n := vertices / fewVertices; n > 1 {
-		if groups, err = p.Solve(ctx, n, d.seed, d.timeout); err != nil {
+		if groups, err = p.Solve(ctx, n, seed, timeout); err != nil {
 			return nil, err
 		}
 	}
-	return rangesOfGroups(groups, d.k), nil
+	return rangesOfGroups(groups, k), nil
 }
 
 // fewVertices is the mean number of vertices in a partition below which METIS divides badly: its tolerance
@@ -160,9 +193,10 @@ func checkMetisSize(entries int64) error {
 }
 
 // secondWeight returns the weight that o.Balance adds to the vertices: edges, or training vertices.
-func secondWeight(g *graph.Graph, in *graph.Relation, o *Options) func(v int) int32 {
+func secondWeight(g *graph.Graph, o *Options) func(v int) int32 {
 	if o.balance() == ByEdges {
-		return func(v int) int32 { return int32(in.Indptr[v+1]-in.Indptr[v]) + 1 }
+		in := inLists(g)
+		return func(v int) int32 { return in.degree(v) + 1 }
 	}
 	trains := make([]int32, g.Vertices())
 	if o.Split < len(g.Splits) {

@@ -66,13 +66,15 @@ func TestMetisBalances(t *testing.T) {
 	for v := range int64(500) {
 		g.Splits[1].Train = append(g.Splits[1].Train, v)
 	}
-	edges := measured(t, g, Options{K: 4, Balance: ByEdges})
-	if slices.Max(edges.Edges) > 6000 || slices.Max(edges.Vertices) > 600 {
-		t.Errorf("balance edges: %v edges, %v vertices", edges.Edges, edges.Vertices)
-	}
-	train := measured(t, g, Options{K: 4, Balance: ByTrain, Split: 1})
-	if slices.Max(train.TrainVertices) > 145 || slices.Max(train.Vertices) > 600 {
-		t.Errorf("balance train: %v train, %v vertices", train.TrainVertices, train.Vertices)
+	for _, method := range []string{Metis, Stream} {
+		edges := measured(t, g, Options{K: 4, Method: method, Balance: ByEdges})
+		if slices.Max(edges.Edges) > 6000 || slices.Max(edges.Vertices) > 600 {
+			t.Errorf("%s, balance edges: %v edges, %v vertices", method, edges.Edges, edges.Vertices)
+		}
+		train := measured(t, g, Options{K: 4, Method: method, Balance: ByTrain, Split: 1})
+		if slices.Max(train.TrainVertices) > 145 || slices.Max(train.Vertices) > 600 {
+			t.Errorf("%s, balance train: %v train, %v vertices", method, train.TrainVertices, train.Vertices)
+		}
 	}
 }
 
@@ -83,12 +85,16 @@ func TestMetisOfFewVertices(t *testing.T) {
 		sparse, dense := communities(t, vertices, 3*vertices), communities(t, vertices, 40*vertices)
 		for name, g := range map[string]*graph.Graph{"few edges": sparse, "many edges": dense} {
 			for _, k := range ks {
-				got, plain := measured(t, g, Options{K: k}), measured(t, g, Options{K: k, Method: Range})
-				if least, most := slices.Min(got.Vertices), slices.Max(got.Vertices); least == 0 || most > vertices/k+2 {
-					t.Errorf("%d vertices with %s in %d partitions: between %d and %d in each", vertices, name, k, least, most)
-				}
-				if got.CutEdges > plain.CutEdges {
-					t.Errorf("%d vertices with %s in %d partitions: %d edges are cut, %d by ranges", vertices, name, k, got.CutEdges, plain.CutEdges)
+				plain := measured(t, g, Options{K: k, Method: Range})
+				for _, method := range []string{Metis, Stream} {
+					got := measured(t, g, Options{K: k, Method: method})
+					if least, most := slices.Min(got.Vertices), slices.Max(got.Vertices); least == 0 || most > vertices/k+2 {
+						t.Errorf("%d vertices with %s in %d partitions by %s: between %d and %d in each", vertices, name, k, method, least, most)
+					}
+					if got.CutEdges > plain.CutEdges {
+						t.Errorf("%d vertices with %s in %d partitions by %s: %d edges are cut, %d by ranges",
+							vertices, name, k, method, got.CutEdges, plain.CutEdges)
+					}
 				}
 			}
 		}

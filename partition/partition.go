@@ -19,6 +19,7 @@ import (
 // The methods of Assign, and DGL, the method of partitions that DGL made.
 const (
 	Metis  = "metis"  // few edges between partitions of about equal weight
+	Stream = "stream" // the same in memory that grows with the vertices only
 	Random = "random" // a seeded permutation, divided evenly
 	Range  = "range"  // contiguous ids
 	File   = "file"   // read from a file that a partitioner wrote
@@ -36,7 +37,7 @@ const (
 const MaxPartitions = 1024
 
 // Methods lists the methods of Assign, the default first.
-func Methods() []string { return []string{Metis, Random, Range, File} }
+func Methods() []string { return []string{Metis, Stream, Random, Range, File} }
 
 // StoredMethods lists the methods of stored partitions: those of Assign, and DGL.
 func StoredMethods() []string { return append(Methods(), DGL) }
@@ -62,12 +63,15 @@ type Options struct {
 	// File is the file of the method file: a number for each vertex, one per line, as METIS, KaHIP and
 	// Mt-KaHyPar write it.
 	File    string
-	Balance string // one of Balances; empty: the first. Edges is for metis and range, Train for metis
-	Seed    uint64 // of metis and random
+	Balance string // one of Balances; empty: the first. Edges is for metis, stream and range, Train for metis and stream
+	Seed    uint64 // of metis, stream and random
 	Split   int    // the split whose training vertices are balanced and counted
 	// Timeout is how long METIS may be idle, as a stopped process is, before it is killed; 0: no limit. METIS
 	// may work for any time.
 	Timeout time.Duration
+	// Progress is called now and then by the method stream: in this pass, so many of all vertices are done. It may
+	// be nil.
+	Progress func(pass string, done, all int64)
 }
 
 // Validate refuses options that no graph allows. Errors name the flags of weft partition.
@@ -90,10 +94,10 @@ func (o *Options) Validate() error {
 	case method != File && o.File != "":
 		return refusal.Errorf("%s %s: the partition method %s reads no file; give %s file",
 			refusal.Setting("file"), o.File, method, refusal.Setting("method"))
-	case balance == ByEdges && method != Metis && method != Range:
-		return refusal.Errorf("the partition method %s does not balance edges; take metis or range", method)
-	case balance == ByTrain && method != Metis:
-		return refusal.Errorf("the partition method %s does not balance training vertices; take metis", method)
+	case balance == ByEdges && method != Metis && method != Stream && method != Range:
+		return refusal.Errorf("the partition method %s does not balance edges; take metis, stream or range", method)
+	case balance == ByTrain && method != Metis && method != Stream:
+		return refusal.Errorf("the partition method %s does not balance training vertices; take metis or stream", method)
 	}
 	return nil
 }
@@ -163,6 +167,8 @@ func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 		return eachType(g, func(n int) []int32 { return ranges(n, o.K) }), nil
 	case File:
 		return readFile(o.File, g.Vertices(), o.K)
+	case Stream:
+		return byStream(ctx, g, o)
 	}
 	return byMetis(ctx, g, o)
 }

@@ -36,7 +36,7 @@ func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 	if err := j.Graph.CheckMade(); err != nil {
 		return nil, err
 	}
-	a, err := partition.Assign(ctx, j.Graph, j.Options.Assignment(n))
+	a, err := partition.Assign(ctx, j.Graph, j.Options.Assignment(j.Graph, n))
 	if err != nil {
 		return nil, err
 	}

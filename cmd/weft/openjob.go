@@ -119,7 +119,7 @@ func preparePartition(parent context.Context, store string, job *train.Job, k in
 			return errors.Join(about(job.Dataset, err), g.Close())
 		}
 	}
-	asked, name := o.Assignment(k), printable(job.Dataset)
+	asked, name := o.Assignment(g, k), printable(job.Dataset)
 	readOnly := partition.CheckWritable(store)
 	if readOnly != nil && job.Comm.Size() == 1 {
 		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", name, k, asked.Method)

@@ -33,6 +33,7 @@ into the store, so that a worker reads only its own. It prints the number of edg
 number of vertices of others that it reads (its halo). It replaces stored partitions of the same method and number.
 
   metis   few edges between partitions of about equal weight
+  stream  few rows that partitions read of others, in memory that grows with the vertices and not with the edges
   random  equally many vertices in each, drawn at random
   range   contiguous ids
   file    from another partitioner: a line with the partition of each vertex, as in .part.N files of METIS, KaHIP, Mt-KaHyPar`,
@@ -60,7 +61,7 @@ number of vertices of others that it reads (its halo). It replaces stored partit
 		"`name` of what each partition gets an equal share of: "+strings.Join(partition.Balances(), ", ")+" (the last two in addition to vertices)")
 	flags.Lookup("method").Annotations = map[string][]string{flagChoices: partition.Methods()}
 	flags.Lookup("balance").Annotations = map[string][]string{flagChoices: partition.Balances()}
-	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the methods metis and random")
+	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the methods metis, stream and random")
 	flags.IntVar(&o.Split, "split", 0, "the split whose training vertices are balanced and counted, from 0")
 	flags.StringVar(&writePart, "write-part", "", "`file` to write the partition of each vertex to, for other programs")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -75,7 +76,7 @@ func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart s
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	if flags.Changed("seed") && o.Method != partition.Metis && o.Method != partition.Random {
+	if flags.Changed("seed") && (o.Method == partition.Range || o.Method == partition.File) {
 		return refusal.Errorf("--seed %d: the partition method %s has no randomness; leave it out", o.Seed, o.Method)
 	}
 	if flags.Changed("balance") && o.Method == partition.File {
@@ -117,7 +118,10 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), partition.Directory(store, name))()
+	shown := newStages(cmd.ErrOrStderr())
+	o.Progress = shown.show
 	a, err := partition.Assign(cmd.Context(), g, o)
+	shown.erase()
 	if err != nil {
 		return about(dataset, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft/gnn"
+	"weft/graph"
 	"weft/parallel/chunked"
 	"weft/parallel/order"
 	"weft/partition"
@@ -88,7 +89,7 @@ type Options struct {
 	Partitions int `yaml:"partitions"`
 	// Offload: the folder where what is not at work rests, empty: none
 	Offload   string `yaml:"offload"`
-	Partition string `yaml:"partition"` // a method, or "auto": what is stored, or else metis
+	Partition string `yaml:"partition"` // a method, or "auto": what is stored, or else metis or stream
 	Prefetch  int    `yaml:"prefetch"`  // messages of remote rows received ahead
 	// KeepHalo: receive all remote rows at once and keep them until the backward pass
 	KeepHalo    bool          `yaml:"keep-halo"`
@@ -151,14 +152,14 @@ func (r *Resolved) Recomputes() []bool {
 	return []bool{false, true}
 }
 
-// autoPartition takes the last stored partition, or else makes one by METIS.
+// autoPartition takes the last stored partition, or else makes one by the method that partition.Auto names.
 const autoPartition = "auto"
 
-// Assignment says how to divide the graph into k partitions if none are stored.
-func (o *Options) Assignment(k int) partition.Options {
+// Assignment says how to divide a graph into k partitions if none are stored.
+func (o *Options) Assignment(g *graph.Graph, k int) partition.Options {
 	method := o.Partition
 	if method == autoPartition {
-		method = partition.Metis
+		method = partition.Auto(g)
 	}
 	return partition.Options{K: k, Method: method, Seed: o.Seed, Split: o.Split, Timeout: o.CommTimeout}
 }

@@ -1,0 +1,193 @@
+package stream
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+const (
+	refinePasses = 8
+	// imbalance is how much larger than the mean a partition may become.
+	imbalance = 1.05
+)
+
+// refine moves single vertices to other partitions where this leaves fewer halo rows, which are the vertices
+// of others that a partition's edges read. It is label propagation with the partitions as labels (Meyerhenke
+// et al., section 4), but counts halo rows in place of edges. Vertices move within groups of partitions.
+func (s *passes) refine(of []int32) error {
+	r := s.refinement(of)
+	for pass := range refinePasses {
+		moved := 0
+		for r.first = 0; int(r.first) < s.K; r.first += group {
+			n, err := s.refineGroup(r, pass+1)
+			if err != nil {
+				return err
+			}
+			moved += n
+		}
+		if moved <= s.Vertices/1000 {
+			break
+		}
+	}
+	return nil
+}
+
+// refineGroup moves vertices between the partitions of a group, and returns how many it moved.
+func (s *passes) refineGroup(r *refinement, pass int) (moved int, err error) {
+	clear(r.readers)
+	clear(r.several)
+	err = s.pass(fmt.Sprintf("refining, pass %d, halo rows", pass), func(v int32, sources []int32) { r.read(v, r.of[v], sources) })
+	if err != nil {
+		return 0, err
+	}
+	err = s.pass(fmt.Sprintf("refining, pass %d, moves", pass), func(v int32, sources []int32) {
+		if q := r.best(v, sources); q != r.of[v] {
+			r.move(v, q, sources)
+			moved++
+		}
+	})
+	return moved, err
+}
+
+// group is how many partitions exchange vertices in a pass: a bit for each fits a word. METIS numbers
+// neighbouring partitions consecutively.
+const group = 64
+
+// refinement holds which partitions of a group read which vertices.
+type refinement struct {
+	of       []int32
+	first    int32    // partition of the group
+	readers  []uint64 // by vertex: the partitions that have an edge out of it, but for self loops
+	several  []uint64 // those that have edges to several vertices; a move out of one may leave its bit set
+	vertices []int    // by partition
+	weights  []func(v int) int32
+	load     [][]int64    // by weight, partition: the sum over its vertices
+	limit    []int64      // by weight: the largest load that a move may make
+	has      [group]int32 // by bit: how many in-neighbours of the vertex at hand the partition owns or reads
+}
+
+func (s *passes) refinement(of []int32) *refinement {
+	r := &refinement{
+		of: of, readers: make([]uint64, len(of)), several: make([]uint64, len(of)), vertices: make([]int, s.K), weights: s.Weights,
+	}
+	for _, p := range of {
+		r.vertices[p]++
+	}
+	for _, weight := range s.Weights {
+		load, sum := make([]int64, s.K), int64(0)
+		for v, p := range of {
+			load[p] += int64(weight(v))
+			sum += int64(weight(v))
+		}
+		r.load, r.limit = append(r.load, load), append(r.limit, int64(imbalance*float64(sum)/float64(s.K)))
+	}
+	return r
+}
+
+// bit is that of partition p, 0 if it is not in the group.
+func (r *refinement) bit(p int32) uint64 { return 1 << uint32(p-r.first) } // Go shifts by 64 and more to 0
+
+// read notes that partition p, which v is in or moves to, reads v's in-neighbours.
+func (r *refinement) read(v, p int32, sources []int32) {
+	b := r.bit(p)
+	if b == 0 {
+		return
+	}
+	each(v, sources, func(u int32) {
+		r.several[u] |= r.readers[u] & b
+		r.readers[u] |= b
+	})
+}
+
+// best returns the partition of the group that leaves the fewest halo rows if v is in it, v's own if none
+// leaves fewer. Of several it takes the one with the fewest vertices.
+//
+// If v moves from p to q, then p no longer reads the in-neighbours that no other vertex of p reads, and q
+// reads those in-neighbours that it neither owns nor reads yet. The row of v is then no halo row for q, but is
+// one for p if p has edges out of v.
+func (r *refinement) best(v int32, sources []int32) int32 {
+	p := r.of[v]
+	own := r.bit(p)
+	if own == 0 || r.vertices[p] == 1 {
+		return p
+	}
+	last := min(r.first+group, int32(len(r.vertices))) - 1
+	all := ^uint64(0) >> (group - 1 - (last - r.first))
+	clear(r.has[:])
+	near := r.readers[v]         // partitions that may gain
+	alone, common, in := 0, 0, 0 // in-neighbours that p reads for v alone, that all own or read, all
+	each(v, sources, func(u int32) {
+		in++
+		if r.of[u] != p && r.several[u]&own == 0 {
+			alone++
+		}
+		has := r.readers[u] | r.bit(r.of[u])
+		if has == all {
+			common++
+			return
+		}
+		near |= has
+		for ; has != 0; has &= has - 1 {
+			r.has[bits.TrailingZeros64(has)]++
+		}
+	})
+	if r.readers[v]&own != 0 {
+		alone-- // p reads v from now on
+	}
+	to, most := p, 0
+	if near&^own == 0 && alone <= 0 {
+		return p
+	}
+	for q := r.first; q <= last; q++ {
+		if q == p || !r.fits(v, q) {
+			continue
+		}
+		saved := alone - (in - common - int(r.has[q-r.first]))
+		if r.readers[v]&r.bit(q) != 0 {
+			saved++
+		}
+		if saved > most || saved == most && to != p && r.vertices[q] < r.vertices[to] {
+			to, most = q, saved
+		}
+	}
+	return to
+}
+
+// fits reports whether v may move to q.
+func (r *refinement) fits(v, q int32) bool {
+	for c, weight := range r.weights {
+		if w := int64(weight(int(v))); w > 0 && r.load[c][q]+w > r.limit[c] {
+			return false
+		}
+	}
+	return true
+}
+
+// move moves v to q, a partition of the same group.
+func (r *refinement) move(v, q int32, sources []int32) {
+	p := r.of[v]
+	b := r.bit(p)
+	each(v, sources, func(u int32) {
+		if r.several[u]&b == 0 {
+			r.readers[u] &^= b
+		}
+	})
+	r.read(v, q, sources)
+	r.of[v] = q
+	r.vertices[p]--
+	r.vertices[q]++
+	for c, weight := range r.weights {
+		w := int64(weight(int(v)))
+		r.load[c][p] -= w
+		r.load[c][q] += w
+	}
+}
+
+// each calls f once for each in-neighbour of v but itself.
+func each(v int32, sources []int32, f func(u int32)) {
+	for i, u := range sources {
+		if u != v && (i == 0 || sources[i-1] != u) {
+			f(u)
+		}
+	}
+}

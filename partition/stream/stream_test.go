@@ -1,0 +1,357 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"weft/partition/metis"
+)
+
+// listed is a graph by its in-neighbour lists.
+func listed(lists [][]int32) *Graph {
+	return &Graph{Vertices: len(lists), InNeighbours: func(v int32) []int32 { return lists[v] }}
+}
+
+// drawn is a small graph with self loops, duplicate edges and isolated vertices.
+func drawn(t *rapid.T) [][]int32 {
+	vertices := rapid.IntRange(2, 14).Draw(t, "vertices")
+	lists := make([][]int32, vertices)
+	for v := range lists {
+		lists[v] = rapid.SliceOfN(rapid.Int32Range(0, int32(vertices-1)), 0, 8).Draw(t, "sources")
+		slices.Sort(lists[v])
+	}
+	return lists
+}
+
+func one(int) int32 { return 1 }
+
+func run(lists [][]int32, o Options) *passes {
+	if o.Weights == nil {
+		o.Weights = []func(v int) int32{one}
+	}
+	return &passes{ctx: context.Background(), Graph: listed(lists), Options: &o}
+}
+
+// haloRows counts pairs of a partition and a vertex of another that an edge into the partition comes from.
+func haloRows(lists [][]int32, of []int32) int {
+	type row struct{ partition, vertex int32 }
+	rows := map[row]bool{}
+	for v, sources := range lists {
+		for _, u := range sources {
+			if of[u] != of[v] {
+				rows[row{of[v], u}] = true
+			}
+		}
+	}
+	return len(rows)
+}
+
+// TestBestLeavesTheFewestHaloRows: of all partitions of a group that a vertex may move to, best takes one that leaves the
+// fewest halo rows, and keeps the vertex where it is if no move leaves fewer.
+func TestBestLeavesTheFewestHaloRows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lists := drawn(t)
+		k := rapid.IntRange(2, min(5, len(lists))).Draw(t, "partitions")
+		of := rapid.SliceOfN(rapid.Int32Range(0, int32(k-1)), len(lists), len(lists)).Draw(t, "of")
+		r := run(lists, Options{K: k}).refinement(of)
+		r.first = rapid.Int32Range(0, int32(k-1)).Draw(t, "first of the group")
+		for v, sources := range lists {
+			r.read(int32(v), of[v], sources)
+		}
+		for v, sources := range lists {
+			p := of[v]
+			got := r.best(int32(v), sources)
+			after := func(q int32) int {
+				of[v] = q
+				defer func() { of[v] = p }()
+				return haloRows(lists, of)
+			}
+			fewest := after(p)
+			for q := range int32(k) {
+				if min(p, q) >= r.first && r.vertices[p] > 1 && r.vertices[q] < int(r.limit[0]) {
+					fewest = min(fewest, after(q))
+				}
+			}
+			if after(got) != fewest || got != p && fewest == after(p) {
+				t.Fatalf("%v in %v: vertex %d moves to %d and leaves %d halo rows, %d are possible", lists, of, v, got, after(got), fewest)
+			}
+		}
+	})
+}
+
+// TestRefineKeepsLoads: refinement takes no partition above the limit of any weight, empties none, and its
+// counts are right at the end.
+func TestRefineKeepsLoads(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lists := drawn(t)
+		k := rapid.IntRange(2, min(5, len(lists))).Draw(t, "partitions")
+		of := rapid.SliceOfN(rapid.Int32Range(0, int32(k-1)), len(lists), len(lists)).Draw(t, "of")
+		degree := func(v int) int32 { return int32(len(lists[v])) }
+		s := run(lists, Options{K: k, Weights: []func(v int) int32{one, degree}})
+		loads := func() [2][]int64 {
+			sums := [2][]int64{make([]int64, k), make([]int64, k)}
+			for v, p := range of {
+				sums[0][p]++
+				sums[1][p] += int64(degree(v))
+			}
+			return sums
+		}
+		before := loads()
+		if err := s.refine(of); err != nil {
+			t.Fatal(err)
+		}
+		for c, after := range loads() {
+			total := int64(0)
+			for _, load := range after {
+				total += load
+			}
+			for p, load := range after {
+				if limit := int64(imbalance * float64(total) / float64(k)); load > max(limit, before[c][p]) {
+					t.Errorf("partition %d has %d of weight %d, and had %d; the limit is %d", p, load, c, before[c][p], limit)
+				}
+				if c == 0 && load == 0 && before[c][p] > 0 {
+					t.Errorf("partition %d lost its last vertex", p)
+				}
+			}
+		}
+	})
+}
+
+// TestClusters compares label propagation with the words of the paper: in each pass a vertex joins the
+// cluster, among those with space, that most edges into it come from.
+func TestClusters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(100, 300).Draw(t, "vertices")
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		lists := make([][]int32, n)
+		for range 4 * n {
+			v := r.IntN(n)
+			lists[v] = append(lists[v], int32(min(max(v+r.IntN(9)-4, 0), n-1)))
+		}
+		for _, sources := range lists {
+			slices.Sort(sources)
+		}
+		s := run(lists, Options{K: 2, Seed: 3})
+		got, err := s.clusters()
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := n / (2 * clustersEach) // vertices of a cluster
+		want := make([]int32, n)
+		for v := range want {
+			want[v] = int32(v)
+		}
+		for pass := range clusterPasses {
+			moved := 0
+			for v, sources := range lists {
+				edges, size := map[int32]int{want[v]: 0}, map[int32]int{}
+				for _, u := range sources {
+					if int(u) != v {
+						edges[want[u]]++
+					}
+				}
+				for _, c := range want {
+					size[c]++
+				}
+				open := slices.DeleteFunc(slices.Sorted(maps.Keys(edges)), func(c int32) bool { return c != want[v] && size[c] >= most })
+				best := slices.MaxFunc(open, func(a, b int32) int {
+					if edges[a] != edges[b] {
+						return edges[a] - edges[b]
+					}
+					if s.tie(a, pass) < s.tie(b, pass) {
+						return -1
+					}
+					return 1
+				})
+				if best != want[v] {
+					want[v] = best
+					moved++
+				}
+			}
+			if moved < n/100 {
+				break
+			}
+		}
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestPack numbers clusters from 0 in the order of their first vertices, and joins them if there are too many.
+func TestPack(t *testing.T) {
+	label := []int32{3, 3, 1, 4, 1, 0}
+	if n := pack(label, func(int) float32 { return 1 }, 4); n != 4 || !slices.Equal(label, []int32{0, 0, 1, 2, 1, 3}) {
+		t.Errorf("%d clusters: %v", n, label)
+	}
+	label = make([]int32, 1000)
+	for v := range label {
+		label[v] = int32(v)
+	}
+	n := pack(label, func(int) float32 { return .001 }, 50)
+	size := make([]int, n)
+	for _, c := range label {
+		size[c]++
+	}
+	if n > 51 || slices.Max(size) > 40 || slices.Min(size) == 0 || !slices.IsSorted(label) {
+		t.Errorf("1000 clusters became %d of %v vertices", n, size)
+	}
+}
+
+// TestProblem compares the contracted graph with a simple construction.
+func TestProblem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lists := drawn(t)
+		label := rapid.SliceOfN(rapid.Int32Range(0, int32(min(4, len(lists)-1))), len(lists), len(lists)).Draw(t, "label")
+		clusters := pack(label, func(int) float32 { return 1 }, 100)
+		type pair struct{ a, b int32 }
+		want, weights := map[pair]int32{}, make([]int32, clusters)
+		for v, sources := range lists {
+			weights[label[v]]++
+			for _, u := range sources {
+				if a, b := label[u], label[v]; a != b {
+					want[pair{a, b}]++
+					want[pair{b, a}]++
+				}
+			}
+		}
+		s := run(lists, Options{K: 2, Divide: func(p *metis.Problem) ([]int32, error) {
+			got := map[pair]int32{}
+			for a := range int32(clusters) {
+				for i := p.Indptr[a]; i < p.Indptr[a+1]; i++ {
+					got[pair{a, p.Neighbours[i]}] = p.EdgeWeights[i]
+				}
+			}
+			if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(pair{})); diff != "" {
+				t.Error(diff)
+			}
+			if diff := gocmp.Diff(weights, p.VertexWeights); diff != "" {
+				t.Error(diff)
+			}
+			return nil, nil
+		}})
+		if _, err := s.divide(label, clusters); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestPairsKeepTheHeaviest: a full table drops light pairs, never one with more edges than half of the others.
+func TestPairsKeepTheHeaviest(t *testing.T) {
+	table, r := pairs{most: 2048}, rand.New(rand.NewPCG(1, 2))
+	for i := range 200_000 {
+		table.add(1, int32(2+i%100))
+		table.add(1000, int32(1001+r.IntN(1_000_000)))
+		if table.used > table.most {
+			t.Fatalf("%d pairs", table.used)
+		}
+	}
+	for b := range int32(100) {
+		if s := table.slot(1, 2+b); s.edges != 2000 {
+			t.Errorf("pair 1, %d has %d edges, want 2000", 2+b, s.edges)
+		}
+	}
+}
+
+// TestScaled: the sum is at most what was asked for, and small weights are not lost.
+func TestScaled(t *testing.T) {
+	for _, weights := range [][]int64{{1, 2, 3}, {0, 1, math.MaxInt32}, {1, 1 << 40, 1 << 39}, nil} {
+		scale, sum := scaled(weights, math.MaxInt32), int64(0)
+		for _, w := range weights {
+			if sum += int64(scale(w)); (scale(w) == 0) != (w == 0) {
+				t.Errorf("%v: %d becomes %d", weights, w, scale(w))
+			}
+		}
+		if sum > math.MaxInt32 {
+			t.Errorf("%v: the sum becomes %d", weights, sum)
+		}
+	}
+	if scale := scaled([]int64{1, 2, 3}, math.MaxInt32); scale(3) != 3 {
+		t.Error("small weights change")
+	}
+}
+
+// ring is a graph of communities of ten vertices in a ring, and an edge from a random vertex into each.
+func ring(vertices int) [][]int32 {
+	r, lists := rand.New(rand.NewPCG(5, 6)), make([][]int32, vertices)
+	for v := range lists {
+		first := v - v%10
+		for i := range 4 {
+			lists[v] = append(lists[v], int32(first+(v+i+1)%10))
+		}
+		lists[v] = append(lists[v], int32(r.IntN(vertices)))
+		slices.Sort(lists[v])
+	}
+	return lists
+}
+
+func byMetis(p *metis.Problem) ([]int32, error) { return p.Solve(context.Background(), 4, 0, 0) }
+
+// TestMemory: what is in use in any pass is at most Memory, and 24 bytes for each vertex with the contracted
+// graph taken off.
+func TestMemory(t *testing.T) {
+	const vertices = 200_000
+	lists := ring(vertices)
+	inUse := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before, most := inUse(), int64(0)
+	s := run(lists, Options{K: 4, Divide: byMetis})
+	s.Progress = func(_ string, done, _ int64) {
+		if done%(1<<16) == 0 {
+			most = max(most, inUse()-before)
+		}
+	}
+	if _, err := Assign(s.ctx, s.Graph, s.Options); err != nil {
+		t.Fatal(err)
+	}
+	if limit := Memory(vertices, 5*vertices); most > limit {
+		t.Errorf("%d bytes are in use, %d for each vertex; Memory says %d", most, most/vertices, limit)
+	}
+}
+
+// TestSame: the same seed gives the same partitions, also of more than 64.
+func TestSame(t *testing.T) {
+	lists := ring(3000)
+	for _, k := range []int{4, 100} {
+		s := run(lists, Options{K: k, Seed: 7, Divide: func(p *metis.Problem) ([]int32, error) { return p.Solve(context.Background(), k, 7, 0) }})
+		a, err := Assign(s.ctx, s.Graph, s.Options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Assign(s.ctx, s.Graph, s.Options)
+		if err != nil || !slices.Equal(a, b) {
+			t.Errorf("%d partitions: two results, error %v", k, err)
+		}
+	}
+}
+
+// TestStops: no pass goes on when the context ends, and the error is its cause.
+func TestStops(t *testing.T) {
+	for _, at := range []string{"clustering, pass 1", "contracting", "refining, pass 1, halo rows", "refining, pass 1, moves"} {
+		ctx, stop := context.WithCancelCause(context.Background())
+		cause := errors.New("stopped")
+		s := run(ring(40_000), Options{K: 4, Divide: byMetis})
+		ended := ""
+		s.Progress = func(pass string, _, _ int64) {
+			if ended = pass; pass == at {
+				stop(cause)
+			}
+		}
+		if _, err := Assign(ctx, s.Graph, s.Options); !errors.Is(err, cause) || ended != at {
+			t.Errorf("stopped while %s: error %v, while %s", at, err, ended)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"testing"
+
+	"weft/graph"
+)
+
+func haloRows(s *Statistics) (rows int) {
+	for p := range s.K {
+		rows += s.Halo(p)
+	}
+	return rows
+}
+
+// TestStreamOfCommunities: in a graph of communities stream leaves at most 1.15 times the halo rows of METIS,
+// and partitions of at most 1.05 times the mean.
+func TestStreamOfCommunities(t *testing.T) {
+	g := communities(t, 8000, 240_000)
+	for _, k := range []int{4, 7, 16} {
+		few, best := measured(t, g, Options{K: k, Method: Stream}), measured(t, g, Options{K: k})
+		if haloRows(few)*100 > haloRows(best)*115 || slices.Max(few.Vertices)*100 > 105*8000/k+100 {
+			t.Errorf("%d partitions: stream leaves %d halo rows with %v vertices, metis %d", k, haloRows(few), few.Vertices, haloRows(best))
+		}
+	}
+}
+
+// bipartite is a graph of two types and three relations: communities of ten users and five items.
+func bipartite(t *testing.T, communities int) *graph.Graph {
+	t.Helper()
+	r, users, items := rand.New(rand.NewPCG(3, 1)), 10*communities, 5*communities
+	var likes, liked, knows graph.Edges
+	for u := range users {
+		c := u / 10
+		for range 3 {
+			item := 5*c + r.IntN(5)
+			likes.Source, likes.Target = append(likes.Source, int32(u)), append(likes.Target, int32(item))
+			liked.Source, liked.Target = append(liked.Source, int32(item)), append(liked.Target, int32(u))
+		}
+		knows.Source, knows.Target = append(knows.Source, int32(10*c+r.IntN(10))), append(knows.Target, int32(u))
+	}
+	relation := func(source, name, target string, sources, targets int, e graph.Edges) graph.Relation {
+		in, err := graph.NewBipartite(sources, targets, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Source, in.Name, in.Target = source, name, target
+		return in
+	}
+	g := &graph.Graph{
+		Type: "user", Count: users, Others: []graph.VertexType{{Type: "item", Count: items}},
+		Relations: []graph.Relation{
+			relation("user", "likes", "item", users, items, likes),
+			relation("item", "liked", "user", items, users, liked),
+			relation("user", "knows", "user", users, users, knows),
+		},
+	}
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestStreamOfTypes: communities of two types stay together, and each type is divided evenly.
+func TestStreamOfTypes(t *testing.T) {
+	g := bipartite(t, 400)
+	got := measured(t, g, Options{K: 4, Method: Stream})
+	if got.CutEdges*20 > g.Edges() {
+		t.Errorf("%d of %d edges are cut", got.CutEdges, g.Edges())
+	}
+	for p, items := range got.Others[0] {
+		if users := got.Vertices[p] - items; users > 1050 || items > 525 {
+			t.Errorf("partition %d has %d of 4000 users and %d of 2000 items", p, users, items)
+		}
+	}
+}
+
+// TestStreamWithoutEdges divides evenly what has no edges, and refuses more partitions than vertices.
+func TestStreamWithoutEdges(t *testing.T) {
+	relation, err := graph.NewRelation(1000, graph.Edges{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &graph.Graph{Relations: []graph.Relation{relation}}
+	if got := measured(t, g, Options{K: 8, Method: Stream}); slices.Max(got.Vertices) > 131 {
+		t.Errorf("%v vertices", got.Vertices)
+	}
+	if got := measured(t, g, Options{K: 1, Method: Stream}); got.Vertices[0] != 1000 {
+		t.Errorf("%v vertices in one partition", got.Vertices)
+	}
+	if _, err := Assign(context.Background(), g, Options{K: 1001, Method: Stream}); err == nil {
+		t.Error("more partitions than vertices")
+	}
+}
+
+// TestStreamStops: the error of an Assign that is interrupted is the cause.
+func TestStreamStops(t *testing.T) {
+	ctx, stop := context.WithCancelCause(context.Background())
+	cause := errors.New("stopped")
+	o := Options{K: 4, Method: Stream, Progress: func(string, int64, int64) { stop(cause) }}
+	if _, err := Assign(ctx, communities(t, 100, 400), o); !errors.Is(err, cause) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestAuto takes METIS unless the memory does not suffice.
+func TestAuto(t *testing.T) {
+	g := communities(t, 1000, 20_000)
+	if got := Auto(g); got != Metis {
+		t.Errorf("a small graph is divided by %s", got)
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 20))
+	if got := Auto(g); got != Stream {
+		t.Errorf("a graph too large for METIS is divided by %s", got)
+	}
+}
