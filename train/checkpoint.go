@@ -89,7 +89,11 @@ func (s *saver) close() error {
 	if s.folder == nil {
 		return nil
 	}
-	return s.folder.Close()
+	var failed error
+	if s.writing != nil { // each rank does, after its own part is written, so that the last one leaves nothing
+		failed = s.folder.Abandon(s.writing.epoch)
+	}
+	return errors.Join(failed, s.folder.Close())
 }
 
 // write writes this worker's file.

@@ -164,12 +164,14 @@ func yamlError(err error) error {
 }
 
 // YAML writes every setting that applies to the model, in the form that ReadConfig reads. It leaves out where
-// the first weights came from and an empty mesh: the file says how to repeat the run anywhere.
+// the first weights came from, and a mesh, partitions and a folder that are not given: the file says how to
+// repeat the run anywhere.
 func (r *Resolved) YAML() ([]byte, error) {
 	o := &r.Options
 	var file yaml.MapSlice
+	left := map[string]bool{"init": true, "parallel": o.Parallel == "", "partitions": o.Partitions == 0, "offload": o.Offload == ""}
 	for _, s := range settings {
-		if s.Name == "init" || !s.Applies(o) || !s.appliesTo(r.Mesh) || (s.Name == "parallel" && o.Parallel == "") {
+		if left[s.Name] || !s.Applies(o) || !s.appliesTo(r.Mesh) {
 			continue
 		}
 		value := s.Value(o)
