@@ -224,6 +224,13 @@ func (s *staging) failure() error {
 	return fmt.Errorf("%s: writing it: %w", s.name, s.err)
 }
 
+// take keeps the first error.
+func (s *staging) take(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+}
+
 // abort removes the hidden directory, if it is still there.
 func (s *staging) abort() error {
 	for _, a := range s.open {
