@@ -3,7 +3,6 @@ package partition
 import (
 	"errors"
 	"math/bits"
-	"runtime"
 	"slices"
 	"sort"
 	"strconv"
@@ -12,16 +11,12 @@ import (
 
 	"weft/graph"
 	"weft/internal/cores"
-	"weft/internal/memory"
 )
 
 const (
 	batchEdges  = 1 << 20 // of in-edges that a core divides at a time
 	batchValues = 1 << 20 // of features
 	unloadEdges = 1 << 27 // after so many, the pages of mapped files are given back
-	outBytes    = 1 << 28 // of out-edges that are in memory
-	outSources  = 1 << 16 // whose out-edges are gathered at a time, so that the ends of their rows are in the cache
-	outRow      = 8       // edges of a row that a pass finds at least, on average
 	binsOfEdges = 1 << 12 // counters of edges by source
 	bitsOfMarks = 32      // vertices in a word of marks
 )
@@ -367,42 +362,42 @@ func (e *edgeWriter) mark(positions []int32) {
 
 // out writes the out-edges of all partitions.
 func (e *edgeWriter) out() (err error) {
-	t := transposer{starts: e.target.starts, weights: e.from.Weights != nil}
-	defer func() { err = errors.Join(err, t.close()) }()
-	for _, part := range e.w.parts {
-		in, err := part.Written(e.r)
+	var parts []*graph.Graph
+	var in []*graph.Relation
+	defer func() {
+		for _, part := range parts {
+			err = errors.Join(err, part.Close())
+		}
+	}()
+	for _, to := range e.w.parts {
+		part, err := to.Written(e.r)
 		if err != nil {
 			return err
 		}
-		t.parts = append(t.parts, in)
+		parts, in = append(parts, part), append(in, &part.Relations[0])
 	}
-	t.begin()
-	all := int64(0)
-	for _, n := range e.bins {
-		all += n
+	t, err := graph.NewTransposer(in, parts[0].Guard)
+	if err != nil {
+		return err
 	}
-	sources := len(e.source.of)
-	widest := max(outSources, int(min(int64(sources), outRow*int64(len(e.target.of))*int64(sources)/max(all, 1))))
-	most := min(outBytes, memory.Left()/4) / 4
-	if t.weights {
-		most /= 2
-	}
-	for q, part := range e.w.parts {
+	for q, to := range e.w.parts {
 		edges := int64(0)
 		for p := range e.cut {
 			edges += e.cut[p][q]
 		}
-		err := part.Out(e.r, edges, e.from, func(write func(*graph.Relation) error) error {
+		err := to.Out(e.r, edges, e.from, func(write func(*graph.Relation) error) error {
 			for lo := e.source.starts[q]; lo < e.source.starts[q+1]; {
-				hi := e.until(lo, min(lo+widest, e.source.starts[q+1]), most)
-				rows, err := t.rows(lo, hi)
+				hi := e.until(lo, e.source.starts[q+1], t.Most())
+				rows, err := t.List(lo, hi)
 				if err == nil {
 					err = write(rows)
 				}
 				if err != nil {
 					return err
 				}
-				t.unload()
+				for _, part := range parts {
+					part.Unload()
+				}
 				lo = hi
 			}
 			return nil
@@ -426,130 +421,4 @@ func (e *edgeWriter) until(lo, end int, most int64) int {
 		hi = min(end, (bin+1)<<e.shift)
 	}
 	return hi
-}
-
-// transposer lists the out-edges of ranges of sources, from the in-edges of all partitions, in which the
-// positions of sources ascend. The ranges ascend, too.
-type transposer struct {
-	parts   []*graph.Graph // have the in-edges
-	starts  []int          // the first target position of each part
-	weights bool
-	next    []int64 // by target position: the first of its in-edges that was not listed
-	shares  []int   // bounds of the target positions that each core reads
-
-	counts [][]int64 // core → source → edges, then the place of its next edge
-	listed graph.Relation
-}
-
-func (t *transposer) begin() {
-	t.next = make([]int64, 0, t.starts[len(t.starts)-1])
-	all := int64(0)
-	for _, g := range t.parts {
-		r := &g.Relations[0]
-		t.next = append(t.next, r.Indptr[:len(r.Indptr)-1]...)
-		all += int64(len(r.Sources))
-	}
-	n := cores.Count()
-	t.counts = make([][]int64, n)
-	t.shares = []int{0}
-	before := int64(0)
-	for p, g := range t.parts {
-		r := &g.Relations[0]
-		for len(t.shares) < n {
-			due := all*int64(len(t.shares))/int64(n) - before
-			if due > int64(len(r.Sources)) {
-				break
-			}
-			t.shares = append(t.shares, t.starts[p]+sort.Search(len(r.Indptr)-1, func(row int) bool { return r.Indptr[row] >= due }))
-		}
-		before += int64(len(r.Sources))
-	}
-	t.shares = append(t.shares, t.starts[len(t.starts)-1])
-}
-
-// rows lists the out-edges of the sources at positions lo … hi−1. The next call overwrites them.
-func (t *transposer) rows(lo, hi int) (*graph.Relation, error) {
-	err := t.each(func(core int, r *graph.Relation, row, position int) {
-		counts := t.counts[core]
-		for _, u := range r.Sources[t.next[position]:r.Indptr[row+1]] {
-			if int(u) >= hi {
-				break
-			}
-			counts[int(u)-lo]++
-		}
-	}, func(core int) {
-		t.counts[core] = slices.Grow(t.counts[core][:0], hi-lo)[:hi-lo]
-		clear(t.counts[core])
-	})
-	if err != nil {
-		return nil, err
-	}
-	out := &t.listed
-	out.Indptr = append(out.Indptr[:0], 0)
-	edges := int64(0)
-	for row := range hi - lo {
-		for _, counts := range t.counts {
-			counts[row], edges = edges, edges+counts[row]
-		}
-		out.Indptr = append(out.Indptr, edges)
-	}
-	out.Sources = slices.Grow(out.Sources[:0], int(edges))[:edges]
-	if t.weights {
-		out.Weights = slices.Grow(out.Weights[:0], int(edges))[:edges]
-	}
-	return out, t.each(func(core int, r *graph.Relation, row, position int) {
-		places, k, end := t.counts[core], t.next[position], r.Indptr[row+1]
-		for ; k < end && int(r.Sources[k]) < hi; k++ {
-			place := &places[int(r.Sources[k])-lo]
-			out.Sources[*place] = int32(position)
-			if t.weights {
-				out.Weights[*place] = r.Weights[k]
-			}
-			*place++
-		}
-		t.next[position] = k
-	}, func(int) {})
-}
-
-// each calls visit for each row of in-edges, on all cores, and begin on each core before.
-func (t *transposer) each(visit func(core int, r *graph.Relation, row, position int), begin func(core int)) error {
-	errs := make([]error, len(t.counts))
-	var wait sync.WaitGroup
-	for core := range t.counts {
-		wait.Go(func() {
-			begin(core)
-			from, to := t.shares[core], t.shares[core+1]
-			for p, g := range t.parts {
-				first, end := max(from, t.starts[p]), min(to, t.starts[p+1])
-				if first >= end || errs[core] != nil {
-					continue
-				}
-				errs[core] = g.Guard(func() error {
-					for position := first; position < end; position++ {
-						visit(core, &g.Relations[0], position-t.starts[p], position)
-					}
-					return nil
-				})
-			}
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
-}
-
-// unload gives back the pages of the in-edges.
-func (t *transposer) unload() {
-	for _, g := range t.parts {
-		g.Unload()
-	}
-}
-
-func (t *transposer) close() error {
-	var errs []error
-	for _, g := range t.parts {
-		errs = append(errs, g.Close())
-	}
-	t.parts = nil
-	runtime.GC() // the listed edges
-	return errors.Join(errs...)
 }
