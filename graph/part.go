@@ -55,6 +55,9 @@ func OpenPart(dir string) (*Part, error) {
 				return err
 			}
 		}
+		if m.wereChecked(dir) {
+			return nil
+		}
 		return m.located(dir, p.check())
 	})
 	if err != nil {

@@ -301,6 +301,9 @@ func Check(store string, d Description) error {
 		return err
 	}
 	for p := range d.K {
+		if err := graph.CheckSums(filepath.Join(Directory(store, d.Name), strconv.Itoa(p))); err != nil {
+			return err
+		}
 		s, err := Open(store, d, p)
 		if err != nil {
 			return err

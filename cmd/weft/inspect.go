@@ -38,6 +38,9 @@ done, the best one so far and the last checkpoint; and the command that continue
 				return err
 			}
 			defer g.Close()
+			if err := graph.CheckSums(store); err != nil {
+				return err
+			}
 			var s inspected
 			if s.Summary, err = g.Summarize(); err != nil {
 				return err
