@@ -50,11 +50,12 @@ func (v *Var) addProduct(g *tensor.Matrix, w *Var) {
 // the value and no alias shares it; otherwise it is a new one. The value's own matrix stays charged to the
 // activations.
 func (v *Var) memory() *tensor.Matrix {
-	if !v.reusable() {
+	if !v.reusable() || v.value.Rests() { // it would be read for nothing
 		return v.newGrad()
 	}
 	m := v.value
 	v.value = nil
+	m.Thaw()
 	return m
 }
 

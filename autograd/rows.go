@@ -35,7 +35,7 @@ func AllHere(n int) *RowSet { return &RowSet{Here: n, Total: n} }
 func RowsOf(team *kernel.Team, ids []int32, here, total int, peers Peers) *RowSet {
 	r := &RowSet{Here: here, Total: total, Peers: peers}
 	if ids != nil {
-		r.IDs = kernel.List(team, tensor.Graph, ids)
+		r.IDs = kernel.List(team, tensor.Graph, ids).Pin() // Vertices are read at any time
 	}
 	return r
 }

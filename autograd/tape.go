@@ -167,9 +167,11 @@ func (t *Tape) Record(op Op) *Var {
 	}
 	for _, k := range op.Keeps {
 		k.kept++
+		k.value.Freeze()
 	}
 	if op.KeepsResult {
 		v.kept++
+		v.value.Freeze()
 	}
 	if t.Ledger != nil {
 		t.Ledger.expect(op.Inputs)
@@ -307,6 +309,7 @@ func (t *Tape) Backward(roots ...Root) {
 			g := out.grad
 			out.grad = nil
 			op.restore(out)
+			t.readAhead()
 			op.Backward(g)
 			for _, in := range op.Inputs {
 				if !in.wants { // a kernel may compute gradients that are not needed
@@ -335,6 +338,20 @@ func (t *Tape) Backward(roots ...Root) {
 		made.Drop()
 	}
 	t.scope = nil
+}
+
+// readAhead begins to read what the step before reads, if it rests on disk.
+func (t *Tape) readAhead() {
+	if len(t.steps) == 0 {
+		return
+	}
+	before := &t.steps[len(t.steps)-1]
+	for _, k := range before.Keeps {
+		k.value.Ahead()
+	}
+	if before.KeepsResult {
+		before.out.value.Ahead()
+	}
 }
 
 // Tape returns the tape that the value is on.
@@ -498,6 +515,7 @@ func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
 	}
 	m, v.value, v.held = v.value, nil, false
+	m.Thaw()
 	return m, true
 }
 

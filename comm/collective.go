@@ -119,6 +119,10 @@ func (c *Comm) exchange(k Kind, send, receive [][]byte, within string) error {
 			sends = append(sends, c.send(k, send[to], to, within))
 		}
 	}
+	if n > 1 && k != Setup { // in set-up ranks may do different things
+		c.Meet()
+		defer c.Hold()()
+	}
 	if err := waitAll(receives); err != nil {
 		return err
 	}

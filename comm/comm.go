@@ -95,7 +95,7 @@ func (c *Comm) At(epoch int, layer string) {
 // Traffic is an amount of payload. An empty message counts as none.
 type Traffic struct{ Bytes, Messages int64 }
 
-// Sent is what this rank has sent so far to other ranks, in all its groups.
+// Sent is what this rank has sent so far to ranks of other workers, in all its groups.
 func (c *Comm) Sent(k Kind) Traffic {
 	s := &c.end.sent[k]
 	return Traffic{s.bytes.Load(), s.messages.Load()}
@@ -124,6 +124,10 @@ func (c *Comm) Await(f func()) {
 	span := c.track.Begin(trace.Wait, "wait for work beside", trace.Args{})
 	defer span.End()
 	defer c.countWait(time.Now())
+	if m := c.member(); m != nil {
+		m.during(f)
+		return
+	}
 	f()
 }
 

@@ -39,11 +39,17 @@ func (c *Comm) send(k Kind, data []byte, to int, within string) *Pending {
 	span := p.begins(len(data))
 	p.request = c.end.transport.Send(data, p.peer, c.tags+int(k))
 	span.End()
-	if to != c.rank && len(data) > 0 {
+	if len(data) > 0 && c.leaves(p.peer) {
 		c.end.sent[k].bytes.Add(int64(len(data)))
 		c.end.sent[k].messages.Add(1)
 	}
 	return p
+}
+
+// leaves reports whether a message to a rank of the transport leaves this rank's worker.
+func (c *Comm) leaves(to int) bool {
+	m, hosted := c.end.transport.(*member)
+	return to != c.end.transport.Rank() && !(hosted && m.beside(to))
 }
 
 func (c *Comm) receive(k Kind, data []byte, from int, within string) *Pending {
@@ -73,19 +79,32 @@ func (p *Pending) Wait() error {
 	default:
 	}
 	e := p.comm.end
-	deadline, stop := e.deadline()
-	defer stop()
 	e.enter(p)
 	defer e.leave(p)
-	select {
-	case <-p.request.Done():
+	if m := p.comm.member(); m != nil && !m.holds() {
+		if !m.waitFor(p.request, e.timeout) {
+			return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, e.timeout))
+		}
 		return p.outcome()
-	case <-deadline:
-		return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, e.timeout))
+	}
+	for {
+		deadline, stop := e.deadline()
+		select {
+		case <-p.request.Done():
+			stop()
+			return p.outcome()
+		case <-deadline:
+			if !p.comm.otherAtWork() {
+				return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, e.timeout))
+			}
+		}
 	}
 }
 
 func (p *Pending) outcome() error {
+	if t, ok := p.request.(*transfer); ok {
+		t.collect()
+	}
 	if err := p.request.Err(); err != nil {
 		return p.fail(err)
 	}

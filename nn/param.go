@@ -211,7 +211,7 @@ func (ps *Params) make(name string, rows, cols int) *Param {
 		panic("nn: two parameters called " + name)
 	}
 	ps.names[name] = true
-	p := &Param{Name: name, Layer: ps.layer, Value: ps.team.Memory.New(tensor.Parameters, rows, cols), Grad: ps.team.Zeros(tensor.Gradients, rows, cols)}
+	p := &Param{Name: name, Layer: ps.layer, Value: ps.team.Memory.New(tensor.Parameters, rows, cols), Grad: ps.team.Zeros(tensor.Gradients, rows, cols).Pin()}
 	ps.List = append(ps.List, p)
 	return p
 }

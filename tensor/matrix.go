@@ -50,7 +50,9 @@ type Matrix struct {
 	Device     Device
 
 	data    unsafe.Pointer
-	meter   *Meter // nil for a view
+	meter   *Meter  // nil for a view
+	of      *Matrix // of a view of a matrix that may rest: that matrix
+	rest    *rest   // nil: the matrix does not rest
 	kind    Kind
 	sharers int // holders besides the first
 	bytes   int // what the operating system gave, a whole number of pages
@@ -63,6 +65,11 @@ func (m *Matrix) Len() int { return m.Rows * m.Cols }
 func (m *Matrix) Pointer() unsafe.Pointer {
 	if m.data == nil {
 		panic("tensor: use of a released matrix")
+	}
+	if m.rest != nil {
+		m.use()
+	} else if m.of != nil && m.of.rest != nil {
+		m.of.use()
 	}
 	return m.data
 }
@@ -98,10 +105,9 @@ func (m *Matrix) RowRange(lo, hi int) *Matrix {
 	if lo < 0 || hi < lo || hi > m.Rows {
 		panic(fmt.Sprintf("tensor: rows %d to %d of %d", lo, hi, m.Rows))
 	}
-	return &Matrix{
-		Rows: hi - lo, Cols: m.Cols, Element: m.Element, Device: m.Device,
-		data: unsafe.Add(m.Pointer(), lo*m.Cols*m.Element.Size()),
-	}
+	v := m.view()
+	v.Rows, v.data = hi-lo, unsafe.Add(v.data, lo*m.Cols*m.Element.Size())
+	return v
 }
 
 // Reshape is a view with other numbers of rows and columns and as many elements.
@@ -109,7 +115,18 @@ func (m *Matrix) Reshape(rows, cols int) *Matrix {
 	if rows*cols != m.Len() {
 		panic(fmt.Sprintf("tensor: %d×%d as %d×%d", m.Rows, m.Cols, rows, cols))
 	}
-	return &Matrix{Rows: rows, Cols: cols, Element: m.Element, Device: m.Device, data: m.Pointer()}
+	v := m.view()
+	v.Rows, v.Cols = rows, cols
+	return v
+}
+
+// view is a view of all elements.
+func (m *Matrix) view() *Matrix {
+	v := &Matrix{Rows: m.Rows, Cols: m.Cols, Element: m.Element, Device: m.Device, data: m.Pointer(), of: m.of}
+	if m.rest != nil {
+		v.of = m
+	}
+	return v
 }
 
 // Prefix is a view of the first rows·cols elements as a matrix of these rows and columns.

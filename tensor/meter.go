@@ -26,23 +26,37 @@ var kindNames = [kinds]string{"features", "parameters", "optimizer", "activation
 // String is the kind's name.
 func (k Kind) String() string { return kindNames[k] }
 
-// Meter is one worker's allocator. It charges every byte to a Kind and remembers the peak. Released memory is
+// Meter is a worker's allocator. It charges every byte to a Kind and remembers the peak. Released memory is
 // kept idle for the next matrices, because fresh pages cost more than most kernels; idle memory is charged as
 // Buffers and never raises the peak: before an allocation would, idle memory is given back to the operating
 // system. A Meter may be used by several goroutines.
+//
+// Several Meters may charge the same worker. What is live, idle and the peak are then those of all of them.
 type Meter struct {
+	*account
+	used map[unsafe.Pointer]int // the memory of this Meter's matrices, with sizes
+}
+
+// account is what the Meters of a worker share.
+type account struct {
 	mu        sync.Mutex
 	live      [kinds]int64
-	used      map[unsafe.Pointer]int // the memory of matrices, with sizes
 	idle      idle
-	peak      int64
+	peak      int64 // with the graph's structure, where matrices rest
 	peakKinds [kinds]int64
+	*offload  // nil: no matrix rests
 }
 
 // NewMeter returns a Meter with nothing allocated.
 func NewMeter() *Meter {
-	return &Meter{used: map[unsafe.Pointer]int{}, idle: idle{large: map[int][]unsafe.Pointer{}}}
+	a := &account{idle: idle{large: map[int][]unsafe.Pointer{}}}
+	return a.meter()
 }
+
+func (a *account) meter() *Meter { return &Meter{account: a, used: map[unsafe.Pointer]int{}} }
+
+// Another returns another Meter that charges the same worker.
+func (t *Meter) Another() *Meter { return t.meter() }
 
 // New returns a Float32 matrix with undefined elements.
 func (t *Meter) New(kind Kind, rows, cols int) *Matrix {
@@ -63,17 +77,32 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	defer t.mu.Unlock()
 	m := &Matrix{Rows: rows, Cols: cols, Element: element, meter: t, kind: kind, bytes: size}
 	m.data = t.idle.take(size)
+	t.makeRoom(int64(size))
 	t.freeIdle(int64(size))
 	if m.data == nil {
 		m.data = acquire(size)
 	}
 	t.used[m.data] = size
 	t.live[kind] += int64(size)
-	if now := t.tensors(); now > t.peak {
+	t.raise()
+	t.mayRest(m)
+	return m
+}
+
+// raise raises the peak to what is charged now.
+func (t *account) raise() {
+	if now := t.metered(); now > t.peak {
 		t.peak, t.peakKinds = now, t.live
 		t.peakKinds[Buffers] += t.idle.bytes
 	}
-	return m
+}
+
+// metered is what the peak is of: tensors, and the graph's structure where that comes and goes, too.
+func (t *account) metered() int64 {
+	if t.offload != nil {
+		return t.charged()
+	}
+	return t.tensors()
 }
 
 // Reserve raises the peak to where it would be if Buffers of so many bytes each were taken now, and released:
@@ -85,15 +114,15 @@ func (t *Meter) Reserve(bytes ...int) {
 	for _, n := range bytes {
 		more += int64(pages(n))
 	}
-	if then := t.tensors() - t.idle.bytes + more; then > t.peak { // idle memory would be freed first
+	if then := t.metered() - t.idle.bytes + more; then > t.peak { // idle memory would be freed first
 		t.peak, t.peakKinds = then, t.live
 		t.peakKinds[Buffers] += more
 	}
 }
 
 // freeIdle gives idle memory back to the system until size more bytes do not raise the peak, or none is left.
-func (t *Meter) freeIdle(size int64) {
-	for short := t.tensors() + size - t.peak; short > 0; short = t.tensors() + size - t.peak {
+func (t *account) freeIdle(size int64) {
+	for short := t.metered() + size - t.peak; short > 0; short = t.metered() + size - t.peak {
 		s, found := t.idle.cut(int(short))
 		if !found {
 			return
@@ -105,10 +134,21 @@ func (t *Meter) freeIdle(size int64) {
 func (t *Meter) free(m *Matrix) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if m.rest != nil {
+		t.settled(m)
+	}
 	if _, ours := t.used[m.data]; !ours {
 		return // given back by Close
 	}
 	delete(t.used, m.data)
+	if m.rest != nil {
+		rests := m.rest.state == away
+		t.forget(m)
+		if rests {
+			giveBack(m.data, m.bytes)
+			return
+		}
+	}
 	t.live[m.kind] -= int64(m.bytes)
 	t.idle.put(span{m.data, m.bytes})
 }
@@ -131,7 +171,7 @@ func (t *Meter) shrink(m *Matrix, size int) {
 }
 
 // tensors is what is charged now, without the graph's structure.
-func (t *Meter) tensors() int64 {
+func (t *account) tensors() int64 {
 	sum := t.idle.bytes
 	for k, b := range t.live {
 		if Kind(k) != Graph {
@@ -161,6 +201,9 @@ func (t *Meter) LiveTensors() int64 {
 func (t *Meter) Peak() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.offload != nil {
+		return t.peak - t.peakKinds[Graph]
+	}
 	return t.peak
 }
 
@@ -200,19 +243,22 @@ func (t *Meter) Drain() {
 	t.drain()
 }
 
-func (t *Meter) drain() {
+func (t *account) drain() {
 	for t.idle.bytes > 0 {
 		s, _ := t.idle.cut(int(t.idle.bytes))
 		giveBack(s.start, s.size)
 	}
 }
 
-// Close gives everything back to the operating system: the matrices must not be used any more. Peak and the
-// other figures stay.
+// Close gives this Meter's matrices, which must not be used any more, and all idle memory back to the
+// operating system. Peak and the other figures stay.
 func (t *Meter) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.drain()
+	for o := t.offload; o != nil && o.busy > 0; {
+		o.changed.Wait()
+	}
 	for p, size := range t.used {
 		giveBack(p, size)
 	}

@@ -8,7 +8,9 @@ func (m *Matrix) As(e Element, rows, cols int) *Matrix {
 	if rows*cols*e.Size() != m.Len()*m.Element.Size() {
 		panic(fmt.Sprintf("tensor: %d bytes as %d×%d elements of %d", m.Len()*m.Element.Size(), rows, cols, e.Size()))
 	}
-	return &Matrix{Rows: rows, Cols: cols, Element: e, Device: m.Device, data: m.Pointer()}
+	v := m.view()
+	v.Rows, v.Cols, v.Element = rows, cols, e
+	return v
 }
 
 // Narrow makes a Float32 matrix a BFloat16 one, whose elements are in the first half of its memory already.
@@ -17,6 +19,7 @@ func (m *Matrix) Narrow() {
 	if m.Element != Float32 || m.sharers > 0 || m.meter == nil {
 		panic("tensor: only a Float32 matrix with one holder and memory of its own is narrowed")
 	}
+	m.Thaw()
 	m.Element = BFloat16
 	m.meter.shrink(m, pages(m.Rows*m.Cols*m.Element.Size()))
 }

@@ -242,7 +242,8 @@ func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 	if !slices.Equal(plan.EdgeColumns, r.EdgeColumns) {
 		t.Errorf("planned to aggregate %d edges × columns, aggregated %d", plan.EdgeColumns, r.EdgeColumns)
 	}
-	if slices.Min(live) != slices.Max(live) {
+	// The first of several ranks on a worker measures before the others have kept their best weights
+	if j.Options.Partitions == 0 && slices.Min(live) != slices.Max(live) {
 		t.Errorf("live bytes after each epoch: %d", live)
 	}
 	return r, plan.PeakTensorBytes[0] + plan.GraphBytes[0]

@@ -73,6 +73,8 @@ type Job struct {
 	Mesh mesh.Mesh
 	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
+	// PlanRange asks for Plan.Least and Plan.All.
+	PlanRange bool
 	// Planned is the result of Plan for this job, unchanged. nil: Run plans if there is a memory limit.
 	Planned *plan.Plan
 
@@ -95,7 +97,7 @@ func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 }
 
 func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
-	return plan.Of(ctx, plan.Inputs{Config: s.Config, Comm: j.peers(), Open: s.open, Checkpoints: j.Checkpoints != nil})
+	return plan.Of(ctx, plan.Inputs{Config: s.Config, Comm: j.peers(), Open: s.open, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange})
 }
 
 // Run trains. It refuses a run that would exceed the memory limit before any work. When ctx is cancelled it
@@ -116,7 +118,7 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.work(ctx, s.Config, team, c, share)
-		if j.speaks(c) {
+		if j.speaks(s, c) {
 			r = mine
 		}
 		return err
@@ -132,7 +134,7 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings, err error) {
 	ranks := j.ranks()
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
-	if limit == 0 || err != nil {
+	if limit == 0 && s.Offload == "" || err != nil {
 		return worker.Savings{Recompute: s.Recomputes()[0]}, err
 	}
 	p := j.Planned
@@ -142,6 +144,9 @@ func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings
 			return savings, err
 		}
 		p = &made
+	}
+	if s.Limit = int64(s.MemoryLimit); s.Limit == 0 {
+		s.Limit = p.Most()
 	}
 	return p.Savings, ranks.Together(p.CheckLimit(s.MemoryLimit))
 }

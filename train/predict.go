@@ -50,7 +50,7 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 			return err
 		}
 		mine, err := j.predict(ctx, w, weights, asked)
-		if j.speaks(c) {
+		if j.speaks(s, c) {
 			p = mine
 		}
 		return err

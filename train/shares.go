@@ -3,6 +3,8 @@ package train
 import (
 	"cmp"
 	"context"
+	"errors"
+	"slices"
 
 	"weft/comm"
 	"weft/internal/cores"
@@ -11,8 +13,10 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/exchange"
+	"weft/parallel/turns"
 	"weft/partition"
 	"weft/tensor"
+	"weft/tensor/offload"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -48,6 +52,9 @@ func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 type shared struct {
 	worker.Config
 	whole *partition.Whole
+	// Limit is the memory within which matrices stay, if others may rest: the memory limit, or the least that
+	// the plan needs.
+	Limit int64
 	// open opens the share of a partition for use. Opening reads its arrays and allocates tensors.
 	open func(p int, use func(*partition.Share) error) error
 }
@@ -69,7 +76,7 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c, n := j.peers(), r.Mesh.Workers(); c.Size() > 1 && c.Size() != n {
+	if c, n := j.peers(), r.Workers; c.Size() > 1 && c.Size() != n {
 		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers must be equal", n, c.Size())
 	}
 	return r, nil
@@ -153,6 +160,8 @@ func guarded(share *partition.Share, f func() error) (err error) {
 			err = p
 		case exchange.Failure:
 			err = p.Err
+		case tensor.DiskFailure:
+			err = p.Err
 		default:
 			panic(p)
 		}
@@ -161,15 +170,18 @@ func guarded(share *partition.Share, f func() error) (err error) {
 }
 
 // eachWorker runs work as every worker of this process. Several workers are goroutines, each with its own
-// team and memory.
+// team and memory. A worker that holds several partitions runs work as each of them.
 func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partition.Share) error) error {
-	n, threads := s.Mesh.Workers(), j.Threads(s.Resolved)
+	n, threads := s.Workers, j.Threads(s.Resolved)
 	one := func(rank int, c *comm.Comm, mem *tensor.Meter) error {
 		return s.open(s.Mesh.Place(rank).Partition, func(share *partition.Share) error {
 			team := kernel.NewTeam(threads, mem)
 			team.Watch = j.Watch
 			return work(team, c, share)
 		})
+	}
+	if s.TakesTurns() {
+		return j.inTurns(s, one)
 	}
 	if c := j.peers(); n == 1 || c.Size() > 1 {
 		mem := tensor.NewMeter()
@@ -185,17 +197,54 @@ func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partiti
 	return launch.Workers(n, s.CommTimeout, func(c *comm.Comm) error { return one(c.Rank(), c, memories[c.Rank()]) })
 }
 
+// inTurns runs one as every rank that the workers of this process hold.
+func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Meter) error) (failed error) {
+	links := []*comm.Comm{j.peers()} // of this process's workers to all
+	if links[0].Size() != s.Workers {
+		links = nil
+		for _, end := range comm.InProcess(s.Workers) {
+			links = append(links, comm.New(end, s.CommTimeout))
+		}
+	}
+	holders, memories := s.Holders(), map[int]*tensor.Meter{}
+	var hosts []*comm.Host
+	for _, link := range links {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		host := comm.NewHost(link, holders, &turns.Shelf{Memory: mem})
+		memories[link.Rank()], hosts = mem, append(hosts, host)
+		if s.Offload != "" {
+			disk, err := offload.Open(s.Offload)
+			if err != nil {
+				return err
+			}
+			defer func() { failed = errors.Join(failed, disk.Close()) }()
+			turns.Offload(mem, host, disk, s.Limit)
+		}
+	}
+	return launch.Hosts(hosts, s.CommTimeout, func(c *comm.Comm) error {
+		mem := memories[holders[c.Rank()]].Another()
+		defer mem.Close()
+		return one(c.Rank(), c, mem)
+	})
+}
+
 // peers connects this process to the other workers, if there are any.
 func (j *Job) peers() *comm.Comm { return cmp.Or(j.Comm, comm.Alone()) }
 
 // ranks are the processes of the job, for steps that they make together.
 func (j *Job) ranks() launch.Ranks { return launch.Ranks{Comm: j.peers()} }
 
-// speaks reports whether a worker's results are those of the job in this process.
-func (j *Job) speaks(c *comm.Comm) bool { return c.Rank() == 0 || j.peers().Size() > 1 }
+// speaks reports whether the results of a rank are those of the job in this process.
+func (j *Job) speaks(s *shared, c *comm.Comm) bool {
+	if j.peers().Size() == 1 {
+		return c.Rank() == 0
+	}
+	return c.Rank() == slices.Index(s.Holders(), j.peers().Rank()) // its first
+}
 
 // Threads is the number of threads of each worker of the job with settings r. Workers that share the
 // process's cores divide them.
 func (j *Job) Threads(r *setting.Resolved) int {
-	return cmp.Or(r.Threads, max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, r.Mesh.Workers())))
+	return cmp.Or(r.Threads, max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, r.Workers)))
 }

@@ -27,7 +27,7 @@ type planned struct {
 
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
-	return slices.Concat(p.model(), p.stages(), p.recomputed(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+	return slices.Concat(p.model(), p.stages(), p.recomputed(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
 }
 
 // checkpoints says what a checkpoint takes.
@@ -103,9 +103,12 @@ func (p planned) model() []string {
 	if p.threads > 1 {
 		threads = fmt.Sprintf("%d threads", p.threads)
 	}
-	if n := grid.Workers(); n > 1 {
+	if n := o.Workers; n > 1 {
 		workers = fmt.Sprintf("%d workers", n)
 		threads += " each"
+	}
+	if o.TakesTurns() {
+		workers = fmt.Sprintf("%d partitions that take turns on %s", grid.Partitions, workers)
 	}
 	model := o.Model
 	switch {
@@ -205,6 +208,23 @@ func (p planned) peaks() (lines []string) {
 		lines = append(lines, fmt.Sprintf("%-12s %8.1f MB at the peak", tensor.Kind(k), float64(bytes)/1e6))
 	}
 	return lines
+}
+
+// rests says what rests on disk.
+func (p planned) rests() (lines []string) {
+	if !p.Rests {
+		return nil
+	}
+	moved := p.Disk()
+	line := "nothing rests on disk, as all fits in memory"
+	if moved != (tensor.Moved{}) {
+		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %.1f MB written and %.1f MB read an epoch",
+			float64(moved.Written)/1e6, float64(moved.Read)/1e6)
+	}
+	if p.All > 0 {
+		line += fmt.Sprintf("; a worker needs %.1f MB at least, and %.1f MB for nothing to rest", float64(p.Least)/1e6, float64(p.All)/1e6)
+	}
+	return []string{line}
 }
 
 // recomputed says what the backward pass computes again.

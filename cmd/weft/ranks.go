@@ -109,7 +109,7 @@ func checkAlone(tasks int, connect string) error {
 
 // checkMesh refuses a mesh that is not the number of processes.
 func checkMesh(o *setting.Resolved, processes int) error {
-	workers := o.Mesh.Workers()
+	workers := o.Workers
 	switch {
 	case o.Parallel == "" && processes > 1:
 		return refusal.Errorf("the launcher started %d processes, but no mesh says how they share the work: give --parallel graph=%d", processes, processes)

@@ -21,6 +21,7 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/tensor"
+	"weft/tensor/offload"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/plan"
@@ -130,12 +131,27 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 	return t.train(cmd, r, run.graph, settings, run)
 }
 
+// checkOffload refuses a folder where nothing can rest; "" is none.
+func checkOffload(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	f, err := offload.Open(dir)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // train begins a run, or continues one.
 func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, run *resumption) error {
 	if run == nil || run.from == nil {
 		if err := r.Together(checkInit(settings.Init)); err != nil {
 			return err
 		}
+	}
+	if err := r.Together(checkOffload(settings.Offload)); err != nil {
+		return err
 	}
 	warnUnused(cmd.ErrOrStderr(), settings)
 	show := cmd.OutOrStdout()
@@ -159,6 +175,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	if run != nil {
 		fmt.Fprintln(show, printable(run.line(settings.Epochs)))
 	}
+	job.PlanRange = t.explain
 	plan, err := job.Plan(cmd.Context())
 	if err := r.Together(about(dataset, advised(err))); err != nil {
 		return err
@@ -438,9 +455,12 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 			LayoutBytes     []int64        `json:"layout_bytes"`
 			StageBytes      []int64        `json:"stage_bytes"`
 			EdgeColumns     []int64        `json:"edge_columns"`
+			Disk            tensor.Moved   `json:"disk,omitzero"`
+			LeastBytes      int64          `json:"least_bytes,omitempty"`
+			InMemoryBytes   int64          `json:"in_memory_bytes,omitempty"`
 			Stages          []worker.Stage `json:"stages,omitempty"`
 			Plan            []string       `json:"plan"`
-		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, p.EdgeColumns, p.Stages, p.lines()})
+		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, p.EdgeColumns, p.Disk(), p.Least, p.All, p.Stages, p.lines()})
 	}
 	for _, line := range p.lines() {
 		fmt.Fprintln(out, line)
@@ -486,6 +506,9 @@ func printResults(out io.Writer, run *rundir.Run) {
 	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)), duration(run.Finished.Sub(run.Started))))
 	t.row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",
 		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)), megabytes(s.PeakRSSBytes)))
+	if moved := s.Disk; moved != (tensor.Moved{}) {
+		t.row("disk", fmt.Sprintf("%s written and %s read an epoch", megabytes(moved.Written), megabytes(moved.Read)))
+	}
 	if s.Workers > 1 {
 		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each waiting at most %s of it",
 			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+s.Communication.Stage.Bytes+s.Communication.Links.Bytes),

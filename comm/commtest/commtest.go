@@ -22,6 +22,7 @@ type Case struct {
 	Ranks   int           // of the group
 	Timeout time.Duration // of its waits; 0: none
 	Ends    bool          // the case leaves an unusable transport
+	Apart   bool          // each rank must have a worker of its own, which its messages leave
 	Run     func(c *comm.Comm) error
 }
 
@@ -34,12 +35,12 @@ func Cases() []Case {
 		{Name: "all pairs at once", Ranks: 8, Run: allPairs},
 		{Name: "message to itself", Ranks: 2, Run: toItself},
 		{Name: "concurrent kinds", Ranks: 4, Run: concurrentKinds},
-		{Name: "a send waits for its receiver", Ranks: 2, Run: rendezvous},
+		{Name: "a send waits for its receiver", Ranks: 2, Apart: true, Run: rendezvous},
 		{Name: "sum in blocks", Ranks: 3, Run: sumInBlocks},
 		{Name: "groups", Ranks: MaxRanks, Run: groups},
-		{Name: "counters", Ranks: 4, Run: counters},
+		{Name: "counters", Ranks: 4, Apart: true, Run: counters},
 		{Name: "timeout", Ranks: 3, Timeout: 300 * time.Millisecond, Ends: true, Run: timeout},
-		{Name: "timeout of a send", Ranks: 2, Timeout: 300 * time.Millisecond, Ends: true, Run: sendTimeout},
+		{Name: "timeout of a send", Ranks: 2, Timeout: 300 * time.Millisecond, Ends: true, Apart: true, Run: sendTimeout},
 		{Name: "abort", Ranks: 3, Ends: true, Run: abort},
 		{Name: "too long", Ranks: 2, Ends: true, Run: wrongLength(101, 100)},
 		{Name: "too short", Ranks: 2, Ends: true, Run: wrongLength(99, 100)},
@@ -66,12 +67,50 @@ func Run(t *testing.T, connect func(n int) []comm.Transport) {
 	}
 }
 
+// RunTurns runs the suite on ranks of which workers hold several. Each rank is its number modulo the number
+// of workers.
+func RunTurns(t *testing.T, workers int, shelf func() comm.Shelf) {
+	for _, one := range Cases() {
+		if one.Apart {
+			continue
+		}
+		t.Run(one.Name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				holders := make([]int, one.Ranks)
+				for rank := range holders {
+					holders[rank] = rank % workers
+				}
+				ts, hosts := make([]comm.Transport, one.Ranks), make([]*comm.Host, workers)
+				for w, link := range comm.InProcess(workers) {
+					hosts[w] = comm.NewHost(comm.New(link, 0), holders, shelf())
+					for _, rank := range hosts[w].Transports() {
+						ts[rank.Rank()] = rank
+					}
+				}
+				runInProcess(t, ts, one)
+				var ends sync.WaitGroup
+				for _, h := range hosts {
+					ends.Go(func() {
+						if err := h.Close(); err != nil && !one.Ends {
+							t.Error(err)
+						}
+					})
+				}
+				ends.Wait()
+			})
+		})
+	}
+}
+
 func runInProcess(t *testing.T, ts []comm.Transport, one Case) {
 	errs := make([]error, len(ts))
 	var ranks sync.WaitGroup
 	for r, transport := range ts {
 		ranks.Go(func() {
 			c := comm.New(transport, cmp.Or(one.Timeout, time.Minute))
+			c.Begin()
+			defer c.End()
 			if errs[r] = one.Run(c); errs[r] != nil {
 				c.Abort(errs[r])
 			} else if !one.Ends {

@@ -1,6 +1,8 @@
 package commtest
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -11,6 +13,25 @@ import (
 )
 
 func TestInProcess(t *testing.T) { Run(t, comm.InProcess) }
+
+func TestTurns(t *testing.T) {
+	for workers := 1; workers <= 3; workers++ {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) { RunTurns(t, workers, func() comm.Shelf { return shelf{} }) })
+	}
+}
+
+// shelf keeps copies on Go's heap.
+type shelf struct{}
+
+type parcel []byte
+
+func (shelf) Put(_ comm.Kind, message []byte) (comm.Parcel, error) {
+	return parcel(bytes.Clone(message)), nil
+}
+func (p parcel) Len() int               { return len(p) }
+func (p parcel) Ahead()                 {}
+func (p parcel) Take(into []byte) error { copy(into, p); return nil }
+func (p parcel) Drop()                  {}
 
 // A sum that did not depend on its order would not test the order.
 func TestTermsDependOnOrder(t *testing.T) {

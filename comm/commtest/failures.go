@@ -56,17 +56,16 @@ var errCause = errors.New("out of memory")
 func abort(c *comm.Comm) error {
 	waits := make(chan error)
 	for _, k := range []comm.Kind{comm.Halo, comm.ToRows, comm.Stage} {
-		p := c.Receive(k, make([]byte, 100), (c.Rank()+1)%c.Size())
-		go func() { waits <- p.Wait() }()
+		c.Beside(func(aside *comm.Comm) { waits <- aside.Receive(k, make([]byte, 100), (c.Rank()+1)%c.Size()).Wait() })
 	}
 	sums := make(chan error)
-	go func() { // rank 0 takes no part
+	c.Beside(func(aside *comm.Comm) { // rank 0 takes no part
 		if c.Rank() == 0 {
 			sums <- errCause
 			return
 		}
-		sums <- c.SumDoubles(comm.Gradient, make([]float64, 100))
-	}()
+		sums <- aside.SumDoubles(comm.Gradient, make([]float64, 100))
+	})
 	time.Sleep(50 * time.Millisecond) // in process, until all of them wait
 	c.Abort(errCause)
 	for _, wait := range []chan error{waits, waits, waits, sums} {

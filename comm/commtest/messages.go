@@ -3,7 +3,6 @@ package commtest
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"weft/comm"
@@ -134,11 +133,13 @@ func toItself(c *comm.Comm) error {
 // concurrentKinds: one goroutine for each kind sends messages and runs collectives at its own speed.
 func concurrentKinds(c *comm.Comm) error {
 	errs := make([]error, comm.Kinds)
-	var all sync.WaitGroup
+	var joins []func()
 	for k := range comm.Kinds {
-		all.Go(func() { errs[k] = oneKind(c, k) })
+		joins = append(joins, c.Beside(func(aside *comm.Comm) { errs[k] = oneKind(aside, k) }))
 	}
-	all.Wait()
+	for _, join := range joins {
+		join()
+	}
 	return errors.Join(errs...)
 }
 

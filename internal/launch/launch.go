@@ -97,14 +97,15 @@ func (r Ranks) until(ended <-chan struct{}, tell func() error) error {
 // its wait times out these tell that they are at work. Where f fails on any, it fails on all, as in Together.
 // f sends nothing.
 func (r Ranks) Each(f func() error) error {
-	ended, all := make(chan struct{}), make(chan error, 1)
-	go func() { all <- r.allEnded(ended) }()
+	ended := make(chan struct{})
+	var broken error
+	join := r.Comm.Beside(func(aside *comm.Comm) { broken = Ranks{aside}.allEnded(ended) })
 	failed := func() error {
 		defer close(ended) // where f panics, too
 		return f()
 	}()
-	if err := <-all; err != nil {
-		return err
+	if join(); broken != nil {
+		return broken
 	}
 	return r.Together(failed)
 }

@@ -23,15 +23,41 @@ func (r Ranks) Run(work func() error) error {
 // after the timeout (0: never). It returns when all have ended, with the error that the others follow from. A
 // panic is an error of its worker, as it would end the program without a word to the user.
 func Workers(n int, timeout time.Duration, work func(*comm.Comm) error) error {
-	errs := make([]error, n)
+	return asRanks(comm.InProcess(n), timeout, work)
+}
+
+// Hosts is Workers for the ranks that the hosts of this process hold.
+func Hosts(hosts []*comm.Host, timeout time.Duration, work func(*comm.Comm) error) error {
+	var ends []comm.Transport
+	for _, h := range hosts {
+		ends = append(ends, h.Transports()...)
+	}
+	err := asRanks(ends, timeout, work)
+	if err != nil && !isCommon(err) {
+		return err
+	}
+	errs := make([]error, len(hosts))
 	var all sync.WaitGroup
-	for rank, end := range comm.InProcess(n) {
+	for i, h := range hosts {
+		all.Go(func() { errs[i] = h.Close() })
+	}
+	all.Wait()
+	return cause(append(errs, err))
+}
+
+// asRanks runs work as each of the ranks with these transports.
+func asRanks(ends []comm.Transport, timeout time.Duration, work func(*comm.Comm) error) error {
+	errs := make([]error, len(ends))
+	var all sync.WaitGroup
+	for i, end := range ends {
 		c := comm.New(end, timeout)
 		all.Go(func() {
-			errs[rank] = Ranks{c}.Run(func() (err error) {
+			c.Begin()
+			defer c.End()
+			errs[i] = Ranks{c}.Run(func() (err error) {
 				defer func() {
 					if fault := recover(); fault != nil {
-						err = Recovered(fault, fmt.Sprintf(" on worker %d", rank))
+						err = Recovered(fault, fmt.Sprintf(" on worker %d", c.Rank()))
 					}
 				}()
 				return work(c)

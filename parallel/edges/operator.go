@@ -65,6 +65,7 @@ func (e *Edges) Operator(r gnn.Reduce) (o Operator, err error) {
 	o, made := e.operators[r]
 	if !made {
 		o, err = e.newOperator(r)
+		e.team.Memory.FreezeAll(tensor.Graph)
 		e.operators[r] = o
 	}
 	return o, err

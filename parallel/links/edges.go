@@ -96,7 +96,7 @@ func (l *Edges) read(k int32, s *partition.Share, from *partition.Relation) (r r
 }
 
 func (l *Edges) int32s(n int) *tensor.Matrix {
-	return l.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, n)
+	return l.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, n).Pin() // lists that are read at any time
 }
 
 // rank sets the candidates for ranks.

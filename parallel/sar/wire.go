@@ -24,6 +24,10 @@ type wire struct {
 // worker fails, the pass ends.
 func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 	e, c := call.Edges, w.comm
+	if c.TakesTurns() {
+		w.inTurns(call, t, yield)
+		return
+	}
 	if e.Alone() {
 		return
 	}
@@ -52,6 +56,53 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(call, aside, out, t.Rows) })
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error { return t.visit(e.Remote(), in, back, yield) }))
+}
+
+// inTurns is Exchange for a worker that holds several partitions: all of them have sent before one receives.
+// So the messages that a partition receives are there, and it needs one buffer for each matrix that it makes.
+func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) {
+	e, c, memory := call.Edges, w.comm, w.team.Memory
+	fetches := len(t.Rows) > 0 && !t.Received
+	if fetches {
+		out := exchange.FormOf(t.Rows).New(memory, 1, e.MostOut)
+		err := w.sendRows(call, c, out, t.Rows)
+		exchange.Release(out...)
+		exchange.Must(err)
+		c.Meet()
+	}
+	release := c.Hold()
+	w.receiveRows(call, t, fetches, yield)
+	release()
+	if len(t.Grads) > 0 {
+		c.Meet()
+		release := c.Hold()
+		incoming := t.Sent.New(memory, min(w.prefetch+1, len(e.Needed)), e.MostOut)
+		err := w.addGradients(call, c, incoming, &t)
+		exchange.Release(incoming...)
+		release()
+		exchange.Must(err)
+	}
+}
+
+// receiveRows visits the remote blocks. It receives their rows if fetches is set, and sends gradients.
+func (w *wire) receiveRows(call *Call, t Transfer, fetches bool, yield func(Visit) bool) {
+	e, c, memory := call.Edges, w.comm, w.team.Memory
+	var in *exchange.Receiver
+	if fetches {
+		buffers := t.Buffers
+		if buffers == nil {
+			buffers = exchange.FormOf(t.Rows).New(memory, min(w.prefetch+1, len(e.Remote())), e.MostIn)
+			defer exchange.Release(buffers...)
+		}
+		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Buffers: buffers}
+	}
+	var back *exchange.Sender
+	if len(t.Grads) > 0 {
+		out := t.Sent.New(memory, 1, e.MostIn)
+		defer exchange.Release(out...)
+		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Buffers: out}
+	}
+	exchange.Must(t.visit(e.Remote(), in, back, yield))
 }
 
 // visit calls yield for each block. in receives the rows of the blocks' sources; it is nil if Buffers has

@@ -50,6 +50,8 @@ func newReducer(c Config, params []*nn.Param) *reducer {
 func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 	if r.bucket == nil || r.team.Planning() {
 		pass(nil)
+		r.replicas.Meet() // as the end of the sums does
+		r.replicas.Meet()
 		return nil
 	}
 	lists := make(chan []*tensor.Matrix, r.all) // the pass never waits for a sum
@@ -62,6 +64,7 @@ func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 		}
 		return nil
 	}
+	defer r.replicas.Meet() // whose sums end first is chance
 	return exchange.Beside(r.replicas, []exchange.Side{sums}, func() error {
 		defer close(lists) // even if the pass panics
 		pass(autograd.NewLedger(r.add))

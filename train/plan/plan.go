@@ -14,12 +14,15 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
+	"weft/parallel/turns"
 	"weft/partition"
 	"weft/tensor"
+	"weft/tensor/offload"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -35,6 +38,10 @@ type Plan struct {
 	// ResultBytes is the size of weights and predictions, without learned tables.
 	ResultBytes int64
 	Workers     []Worker
+	// Rests says that matrices may rest on disk. Least and All are then the memory that a worker needs at
+	// least, and with which nothing rests, if Inputs.Range asked for them; else 0.
+	Rests      bool
+	Least, All int64
 }
 
 // Worker is the plan of one worker. The numbers of the graph are its partition's.
@@ -42,6 +49,7 @@ type Worker struct {
 	Tensors, Graph int64                // bytes at the peak
 	Kinds          []int64              // of Tensors at the peak, by tensor.Kind, without Graph
 	Sent           worker.Communication // in a training pass but the first
+	Disk           tensor.Moved         // in such an epoch, with the evaluation before it
 	EdgeColumns    worker.ByLayer       // aggregated edges × columns in such a pass
 	LayoutBytes    worker.ByLayer       // sent in all-to-alls between layouts in such a pass
 	Parameters     int                  // values, of its stage
@@ -82,6 +90,8 @@ type Inputs struct {
 	Comm *comm.Comm // connects this process, which is one worker, to the others; alone: it runs all workers
 	// Open opens the share of a partition for use.
 	Open func(partition int, use func(*partition.Share) error) error
+	// Range asks for Plan.Least and Plan.All, which takes two more plans.
+	Range bool
 	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
 	Checkpoints bool
 }
@@ -96,6 +106,9 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 		if limit := int64(in.MemoryLimit); err != nil || limit == 0 || most(p.Workers) <= limit {
 			break
 		}
+	}
+	if p.Rests = in.Offload != ""; p.Rests && in.Range && err == nil {
+		p.Least, p.All, err = in.bounds(ctx)
 	}
 	if in.Comm.Size() > 1 {
 		if err != nil { // the others wait
@@ -116,6 +129,27 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	return p, nil
 }
 
+// bounds plans with as little memory as possible, and in memory alone. They are of the workers of this
+// process.
+func (in *Inputs) bounds(ctx context.Context) (least, all int64, err error) {
+	for _, one := range []struct {
+		bytes   *int64
+		limit   setting.Bytes
+		offload string
+	}{{&least, 1, in.Offload}, {&all, 0, ""}} {
+		settings := *in.Resolved
+		settings.MemoryLimit, settings.Offload = one.limit, one.offload
+		other := *in
+		other.Resolved = &settings
+		workers, err := other.own(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		*one.bytes = most(workers)
+	}
+	return least, all, nil
+}
+
 // Parameters is the number of parameter values of all stages.
 func (p *Plan) Parameters(grid mesh.Mesh) (n int) {
 	for stage := range grid.Stages {
@@ -134,6 +168,17 @@ func (p *Plan) replicated(worker int) int64 {
 	return w.Checkpoint + w.Kinds[tensor.Parameters] + w.Kinds[tensor.Optimizer]
 }
 
+// Disk is what all workers move between memory and disk in an epoch but the first.
+func (p *Plan) Disk() (all tensor.Moved) {
+	for i := range p.Workers {
+		all = all.Plus(p.Workers[i].Disk)
+	}
+	return all
+}
+
+// Most is the largest memory of a worker, for tensors and graph.
+func (p *Plan) Most() int64 { return most(p.Workers) }
+
 // Less names what would need less memory, on as many workers.
 func (p *Plan) Less() string {
 	if p.Recompute {
@@ -148,6 +193,11 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		graph := p.GraphBytes[worker]
 		if limit > 0 && tensors+graph > int64(limit) {
 			wayOut := "raise the limit or take " + p.Less()
+			if p.Rests {
+				return refusal.Errorf("%s %s: worker %d would need %s while a partition is at work (tensors %s, graph %s); raise the limit, or take more %s, which are smaller",
+					refusal.Setting("memory-limit"), limit, worker, setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(),
+					setting.Bytes(graph).Rounded(), refusal.Setting("partitions"))
+			}
 			// Perhaps not enough, as each worker holds a halo too.
 			workers := int64(len(p.PeakTensorBytes)) * ((tensors + graph + int64(limit) - 1) / int64(limit))
 			if workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit) {
@@ -178,27 +228,67 @@ func most(workers []Worker) (bytes int64) {
 
 // own plans for the workers of this process, one after the other.
 func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
-	rank, end := 0, in.Mesh.Workers()
+	number, end := 0, in.Config.Workers
 	if in.Comm.Size() > 1 {
-		rank, end = in.Comm.Rank(), in.Comm.Rank()+1
+		number, end = in.Comm.Rank(), in.Comm.Rank()+1
 	}
-	for ; rank < end && err == nil; rank++ {
-		err = in.Open(in.Mesh.Place(rank).Partition, func(share *partition.Share) error {
-			one, err := in.worker(ctx, rank, share)
-			workers = append(workers, one)
-			return err
-		})
+	for ; number < end && err == nil; number++ {
+		var one Worker
+		if in.TakesTurns() {
+			one, err = in.inTurns(ctx, number)
+		} else {
+			one, err = in.rank(ctx, comm.New(comm.Plan(number, in.Mesh.Workers()), 0), tensor.NewMeter())
+		}
+		workers = append(workers, one)
 	}
 	return workers, err
 }
 
-// worker plans one worker.
-func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share) (p Worker, err error) {
-	mem := tensor.NewMeter()
+// inTurns plans a worker that holds several ranks.
+func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
+	mem, holders := tensor.NewMeter(), in.Holders()
 	defer mem.Close()
+	host := comm.PlanHost(number, holders, &turns.Shelf{Memory: mem, Plan: true})
+	if in.Offload != "" {
+		turns.Offload(mem, host, offload.Plan{}, int64(in.MemoryLimit))
+	}
+	ranks := make([]Worker, len(holders))
+	err = launch.Hosts([]*comm.Host{host}, 0, func(c *comm.Comm) (err error) {
+		ranks[c.Rank()], err = in.rank(ctx, c, mem.Another())
+		return err
+	})
+	first := slices.Index(holders, number)
+	all = ranks[first]
+	for rank := first + 1; rank < len(holders) && holders[rank] == number; rank++ {
+		all.add(&ranks[rank])
+	}
+	return all, err
+}
+
+// add adds a rank that the same worker holds: their memory is that of the worker already.
+func (p *Worker) add(rank *Worker) {
+	p.Tensors, p.Graph = max(p.Tensors, rank.Tensors), max(p.Graph, rank.Graph)
+	p.Sent = worker.SumOf([]worker.Communication{p.Sent, rank.Sent})
+	p.EdgeColumns, p.LayoutBytes = p.EdgeColumns.Plus(rank.EdgeColumns), p.LayoutBytes.Plus(rank.LayoutBytes)
+	p.Checkpoint += rank.Checkpoint
+	p.Disk = p.Disk.Plus(rank.Disk)
+}
+
+// rank plans the rank of world, in memory.
+func (in *Inputs) rank(ctx context.Context, world *comm.Comm, mem *tensor.Meter) (p Worker, err error) {
+	defer mem.Close()
+	err = in.Open(in.Mesh.Place(world.Rank()).Partition, func(share *partition.Share) error {
+		p, err = in.ofShare(ctx, world, mem, share)
+		return err
+	})
+	return p, err
+}
+
+// ofShare plans the rank that has a share.
+func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Meter, share *partition.Share) (p Worker, err error) {
 	team, c := kernel.NewPlan(mem), in.Config
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
-	w, err := worker.New(c, team, comm.New(comm.Plan(rank, c.Mesh.Workers()), 0), share)
+	w, err := worker.New(c, team, world, share)
 	if err != nil {
 		return p, err
 	}
@@ -217,7 +307,7 @@ func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share) 
 		allocate()
 	}
 	epochs := 2
-	if c.Mesh.Stages > 1 { // the second epoch knows what the chunks keep
+	if c.Mesh.Stages > 1 || c.Offload != "" { // the second epoch knows what the chunks keep, and what rests
 		epochs = 3
 	}
 	for epoch := range epochs {
@@ -241,9 +331,9 @@ func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share) 
 		return p, err
 	}
 	output.Drop()
-	p.Sent, p.EdgeColumns, p.LayoutBytes = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes
+	p.Sent, p.EdgeColumns, p.LayoutBytes, p.Disk = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes, w.Pass.Disk
 	p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{} // a plan does not sum these
-	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.Params.Count()
+	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.GraphBytes(), w.Params.Count()
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}

@@ -3,6 +3,7 @@ package rundir
 import (
 	"slices"
 
+	"weft/tensor"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/task"
@@ -47,6 +48,9 @@ type Summary struct {
 	// Stages of a pipeline, and the largest of the times that they compute over their mean
 	Stages         []worker.StageSummary `json:"stages,omitempty"`
 	StageImbalance float64               `json:"stage_imbalance,omitempty"`
+	// Disk: bytes between memory and disk in the last epoch, with the evaluation before it, where matrices
+	// rest
+	Disk tensor.Moved `json:"disk,omitzero"`
 	// Checkpoints are what the checkpoints took
 	Checkpoints train.CheckpointTotals `json:"checkpoints,omitzero"`
 	Graph       Counts                 `json:"graph"`
@@ -71,6 +75,7 @@ func summarize(j *train.Job, r *train.Result) Summary {
 		Train: metric.Number(r.Train), Val: metric.Number(r.Val), Test: metric.Number(r.Test), ValLoss: metric.Number(r.ValLoss), Losses: numbers(r.Losses),
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
 		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
+		Disk:          r.Disk,
 		Communication: r.Communication, EdgeColumns: r.EdgeColumns, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
 		Stages: r.Stages, StageImbalance: worker.StageImbalance(r.Stages), Links: r.Links,
 		Checkpoints: r.Checkpoints,

@@ -84,6 +84,10 @@ type Options struct {
 	AggregationOrder string `yaml:"aggregation-order"`
 
 	// The graph axis.
+	// Partitions: of the graph, at least as many as workers, 0: as many
+	Partitions int `yaml:"partitions"`
+	// Offload: the folder where what is not at work rests, empty: none
+	Offload   string `yaml:"offload"`
 	Partition string `yaml:"partition"` // a method, or "auto": what is stored, or else metis
 	Prefetch  int    `yaml:"prefetch"`  // messages of remote rows received ahead
 	// KeepHalo: receive all remote rows at once and keep them until the backward pass

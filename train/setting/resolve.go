@@ -24,11 +24,13 @@ import (
 // has been checked.
 type Resolved struct {
 	Options
-	Mesh  mesh.Mesh
-	Spec  gnn.Spec
-	Kind  task.Kind
-	Order order.Choice
-	Stale chunked.Stale
+	Mesh mesh.Mesh
+	// Workers is their number: that of the mesh's places, or less if workers hold several partitions each.
+	Workers int
+	Spec    gnn.Spec
+	Kind    task.Kind
+	Order   order.Choice
+	Stale   chunked.Stale
 	// Storage is the element type of Precision.
 	Storage tensor.Element
 }
@@ -82,7 +84,44 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	} else if r.Mesh, err = o.mesh(); err != nil {
 		return nil, err
 	}
+	if err := r.divide(); err != nil {
+		return nil, err
+	}
 	return r, r.checkMesh(given)
+}
+
+// divide divides the graph into as many partitions as Partitions says.
+func (r *Resolved) divide() error {
+	n, partitions, parallel := r.Partitions, refusal.Setting("partitions"), refusal.Setting("parallel")
+	r.Workers = r.Mesh.Workers()
+	switch {
+	case r.Offload != "" && n <= r.Workers:
+		return refusal.Errorf("%s %s: matrices rest while other partitions of their worker are at work; give %s N, more than the %d of the mesh",
+			refusal.Setting("offload"), r.Offload, partitions, r.Workers)
+	case n == 0:
+		return nil
+	case r.Mesh.Slices > 1 || r.Mesh.Stages > 1:
+		return refusal.Errorf("%s %d on the mesh %s: partitions take turns on the graph axis alone; leave it out, or take %s graph=%d",
+			partitions, n, axes(r.Mesh), parallel, r.Workers)
+	case n < r.Workers:
+		return refusal.Errorf("%s %d on the mesh %s: each of the %d workers has a partition at least; take %s %d or more",
+			partitions, n, axes(r.Mesh), r.Workers, partitions, r.Workers)
+	}
+	r.Mesh.Partitions = n
+	return nil
+}
+
+// TakesTurns reports whether workers hold several partitions, which take turns.
+func (r *Resolved) TakesTurns() bool { return r.Workers < r.Mesh.Workers() }
+
+// Holders returns for each place of the mesh, by its rank, the worker that holds it: consecutive ones have
+// about equally many.
+func (r *Resolved) Holders() []int {
+	holders := make([]int, r.Mesh.Workers())
+	for rank := range holders {
+		holders[rank] = rank * r.Workers / len(holders)
+	}
+	return holders
 }
 
 // checkMesh refuses what makes no sense on the mesh.

@@ -183,6 +183,14 @@ var settings = withFields([]Setting{
 	{Name: "comm-timeout", Group: MachineGroup, changes: true, shared: true, Meaning: "longest wait for another worker, as in 60s or 5m"},
 
 	{
+		Name: "partitions", Group: GraphAxisGroup, changes: true, limits: between(0, mesh.MaxWorkers),
+		Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for each worker",
+	},
+	{
+		Name: "offload", Group: GraphAxisGroup, changes: true,
+		Meaning: "`folder` on a disk of each machine where matrices rest of partitions that are not at work, as far as the memory limit needs it",
+	},
+	{
 		Name: "partition", Group: GraphAxisGroup, changes: true, axis: "graph", Choices: append([]string{autoPartition}, partition.StoredMethods()...),
 		Meaning: "how vertices are divided, auto takes the partition stored last, or metis if there is none",
 	},

@@ -120,7 +120,7 @@ func (c *classes) OneClass() bool {
 }
 
 func (c *classes) Measure(logits *tensor.Matrix) (s Scores, err error) {
-	if c.Team.Planning() {
+	if c.Team.Planning() && !c.World.TakesTurns() { // the plan of turns reads what a run reads
 		return s, nil
 	}
 	for _, part := range []struct {

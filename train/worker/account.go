@@ -38,6 +38,15 @@ func (b ByLayer) Sum() (all int64) {
 	return all
 }
 
+// Plus returns the sums of the numbers of each module.
+func (b ByLayer) Plus(more ByLayer) ByLayer {
+	sum := maps.Clone(b)
+	for module, n := range more {
+		sum[module] += n
+	}
+	return sum
+}
+
 // since subtracts earlier numbers.
 func (b ByLayer) since(before ByLayer) ByLayer {
 	more := ByLayer{}
@@ -54,6 +63,9 @@ type Tally struct {
 	Sent        Communication
 	Waited      time.Duration
 	Seconds     float64 // of a pass on this worker
+	// Disk: between memory and disk, from the end of the pass before to that of this one. The first of the
+	// ranks that a worker holds counts it.
+	Disk tensor.Moved
 }
 
 // account counts a worker's tally.
@@ -62,6 +74,7 @@ type account struct {
 
 	edgeColumns, layoutBytes ByLayer
 	redistributions          int64 // all-to-alls between layouts
+	onDisk                   tensor.Moved
 }
 
 func newAccount() account { return account{edgeColumns: ByLayer{}, layoutBytes: ByLayer{}} }
@@ -91,6 +104,17 @@ func (w *Worker) done() Tally {
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),
 		Gradient: of(comm.Gradient), Links: of(comm.Links), Statistics: of(comm.Statistics),
 	}}
+}
+
+// disk is what was moved between memory and disk since the last call.
+func (w *Worker) disk() (since tensor.Moved) {
+	holders, rank := w.Holders(), w.Groups.World.Rank()
+	if slices.Index(holders, holders[rank]) == rank {
+		now := w.Team.Memory.OnDisk()
+		since = tensor.Moved{Written: now.Written - w.onDisk.Written, Read: now.Read - w.onDisk.Read}
+		w.onDisk = now
+	}
+	return since
 }
 
 // since subtracts an earlier tally.
@@ -138,6 +162,7 @@ type Totals struct {
 	WaitSeconds   []float64      // per worker: time that it waited for others
 	WaitShare     float64        // the largest share of its pass that a worker waited
 	Stages        []StageSummary // if the mesh has several
+	Disk          tensor.Moved   // of all workers, in the last epoch with the evaluation before it
 }
 
 // Totals gathers the totals of all workers.
@@ -148,25 +173,29 @@ func (w *Worker) Totals() (t Totals, err error) {
 		Spent             engine.StageReport
 	}
 	mem := w.Team.Memory
-	all, err := Gather(w.Groups.World, took{mem.Peak(), mem.Live(tensor.Graph), mem.LiveTensors(), w.Pass, w.spent})
+	all, err := Gather(w.Groups.World, took{mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent})
 	if err != nil {
 		return t, err
 	}
-	t.Workers = len(all)
+	n := w.Workers
+	t = Totals{
+		Workers: n, PeakTensorBytes: make([]int64, n), GraphBytes: make([]int64, n), LiveBytes: make([]int64, n),
+		EdgeColumns: make([]int64, n), SentBytes: make([]int64, n), WaitSeconds: make([]float64, n),
+	}
 	var sent []Communication
-	for _, one := range all {
-		t.PeakTensorBytes = append(t.PeakTensorBytes, one.Peak)
-		t.GraphBytes = append(t.GraphBytes, one.Graph)
-		t.LiveBytes = append(t.LiveBytes, one.Live)
-		t.EdgeColumns = append(t.EdgeColumns, one.Pass.EdgeColumns.Sum())
-		waited := one.Pass.Waited.Seconds()
-		t.WaitSeconds = append(t.WaitSeconds, waited)
-		t.WaitShare = max(t.WaitShare, waited/max(one.Pass.Seconds, 1e-9))
-		bytes := int64(0)
-		for _, t := range one.Pass.Sent.kinds() {
-			bytes += t.Bytes
+	for rank, at := range w.Holders() { // the ranks of a worker have its memory in common
+		one := all[rank]
+		t.PeakTensorBytes[at] = max(t.PeakTensorBytes[at], one.Peak)
+		t.GraphBytes[at] = max(t.GraphBytes[at], one.Graph)
+		t.LiveBytes[at] = max(t.LiveBytes[at], one.Live)
+		t.EdgeColumns[at] += one.Pass.EdgeColumns.Sum()
+		t.WaitSeconds[at] += one.Pass.Waited.Seconds()
+		t.WaitShare = max(t.WaitShare, t.WaitSeconds[at]/max(one.Pass.Seconds, 1e-9))
+		for _, kind := range one.Pass.Sent.kinds() {
+			t.SentBytes[at] += kind.Bytes
 		}
-		t.SentBytes, sent = append(t.SentBytes, bytes), append(sent, one.Pass.Sent)
+		sent = append(sent, one.Pass.Sent)
+		t.Disk = t.Disk.Plus(one.Pass.Disk)
 	}
 	for _, s := range w.Stages() {
 		sum := StageSummary{Stage: s}

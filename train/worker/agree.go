@@ -28,6 +28,7 @@ const (
 // for, and fails if the replicas' parameters differ.
 func (w *Worker) agree(epoch int, part float64, asks Asks) (loss float64, asked Asks, err error) {
 	if w.Team.Planning() {
+		w.Groups.World.Meet() // as the exchange does
 		return part, asks, nil
 	}
 	const words = 3

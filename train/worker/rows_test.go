@@ -16,6 +16,7 @@ import (
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/setting"
 )
 
 // TestRowsInOrder: the rows of three workers, one of which has none, come to worker 0 in the order of their
@@ -159,7 +160,8 @@ func TestTotalsOfWorkers(t *testing.T) {
 	err := launch.Workers(2, 0, func(c *comm.Comm) error {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		w := &Worker{Team: kernel.NewTeam(1, mem), Groups: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(c)}
+		grid := mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}
+		w := &Worker{Config: Config{Resolved: &setting.Resolved{Mesh: grid, Workers: 2}}, Team: kernel.NewTeam(1, mem), Groups: grid.Join(c)}
 		r := int64(c.Rank())
 		w.Pass = Tally{EdgeColumns: ByLayer{"a": 5 + r, "b": 10}, Waited: time.Second * time.Duration(1+r), Seconds: 4}
 		w.Pass.Sent.Halo, w.Pass.Sent.Gradient = Traffic{100 + r, 3}, Traffic{7, 1}
@@ -168,6 +170,15 @@ func TestTotalsOfWorkers(t *testing.T) {
 		if all.Workers != 2 || !slices.Equal(all.EdgeColumns, []int64{15, 16}) || !slices.Equal(all.SentBytes, []int64{107, 108}) ||
 			!slices.Equal(all.WaitSeconds, []float64{1, 2}) || all.WaitShare != .5 || all.Communication != want {
 			t.Errorf("%+v", all)
+		}
+		if err != nil {
+			return err
+		}
+		w.Workers = 1 // which holds both partitions
+		all, err = w.Totals()
+		if all.Workers != 1 || !slices.Equal(all.EdgeColumns, []int64{31}) || !slices.Equal(all.SentBytes, []int64{215}) ||
+			!slices.Equal(all.WaitSeconds, []float64{3}) || all.WaitShare != .75 || all.Communication != want {
+			t.Errorf("of one worker: %+v", all)
 		}
 		return err
 	})

@@ -95,6 +95,8 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) 
 	if err := w.infers(w.engine); err != nil {
 		return nil, err
 	}
+	team.Memory.FreezeAll(tensor.Graph)
+	team.Memory.FreezeAll(tensor.Features)
 	w.Task, err = c.Kind.Begin(task.Env{
 		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params,
 	})
@@ -203,7 +205,7 @@ func (w *Worker) TrainEpoch(epoch int, asks func() Asks) (loss float64, asked As
 	loss, asked, err = w.agree(epoch, loss, asked)
 	w.spent.Bubble += w.Groups.World.Waited() - waited // the last stages wait here until the pipeline has drained
 	w.Pass = w.done().since(before)
-	w.Pass.Seconds = time.Since(start).Seconds()
+	w.Pass.Seconds, w.Pass.Disk = time.Since(start).Seconds(), w.disk()
 	return loss, asked, err
 }
 
@@ -227,16 +229,14 @@ func (w *Worker) Evaluate() (s Scores, err error) {
 	output := w.Infer(0)
 	defer output.Drop()
 	loss := w.Task.ValidationLoss(output)
-	if w.Team.Planning() {
-		s.Scores, err = w.Task.Measure(output.Value())
-		return s, err
-	}
 	sums := []float64{loss, 0, 0} // the loss, and the numbers of workers whose weights and whose results are not finite
-	if !w.Params.Finite() {
-		sums[1] = 1
-	}
-	if !tensor.Finite(output.Value().Floats()) {
-		sums[2] = 1
+	if values := output.Value().Floats(); !w.Team.Planning() {
+		if !w.Params.Finite() {
+			sums[1] = 1
+		}
+		if !tensor.Finite(values) {
+			sums[2] = 1
+		}
 	}
 	if err := w.sum(sums); err != nil {
 		return s, err

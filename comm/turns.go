@@ -1,0 +1,201 @@
+package comm
+
+import (
+	"slices"
+	"time"
+)
+
+// Ranks of one worker take turns. The rank at work keeps its turn until it waits for something that has not
+// happened. Of the ranks whose waits are over the lowest is next. Within an epoch all ranks wait at the same
+// places (Meet), so that the order of their turns, and the memory that they take, is the same in every run.
+
+// Begin waits for the rank's first turn. A rank of a Host calls it before any other work, and End at last.
+// For another rank both do nothing.
+func (c *Comm) Begin() {
+	if m := c.member(); m != nil {
+		m.mu.Lock()
+		m.starting--
+		m.mu.Unlock()
+		m.await(func() bool { return true })
+	}
+}
+
+// End ends the rank's last turn.
+func (c *Comm) End() {
+	if m := c.member(); m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.last = true
+		m.leave()
+	}
+}
+
+// TakesTurns reports whether the rank shares its worker with others.
+func (c *Comm) TakesTurns() bool { return c.member() != nil }
+
+// Meet waits until all ranks of the group that the worker holds have called it as often. Messages that they
+// have sent to each other before are there then. For a rank that has its worker for itself, Meet does
+// nothing.
+func (c *Comm) Meet() {
+	m := c.member()
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	m.met[c.tags]++
+	want := m.met[c.tags]
+	m.mu.Unlock()
+	m.await(func() bool {
+		for _, other := range m.members {
+			if other.met[c.tags] < want && !other.last && slices.Contains(c.ranks, other.rank) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Hold lets the rank keep its turn while it waits, until release is called. Between a Meet and the next one
+// it waits for ranks of other workers alone. All ranks have sent what it waits for, or will before they hold
+// their turns. So nobody waits for ever.
+func (c *Comm) Hold() (release func()) {
+	m := c.member()
+	if m == nil {
+		return func() {}
+	}
+	m.mu.Lock()
+	m.held++
+	m.mu.Unlock()
+	return func() {
+		m.mu.Lock()
+		m.held--
+		m.mu.Unlock()
+	}
+}
+
+// member is the rank's place on its Host. It is nil if it has no turn to give away: it has a worker of its
+// own, or c is for work beside that of the rank.
+func (c *Comm) member() *member {
+	if c.aside {
+		return nil
+	}
+	m, _ := c.end.transport.(*member)
+	return m
+}
+
+// await gives the turn away until over reports true or the worker is aborted, and the rank's turn comes.
+func (m *member) await(over func() bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.over = over
+	m.leave()
+	for m.turn != m {
+		m.changed.Wait()
+	}
+	m.over = nil
+}
+
+// during gives the turn away while f waits for work of the rank in other goroutines.
+func (m *member) during(f func()) {
+	m.mu.Lock()
+	m.leave()
+	m.mu.Unlock()
+	f()
+	m.await(func() bool { return true })
+}
+
+// leave ends the rank's turn, if it is at work. The caller holds mu.
+func (m *member) leave() {
+	if m.turn == m {
+		m.turn = nil
+		m.turned(m, false)
+	}
+	m.next()
+}
+
+// next gives the turn to the lowest rank whose wait is over, if none is at work and all have begun. The
+// caller holds mu.
+func (h *Host) next() {
+	if h.turn != nil || h.starting > 0 {
+		return
+	}
+	for _, m := range h.members {
+		if m.over != nil && (h.err != nil || m.over()) {
+			h.turn = m
+			h.turned(m, true)
+			h.changed.Broadcast()
+			return
+		}
+	}
+}
+
+// turned says that a turn begins or ends. The caller holds mu.
+func (h *Host) turned(m *member, begins bool) {
+	if h.OnTurn != nil {
+		h.OnTurn(m.rank, begins)
+	}
+}
+
+// happened says that waits may be over.
+func (h *Host) happened() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next()
+}
+
+// holds reports whether the rank keeps its turn while it waits.
+func (m *member) holds() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held > 0
+}
+
+// otherAtWork reports whether another rank of the worker is at work: what it does may be what this one waits
+// for.
+func (c *Comm) otherAtWork() bool {
+	m, hosted := c.end.transport.(*member)
+	if !hosted {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.turn != nil && m.turn != m
+}
+
+// waitFor waits for a request of the rank, while others take their turns. It reports false after the timeout,
+// unless another rank of the worker is at work then.
+func (m *member) waitFor(r Request, timeout time.Duration) (done bool) {
+	expired := false // under mu
+	if timeout > 0 {
+		stopped := make(chan struct{})
+		defer close(stopped)
+		go m.expire(timeout, stopped, &expired)
+	}
+	ended := func() bool {
+		select {
+		case <-r.Done():
+			return true
+		default:
+			return false
+		}
+	}
+	m.await(func() bool { return expired || ended() })
+	return ended()
+}
+
+// expire sets expired once no rank of the worker is at work at the end of a timeout.
+func (m *member) expire(timeout time.Duration, stopped <-chan struct{}, expired *bool) {
+	tick := time.NewTicker(timeout)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stopped:
+			return
+		case <-tick.C:
+		}
+		m.mu.Lock()
+		*expired = m.turn == nil
+		m.next()
+		m.mu.Unlock()
+	}
+}

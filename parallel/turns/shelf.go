@@ -1,0 +1,74 @@
+// Package turns is for workers that hold several partitions of a graph, which take turns (comm.Host).
+package turns
+
+import (
+	"bytes"
+
+	"weft/comm"
+	"weft/tensor"
+)
+
+// Shelf keeps messages until they are received: rows of vertices in a worker's metered memory, and what does
+// not grow with the graph, such as sums of weights' gradients, on Go's heap.
+type Shelf struct {
+	Memory *tensor.Meter
+	Plan   bool // messages have no content
+}
+
+// Put implements comm.Shelf.
+func (s *Shelf) Put(k comm.Kind, message []byte) (p comm.Parcel, err error) {
+	const element = 2 // bytes; rows have no odd number of them
+	if k != comm.Halo && k != comm.HaloGradient {
+		return heap(bytes.Clone(message)), nil
+	}
+	defer refused(&err)
+	m := s.Memory.NewElement(tensor.Activations, tensor.BFloat16, 1, len(message)/element) // which may rest
+	if into := m.Bytes(); !s.Plan {
+		copy(into, message)
+	}
+	m.Freeze()
+	return &buffer{m, s.Plan}, nil
+}
+
+// heap is a message on Go's heap.
+type heap []byte
+
+func (p heap) Len() int { return len(p) }
+func (p heap) Ahead()   {}
+func (p heap) Drop()    {}
+
+func (p heap) Take(into []byte) error {
+	copy(into, p)
+	return nil
+}
+
+// buffer is a message in metered memory.
+type buffer struct {
+	*tensor.Matrix
+	plan bool
+}
+
+func (b *buffer) Len() int { return b.Matrix.Len() * b.Element.Size() }
+func (b *buffer) Drop()    { b.Release() }
+
+func (b *buffer) Take(into []byte) (err error) {
+	defer b.Release()
+	defer refused(&err)
+	if from := b.Bytes(); !b.plan { // a plan brings it back, too
+		copy(into, from)
+	}
+	return nil
+}
+
+// refused makes an error of memory that is refused, or of a disk that fails.
+func refused(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case tensor.OutOfMemory:
+		*err = p
+	case tensor.DiskFailure:
+		*err = p.Err
+	default:
+		panic(p)
+	}
+}

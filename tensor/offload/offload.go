@@ -1,0 +1,130 @@
+// Package offload keeps matrices in a file while they are not at work (tensor.Disk). The file has no name, so
+// that nothing is left of it however the program ends.
+package offload
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"weft/internal/refusal"
+	"weft/tensor"
+)
+
+// File is a tensor.Disk in a folder.
+type File struct {
+	file *os.File
+	dir  string
+
+	mu   sync.Mutex
+	end  int64
+	free map[int][]int64 // places that nobody has, by their number of bytes
+}
+
+// Open returns a File in a folder, which it makes if there is none.
+func Open(dir string) (*File, error) {
+	offload := refusal.Setting("offload")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, refusal.Errorf("%s %s: %w", offload, dir, err)
+	}
+	f, err := unnamed(dir)
+	if err != nil {
+		return nil, refusal.Errorf("%s %s: %w; take a folder that can be written to", offload, dir, err)
+	}
+	return &File{file: f, dir: dir, free: map[int][]int64{}}, nil
+}
+
+// unnamed opens a file without a name.
+func unnamed(dir string) (*os.File, error) {
+	f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
+	if err == nil || errors.Is(err, fs.ErrPermission) {
+		return f, err
+	}
+	f, err = os.CreateTemp(dir, "weft-*") // of a file system without such files
+	if err != nil {
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
+}
+
+// Close gives the disk's room back.
+func (f *File) Close() error { return f.file.Close() }
+
+// Plans implements tensor.Disk.
+func (f *File) Plans() bool { return false }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Write implements tensor.Disk.
+func (f *File) Write(data []byte) (tensor.Place, error) {
+	p := f.place(len(data))
+	p.Sum = crc32.Checksum(data, castagnoli)
+	if _, err := f.file.WriteAt(data, p.Offset); err != nil {
+		return p, fmt.Errorf("%s %s: %d bytes are not written: %w; free some room there, or name another folder",
+			refusal.Setting("offload"), f.dir, len(data), cause(err))
+	}
+	return p, nil
+}
+
+// Read implements tensor.Disk.
+func (f *File) Read(p tensor.Place, into []byte) error {
+	if _, err := f.file.ReadAt(into, p.Offset); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("%s %s: %d bytes are not read: %w; is the disk in order?", refusal.Setting("offload"), f.dir, len(into), cause(err))
+	}
+	if crc32.Checksum(into, castagnoli) != p.Sum {
+		return fmt.Errorf("%s %s: %d bytes are not those that were written: is the disk in order?", refusal.Setting("offload"), f.dir, len(into))
+	}
+	return nil
+}
+
+// cause is the system's error without the name of the file, which it has not.
+func cause(err error) error {
+	if path := new(fs.PathError); errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// place returns a place of so many bytes.
+func (f *File) place(bytes int) tensor.Place {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := tensor.Place{Offset: f.end, Bytes: bytes}
+	if free := f.free[bytes]; len(free) > 0 {
+		p.Offset, f.free[bytes] = free[len(free)-1], free[:len(free)-1]
+	} else {
+		f.end += int64(bytes)
+	}
+	return p
+}
+
+// Free implements tensor.Disk.
+func (f *File) Free(p tensor.Place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.free[p.Bytes] = append(f.free[p.Bytes], p.Offset)
+}
+
+// Plan is a tensor.Disk for a plan: nothing is written and read.
+type Plan struct{}
+
+// Plans implements tensor.Disk.
+func (Plan) Plans() bool { return true }
+
+// Write implements tensor.Disk.
+func (Plan) Write(data []byte) (tensor.Place, error) { return tensor.Place{Bytes: len(data)}, nil }
+
+// Read implements tensor.Disk.
+func (Plan) Read(tensor.Place, []byte) error { return nil }
+
+// Free implements tensor.Disk.
+func (Plan) Free(tensor.Place) {}

@@ -1,0 +1,111 @@
+package offload
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"weft/internal/fulldisk"
+	"weft/tensor"
+)
+
+// TestFile: what is written is read again, places are used again, and the folder stays empty.
+func TestFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "folder")
+	f, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := bytes.Repeat([]byte{1}, 8192), bytes.Repeat([]byte{2}, 8192)
+	var places []tensor.Place
+	for _, data := range [][]byte{a, b} {
+		p, err := f.Write(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places = append(places, p)
+	}
+	into := make([]byte, 8192)
+	for i, want := range [][]byte{a, b} {
+		if err := f.Read(places[i], into); err != nil || !bytes.Equal(into, want) {
+			t.Errorf("%d: %v, %v…", i, err, into[:4])
+		}
+	}
+	f.Free(places[0])
+	if p, err := f.Write(b); err != nil || p.Offset != places[0].Offset {
+		t.Errorf("%+v, %v, want the free place at %d", p, err, places[0].Offset)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("the folder has %v, %v", left, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDamaged: bytes that have changed on the disk, or are gone, are refused.
+func TestDamaged(t *testing.T) {
+	f, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.Write(make([]byte, 4096))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, damage := range map[string]func() error{
+		"are not those that were written": func() error { _, err := f.file.WriteAt([]byte{1}, 77); return err },
+		"unexpected EOF":                  func() error { return f.file.Truncate(100) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		err := f.Read(p, make([]byte, 4096))
+		if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), f.dir) {
+			t.Errorf("%v, want %q and the folder", err, what)
+		}
+		if err := f.file.Truncate(0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.file.WriteAt(make([]byte, 4096), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFull: a full disk is one line that names the folder and the way out.
+func TestFull(t *testing.T) {
+	fulldisk.Run(t, func(full func(uint64, func())) {
+		f, err := Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		full(4096, func() {
+			_, err = f.Write(make([]byte, 8192))
+		})
+		if err == nil || !strings.Contains(err.Error(), f.dir) || !strings.Contains(err.Error(), "free some room") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestNoFolder: a path that is no folder, and one that must not be written to, are refused.
+func TestNoFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{file, filepath.Join(file, "below")}
+	if unix.Access("/proc/1", unix.R_OK) == nil {
+		paths = append(paths, "/proc/1")
+	}
+	for _, path := range paths {
+		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package tensor_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"weft/tensor"
+)
+
+// drum is a Disk in Go's memory. After so many calls it fails; 0: never.
+type drum struct {
+	mu    sync.Mutex
+	held  map[int64][]byte
+	next  int64
+	calls int
+	fails int
+	plan  bool
+}
+
+var errDrum = errors.New("the drum is stuck")
+
+func (d *drum) Plans() bool { return d.plan }
+
+func (d *drum) call() error {
+	if d.calls++; d.fails > 0 && d.calls >= d.fails {
+		return errDrum
+	}
+	return nil
+}
+
+func (d *drum) Write(data []byte) (tensor.Place, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.next++
+	d.held[d.next] = bytes.Clone(data)
+	return tensor.Place{Offset: d.next, Bytes: len(data)}, d.call()
+}
+
+func (d *drum) Read(p tensor.Place, into []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if copy(into, d.held[p.Offset]) != p.Bytes {
+		return fmt.Errorf("%d bytes at %d", len(d.held[p.Offset]), p.Offset)
+	}
+	return d.call()
+}
+
+func (d *drum) Free(p tensor.Place) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.held, p.Offset)
+}
+
+const unit = 32 << 10 // bytes of a matrix of the tests
+
+func unitOf(m *tensor.Meter, k tensor.Kind) *tensor.Matrix { return m.New(k, unit/4/8, 8) }
+
+// TestResting: matrices keep their elements while more exist than fit the limit, which is kept as long as a
+// turn needs less; what is released leaves nothing on the disk.
+func TestResting(t *testing.T) {
+	const ranks, each, limit = 4, 5, 8 * unit
+	d := &drum{held: map[int64][]byte{}}
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	mem.Offload(d, limit)
+	random := rand.New(rand.NewPCG(1, 2))
+	var own [ranks][each]*tensor.Matrix
+	var want [ranks][each]float32
+	for range 50 {
+		for rank := range ranks {
+			mem.BeginTurn(rank == 0)
+			for range 3 {
+				i := random.IntN(each)
+				switch m := own[rank][i]; {
+				case m == nil:
+					own[rank][i] = unitOf(mem, tensor.Activations)
+					fallthrough
+				case random.IntN(2) == 0: // changes
+					want[rank][i] = random.Float32()
+					view := own[rank][i].RowRange(3, 4).Reshape(8, 1)
+					view.Floats()[2], own[rank][i].Floats()[0] = want[rank][i], -want[rank][i]
+				case random.IntN(4) == 0:
+					m.Release()
+					own[rank][i] = nil
+				default:
+					if f := m.Floats(); f[3*8+2] != want[rank][i] || f[0] != -want[rank][i] {
+						t.Fatalf("rank %d, matrix %d: %v, want %v", rank, i, f[3*8+2], want[rank][i])
+					}
+				}
+			}
+			mem.EndTurn()
+		}
+	}
+	if mem.Peak() > limit || mem.Peak() < limit-unit {
+		t.Errorf("a peak of %d, with a limit of %d", mem.Peak(), limit)
+	}
+	if moved := mem.OnDisk(); moved.Read == 0 || moved.Written == 0 {
+		t.Errorf("moved %+v", moved)
+	}
+	for rank := range ranks {
+		for _, m := range own[rank] {
+			m.Release()
+		}
+	}
+	if len(d.held) > 0 {
+		t.Errorf("%d matrices are left on the disk", len(d.held))
+	}
+}
+
+// TestFrozen: what nobody changes is written once, however often it is read, and what is pinned never.
+func TestFrozen(t *testing.T) {
+	d := &drum{held: map[int64][]byte{}}
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	mem.Offload(d, 2*unit)
+	mem.BeginTurn(true)
+	frozen, pinned := unitOf(mem, tensor.Activations), unitOf(mem, tensor.Gradients).Pin()
+	frozen.Floats()[5], pinned.Floats()[5] = 1, 3
+	frozen.Freeze()
+	mem.BeginTurn(false)
+	changing := unitOf(mem, tensor.Features)
+	changing.Floats()[5] = 2
+	for turn := range 4 {
+		mem.BeginTurn(true)
+		if frozen.Floats()[5] != 1 || pinned.Floats()[5] != 3 {
+			t.Errorf("turn %d: %v and %v, want 1 and 3", turn, frozen.Floats()[5], pinned.Floats()[5])
+		}
+		mem.BeginTurn(false)
+		if changing.Floats()[5] != 2 {
+			t.Errorf("turn %d: %v, want 2", turn, changing.Floats()[5])
+		}
+	}
+	// frozen leaves when the other one is made; then one leaves in each turn, and the other comes
+	if moved, want := mem.OnDisk(), (tensor.Moved{Written: (1 + 4) * unit, Read: 2 * 4 * unit}); moved != want {
+		t.Errorf("moved %+v, want %+v", moved, want)
+	}
+	frozen.Thaw()
+	frozen.Floats()[5] = 7
+	mem.BeginTurn(false)
+	changing.Pointer()
+	mem.BeginTurn(false)
+	if frozen.Floats()[5] != 7 {
+		t.Errorf("%v after a change, want 7", frozen.Floats()[5])
+	}
+}
+
+// TestFailingDisk: the error of a disk ends the use of a matrix, and the next allocation.
+func TestFailingDisk(t *testing.T) {
+	for fails := 1; fails <= 2; fails++ { // a write, or a read
+		d := &drum{held: map[int64][]byte{}, fails: fails}
+		mem := tensor.NewMeter()
+		mem.Offload(d, unit)
+		mem.BeginTurn(true)
+		m := unitOf(mem, tensor.Activations)
+		failed := func(f func()) (err error) {
+			defer func() { err, _ = recover().(error) }()
+			f()
+			return nil
+		}
+		err := failed(func() {
+			mem.BeginTurn(false)
+			unitOf(mem, tensor.Activations)
+			mem.BeginTurn(false)
+			m.Pointer()
+		})
+		if failure := (tensor.DiskFailure{}); !errors.As(err, &failure) || !errors.Is(err, errDrum) {
+			t.Errorf("call %d fails: %v", fails, err)
+		}
+		if err := failed(func() { unitOf(mem, tensor.Activations) }); !errors.Is(err, errDrum) {
+			t.Errorf("after it: %v", err)
+		}
+		mem.Close()
+	}
+}
+
+// TestPlannedRest: a plan counts what a run moves, and moves nothing.
+func TestPlannedRest(t *testing.T) {
+	var moved [2]tensor.Moved
+	for i, plan := range []bool{false, true} {
+		d := &drum{held: map[int64][]byte{}, plan: plan}
+		mem := tensor.NewMeter()
+		mem.Offload(d, 3*unit)
+		var all []*tensor.Matrix
+		for turn := range 12 {
+			mem.BeginTurn(turn%4 == 0)
+			all = append(all, unitOf(mem, tensor.Activations))
+			all[turn/2].Pointer()
+		}
+		moved[i] = mem.OnDisk()
+		mem.Close()
+	}
+	if moved[0] != moved[1] || moved[0].Read == 0 {
+		t.Errorf("moved %+v, planned %+v", moved[0], moved[1])
+	}
+}
