@@ -80,8 +80,8 @@ func (w *PartWriter) Features(t, columns, stored int, batches FeatureBatches) er
 	return s.failure()
 }
 
-// shifted returns the ends of a batch's rows, of which there is one at least, where ends are those of the batch before. It uses the memory of
-// ends.
+// shifted returns the ends of a batch's rows, of which there is one at least. ends are those of the batch
+// before, and their memory is used again.
 func shifted(ends, indptr []int64) []int64 {
 	before := ends[len(ends)-1]
 	ends = ends[:0]

@@ -54,7 +54,7 @@ func refusedBy(t *testing.T, err error, path string) {
 	}
 }
 
-// TestRecordOfChecks: what was checked when it was written is not checked again, and what has changed since is.
+// TestRecordOfChecks: what was checked when it was written is not checked again. What has changed since is.
 func TestRecordOfChecks(t *testing.T) {
 	dir, features := large(t)
 	info, err := os.Stat(features)
