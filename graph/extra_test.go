@@ -46,7 +46,7 @@ func TestArraysAreStored(t *testing.T) {
 		if name == "several" {
 			want = []string{"vertices/author/node_year"}
 		}
-		if diff := cmp.Diff(want, stored.Summarize().Arrays); diff != "" {
+		if diff := cmp.Diff(want, summarize(t, stored).Arrays); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 		if err := stored.Close(); err != nil {

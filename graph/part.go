@@ -55,6 +55,9 @@ func OpenPart(dir string) (*Part, error) {
 				return err
 			}
 		}
+		if m.wereChecked(dir) {
+			return nil
+		}
 		return m.located(dir, p.check())
 	})
 	if err != nil {
@@ -128,17 +131,19 @@ func (p *Part) check() error {
 
 // part writes the files of a part into a directory of that name.
 func (s *staging) part(name string, p *Part) {
-	ids := func(t int) {
-		long := make([]int64, len(p.IDs[t]))
-		for r, id := range p.IDs[t] {
-			long[r] = int64(id)
-		}
-		s.int64s(idsFile, long, len(long))
-	}
 	s.within(name, func() {
-		s.graph(p.Graph, ids, func(r int) { s.relation(outEdges, &p.Out[r]) })
+		s.graph(p.Graph, func(t int) { s.ids(p.IDs[t]) }, func(r int) { s.relation(outEdges, &p.Out[r]) })
 		s.description(p.describe())
 	})
+}
+
+// ids writes the ids of a type's vertices.
+func (s *staging) ids(ids []int32) {
+	long := make([]int64, len(ids))
+	for r, id := range ids {
+		long[r] = int64(id)
+	}
+	s.int64s(idsFile, long, len(long))
 }
 
 // theWhole names in a part's description the vertices of the whole graph, of the type that the part calls

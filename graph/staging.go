@@ -3,9 +3,11 @@ package graph
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -35,7 +37,9 @@ type staging struct {
 	made   []string // the directories above it that were missing, outermost first
 	lock   *os.File // dir, under a lock that ends with the process
 	open   []*arrayFile
-	err    error
+	// written are the files so far that no record has, by their names in dir
+	written map[string]fileRecord
+	err     error
 }
 
 // inUse lists the stores that are being written. Its lock is held while their directories are made, renamed
@@ -222,6 +226,13 @@ func (s *staging) failure() error {
 		return nil
 	}
 	return fmt.Errorf("%s: writing it: %w", s.name, s.err)
+}
+
+// take keeps the first error.
+func (s *staging) take(err error) {
+	if s.err == nil {
+		s.err = err
+	}
 }
 
 // abort removes the hidden directory, if it is still there.
@@ -522,6 +533,7 @@ func (s *staging) description(d *description) {
 			"leave some out", len(d.Vertices), len(d.Relations), len(d.Vertices[0].Splits), length, maxDescription)
 	default:
 		s.file(descriptionFile, append(text, '\n'))
+		s.record()
 	}
 }
 
@@ -535,7 +547,8 @@ func (s *staging) file(name string, data []byte) {
 		return
 	}
 	_, err := f.Write(data)
-	s.err = errors.Join(err, f.Sync(), f.Close())
+	sum := sha256.Sum256(data)
+	s.err = errors.Join(err, f.Sync(), s.wrote(filepath.Join(s.sub, name), f, sum[:]), f.Close())
 }
 
 func (s *staging) int64s(file string, v []int64, shape ...int) {
@@ -559,7 +572,9 @@ func (s *staging) float32s(file string, v []float32, shape ...int) {
 // arrayFile is an array of a store that is being written. Its errors go to the staging.
 type arrayFile struct {
 	s       *staging
+	name    string // in the staging's directory
 	f       *os.File
+	hash    hash.Hash // of what was written
 	b       *bufio.Writer
 	w       *npy.Writer
 	growing bool // the first size of its shape is npy.Growing
@@ -574,7 +589,8 @@ func (s *staging) array(file, descr string, shape ...int) *arrayFile {
 	if f, s.err = s.create(file); s.err != nil {
 		return nil
 	}
-	a := &arrayFile{s: s, f: f, b: bufio.NewWriterSize(f, 1<<20), growing: shape[0] == npy.Growing}
+	a := &arrayFile{s: s, name: filepath.Join(s.sub, file), f: f, hash: sha256.New(), growing: shape[0] == npy.Growing}
+	a.b = bufio.NewWriterSize(&summed{f, a.hash}, 1<<20)
 	s.open = append(s.open, a)
 	a.w, s.err = npy.NewWriter(a.b, descr, shape...)
 	return a
@@ -604,9 +620,17 @@ func (a *arrayFile) close() {
 		return
 	}
 	a.s.open = slices.DeleteFunc(a.s.open, func(b *arrayFile) bool { return a == b })
-	if err := errors.Join(a.w.Close(), a.b.Flush(), a.announce(), a.f.Sync(), a.f.Close()); err != nil {
+	if err := errors.Join(a.w.Close(), a.b.Flush(), a.announce(), a.f.Sync(), a.s.wrote(a.name, a.f, a.sum()), a.f.Close()); err != nil {
 		a.s.err = fmt.Errorf("%s: %w", filepath.Base(a.f.Name()), err)
 	}
+}
+
+// sum returns the checksum of the file, none of a growing array: its header has changed.
+func (a *arrayFile) sum() []byte {
+	if a.growing {
+		return nil
+	}
+	return a.hash.Sum(nil)
 }
 
 // announce writes the final header of a growing array, whose number of rows is known only now.

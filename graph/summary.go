@@ -1,6 +1,11 @@
 package graph
 
-import "path/filepath"
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"sync"
+)
 
 // Summary is what there is to say about a graph in numbers.
 type Summary struct {
@@ -76,9 +81,17 @@ type SplitSizes struct {
 	Test  int `json:"test"`
 }
 
-// Summarize counts. It takes time in proportion to the arrays and 16 bytes per vertex. The graph must pass
-// Check.
-func (g *Graph) Summarize() Summary {
+// Summarize counts. It takes time in proportion to the arrays, 32 bytes per vertex and the memory of a
+// Transposer. The graph must pass Check. A mapped file that is cut meanwhile is an error, as for Guard.
+func (g *Graph) Summarize() (s Summary, err error) {
+	err = g.Guard(func() error {
+		s, err = g.summarize()
+		return err
+	})
+	return s, err
+}
+
+func (g *Graph) summarize() (Summary, error) {
 	s := Summary{
 		Provenance: g.Provenance, Metric: g.Metric, Vertices: g.Vertices(), Edges: g.Edges(), Symmetric: true,
 		FeatureColumns: g.Features.Columns, SparseFeatures: g.Features.Sparse(), FeatureDensity: g.Features.density(g.Own()),
@@ -92,8 +105,14 @@ func (g *Graph) Summarize() Summary {
 		from, to, _ := g.Joins(r) // a graph that passes Check has them
 		one := RelationSummary{Edges: int64(len(r.Sources)), Weighted: r.Weights != nil, EdgeFeatureColumns: r.EdgeColumns}
 		one.Source, one.Name, one.Target = r.Ends()
-		loops, symmetric := r.loopsAndSymmetry(from == to)
-		one.SelfLoops, one.DuplicateEdges = loops, r.duplicates()
+		degree, err := one.count(g, r, from == to, types[from].Count)
+		if err != nil {
+			return s, err
+		}
+		symmetric, err := g.symmetric(r, from == to, degree)
+		if err != nil {
+			return s, err
+		}
 		s.Symmetric = s.Symmetric && symmetric
 		s.SelfLoops += one.SelfLoops
 		s.DuplicateEdges += one.DuplicateEdges
@@ -101,14 +120,14 @@ func (g *Graph) Summarize() Summary {
 		s.EdgeFeatureColumns = max(s.EdgeFeatureColumns, one.EdgeFeatureColumns)
 		if g.Typed() {
 			one.InDegree = degrees(r.rows(), func(v int) int64 { return r.Indptr[v+1] - r.Indptr[v] })
-			one.OutDegree = r.outDegrees(types[from].Count)
+			one.OutDegree = degrees(types[from].Count, func(u int) int64 { return degree[u] })
 			s.Relations = append(s.Relations, one)
 		}
 		for v := range r.rows() {
 			in[first[to]+v] += r.Indptr[v+1] - r.Indptr[v]
 		}
-		for _, u := range r.Sources {
-			out[first[from]+int(u)]++
+		for u, n := range degree {
+			out[first[from]+u] += n
 		}
 	}
 	s.InDegree = degrees(s.Vertices, func(v int) int64 { return in[v] })
@@ -132,42 +151,82 @@ func (g *Graph) Summarize() Summary {
 	for _, split := range g.Splits {
 		s.Splits = append(s.Splits, SplitSizes{len(split.Train), len(split.Val), len(split.Test)})
 	}
-	return s
+	return s, nil
 }
 
-// loopsAndSymmetry counts the edges from a vertex to itself, of a relation within one type, and reports
-// whether reversing every edge gives the same edges; a relation between two types has neither.
-func (r *Relation) loopsAndSymmetry(within bool) (loops int64, symmetric bool) {
-	if !within {
-		return 0, false
-	}
-	// next[u] is the first of u's in-edges that no reversed edge has been matched with. As v ascends below,
-	// the reverses of the edges u→v ask for u's in-neighbours in ascending order, which is the order they are
-	// stored in.
-	next := append([]int64{}, r.Indptr[:r.rows()]...)
-	symmetric = true
+// count counts self loops, of a relation within one type, and duplicate edges. At the same time it counts the
+// out-degree of each of so many sources.
+func (s *RelationSummary) count(g *Graph, r *Relation, within bool, sources int) (outDegree []int64, err error) {
+	const step = 1 << 26 // edges after which the pages of mapped files are given back
+	outDegree = make([]int64, sources)
+	var rows error
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		rows = g.Guard(func() error {
+			s.DuplicateEdges = r.duplicates()
+			if within {
+				s.SelfLoops = r.loops()
+			}
+			return nil
+		})
+	})
+	err = g.Guard(func() error {
+		for some := range slices.Chunk(r.Sources, step) {
+			for _, u := range some {
+				outDegree[u]++
+			}
+			g.Unload()
+		}
+		return nil
+	})
+	wait.Wait()
+	return outDegree, errors.Join(err, rows)
+}
+
+// loops counts the edges from a vertex to itself.
+func (r *Relation) loops() (n int64) {
 	for v := range r.rows() {
-		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
-			if int(u) == v {
-				loops++
-			}
-			if at := next[u]; at < r.Indptr[u+1] && int(r.Sources[at]) == v {
-				next[u]++
-			} else {
-				symmetric = false
-			}
+		row := r.Sources[r.Indptr[v]:r.Indptr[v+1]]
+		for at, found := slices.BinarySearch(row, int32(v)); found && at < len(row) && int(row[at]) == v; at++ {
+			n++
 		}
 	}
-	return loops, symmetric
+	return n
 }
 
-// outDegrees returns the out-degree of each of so many sources.
-func (r *Relation) outDegrees(sources int) Degrees {
-	out := make([]int64, sources)
-	for _, u := range r.Sources {
-		out[u]++
+// symmetric reports whether reversing every edge gives the same edges; a relation between two types has no
+// such edges.
+func (g *Graph) symmetric(r *Relation, within bool, outDegree []int64) (bool, error) {
+	if !within {
+		return false, nil
 	}
-	return degrees(sources, func(u int) int64 { return out[u] })
+	for v, n := range outDegree {
+		if r.Indptr[v+1]-r.Indptr[v] != n {
+			return false, nil
+		}
+	}
+	edges := *r
+	edges.Weights = nil
+	t, err := NewTransposer([]*Relation{&edges}, g.Guard)
+	if err != nil {
+		return false, err
+	}
+	for lo := 0; lo < r.rows(); {
+		hi := lo + 1
+		for hi < r.rows() && r.Indptr[hi+1]-r.Indptr[lo] <= t.Most() {
+			hi++
+		}
+		reversed, err := t.List(lo, hi)
+		if err != nil {
+			return false, err
+		}
+		if !slices.Equal(reversed.Sources, r.Sources[r.Indptr[lo]:r.Indptr[hi]]) {
+			return false, nil
+		}
+		g.Unload()
+		lo = hi
+	}
+	return true, nil
 }
 
 func degrees(vertices int, of func(v int) int64) Degrees {

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,7 +16,7 @@ func TestSummarizeDense(t *testing.T) {
 		Classes: 2, ClassNames: []string{"red", "black & <white>\n"}, ClassCounts: []int{1, 2}, Unlabelled: 1,
 		Metric: "macro-f1", Splits: []SplitSizes{{1, 1, 1}},
 	}
-	if diff := cmp.Diff(want, dense().Summarize()); diff != "" {
+	if diff := cmp.Diff(want, summarize(t, dense())); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -26,14 +27,14 @@ func TestSummarizeSparse(t *testing.T) {
 		FeatureColumns: 5, SparseFeatures: true, FeatureDensity: 0.2, Classes: 2, MultiLabel: true, ClassCounts: []int{2, 1},
 		Unlabelled: 1, Splits: []SplitSizes{{1, 0, 1}, {2, 0, 0}, {0, 0, 2}},
 	}
-	if diff := cmp.Diff(want, sparse().Summarize()); diff != "" {
+	if diff := cmp.Diff(want, summarize(t, sparse())); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestSummarizeEmpty(t *testing.T) {
 	g := &Graph{Relations: []Relation{{Indptr: []int64{0}}}}
-	if diff := cmp.Diff(Summary{Symmetric: true, ClassCounts: []int{}, Splits: []SplitSizes{}}, g.Summarize()); diff != "" {
+	if diff := cmp.Diff(Summary{Symmetric: true, ClassCounts: []int{}, Splits: []SplitSizes{}}, summarize(t, g)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -63,8 +64,78 @@ func TestSymmetric(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &Graph{Relations: []Relation{r}}
-		if got := g.Summarize().Symmetric; got != want {
+		if got := summarize(t, g).Symmetric; got != want {
 			t.Fatalf("edges %v: symmetric %v, want %v", count, got, want)
+		}
+	})
+}
+
+func summarize(t require, g *Graph) Summary {
+	t.Helper()
+	s, err := g.Summarize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// require is what a test and a rapid test have.
+type require interface {
+	Helper()
+	Fatal(...any)
+}
+
+// A Transposer lists, in ranges of any size, what Reversed lists at once.
+func TestTransposer(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sources, targets := rapid.IntRange(1, 3000).Draw(t, "sources"), rapid.IntRange(0, 30).Draw(t, "targets")
+		var e Edges
+		if targets > 0 {
+			e.Source = rapid.SliceOfN(rapid.Int32Range(0, int32(sources-1)), 0, 200).Draw(t, "source")
+			e.Target = rapid.SliceOfN(rapid.Int32Range(0, int32(targets-1)), len(e.Source), len(e.Source)).Draw(t, "target")
+		}
+		if rapid.Bool().Draw(t, "weighted") {
+			e.Weights = make([]float32, len(e.Source))
+			for k := range e.Weights {
+				e.Weights[k] = float32(k)
+			}
+		}
+		r, err := NewBipartite(sources, targets, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := r.Reversed(sources)
+		cut := rapid.IntRange(0, targets).Draw(t, "rows of the first part")
+		parts := []*Relation{
+			{Indptr: r.Indptr[:cut+1], Sources: r.Sources[:r.Indptr[cut]]},
+			{Sources: r.Sources[r.Indptr[cut]:]},
+		}
+		for _, end := range r.Indptr[cut:] {
+			parts[1].Indptr = append(parts[1].Indptr, end-r.Indptr[cut])
+		}
+		if r.Weights != nil {
+			parts[0].Weights, parts[1].Weights = r.Weights[:r.Indptr[cut]], r.Weights[r.Indptr[cut]:]
+		}
+		transposer, err := NewTransposer(parts, func(f func() error) error { return f() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for lo := 0; lo < sources; {
+			hi := rapid.IntRange(lo+1, sources).Draw(t, "end")
+			got, err := transposer.List(lo, hi)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, end := want.Indptr[lo], want.Indptr[hi]
+			for row := lo; row <= hi; row++ {
+				if got.Indptr[row-lo] != want.Indptr[row]-first {
+					t.Fatalf("row %d begins at %d, want %d", row, got.Indptr[row-lo], want.Indptr[row]-first)
+				}
+			}
+			if !slices.Equal(got.Sources, want.Sources[first:end]) || want.Weights != nil && !slices.Equal(got.Weights, want.Weights[first:end]) {
+				t.Fatalf("sources %d to %d: %v, want %v", lo, hi, got, want.Sources[first:end])
+			}
+			lo = hi
 		}
 	})
 }

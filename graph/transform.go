@@ -54,9 +54,18 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 // Rows returns the vertices ids of the first type, which must ascend, with their features, labels and splits,
 // in which vertex ids[r] is r. It has no edges, and no names of vertices.
 func (g *Graph) Rows(ids []int32) *Graph {
-	picked := g.with(Relation{Indptr: make([]int64, len(ids)+1)})
-	picked.Type, picked.Count, picked.Others = "", 0, nil
-	picked.pick(g, ids)
+	picked := g.Bare(ids)
+	picked.Type, picked.Count, picked.Relations = "", 0, []Relation{{Indptr: make([]int64, len(ids)+1)}}
+	picked.Features = g.Features.Rows(ids)
+	return picked
+}
+
+// Bare is Rows without features and relations, with the name of the type and the count.
+func (g *Graph) Bare(ids []int32) *Graph {
+	picked := g.with(Relation{})
+	picked.Count, picked.Others, picked.Relations, picked.Features = len(ids), nil, nil, Features{}
+	picked.Labels.Class = gather(g.Labels.Class, 1, ids)
+	picked.Labels.Multi = gather(g.Labels.Multi, g.Labels.Classes, ids)
 	picked.Splits, picked.Names, picked.Arrays = nil, nil, nil
 	for _, s := range g.Splits {
 		picked.Splits = append(picked.Splits, Split{rowsOf(s.Train, ids), rowsOf(s.Val, ids), rowsOf(s.Test, ids)})

@@ -88,7 +88,7 @@ func TestTypedCounts(t *testing.T) {
 	if g.Vertices() != 9 || g.Own() != 4 || g.Edges() != 10 || !g.Typed() {
 		t.Errorf("%d vertices, %d of the first type, %d edges", g.Vertices(), g.Own(), g.Edges())
 	}
-	s := g.Summarize()
+	s := summarize(t, g)
 	if s.Isolated != 1 || len(s.Types) != 3 || len(s.Relations) != 4 || s.Unlabelled != 1 || s.Symmetric || s.SelfLoops != 1 || s.InDegree.Max != 3 {
 		t.Errorf("%+v", s)
 	}

@@ -2,8 +2,6 @@ package partition
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -214,38 +212,29 @@ func isSquare[T any](rows [][]T, k int) bool {
 	return len(rows) == k && !slices.ContainsFunc(rows, func(row []T) bool { return len(row) != k })
 }
 
-// identify lists the files of a store with hashes of their contents.
+// identify lists the files of a store with hashes of their contents. It reads those that the store has no
+// record of.
 func identify(store string) ([]storeFile, error) {
 	names, err := graph.Files(store)
 	if err != nil {
 		return nil, err
 	}
 	var files []storeFile
+	sums := graph.Sums(store)
 	for _, name := range names {
 		info, err := os.Stat(filepath.Join(store, name))
 		if err != nil {
 			return nil, err
 		}
-		sum, err := hashed(filepath.Join(store, name))
-		if err != nil {
-			return nil, err
+		sum := sums[name]
+		if sum == "" {
+			if sum, err = graph.Sum(filepath.Join(store, name)); err != nil {
+				return nil, err
+			}
 		}
 		files = append(files, storeFile{name, info.Size(), info.ModTime().UTC(), sum})
 	}
 	return files, nil
-}
-
-func hashed(path string) (string, error) {
-	f, _, err := regular.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // errChanged ends a comparison at the first difference.
@@ -309,7 +298,7 @@ func (f *storeFile) compare(store, name string) error {
 	if info.ModTime().Equal(f.Modified) {
 		return nil
 	}
-	if sum, err := hashed(path); err != nil {
+	if sum, err := graph.Sum(path); err != nil {
 		return err
 	} else if sum != f.SHA256 {
 		return errChanged

@@ -314,7 +314,8 @@ func (l *layout) places() *Places { return &Places{Starts: l.starts, IDs: l.orde
 func (l *layout) ids(p int) []int32 { return l.order[l.starts[p]:l.starts[p+1]:l.starts[p+1]] }
 
 // divider makes the shares of a graph, in the order of the partitions. Besides the share it needs some 20
-// bytes per vertex, and memory for the out-edges of an eighth of the partitions.
+// bytes per vertex, and memory for the out-edges of an eighth of the partitions. It serves Split; Write
+// works in streams.
 type divider struct {
 	g       *graph.Graph
 	a       *Assignment

@@ -90,6 +90,17 @@ func (s *Statistics) Replication() float64 {
 
 // measure counts the statistics. Its time is proportional to the edges, and it takes 12 bytes per vertex.
 func measure(g *graph.Graph, a *Assignment, l []*layout) *Statistics {
+	s := countVertices(g, a, l)
+	for i := range g.Relations {
+		r := relationOf(g, i)
+		cut, halo := measureEdges(a.K, &r.In, l[r.Source], l[r.Target])
+		s.add(cut, halo, len(g.Relations) > 1)
+	}
+	return s
+}
+
+// countVertices counts what needs no edges.
+func countVertices(g *graph.Graph, a *Assignment, l []*layout) *Statistics {
 	s := &Statistics{
 		K: a.K, Method: a.Method, Seconds: a.Seconds,
 		Vertices: make([]int, a.K), Edges: make([]int64, a.K), TrainVertices: make([]int, a.K),
@@ -102,47 +113,50 @@ func measure(g *graph.Graph, a *Assignment, l []*layout) *Statistics {
 	}
 	for i, l := range l {
 		counts := make([]int, a.K)
-		for _, p := range l.of {
-			s.Vertices[p]++
-			counts[p]++
+		for p := range a.K {
+			counts[p] = l.starts[p+1] - l.starts[p]
+			s.Vertices[p] += counts[p]
 		}
 		if i > 0 {
 			s.Others = append(s.Others, counts)
 		}
 	}
-	for i := range g.Relations {
-		r := relationOf(g, i)
-		halo := s.measure(&r.In, l[r.Source], l[r.Target])
-		for p := range a.K {
-			for q := range a.K {
-				s.HaloRows[p][q] += halo.Rows[p][q]
-				s.HaloRowsOut[p][q] += halo.RowsOut[p][q]
-			}
-		}
-		if len(g.Relations) > 1 {
-			s.Relations = append(s.Relations, halo)
-		}
-	}
 	return s
 }
 
-// measure adds the edges of a relation, and returns its halo.
-func (s *Statistics) measure(r *graph.Relation, source, target *layout) Halo {
-	halo := Halo{square[int](s.K), square[int](s.K)}
+// add adds a relation: its edges from q into p, and its halo, which is also kept where there are several.
+func (s *Statistics) add(cut [][]int64, halo Halo, several bool) {
+	for p := range s.K {
+		for q := range s.K {
+			s.HaloRows[p][q] += halo.Rows[p][q]
+			s.HaloRowsOut[p][q] += halo.RowsOut[p][q]
+			s.Cut[p][q] += cut[p][q]
+			s.Edges[p] += cut[p][q]
+			if p != q {
+				s.CutEdges += cut[p][q]
+			}
+		}
+	}
+	if several {
+		s.Relations = append(s.Relations, halo)
+	}
+}
+
+// measureEdges counts the edges of a relation, from q into p, and its halo.
+func measureEdges(k int, r *graph.Relation, source, target *layout) (cut [][]int64, halo Halo) {
+	cut, halo = square[int64](k), Halo{square[int](k), square[int](k)}
 	needed := make([]int32, len(source.of)) // by vertex: the last partition that needs it, counted from 1
 	// By partition: the last position that it has an edge into, counted from 1
-	reached := make([]int32, s.K)
+	reached := make([]int32, k)
 	for at, v := range target.order {
 		p := target.of[v]
 		sources := r.Sources[r.Indptr[v]:r.Indptr[v+1]]
-		s.Edges[p] += int64(len(sources))
 		for _, u := range sources {
 			q := source.of[u]
-			s.Cut[p][q]++
+			cut[p][q]++
 			if q == p {
 				continue
 			}
-			s.CutEdges++
 			if needed[u] != p+1 {
 				needed[u] = p + 1
 				halo.Rows[p][q]++
@@ -153,7 +167,7 @@ func (s *Statistics) measure(r *graph.Relation, source, target *layout) Halo {
 			}
 		}
 	}
-	return halo
+	return cut, halo
 }
 
 func square[T any](k int) [][]T {

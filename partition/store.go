@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,8 +122,9 @@ func checkOwn(dir string) error {
 
 // Write stores the shares of a partitioned graph with the graph, which must have been opened from the store.
 // It returns their name: the method and the number of partitions, as in metis-8. It replaces partitions of
-// that name, unless they are not weft's: see CheckPlace. The new ones appear complete or not at all. Besides
-// the mapped store it needs memory for one share, an eighth of the edges, and some 24 bytes per vertex.
+// that name, unless they are not weft's: see CheckPlace. The new ones appear complete or not at all. It
+// writes in streams, within the memory that Go's runtime may use: it needs some 30 bytes for each vertex, the
+// labels of one share, a few MB for each core, and up to 256 MB of edges.
 func Write(store string, g *graph.Graph, a *Assignment) (name string, err error) {
 	if err := a.check(g); err != nil {
 		return "", err
@@ -149,20 +149,16 @@ func Write(store string, g *graph.Graph, a *Assignment) (name string, err error)
 	}
 	defer folder.Abort()
 	err = g.Guard(func() error {
-		c := newDivider(g, a)
-		for p := range a.K {
-			if err := c.write(folder, p); err != nil {
-				return err
-			}
-			g.Unload()
-			runtime.GC() // release this share before the next one
+		whole, err := writeShares(folder, g, a)
+		if err != nil {
+			return err
 		}
 		if err := folder.AddInt32s(assignmentFile, a.Of); err != nil {
 			return err
 		}
 		return folder.AddJSON(descriptionFile, record{Format: formatVersion, Store: files, Description: Description{
-			Name: name, Statistics: c.whole.Statistics, Balance: a.Balance, Seed: a.Seed, Split: a.Split,
-			Written: time.Now().UTC(), ID: contentID(files, a), Whole: c.whole,
+			Name: name, Statistics: whole.Statistics, Balance: a.Balance, Seed: a.Seed, Split: a.Split,
+			Written: time.Now().UTC(), ID: contentID(files, a), Whole: *whole,
 		}})
 	})
 	if err == nil {
@@ -172,11 +168,6 @@ func Write(store string, g *graph.Graph, a *Assignment) (name string, err error)
 		err = folder.Commit()
 	}
 	return name, err
-}
-
-// write makes and writes one share.
-func (c *divider) write(folder *graph.Folder, p int) error {
-	return folder.AddPart(strconv.Itoa(p), c.part(p))
 }
 
 // contentID returns Description.ID. Equal ids mean equal shares.
@@ -310,6 +301,9 @@ func Check(store string, d Description) error {
 		return err
 	}
 	for p := range d.K {
+		if err := graph.CheckSums(filepath.Join(Directory(store, d.Name), strconv.Itoa(p))); err != nil {
+			return err
+		}
 		s, err := Open(store, d, p)
 		if err != nil {
 			return err

@@ -442,7 +442,7 @@ func TestInterruptedWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := newDivider(g, divided(t, g, Options{K: 2, Method: Range})).write(folder, 0); err != nil {
+		if _, err := writeShares(folder, g, divided(t, g, Options{K: 2, Method: Range})); err != nil {
 			t.Fatal(err)
 		}
 		if all, err := List(store); err != nil || len(all) > 1 {

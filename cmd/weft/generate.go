@@ -16,6 +16,7 @@ func newGenerate() *cobra.Command {
 		Use:   "generate rmat|sbm|uniform STORE",
 		Short: "write a synthetic graph of any size",
 		Long: `generate writes a synthetic graph with features, labels and a random 60/20/20 split. The same flags give the same bytes.
+It writes in streams: it needs 8 bytes of memory for each vertex, and up to 1 GiB of edges.
 
   rmat     R-MAT: skewed degrees as in the Graph500 benchmark, 2^scale vertices, directed
   sbm      stochastic block model: communities that a graph neural network can learn from noisy features

@@ -38,7 +38,13 @@ done, the best one so far and the last checkpoint; and the command that continue
 				return err
 			}
 			defer g.Close()
-			s := inspected{Summary: g.Summarize()}
+			if err := graph.CheckSums(store); err != nil {
+				return err
+			}
+			var s inspected
+			if s.Summary, err = g.Summarize(); err != nil {
+				return err
+			}
 			if s.Partitions, err = listPartitions(store); err != nil {
 				return err
 			}

@@ -8,8 +8,9 @@ import "weft/graph/internal/counter"
 // is not trivial (with 0.8, two hops predict 100 %).
 const Homophily = 0.4
 
-// edgeFunc returns random edge number i, a pure function of the seed and i.
-type edgeFunc func(i uint64) (source, target uint64)
+// edgeFunc draws the random edges first, first+1, … into two slices of equal length. Each is a pure function
+// of the seed and its number.
+type edgeFunc func(first uint64, source, target []uint32)
 
 func newEdges(o *Options, classes *classes) edgeFunc {
 	vertices, _ := o.size()
@@ -25,11 +26,23 @@ func newEdges(o *Options, classes *classes) edgeFunc {
 	}
 }
 
+// eachEdge draws one edge at a time.
+func eachEdge(edge func(i uint64) (source, target uint64)) edgeFunc {
+	return func(first uint64, source, target []uint32) {
+		for k := range source {
+			s, t := edge(first + uint64(k))
+			source[k], target[k] = uint32(s), uint32(t)
+		}
+	}
+}
+
 func uniformEdges(n uint64, draws counter.Stream) edgeFunc {
-	return func(i uint64) (source, target uint64) {
-		q := draws.At(i)
-		target = q.Below(n)
-		return skip(q.Below(n-1), target), target
+	return func(first uint64, source, target []uint32) {
+		for k := range source {
+			q := draws.At(first + uint64(k))
+			t := q.Below(n)
+			source[k], target[k] = uint32(skip(q.Below(n-1), t)), uint32(t)
+		}
 	}
 }
 
@@ -47,7 +60,7 @@ func sbmEdges(draws counter.Stream, classes *classes) edgeFunc {
 		homophily = 1
 	}
 	stay := uint64(homophily * (1 << 32))
-	return func(i uint64) (source, target uint64) {
+	return eachEdge(func(i uint64) (source, target uint64) {
 		q := draws.At(i)
 		place := q.Below(classes.order.n)
 		class, member := place%classes.count, place/classes.count
@@ -57,7 +70,7 @@ func sbmEdges(draws counter.Stream, classes *classes) edgeFunc {
 			source = classes.other(class, q.Below(classes.order.n-classes.size(class)))
 		}
 		return source, classes.order.inverse(place)
-	}
+	})
 }
 
 // rmatEdges draws an edge by halving the adjacency matrix scale times in both dimensions. The upper rows and
@@ -65,7 +78,7 @@ func sbmEdges(draws counter.Stream, classes *classes) edgeFunc {
 func rmatEdges(scale int, draws counter.Stream, relabel permutation) edgeFunc {
 	// Graph500's a = 0.57, b = c = 0.19, d = 0.05, cumulated, as parts of 2³².
 	const upToA, upToB, upToC = 57 << 32 / 100, 76 << 32 / 100, 95 << 32 / 100
-	return func(i uint64) (source, target uint64) {
+	return eachEdge(func(i uint64) (source, target uint64) {
 		q := draws.At(i)
 		for source == target {
 			source, target = 0, 0
@@ -84,5 +97,5 @@ func rmatEdges(scale int, draws counter.Stream, relabel permutation) edgeFunc {
 			}
 		}
 		return relabel.at(source), relabel.at(target)
-	}
+	})
 }

@@ -63,7 +63,7 @@ const metric = "accuracy"
 func produce(o *Options, budget int64, to sink) error {
 	vertices, edges := o.size()
 	classes := newClasses(o)
-	rows := rowMaker{edge: newEdges(o, classes), draws: uint64(edges), vertices: vertices, budget: budget}
+	rows := rowMaker{edges: newEdges(o, classes), draws: uint64(edges), vertices: vertices, budget: budget}
 	if o.Kind != RMAT && !o.Directed {
 		rows.draws, rows.both = rows.draws/2, true
 	}

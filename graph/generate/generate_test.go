@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/graph/internal/counter"
 	"weft/internal/refusal"
 )
 
@@ -315,5 +316,50 @@ func BenchmarkGraph(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Wide keys, which graphs of very many vertices need, give the rows of narrow ones.
+func TestWideKeys(t *testing.T) {
+	for name, o := range examples {
+		o := o
+		edges, draws := newEdges(&o, newClasses(&o)), uint64(300)
+		if o.Vertices == 1 {
+			draws = 0
+		}
+		vertices, _ := o.size()
+		var found [2][]int32
+		for wide := range found {
+			m := rowMaker{edges: edges, draws: draws, both: true, vertices: vertices, budget: 900}
+			m.chooseBuckets()
+			m.count()
+			emit := func(indegree, sources []int32) error {
+				found[wide] = append(append(found[wide], indegree...), sources...)
+				return nil
+			}
+			m.narrow = wide == 0
+			run := map[bool]func(*rowMaker, emitFunc) error{true: runPasses[uint32], false: runPasses[uint64]}[m.narrow]
+			if err := run(&m, emit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(found[0], found[1]) {
+			t.Errorf("%s: narrow keys give %v, wide ones %v", name, found[0], found[1])
+		}
+	}
+}
+
+// Radix sort of many keys gives what the library's sort gives.
+func TestSorted(t *testing.T) {
+	for _, width := range []uint{1, 11, 12, 31, 32, 40} {
+		q := counter.New(uint64(width), "test").At(0)
+		keys := make([]uint64, 5000)
+		for k := range keys {
+			keys[k] = q.Next() >> (64 - width)
+		}
+		want := slices.Sorted(slices.Values(keys))
+		if got := sorted(keys, make([]uint64, len(keys)), width); !slices.Equal(got, want) {
+			t.Errorf("keys of %d bits are not sorted", width)
+		}
 	}
 }

@@ -1,9 +1,9 @@
 package generate
 
 import (
+	"math/bits"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"weft/internal/cores"
 	"weft/internal/memory"
@@ -15,24 +15,30 @@ import (
 func edgeBudget() int64 { return min(1<<30, memory.Left()/2) }
 
 const (
-	edgeBytes         = 8       // an edge in memory is target<<32 | source
-	maxBucketEdges    = 1 << 15 // mean number of edges in a bucket, which is sorted in the cache
+	maxBucketEdges    = 1 << 17 // mean number of edges in a bucket, which is sorted in the cache
 	maxBucketVertices = 1 << 20
-	maxWorkers        = 16 // each has a counter for each bucket
+	maxNarrowBuckets  = 1 << 15 // more of them are slower to fill than wide edges
+	maxWorkers        = 16      // each has a counter for each bucket
+	batchEdges        = 1 << 10 // that are drawn at a time
 )
+
+// key is an edge in memory: the target's place in its bucket, and below it the source. Narrow keys take half
+// the memory. They suffice where the buckets are small enough for the number of vertices.
+type key interface{ uint32 | uint64 }
 
 // rowMaker makes in-neighbour lists of random edges, by a parallel bucket sort. A bucket is 2^shift
 // consecutive targets. The workers first draw all edges to count the edges into each bucket. A pass then
 // draws them again, and each worker stores its edges at positions of its own, without a lock. One worker
-// sorts a bucket. Equal edges are the same number, so the lists do not depend on the order in which workers
-// store them.
+// sorts a bucket, while others are emitted. Equal edges are the same number, so the lists do not depend on
+// the order in which workers store them.
 type rowMaker struct {
-	edge     edgeFunc
+	edges    edgeFunc
 	draws    uint64 // number of edges to draw
 	both     bool   // store each edge in both directions
 	vertices int
 	budget   int64 // in bytes, as edgeBudget gives it
 	shift    uint
+	narrow   bool      // keys of 32 bits
 	counts   [][]int64 // worker → bucket → edges that the worker finds
 }
 
@@ -44,21 +50,26 @@ type emitFunc func(indegree, sources []int32) error
 func (m *rowMaker) run(emit emitFunc) error {
 	m.chooseBuckets()
 	m.count()
-	buckets := len(m.counts[0])
-	size := make([]int64, buckets)
+	if m.narrow {
+		return runPasses[uint32](m, emit)
+	}
+	return runPasses[uint64](m, emit)
+}
+
+func runPasses[K key](m *rowMaker, emit emitFunc) error {
+	size := make([]int64, len(m.counts[0]))
 	for _, counts := range m.counts {
 		for b, n := range counts {
 			size[b] += n
 		}
 	}
 	passes, most := m.passes(size)
-	buffer := make([]uint64, most)
+	buffer := make([]K, most)
 	first := 0
 	for _, p := range passes {
-		edges := buffer[:p.edges]
-		m.fill(edges, first, p.end)
-		sortBuckets(edges, size[first:p.end])
-		if err := m.emit(edges, size[first:p.end], first, emit); err != nil {
+		keys := buffer[:p.edges]
+		fill(m, keys, first, p.end)
+		if err := emitSorted(m, keys, size[first:p.end], first, emit); err != nil {
 			return err
 		}
 		first = p.end
@@ -77,7 +88,7 @@ type pass struct {
 func (m *rowMaker) passes(size []int64) (passes []pass, most int64) {
 	for b, n := range size {
 		last := len(passes) - 1
-		if last < 0 || (passes[last].edges+n)*edgeBytes > m.budget {
+		if last < 0 || (passes[last].edges+n)*m.keyBytes() > m.budget {
 			passes = append(passes, pass{})
 			last++
 		}
@@ -87,6 +98,16 @@ func (m *rowMaker) passes(size []int64) (passes []pass, most int64) {
 	return passes, most
 }
 
+func (m *rowMaker) keyBytes() int64 {
+	if m.narrow {
+		return 4
+	}
+	return 8
+}
+
+// sourceBits returns the number of bits of a source in a key.
+func (m *rowMaker) sourceBits() uint { return uint(bits.Len(uint(m.vertices - 1))) }
+
 // chooseBuckets chooses the largest buckets whose edges, on average, can be sorted in the cache, and of which
 // several fit the budget.
 func (m *rowMaker) chooseBuckets() {
@@ -94,32 +115,38 @@ func (m *rowMaker) chooseBuckets() {
 	if m.both {
 		stored *= 2
 	}
-	limit := min(maxBucketEdges, max(1, m.budget/edgeBytes/4))
+	workers := min(cores.Count(), maxWorkers)
+	limit := min(maxBucketEdges, max(1, m.budget/int64(16*workers)))
 	perVertex := float64(stored) / float64(m.vertices)
 	m.shift = 0
 	for size := 2; size <= maxBucketVertices && size < 2*m.vertices && float64(size)*perVertex <= float64(limit); size *= 2 {
 		m.shift++
 	}
-	workers := min(cores.Count(), maxWorkers)
+	if fits := 32 - int(m.sourceBits()); m.vertices>>fits <= maxNarrowBuckets {
+		m.narrow, m.shift = true, min(m.shift, uint(fits))
+	}
 	m.counts = make([][]int64, workers)
 	for w := range m.counts {
 		m.counts[w] = make([]int64, (m.vertices-1)>>m.shift+1)
 	}
 }
 
-// each draws all edges in parallel. Each worker calls the function that visitor returns for it.
-func (m *rowMaker) each(visitor func(worker int) func(source, target uint64)) {
+// each draws all edges in parallel. Each worker calls the function that visitor returns for it, with a batch
+// of edges at a time.
+func (m *rowMaker) each(visitor func(worker int) func(source, target []uint32)) {
 	workers := len(m.counts)
 	var wait sync.WaitGroup
 	for w := range workers {
 		first, end := m.draws*uint64(w)/uint64(workers), m.draws*uint64(w+1)/uint64(workers)
 		visit := visitor(w)
 		wait.Go(func() {
-			for i := first; i < end; i++ {
-				source, target := m.edge(i)
-				visit(source, target)
+			var source, target [batchEdges]uint32
+			for i := first; i < end; i += batchEdges {
+				n := min(batchEdges, end-i)
+				m.edges(i, source[:n], target[:n])
+				visit(source[:n], target[:n])
 				if m.both {
-					visit(target, source)
+					visit(target[:n], source[:n])
 				}
 			}
 		})
@@ -128,14 +155,18 @@ func (m *rowMaker) each(visitor func(worker int) func(source, target uint64)) {
 }
 
 func (m *rowMaker) count() {
-	m.each(func(worker int) func(source, target uint64) {
+	m.each(func(worker int) func(source, target []uint32) {
 		counts, shift := m.counts[worker], m.shift
-		return func(_, target uint64) { counts[target>>shift]++ }
+		return func(_, target []uint32) {
+			for _, t := range target {
+				counts[t>>shift]++
+			}
+		}
 	})
 }
 
 // fill draws all edges again and stores those into buckets first … last−1, grouped by bucket.
-func (m *rowMaker) fill(edges []uint64, first, last int) {
+func fill[K key](m *rowMaker, keys []K, first, last int) {
 	next := make([][]int64, len(m.counts)) // worker → bucket − first → position of its next edge
 	for w := range next {
 		next[w] = make([]int64, last-first)
@@ -147,57 +178,86 @@ func (m *rowMaker) fill(edges []uint64, first, last int) {
 			position += m.counts[w][b]
 		}
 	}
-	m.each(func(worker int) func(source, target uint64) {
-		next, shift := next[worker], m.shift
-		return func(source, target uint64) {
-			b := target>>shift - uint64(first) // wraps around below first
-			if b < uint64(len(next)) {
-				edges[next[b]] = target<<32 | source
-				next[b]++
+	m.each(func(worker int) func(source, target []uint32) {
+		next, shift, sourceBits := next[worker], m.shift, m.sourceBits()
+		within := K(1)<<shift - 1
+		return func(source, target []uint32) {
+			for i, t := range target[:len(source)] {
+				b := uint(t>>shift) - uint(first) // wraps around below first
+				if b < uint(len(next)) {
+					keys[next[b]] = K(t)&within<<sourceBits | K(source[i])
+					next[b]++
+				}
 			}
 		}
 	})
 }
 
-// sortBuckets sorts each bucket by target and source. The buckets follow each other in edges.
-func sortBuckets(edges []uint64, size []int64) {
+// rows are the rows of a bucket. Their slices are used again.
+type rows[K key] struct {
+	indegree, sources []int32
+	scratch           []K
+}
+
+// emitSorted emits the rows of consecutive buckets, bucket by bucket. The buckets follow each other in keys.
+// All cores sort buckets ahead of the one that is emitted.
+func emitSorted[K key](m *rowMaker, keys []K, size []int64, first int, emit emitFunc) error {
 	start := make([]int64, len(size)+1)
 	for b, n := range size {
 		start[b+1] = start[b] + n
 	}
-	var taken atomic.Int64
-	var wait sync.WaitGroup
-	for range min(cores.Count(), len(size)) {
-		wait.Go(func() {
-			for {
-				b := taken.Add(1) - 1
-				if b >= int64(len(size)) {
-					return
-				}
-				slices.Sort(edges[start[b]:start[b+1]])
-			}
-		})
-	}
-	wait.Wait()
+	pool := sync.Pool{New: func() any { return new(rows[K]) }}
+	return cores.InOrder(len(size), func(b int) *rows[K] {
+		r := pool.Get().(*rows[K])
+		low := (first + b) << m.shift
+		r.list(keys[start[b]:start[b+1]], min(1<<m.shift, m.vertices-low), m.shift, m.sourceBits())
+		return r
+	}, func(_ int, r *rows[K]) error {
+		defer pool.Put(r)
+		return emit(r.indegree, r.sources)
+	})
 }
 
-// emit calls the function emit with the rows of sorted buckets, bucket by bucket.
-func (m *rowMaker) emit(edges []uint64, size []int64, first int, emit emitFunc) error {
-	indegree := make([]int32, 1<<m.shift)
-	var sources []int32
-	for b, n := range size {
-		low := (first + b) << m.shift
-		indegree := indegree[:min(1<<m.shift, m.vertices-low)]
-		clear(indegree)
-		sources = sources[:0]
-		for _, e := range edges[:n] {
-			indegree[int(e>>32)-low]++
-			sources = append(sources, int32(uint32(e)))
-		}
-		edges = edges[n:]
-		if err := emit(indegree, sources); err != nil {
-			return err
-		}
+// list sorts the keys of a bucket of so many vertices and lists their rows. It overwrites the keys.
+func (r *rows[K]) list(keys []K, vertices int, shift, sourceBits uint) {
+	r.scratch = slices.Grow(r.scratch[:0], len(keys))[:len(keys)]
+	r.sources = slices.Grow(r.sources[:0], len(keys))[:len(keys)]
+	r.indegree = slices.Grow(r.indegree[:0], vertices)[:vertices]
+	clear(r.indegree)
+	source := K(1)<<sourceBits - 1
+	for k, key := range sorted(keys, r.scratch, shift+sourceBits) {
+		r.indegree[key>>sourceBits]++
+		r.sources[k] = int32(key & source)
 	}
-	return nil
+}
+
+// sorted sorts keys of that many bits by their digits, the lowest first. It uses both slices, which are
+// equally long, and returns the one that has the result.
+func sorted[K key](keys, scratch []K, width uint) []K {
+	const few, most = 256, 11 // keys that are sorted sooner by comparing; bits of a digit
+	if len(keys) < few {
+		slices.Sort(keys)
+		return keys
+	}
+	digits := (width + most - 1) / most
+	each := (width + digits - 1) / digits
+	mask := K(1)<<each - 1
+	for low := uint(0); low < width; low += each {
+		var next [1 << most]int
+		for _, key := range keys {
+			next[key>>low&mask]++
+		}
+		at := 0
+		for d, n := range next[:mask+1] {
+			next[d] = at
+			at += n
+		}
+		for _, key := range keys {
+			d := key >> low & mask
+			scratch[next[d]] = key
+			next[d]++
+		}
+		keys, scratch = scratch, keys
+	}
+	return keys
 }

@@ -25,6 +25,41 @@ func Share(n int, do func(from, to int)) {
 	wait.Wait()
 }
 
+// InOrder calls produce for 0…n−1 on as many goroutines as Count, and consume with each result, in order and
+// one at a time. Results wait for their turn, at most two for each goroutine. InOrder ends at the first error
+// of consume and returns it.
+func InOrder[T any](n int, produce func(k int) T, consume func(k int, result T) error) (err error) {
+	workers := min(Count(), n)
+	results := make([]chan T, 2*workers) // of k at k modulo their number
+	turns := make(chan struct{}, len(results))
+	for k := range results {
+		results[k] = make(chan T, 1)
+		turns <- struct{}{}
+	}
+	var begun atomic.Int64
+	var wait sync.WaitGroup
+	for range workers {
+		wait.Go(func() {
+			for range turns {
+				k := int(begun.Add(1)) - 1
+				if k >= n {
+					return
+				}
+				results[k%len(results)] <- produce(k)
+			}
+		})
+	}
+	for k := 0; k < n && err == nil; k++ {
+		if err = consume(k, <-results[k%len(results)]); err == nil {
+			turns <- struct{}{}
+		}
+	}
+	begun.Store(int64(n)) // where consume failed
+	close(turns)
+	wait.Wait()
+	return err
+}
+
 // Spare gives Go's scheduler one processor more, for a program that has as many goroutines in C as there are
 // cores: one stays idle then. Where none does, the scheduler takes the processor away from every call of C
 // that lasts more than 20 µs, starts a thread for it that finds nothing to do, and looks again as soon: on

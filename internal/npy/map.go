@@ -3,6 +3,7 @@ package npy
 import (
 	"fmt"
 	"math"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +17,8 @@ import (
 // A file that is cut after it was mapped makes a later access fault: read it under debug.SetPanicOnFault.
 type Mapped struct {
 	Array
+	Path    string      // as Map was given it
+	Info    os.FileInfo // of the file when it was mapped
 	mapping []byte
 }
 
@@ -45,11 +48,15 @@ func Map(path string) (*Mapped, error) {
 	if size > math.MaxInt {
 		return nil, refusal.Errorf("%s: too large to map on this machine", path)
 	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	mapping, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("%s: mapping it: %w", path, err)
 	}
-	return &Mapped{Array{h, mapping[length:]}, mapping}, nil
+	return &Mapped{Array{h, mapping[length:]}, path, info, mapping}, nil
 }
 
 // Close removes the mapping. Views of it must not be used afterwards.

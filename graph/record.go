@@ -1,0 +1,178 @@
+package graph
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"weft/internal/document"
+	"weft/internal/refusal"
+	"weft/internal/regular"
+)
+
+// checkedFile is the record of a directory's files when they had passed all checks: those of a store, or of a
+// part. Whoever writes the files checks them and writes it. Open and OpenPart do not check the arrays again
+// where each file has the size and the time of the record; a file that anybody wrote to has another time, as
+// has a copy without its times. Then all files are checked as if there were no record. What changed beneath
+// the file system, as on a failing disk, keeps its size and time: CheckSums finds that by the checksums.
+const checkedFile = "checked.json"
+
+const (
+	// checksVersion counts the versions of the checks of a graph and of a part. A record of another version
+	// does not count.
+	checksVersion = 1
+	// Bytes of files up to which there is no record: to check them takes no time.
+	alwaysChecked = 1 << 20
+	maxRecord     = 64 << 20 // bytes of checked.json: a record of each file of maxTypes types
+)
+
+// record is checked.json.
+type record struct {
+	Format int          `json:"format"`
+	Checks int          `json:"checks"`
+	Files  []fileRecord `json:"files"`
+}
+
+// fileRecord identifies a file by what the file system says of it, and by its bytes.
+type fileRecord struct {
+	Name     string    `json:"name"` // within the directory
+	Bytes    int64     `json:"bytes"`
+	Modified time.Time `json:"modified"`
+	SHA256   string    `json:"sha256,omitempty"` // empty: not known
+}
+
+// is reports whether the file has the size and the time of the record.
+func (f *fileRecord) is(info os.FileInfo) bool {
+	return info.Size() == f.Bytes && info.ModTime().Equal(f.Modified)
+}
+
+// readRecord reads the record of the files in dir, and leaves out those that have changed. Without a record
+// that can be read it returns none.
+func readRecord(dir string) []fileRecord {
+	text, err := document.Read(filepath.Join(dir, checkedFile), maxRecord)
+	if err != nil {
+		return nil
+	}
+	r := &record{}
+	if err := document.StrictJSON(text, formatVersion, r); err != nil || r.Checks != checksVersion {
+		return nil
+	}
+	return slices.DeleteFunc(r.Files, func(f fileRecord) bool {
+		info, err := os.Stat(filepath.Join(dir, f.Name))
+		return err != nil || !f.is(info)
+	})
+}
+
+// wereChecked reports whether the mapped files and graph.json have passed all checks, by the record in dir.
+func (m *mappings) wereChecked(dir string) bool {
+	recorded := map[string]fileRecord{}
+	for _, f := range readRecord(dir) {
+		recorded[filepath.Join(dir, f.Name)] = f
+	}
+	if _, ok := recorded[filepath.Join(dir, descriptionFile)]; !ok {
+		return false
+	}
+	for _, a := range m.arrays {
+		f, ok := recorded[a.Path]
+		if !ok || !f.is(a.Info) {
+			return false
+		}
+	}
+	return true
+}
+
+// Sums returns the SHA-256 checksums, in hexadecimal, of the files of the store or part in dir, by name: of
+// those whose size and time are as when they were written.
+func Sums(dir string) map[string]string {
+	sums := map[string]string{}
+	for _, f := range readRecord(dir) {
+		if f.SHA256 != "" {
+			sums[f.Name] = f.SHA256
+		}
+	}
+	return sums
+}
+
+// CheckSums reads the files that Sums knows, and refuses one whose bytes are others than were written.
+func CheckSums(dir string) error {
+	for _, f := range readRecord(dir) {
+		if f.SHA256 == "" {
+			continue
+		}
+		path := filepath.Join(dir, f.Name)
+		if sum, err := Sum(path); err != nil {
+			return err
+		} else if sum != f.SHA256 {
+			return refusal.Errorf("%s: damaged: its bytes are not those that were written, by their checksum; make it again", path)
+		}
+	}
+	return nil
+}
+
+// Sum returns the SHA-256 checksum of a file, in hexadecimal.
+func Sum(path string) (string, error) {
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// record writes checked.json, where it is worth it, beside graph.json, in the directory that files go to.
+func (s *staging) record() {
+	r, bytes := record{Format: formatVersion, Checks: checksVersion}, int64(0)
+	for path, f := range s.written {
+		if name, err := filepath.Rel(filepath.Join(".", s.sub), path); err == nil && name != ".." && !strings.HasPrefix(name, "../") {
+			f.Name = name
+			r.Files = append(r.Files, f)
+			bytes += f.Bytes
+			delete(s.written, path)
+		}
+	}
+	if bytes <= alwaysChecked {
+		return
+	}
+	slices.SortFunc(r.Files, func(a, b fileRecord) int { return strings.Compare(a.Name, b.Name) })
+	s.json(checkedFile, r)
+}
+
+// summed writes a file and its checksum, both at once.
+type summed struct {
+	f    *os.File
+	hash hash.Hash
+}
+
+func (w *summed) Write(data []byte) (n int, err error) {
+	done := make(chan struct{})
+	go func() {
+		w.hash.Write(data)
+		close(done)
+	}()
+	n, err = w.f.Write(data)
+	<-done
+	return n, err
+}
+
+// wrote notes a complete file for the record. Its name counts from the staging's directory.
+func (s *staging) wrote(name string, f *os.File, sum []byte) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if s.written == nil {
+		s.written = map[string]fileRecord{}
+	}
+	s.written[name] = fileRecord{"", info.Size(), info.ModTime().UTC(), hex.EncodeToString(sum)}
+	return nil
+}
