@@ -31,11 +31,11 @@ type File struct {
 func Open(dir string) (*File, error) {
 	offload := refusal.Setting("offload")
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, refusal.Errorf("%s %s: %w", offload, dir, err)
+		return nil, refusal.Errorf("%s %s: %w; name a folder that can be written to", offload, dir, cause(err))
 	}
 	f, err := unnamed(dir)
 	if err != nil {
-		return nil, refusal.Errorf("%s %s: %w; take a folder that can be written to", offload, dir, err)
+		return nil, refusal.Errorf("%s %s: %w; name a folder that can be written to", offload, dir, cause(err))
 	}
 	return &File{file: f, dir: dir, free: map[int][]int64{}}, nil
 }

@@ -104,7 +104,7 @@ func TestNoFolder(t *testing.T) {
 		paths = append(paths, "/proc/1")
 	}
 	for _, path := range paths {
-		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := Open(path); err == nil || strings.Count(err.Error(), path) != 1 || !strings.Contains(err.Error(), "name a folder") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

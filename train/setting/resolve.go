@@ -2,6 +2,7 @@ package setting
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -96,7 +97,8 @@ func (r *Resolved) divide() error {
 	r.Workers = r.Mesh.Workers()
 	switch {
 	case r.Offload != "" && n <= r.Workers:
-		return refusal.Errorf("%s %s: matrices rest while other partitions of their worker are at work; give %s N, more than the %d of the mesh",
+		return refusal.Errorf("%s %s: matrices rest while other partitions of their worker are at work; give %s N, more than the %d of the mesh, or "+
+			"an empty folder name for none",
 			refusal.Setting("offload"), r.Offload, partitions, r.Workers)
 	case n == 0:
 		return nil
@@ -250,8 +252,12 @@ func (r *Resolved) CheckGraph(g *graph.Graph) error {
 		return err
 	}
 	if r.Mesh.Partitions > whole.Vertices {
-		return refusal.Errorf("%s %s: the graph has only %d vertices to divide",
-			refusal.Setting("parallel"), r.Parallel, whole.Vertices)
+		given, n := "parallel", r.Parallel
+		if r.Partitions > 0 {
+			given, n = "partitions", fmt.Sprint(r.Partitions)
+		}
+		return refusal.Errorf("%s %s: the graph has only %d vertices to divide; take at most as many partitions",
+			refusal.Setting(given), n, whole.Vertices)
 	}
 	return nil
 }
