@@ -212,8 +212,8 @@ func (m *Matrix) use() {
 	}
 }
 
-// Ahead begins to read a matrix that rests and will be used in this turn, if it fits the limit beside all that
-// is here.
+// Ahead begins to read a matrix that rests and will be used in this turn, if it fits the limit beside all
+// that is here.
 func (m *Matrix) Ahead() {
 	if m == nil || m.rest == nil || !m.rest.absent.Load() {
 		return
