@@ -30,6 +30,9 @@ type Error struct {
 
 // Error is one line: rank, operation, peer, epoch, layer, the reason, and what to do.
 func (e *Error) Error() string {
+	if own := (shelfError{}); errors.As(e.Err, &own) {
+		return own.Error() // no other rank has a part in it
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "rank %d: %s, peer rank %d", e.Rank, e.Operation, e.Peer)
 	b.WriteString(place{e.Epoch, e.Layer}.String())
@@ -46,6 +49,11 @@ func (e *Error) Error() string {
 	}
 	return strings.ReplaceAll(b.String(), "\n", " ")
 }
+
+// shelfError says why a message is not kept until it is received.
+type shelfError struct{ error }
+
+func (e shelfError) Unwrap() error { return e.error }
 
 // Unwrap is the reason.
 func (e *Error) Unwrap() error { return e.Err }

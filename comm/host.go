@@ -88,6 +88,16 @@ func newHost(holders []int, me int, s Shelf) *Host {
 	return h
 }
 
+// Queued bounds, after a plan, the bytes of messages to and from other workers that lie on the shelf at a
+// time: those to others between two calls of Meet, and those from others for this and the next one, as other
+// workers may be ahead. A plan does not put them there.
+func (h *Host) Queued() (bytes int64) {
+	for _, m := range h.members {
+		bytes += m.mostWent + 2*m.mostCame
+	}
+	return bytes
+}
+
 // Transports are those of the worker's ranks, in ascending order.
 func (h *Host) Transports() []Transport {
 	ts := make([]Transport, len(h.members))
@@ -115,6 +125,9 @@ type member struct {
 
 	// Under Host.mu:
 	over func() bool // reports whether its wait is over; nil: it does not wait for its turn
+	// Of a plan: bytes from and to other workers since the last Meet, and the most so far
+	came, mostCame, went, mostWent int64
+
 	met  map[int]int // the number of its calls of Meet, by the tags of the group
 	held int         // it keeps its turn while it waits
 	last bool        // it has ended
@@ -133,12 +146,17 @@ func (m *member) Send(data []byte, to, tag int) Request {
 		return t
 	}
 	p, err := m.shelf.Put(kindOf(tag), data)
+	if err != nil {
+		err = shelfError{err}
+	}
 	switch {
 	case err != nil:
 	case m.beside(to):
 		err = m.deliver(lane{m.rank, to, tag}, p)
 	case m.link == nil:
 		p.Drop()
+		m.went += int64(len(data))
+		m.mostWent = max(m.mostWent, m.went)
 	default:
 		m.couriers[m.holders[to]].put(errand{lane{m.rank, to, tag}, p})
 	}
@@ -149,6 +167,8 @@ func (m *member) Send(data []byte, to, tag int) Request {
 func (m *member) Receive(data []byte, from, tag int) Request {
 	t, l := &transfer{data: data, done: make(chan struct{})}, lane{from, m.rank, tag}
 	if m.link == nil && !m.beside(from) {
+		m.came += int64(len(data))
+		m.mostCame = max(m.mostCame, m.came)
 		t.finish(nil)
 		return t
 	}

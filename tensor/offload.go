@@ -182,6 +182,13 @@ func (m *Matrix) Thaw() {
 	}
 }
 
+// Leave says that this turn does not use the matrix any more, so that it may leave at once.
+func (m *Matrix) Leave() {
+	if m.rest != nil {
+		m.rest.used.Store(m.meter.offload.turn.Load() >> 32 << 32)
+	}
+}
+
 // Rests reports whether the matrix rests now.
 func (m *Matrix) Rests() bool { return m.rest != nil && m.rest.absent.Load() }
 

@@ -27,6 +27,7 @@ func (s *Shelf) Put(k comm.Kind, message []byte) (p comm.Parcel, err error) {
 		copy(into, message)
 	}
 	m.Freeze()
+	m.Leave()
 	return &buffer{m, s.Plan}, nil
 }
 

@@ -41,6 +41,7 @@ type Plan struct {
 	// Rests says that matrices may rest on disk. Least and All are then the memory that a worker needs at
 	// least, and with which nothing rests, if Inputs.Range asked for them; else 0.
 	Rests      bool
+	Turns      bool // partitions of a worker take turns
 	Least, All int64
 }
 
@@ -108,7 +109,8 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 			break
 		}
 	}
-	if p.Rests = in.Offload != ""; p.Rests && in.Range && err == nil {
+	p.Turns, p.Rests = in.TakesTurns(), in.Offload != ""
+	if p.Rests && in.Range && err == nil {
 		p.Least, p.All, err = in.bounds(ctx)
 	}
 	if in.Comm.Size() > 1 {
@@ -194,6 +196,11 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		graph := p.GraphBytes[worker]
 		if limit > 0 && tensors+graph > int64(limit) {
 			wayOut := "raise the limit or take " + p.Less()
+			if p.Turns && !p.Rests {
+				return refusal.Errorf("%s %s: worker %d would need %s (tensors %s, graph %s); raise the limit, or let matrices rest on disk with %s DIR",
+					refusal.Setting("memory-limit"), limit, worker, setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(),
+					setting.Bytes(graph).Rounded(), refusal.Setting("offload"))
+			}
 			if p.Rests {
 				return refusal.Errorf("%s %s: worker %d would need %s while a partition is at work (tensors %s, graph %s); raise the limit, or take more %s, which are smaller",
 					refusal.Setting("memory-limit"), limit, worker, setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(),
@@ -262,6 +269,9 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 	all = ranks[first]
 	for rank := first + 1; rank < len(holders) && holders[rank] == number; rank++ {
 		all.add(&ranks[rank])
+	}
+	if in.Offload == "" { // where these may rest, they take no memory that others need
+		all.Tensors += host.Queued()
 	}
 	return all, err
 }
