@@ -228,8 +228,8 @@ func (t *account) fetch(m *Matrix) {
 	}
 }
 
-// Ahead begins to read a matrix that rests and will be used in this turn, if it fits the limit beside all that
-// is here.
+// Ahead begins to read a matrix that rests and will be used in this turn, if it fits the limit beside all
+// that is here.
 func (m *Matrix) Ahead() {
 	if m == nil || m.rest == nil || !m.rest.absent.Load() {
 		return
@@ -386,8 +386,8 @@ func (o *offload) next() (next *Matrix) {
 	return next
 }
 
-// evict lets a matrix leave: at once if the disk has its elements, or when they are written. It stays if it is
-// used in this turn: use notes that first and looks for absent then, and evict does the reverse.
+// evict lets a matrix leave: at once if the disk has its elements, or when they are written. It stays if it
+// is used in this turn: use notes that first and looks for absent then, and evict does the reverse.
 func (t *account) evict(m *Matrix) {
 	r, o := m.rest, t.offload
 	r.absent.Store(true)
