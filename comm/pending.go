@@ -49,7 +49,7 @@ func (c *Comm) send(k Kind, data []byte, to int, within string) *Pending {
 // leaves reports whether a message to a rank of the transport leaves this rank's worker.
 func (c *Comm) leaves(to int) bool {
 	m, hosted := c.end.transport.(*member)
-	return to != c.end.transport.Rank() && !(hosted && m.beside(to))
+	return to != c.end.transport.Rank() && (!hosted || !m.beside(to))
 }
 
 func (c *Comm) receive(k Kind, data []byte, from int, within string) *Pending {

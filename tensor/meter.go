@@ -44,7 +44,7 @@ type account struct {
 	idle      idle
 	peak      int64 // with the graph's structure, where matrices rest
 	peakKinds [kinds]int64
-	*offload  // nil: no matrix rests
+	offload   *offload // nil: no matrix rests
 }
 
 // NewMeter returns a Meter with nothing allocated.
@@ -53,7 +53,7 @@ func NewMeter() *Meter {
 	return a.meter()
 }
 
-func (a *account) meter() *Meter { return &Meter{account: a, used: map[unsafe.Pointer]int{}} }
+func (t *account) meter() *Meter { return &Meter{account: t, used: map[unsafe.Pointer]int{}} }
 
 // Another returns another Meter that charges the same worker.
 func (t *Meter) Another() *Meter { return t.meter() }

@@ -361,7 +361,7 @@ func (t *Meter) FreezeAll(k Kind) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for m := range t.rests {
+	for m := range t.offload.rests {
 		if m.kind == k && m.meter == t {
 			m.rest.frozen = true
 		}

@@ -322,7 +322,6 @@ func BenchmarkGraph(b *testing.B) {
 // Wide keys, which graphs of very many vertices need, give the rows of narrow ones.
 func TestWideKeys(t *testing.T) {
 	for name, o := range examples {
-		o := o
 		edges, draws := newEdges(&o, newClasses(&o)), uint64(300)
 		if o.Vertices == 1 {
 			draws = 0

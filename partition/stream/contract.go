@@ -117,7 +117,7 @@ func (t *pairs) add(a, b int32) {
 		*s = pair{a: a, b: b}
 		t.used++
 	}
-	s.edges += int32(min(1, math.MaxInt32-s.edges))
+	s.edges += min(1, math.MaxInt32-s.edges)
 }
 
 // slot returns the slot of a pair, or the free one that it goes into.

@@ -229,7 +229,7 @@ func most(workers []Worker) (bytes int64) {
 
 // own plans for the workers of this process, one after the other.
 func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
-	number, end := 0, in.Config.Workers
+	number, end := 0, in.Workers
 	if in.Comm.Size() > 1 {
 		number, end = in.Comm.Rank(), in.Comm.Rank()+1
 	}

@@ -270,6 +270,9 @@ func (d *Dir) check() error {
 		return errGone
 	}
 	if err := unix.Faccessat(unix.AT_FDCWD, d.Path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		if d.Gone() { // since
+			return errGone
+		}
 		return fmt.Errorf("it cannot be written to any more: %w", err)
 	}
 	free, known, err := atomicfile.Free(d.Path)
