@@ -259,7 +259,7 @@ func (t *Meter) Close() {
 		o.changed.Wait()
 	}
 	if t.offload != nil { // other Meters of the worker go on
-		for m := range t.rests {
+		for m := range t.offload.rests {
 			if m.meter == t {
 				if m.rest.state != away {
 					t.live[m.kind] -= int64(m.bytes)

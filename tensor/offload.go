@@ -188,7 +188,7 @@ func (m *Matrix) Thaw() {
 	if m != nil && m.rest != nil {
 		m.meter.mu.Lock()
 		defer m.meter.mu.Unlock()
-		m.rest.used.Store(m.meter.turn.Load())
+		m.rest.used.Store(m.meter.offload.turn.Load())
 		m.meter.fetch(m)
 		m.rest.frozen, m.rest.saved = false, false
 	}
@@ -215,16 +215,16 @@ func (m *Matrix) use() {
 func (t *account) fetch(m *Matrix) {
 	for m.rest.state != here {
 		switch {
-		case t.err != nil:
-			panic(DiskFailure{t.err})
+		case t.offload.err != nil:
+			panic(DiskFailure{t.offload.err})
 		case m.rest.state == away:
 			t.bring(m)
 		default:
-			t.changed.Wait()
+			t.offload.changed.Wait()
 		}
 	}
-	if t.err != nil {
-		panic(DiskFailure{t.err})
+	if t.offload.err != nil {
+		panic(DiskFailure{t.offload.err})
 	}
 }
 
@@ -268,7 +268,7 @@ func (t *account) bring(m *Matrix) {
 	func() {
 		defer func() { // makeRoom may panic
 			m.rest.state = away
-			t.changed.Broadcast()
+			t.offload.changed.Broadcast()
 		}()
 		t.makeRoom(int64(m.bytes))
 	}()
