@@ -258,6 +258,16 @@ func (t *Meter) Close() {
 	for o := t.offload; o != nil && o.busy > 0; {
 		o.changed.Wait()
 	}
+	if t.offload != nil { // other Meters of the worker go on
+		for m := range t.offload.rests {
+			if m.meter == t {
+				if m.rest.state != away {
+					t.live[m.kind] -= int64(m.bytes)
+				}
+				t.forget(m)
+			}
+		}
+	}
 	for p, size := range t.used {
 		t.idle.put(span{p, size}) // what is next to each other is given back at once
 	}

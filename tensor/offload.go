@@ -152,13 +152,24 @@ func (t *account) mayRest(m *Matrix) {
 	}
 }
 
-// Pin keeps the matrix in memory until Release.
+// Pin keeps the matrix in memory until Unpin or Release. A goroutine that reads or writes a matrix in other
+// turns than those of its rank pins it.
 func (m *Matrix) Pin() *Matrix {
 	if m.rest != nil {
-		m.Pointer()
 		m.meter.mu.Lock()
 		defer m.meter.mu.Unlock()
+		m.meter.fetch(m)
 		m.meter.forget(m)
+	}
+	return m
+}
+
+// Unpin lets a pinned matrix rest again.
+func (m *Matrix) Unpin() *Matrix {
+	m.meter.mu.Lock()
+	defer m.meter.mu.Unlock()
+	if m.rest == nil {
+		m.meter.mayRest(m)
 	}
 	return m
 }
@@ -175,9 +186,10 @@ func (m *Matrix) Freeze() {
 // Thaw says that the elements may change again.
 func (m *Matrix) Thaw() {
 	if m != nil && m.rest != nil {
-		m.Pointer()
 		m.meter.mu.Lock()
 		defer m.meter.mu.Unlock()
+		m.rest.used.Store(m.meter.offload.turn.Load())
+		m.meter.fetch(m)
 		m.rest.frozen, m.rest.saved = false, false
 	}
 }
@@ -201,21 +213,25 @@ func (m *Matrix) use() {
 	if !r.absent.Load() {
 		return
 	}
-	t := m.meter.account
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for r.state != here {
+	m.meter.mu.Lock()
+	defer m.meter.mu.Unlock()
+	m.meter.fetch(m)
+}
+
+// fetch brings a matrix back if it rests. The caller holds mu.
+func (t *account) fetch(m *Matrix) {
+	for m.rest.state != here {
 		switch {
-		case o.err != nil:
-			panic(DiskFailure{o.err})
-		case r.state == away:
+		case t.offload.err != nil:
+			panic(DiskFailure{t.offload.err})
+		case m.rest.state == away:
 			t.bring(m)
 		default:
-			o.changed.Wait()
+			t.offload.changed.Wait()
 		}
 	}
-	if o.err != nil {
-		panic(DiskFailure{o.err})
+	if t.offload.err != nil {
+		panic(DiskFailure{t.offload.err})
 	}
 }
 
@@ -256,7 +272,13 @@ func (m *Matrix) Ahead() {
 // bring reads a matrix. The caller holds mu, which is free while the disk works.
 func (t *account) bring(m *Matrix) {
 	m.rest.state = coming
-	t.makeRoom(int64(m.bytes))
+	func() {
+		defer func() { // makeRoom may panic
+			m.rest.state = away
+			t.offload.changed.Broadcast()
+		}()
+		t.makeRoom(int64(m.bytes))
+	}()
 	t.come(m)
 	var err error
 	if o := t.offload; !o.disk.Plans() {
@@ -371,10 +393,15 @@ func (o *offload) next() (next *Matrix) {
 	return next
 }
 
-// evict lets a matrix leave: at once if the disk has its elements, or when they are written.
+// evict lets a matrix leave: at once if the disk has its elements, or when they are written. It stays if it
+// is used in this turn: use notes that first and looks for absent then, and evict does the reverse.
 func (t *account) evict(m *Matrix) {
 	r, o := m.rest, t.offload
 	r.absent.Store(true)
+	if r.used.Load() == o.turn.Load() { // by another goroutine, since next looked
+		r.absent.Store(r.state == cleaning)
+		return
+	}
 	switch {
 	case r.state == cleaning:
 		r.state = leaving

@@ -197,3 +197,93 @@ func TestPlannedRest(t *testing.T) {
 		t.Errorf("moved %+v, planned %+v", moved[0], moved[1])
 	}
 }
+
+// TestFailedReturn: a matrix that cannot come back, because the one that leaves for it cannot be written, is
+// released without waiting.
+func TestFailedReturn(t *testing.T) {
+	d := &drum{held: map[int64][]byte{}, fails: 2}
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	mem.Offload(d, unit)
+	mem.BeginTurn(true)
+	m := unitOf(mem, tensor.Activations)
+	mem.BeginTurn(false)
+	unitOf(mem, tensor.Activations) // m leaves
+	mem.BeginTurn(false)
+	func() {
+		defer m.Release()
+		defer func() {
+			if err, _ := recover().(error); !errors.Is(err, errDrum) {
+				t.Errorf("%v, want the error of the disk", err)
+			}
+		}()
+		m.Pointer()
+	}()
+}
+
+// TestClosedMeter: matrices of a Meter that was closed do not leave, and take no room.
+func TestClosedMeter(t *testing.T) {
+	d := &drum{held: map[int64][]byte{}}
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	mem.Offload(d, 2*unit)
+	mem.BeginTurn(true)
+	ended := mem.Another()
+	unitOf(ended, tensor.Activations).Floats()[0] = 1
+	unitOf(ended, tensor.Activations).Floats()[0] = 1
+	ended.Close()
+	mem.BeginTurn(false)
+	unitOf(mem, tensor.Activations)
+	unitOf(mem, tensor.Activations)
+	if moved := mem.OnDisk(); moved != (tensor.Moved{}) || mem.Peak() != 2*unit {
+		t.Errorf("moved %+v, and took %d bytes", moved, mem.Peak())
+	}
+}
+
+// TestUsedElsewhere: goroutines beside the one that takes turns make matrices, while it uses its own.
+func TestUsedElsewhere(t *testing.T) {
+	const matrices, rounds = 64, 50
+	d := &drum{held: map[int64][]byte{}}
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	mem.Offload(d, matrices*unit)
+	var own []*tensor.Matrix
+	for range matrices {
+		own = append(own, unitOf(mem, tensor.Activations))
+		clear(own[len(own)-1].Floats())
+	}
+	var beside sync.WaitGroup
+	ended := make(chan struct{})
+	for range 2 {
+		beside.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				m := unitOf(mem, tensor.Activations).Pin()
+				m.Floats()[0] = float32(i)
+				m.Unpin().Freeze()
+				if got := m.Pin().Floats()[0]; got != float32(i) {
+					t.Errorf("%v, want %d", got, i)
+				}
+				m.Release()
+			}
+		})
+	}
+	defer beside.Wait()
+	defer close(ended)
+	for i := range rounds {
+		for _, m := range own {
+			mem.BeginTurn(true)
+			for range 100 {
+				m.Floats()[7]++
+			}
+			if got := m.Floats()[7]; got != float32(100*(i+1)) {
+				t.Fatalf("round %d: %v, want %v", i, got, 100*(i+1))
+			}
+			mem.EndTurn()
+		}
+	}
+}

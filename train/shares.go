@@ -207,19 +207,25 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 		}
 	}
 	holders, memories := s.Holders(), map[int]*tensor.Meter{}
+	disks := make([]*offload.File, len(links))
+	for i := range disks {
+		if s.Offload != "" && failed == nil {
+			if disks[i], failed = offload.Open(s.Offload); failed == nil {
+				defer func() { failed = errors.Join(failed, disks[i].Close()) }()
+			}
+		}
+	}
+	if err := j.ranks().Together(failed); err != nil { // before a host waits for those of other processes
+		return err
+	}
 	var hosts []*comm.Host
-	for _, link := range links {
+	for i, link := range links {
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		host := comm.NewHost(link, holders, &turns.Shelf{Memory: mem})
 		memories[link.Rank()], hosts = mem, append(hosts, host)
 		if s.Offload != "" {
-			disk, err := offload.Open(s.Offload)
-			if err != nil {
-				return err
-			}
-			defer func() { failed = errors.Join(failed, disk.Close()) }()
-			turns.Offload(mem, host, disk, s.Limit)
+			turns.Offload(mem, host, disks[i], s.Limit)
 		}
 	}
 	return launch.Hosts(hosts, s.CommTimeout, func(c *comm.Comm) error {

@@ -34,7 +34,9 @@ func Hosts(hosts []*comm.Host, timeout time.Duration, work func(*comm.Comm) erro
 	}
 	err := asRanks(ends, timeout, work)
 	if err != nil && !isCommon(err) {
-		return err
+		for _, h := range hosts {
+			h.Abort(err) // Close waits for what still reads and writes messages
+		}
 	}
 	errs := make([]error, len(hosts))
 	var all sync.WaitGroup
@@ -42,7 +44,7 @@ func Hosts(hosts []*comm.Host, timeout time.Duration, work func(*comm.Comm) erro
 		all.Go(func() { errs[i] = h.Close() })
 	}
 	all.Wait()
-	return cause(append(errs, err))
+	return cause(append([]error{err}, errs...))
 }
 
 // asRanks runs work as each of the ranks with these transports.

@@ -22,11 +22,11 @@ func (s *Shelf) Put(k comm.Kind, message []byte) (p comm.Parcel, err error) {
 		return heap(bytes.Clone(message)), nil
 	}
 	defer refused(&err)
-	m := s.Memory.NewElement(tensor.Activations, tensor.BFloat16, 1, len(message)/element) // which may rest
+	m := s.Memory.NewElement(tensor.Activations, tensor.BFloat16, 1, len(message)/element).Pin()
 	if into := m.Bytes(); !s.Plan {
 		copy(into, message)
 	}
-	m.Freeze()
+	m.Unpin().Freeze()
 	m.Leave()
 	return &buffer{m, s.Plan}, nil
 }
@@ -55,7 +55,7 @@ func (b *buffer) Drop()    { b.Release() }
 func (b *buffer) Take(into []byte) (err error) {
 	defer b.Release()
 	defer refused(&err)
-	if from := b.Bytes(); !b.plan { // a plan brings it back, too
+	if from := b.Pin().Bytes(); !b.plan { // a plan brings it back, too
 		copy(into, from)
 	}
 	return nil
