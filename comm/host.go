@@ -98,6 +98,14 @@ func (h *Host) Queued() (bytes int64) {
 	return bytes
 }
 
+// Largest returns, after a plan, the bytes of the largest message to or from another worker.
+func (h *Host) Largest() (bytes int64) {
+	for _, m := range h.members {
+		bytes = max(bytes, m.largest)
+	}
+	return bytes
+}
+
 // Transports are those of the worker's ranks, in ascending order.
 func (h *Host) Transports() []Transport {
 	ts := make([]Transport, len(h.members))
@@ -127,6 +135,7 @@ type member struct {
 	over func() bool // reports whether its wait is over; nil: it does not wait for its turn
 	// Of a plan: bytes from and to other workers since the last Meet, and the most so far
 	came, mostCame, went, mostWent int64
+	largest                        int64 // message from or to one
 
 	met  map[int]int // the number of its calls of Meet, by the tags of the group
 	held int         // it keeps its turn while it waits
@@ -155,7 +164,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 		err = m.deliver(lane{m.rank, to, tag}, p)
 	case m.link == nil:
 		p.Drop()
-		m.went += int64(len(data))
+		m.went, m.largest = m.went+int64(len(data)), max(m.largest, int64(len(data)))
 		m.mostWent = max(m.mostWent, m.went)
 	default:
 		m.couriers[m.holders[to]].put(errand{lane{m.rank, to, tag}, p})
@@ -167,7 +176,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 func (m *member) Receive(data []byte, from, tag int) Request {
 	t, l := &transfer{data: data, done: make(chan struct{})}, lane{from, m.rank, tag}
 	if m.link == nil && !m.beside(from) {
-		m.came += int64(len(data))
+		m.came, m.largest = m.came+int64(len(data)), max(m.largest, int64(len(data)))
 		m.mostCame = max(m.mostCame, m.came)
 		t.finish(nil)
 		return t

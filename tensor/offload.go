@@ -329,22 +329,29 @@ func (t *account) makeRoom(size int64) {
 	if o.err != nil {
 		panic(DiskFailure{o.err})
 	}
-	for t.charged()+size-o.leaving > o.limit {
-		if s, found := t.idle.cut(pages(int(t.charged() + size - o.leaving - o.limit))); found {
+	t.shrinkTo(o.limit - size)
+	for t.charged()+size > o.limit && o.leaving > 0 && o.err == nil {
+		o.changed.Wait()
+		t.shrinkTo(o.limit - size) // others may have taken the room
+	}
+	if o.err != nil {
+		panic(DiskFailure{o.err})
+	}
+}
+
+// shrinkTo lets matrices leave until no more than so many bytes stay, or none is left that may.
+func (t *account) shrinkTo(limit int64) {
+	o := t.offload
+	for t.charged()-o.leaving > limit {
+		if s, found := t.idle.cut(pages(int(t.charged() - o.leaving - limit))); found {
 			giveBack(s.start, s.size)
 			continue
 		}
 		m := o.next()
 		if m == nil {
-			break
+			return
 		}
 		t.evict(m)
-	}
-	for t.charged()+size > o.limit && o.leaving > 0 && o.err == nil {
-		o.changed.Wait()
-	}
-	if o.err != nil {
-		panic(DiskFailure{o.err})
 	}
 }
 

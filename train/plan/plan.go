@@ -253,12 +253,30 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 }
 
 // inTurns plans a worker that holds several ranks.
+//
+// Messages between workers come and go at any time. Where matrices rest, each of the two that a link copies
+// at a time takes memory beside the limit that the plan keeps; else all of them may be there.
 func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
+	all, host, err := in.within(ctx, number, int64(in.MemoryLimit))
+	if err != nil || in.Offload == "" {
+		all.Tensors += host.Queued()
+		return all, err
+	}
+	if copied := 2 * int64(in.Workers-1) * host.Largest(); copied > 0 {
+		if all, _, err = in.within(ctx, number, max(0, int64(in.MemoryLimit)-copied)); err == nil {
+			all.Tensors += copied
+		}
+	}
+	return all, err
+}
+
+// within plans a worker that holds several ranks, of which matrices may rest beyond a limit.
+func (in *Inputs) within(ctx context.Context, number int, limit int64) (all Worker, host *comm.Host, err error) {
 	mem, holders := tensor.NewMeter(), in.Holders()
 	defer mem.Close()
-	host := comm.PlanHost(number, holders, &turns.Shelf{Memory: mem, Plan: true})
+	host = comm.PlanHost(number, holders, &turns.Shelf{Memory: mem, Plan: true})
 	if in.Offload != "" {
-		turns.Offload(mem, host, offload.Plan{}, int64(in.MemoryLimit))
+		turns.Offload(mem, host, offload.Plan{}, limit)
 	}
 	ranks := make([]Worker, len(holders))
 	err = launch.Hosts([]*comm.Host{host}, 0, func(c *comm.Comm) (err error) {
@@ -270,10 +288,7 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 	for rank := first + 1; rank < len(holders) && holders[rank] == number; rank++ {
 		all.add(&ranks[rank])
 	}
-	if in.Offload == "" { // where these may rest, they take no memory that others need
-		all.Tensors += host.Queued()
-	}
-	return all, err
+	return all, host, err
 }
 
 // add adds a rank that the same worker holds: their memory is that of the worker already.
