@@ -24,8 +24,8 @@ const (
 	countedRanges = 4       // of sources, for each core: some have more edges than others
 )
 
-// edgeCounter counts the edges of a relation. Each core takes the edges from one range of sources after the other:
-// they stand together in each row, as rows ascend, and so do the places that the core counts in.
+// edgeCounter counts the edges of a relation. Each core takes the edges from one range of sources after the
+// other: they stand together in each row, as rows ascend, and so do the places that the core counts in.
 //
 // A relation with the V×V matrix A of edge counts is symmetric if A equals its transpose. As in Freivalds'
 // test (Probabilistic machines can use less running time, 1977), two random vectors x and y tell that without

@@ -39,7 +39,7 @@ type staging struct {
 	open   []*arrayFile
 	// written are the files so far that no record has, by their names in dir
 	written map[string]fileRecord
-	// completing receives the error of the array that is brought to disk beside the making of others; nil: none is
+	// completing receives the error of an array that is brought to disk beside the making of others
 	completing chan error
 	err        error
 }
