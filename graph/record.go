@@ -3,6 +3,7 @@ package graph
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"hash"
 	"io"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weft/internal/document"
 	"weft/internal/refusal"
@@ -131,6 +134,7 @@ func Sum(path string) (string, error) {
 
 // record writes checked.json, where it is worth it, beside graph.json, in the directory that files go to.
 func (s *staging) record() {
+	s.completed()
 	r, bytes := record{Format: formatVersion, Checks: checksVersion}, int64(0)
 	for path, f := range s.written {
 		if name, err := filepath.Rel(filepath.Join(".", s.sub), path); err == nil && name != ".." && !strings.HasPrefix(name, "../") {
@@ -147,11 +151,17 @@ func (s *staging) record() {
 	s.json(checkedFile, r)
 }
 
-// summed writes a file and its checksum, both at once.
+// summed writes a file and its checksum, both at once. It has the system write to disk early, so that little
+// is left to wait for in the end.
 type summed struct {
-	f    *os.File
-	hash hash.Hash
+	f       *os.File
+	hash    hash.Hash
+	at      int64 // bytes written
+	flushed int64 // of these on their way to disk
 }
+
+// flushedBytes are sent to disk at a time.
+const flushedBytes = 16 << 20
 
 func (w *summed) Write(data []byte) (n int, err error) {
 	done := make(chan struct{})
@@ -160,14 +170,21 @@ func (w *summed) Write(data []byte) (n int, err error) {
 		close(done)
 	}()
 	n, err = w.f.Write(data)
+	if w.at += int64(n); w.at-w.flushed >= flushedBytes {
+		// Advice: Sync reports what fails
+		_ = unix.SyncFileRange(int(w.f.Fd()), w.flushed, w.at-w.flushed, unix.SYNC_FILE_RANGE_WRITE)
+		w.flushed = w.at
+	}
 	<-done
 	return n, err
 }
 
-// wrote notes a complete file for the record. Its name counts from the staging's directory.
-func (s *staging) wrote(name string, f *os.File, sum []byte) error {
+// complete brings a file to disk, notes it for the record and closes it. Its name counts from the staging's
+// directory.
+func (s *staging) complete(name string, f *os.File, sum []byte) error {
+	synced := f.Sync()
 	info, err := f.Stat()
-	if err != nil {
+	if err := errors.Join(synced, err, f.Close()); err != nil {
 		return err
 	}
 	if s.written == nil {

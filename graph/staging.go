@@ -39,7 +39,9 @@ type staging struct {
 	open   []*arrayFile
 	// written are the files so far that no record has, by their names in dir
 	written map[string]fileRecord
-	err     error
+	// completing receives the error of an array that is brought to disk beside the making of others
+	completing chan error
+	err        error
 }
 
 // inUse lists the stores that are being written. Its lock is held while their directories are made, renamed
@@ -241,6 +243,7 @@ func (s *staging) abort() error {
 		_ = a.f.Close()
 	}
 	s.open = nil
+	s.completed()
 	if s.hidden == "" {
 		return nil
 	}
@@ -277,6 +280,7 @@ func (s *staging) commit(d *description) error {
 
 // publish brings everything to disk and gives the directory its final name.
 func (s *staging) publish() {
+	s.completed()
 	if s.err == nil {
 		s.err = atomicfile.SyncDir(s.dir.Name())
 	}
@@ -539,6 +543,7 @@ func (s *staging) description(d *description) {
 
 // file writes a whole file and brings it to disk.
 func (s *staging) file(name string, data []byte) {
+	s.completed()
 	if s.err != nil {
 		return
 	}
@@ -548,7 +553,7 @@ func (s *staging) file(name string, data []byte) {
 	}
 	_, err := f.Write(data)
 	sum := sha256.Sum256(data)
-	s.err = errors.Join(err, f.Sync(), s.wrote(filepath.Join(s.sub, name), f, sum[:]), f.Close())
+	s.err = errors.Join(err, s.complete(filepath.Join(s.sub, name), f, sum[:]))
 }
 
 func (s *staging) int64s(file string, v []int64, shape ...int) {
@@ -590,7 +595,7 @@ func (s *staging) array(file, descr string, shape ...int) *arrayFile {
 		return nil
 	}
 	a := &arrayFile{s: s, name: filepath.Join(s.sub, file), f: f, hash: sha256.New(), growing: shape[0] == npy.Growing}
-	a.b = bufio.NewWriterSize(&summed{f, a.hash}, 1<<20)
+	a.b = bufio.NewWriterSize(&summed{f: f, hash: a.hash}, 1<<20)
 	s.open = append(s.open, a)
 	a.w, s.err = npy.NewWriter(a.b, descr, shape...)
 	return a
@@ -614,14 +619,33 @@ func (a *arrayFile) float32s(v []float32) {
 	}
 }
 
-// close checks that the array is complete and brings it to disk.
+// close checks that the array is complete. It is on disk after completed.
 func (a *arrayFile) close() {
 	if a == nil || a.s.err != nil {
 		return
 	}
 	a.s.open = slices.DeleteFunc(a.s.open, func(b *arrayFile) bool { return a == b })
-	if err := errors.Join(a.w.Close(), a.b.Flush(), a.announce(), a.f.Sync(), a.s.wrote(a.name, a.f, a.sum()), a.f.Close()); err != nil {
-		a.s.err = fmt.Errorf("%s: %w", filepath.Base(a.f.Name()), err)
+	if err := errors.Join(a.w.Close(), a.b.Flush(), a.announce()); err != nil {
+		a.s.err = fmt.Errorf("%s: %w", filepath.Base(a.name), errors.Join(err, a.f.Close()))
+		return
+	}
+	a.s.completed()
+	done := make(chan error, 1)
+	a.s.completing = done
+	go func() {
+		err := a.s.complete(a.name, a.f, a.sum())
+		if err != nil {
+			err = fmt.Errorf("%s: %w", filepath.Base(a.name), err)
+		}
+		done <- err
+	}()
+}
+
+// completed waits until all complete arrays are on disk.
+func (s *staging) completed() {
+	if s.completing != nil {
+		s.take(<-s.completing)
+		s.completing = nil
 	}
 }
 

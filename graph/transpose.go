@@ -28,11 +28,12 @@ type Transposer struct {
 	bucket []int64   // → its first edge, and the number of edges
 	edges  []uint64  // source and row, by bucket
 	values []float32 // their weights
-	listed Relation
+	listed *Relation
+	before *Relation // what List returned before
 }
 
 const (
-	transposedBytes = 1 << 28 // of edges that a Transposer holds
+	transposedBytes = 1 << 29 // of edges that a Transposer holds
 	bucketBits      = 9       // of the number of buckets
 )
 
@@ -40,15 +41,16 @@ const (
 // along, edge features do not. guard runs what reads the parts, as Graph.Guard does.
 func NewTransposer(parts []*Relation, guard func(func() error) error) (*Transposer, error) {
 	t := &Transposer{parts: parts, starts: []int{0}, guard: guard, places: make([][]int64, cores.Count())}
+	t.listed, t.before = &Relation{}, &Relation{}
 	all := int64(0)
 	for p, r := range parts {
 		t.starts = append(t.starts, t.starts[p]+r.rows())
 		all += int64(len(r.Sources))
 	}
 	rows := t.starts[len(parts)]
-	bytes := int64(8 + 4) // of an edge
+	bytes := int64(8 + 2*4) // of an edge
 	if t.weighted() {
-		bytes += 4 + 4
+		bytes += 4 + 2*4
 	}
 	t.most = min(transposedBytes, memory.Left()/4) / bytes
 	return t, guard(func() error {
@@ -76,7 +78,7 @@ func (t *Transposer) Most() int64 { return t.most }
 func (t *Transposer) weighted() bool { return len(t.parts) > 0 && t.parts[0].Weights != nil }
 
 // List lists the out-edges of the sources lo … hi−1, ascending: their rows in order. Each call begins where
-// the one before ended, or later. The next call overwrites the result.
+// the one before ended, or later. The call after the next overwrites the result.
 func (t *Transposer) List(lo, hi int) (*Relation, error) {
 	shift := uint(max(0, bits.Len(uint(hi-lo))-bucketBits))
 	buckets := (hi-lo)>>shift + 1
@@ -131,13 +133,14 @@ func (t *Transposer) List(lo, hi int) (*Relation, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.listed, t.before = t.before, t.listed
 	t.sort(hi-lo, shift)
-	return &t.listed, nil
+	return t.listed, nil
 }
 
 // sort lists the edges of the buckets, each of 2^shift sources out of so many.
 func (t *Transposer) sort(sources int, shift uint) {
-	out, edges := &t.listed, len(t.edges)
+	out, edges := t.listed, len(t.edges)
 	out.Indptr = slices.Grow(out.Indptr[:0], sources+1)[:sources+1]
 	out.Indptr[0] = 0
 	out.Sources = slices.Grow(out.Sources[:0], edges)[:edges]

@@ -386,21 +386,21 @@ func (e *edgeWriter) out() (err error) {
 			edges += e.cut[p][q]
 		}
 		err := to.Out(e.r, edges, e.from, func(write func(*graph.Relation) error) error {
+			written := make(chan error, 1) // of one range, beside the listing of the next
+			written <- nil
 			for lo := e.source.starts[q]; lo < e.source.starts[q+1]; {
 				hi := e.until(lo, e.source.starts[q+1], t.Most())
 				rows, err := t.List(lo, hi)
-				if err == nil {
-					err = write(rows)
-				}
-				if err != nil {
+				if err = errors.Join(err, <-written); err != nil {
 					return err
 				}
+				go func() { written <- write(rows) }()
 				for _, part := range parts {
 					part.Unload()
 				}
 				lo = hi
 			}
-			return nil
+			return <-written
 		})
 		if err != nil {
 			return err

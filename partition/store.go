@@ -124,7 +124,7 @@ func checkOwn(dir string) error {
 // It returns their name: the method and the number of partitions, as in metis-8. It replaces partitions of
 // that name, unless they are not weft's: see CheckPlace. The new ones appear complete or not at all. It
 // writes in streams, within the memory that Go's runtime may use: it needs some 30 bytes for each vertex, the
-// labels of one share, a few MB for each core, and up to 256 MB of edges.
+// labels of one share, a few MB for each core, and up to 512 MB of edges.
 func Write(store string, g *graph.Graph, a *Assignment) (name string, err error) {
 	if err := a.check(g); err != nil {
 		return "", err
