@@ -44,7 +44,7 @@ test: packages ## formatting, go vet and every test: what every change passes, i
 check: test lint race levels guard ## `make test` and what takes longer: lint, race, levels, guard
 
 race: packages ## the workers' tests under the race detector (the first run compiles the kernels once more)
-	$(GOTEST) -race ./comm ./comm/commtest ./parallel/...
+	$(GOTEST) -race ./tensor ./comm ./comm/commtest ./parallel/...
 
 levels: packages ## the numerical tests at each SIMD level below this machine's
 	for level in $$(grep -qw avx512f /proc/cpuinfo && grep -owm1 avx2 /proc/cpuinfo) portable; do \
@@ -53,6 +53,7 @@ levels: packages ## the numerical tests at each SIMD level below this machine's
 
 guard: packages ## the numerical tests with a guard page at each end of every matrix
 	$(GOTEST) -tags weftdebug ./tensor ./kernel ./autograd
+	$(GOTEST) -tags weftdebug -run TestOffload ./train
 
 bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"
 	bin/weft bench $(ARGS)
