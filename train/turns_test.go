@@ -65,7 +65,12 @@ func TestOffload(t *testing.T) {
 			}
 			want := mustRun(t, inTurns(Job{Graph: g, Options: o}, 1))
 			o.Offload = t.TempDir()
-			o.MemoryLimit = setting.Bytes(want.PeakTensorBytes[0]+want.GraphBytes[0]) * 3 / 4
+			asks := inTurns(Job{Graph: g, Options: o, PlanRange: true}, 1)
+			bounds, err := asks.Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.MemoryLimit = setting.Bytes(bounds.Least + (bounds.All-bounds.Least)/4)
 			job := inTurns(Job{Graph: g, Options: o}, 1)
 			plan, err := job.Plan(t.Context())
 			if err != nil {
