@@ -77,7 +77,9 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	defer t.mu.Unlock()
 	m := &Matrix{Rows: rows, Cols: cols, Element: element, meter: t, kind: kind, bytes: size}
 	m.data = t.idle.take(size)
-	t.makeRoom(int64(size))
+	if err := t.makeRoom(int64(size)); err != nil {
+		panic(DiskFailure{err})
+	}
 	t.freeIdle(int64(size))
 	if m.data == nil {
 		m.data = acquire(size)

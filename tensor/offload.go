@@ -1,14 +1,9 @@
 package tensor
 
 import (
-	"bytes"
 	"cmp"
-	"fmt"
 	"sync"
 	"sync/atomic"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // A worker whose partitions take turns (comm.Host) may need more memory than its limit. Matrices that the
@@ -36,8 +31,6 @@ type Disk interface {
 	Read(p Place, into []byte) error
 	// Free says that the bytes at a place are not needed any more.
 	Free(p Place)
-	// Plans reports whether matrices have no content, so that nothing is written and read.
-	Plans() bool
 }
 
 // Place is where a Disk has some bytes.
@@ -58,7 +51,7 @@ func (e DiskFailure) Unwrap() error { return e.Err }
 // offload is the part of an account that keeps within the limit. All fields but turn are under the account's
 // mutex.
 type offload struct {
-	disk    Disk
+	disk    Disk // nil: a plan, whose matrices have no elements
 	limit   int64
 	turn    atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
 	rests   map[*Matrix]struct{}
@@ -70,33 +63,10 @@ type offload struct {
 	err     error
 }
 
-// rest is what a matrix needs to rest. It is nil for one that stays.
-type rest struct {
-	state  state
-	number uint64        // in the order of creation
-	used   atomic.Uint64 // the turn of the last use
-	saved  bool          // place has the elements
-	frozen bool          // nobody changes the elements
-	place  Place
-	absent atomic.Bool // state is not here
-}
-
-type state uint8
-
-const (
-	here state = iota
-	cleaning
-	leaving
-	away
-	coming
-)
-
-// leastResting is the size from which matrices rest: smaller ones cost more than they give.
-const leastResting = 16 << 10
-
 // Offload makes matrices of features, activations, gradients and the graph rest on disk where the memory of
 // all Meters of the worker would exceed the limit, in bytes. It must be called before the first allocation.
-// Memory that the turn at work uses is never taken from it, so that a limit which is too low is exceeded.
+// Memory that the turn at work uses is never taken from it, so that a limit which is too low is exceeded. In
+// a plan d is nil: matrices leave and come as in a run, and nothing is written and read.
 func (t *Meter) Offload(d Disk, limit int64) {
 	t.offload = &offload{disk: d, limit: limit, rests: map[*Matrix]struct{}{}, changed: sync.NewCond(&t.mu)}
 }
@@ -137,206 +107,46 @@ func (t *Meter) OnDisk() (m Moved) {
 	return t.offload.moved
 }
 
-// mayRest lets a matrix rest. The caller holds mu.
-func (t *account) mayRest(m *Matrix) {
+// beside lets the disk move a matrix's elements in a goroutine of its own, and calls done at its end. A plan
+// moves none. The caller holds mu, and so does done.
+func (t *account) beside(move func() error, done func(error)) {
 	o := t.offload
-	if o == nil || m.bytes < leastResting {
-		return
-	}
-	switch m.kind {
-	case Features, Activations, Gradients, Graph:
-		m.rest = &rest{number: o.made}
-		m.rest.used.Store(o.turn.Load())
-		o.made++
-		o.rests[m] = struct{}{}
-	}
-}
-
-// Pin keeps the matrix in memory until Unpin or Release. A goroutine that reads or writes a matrix in other
-// turns than those of its rank pins it.
-func (m *Matrix) Pin() *Matrix {
-	if m.rest != nil {
-		m.meter.mu.Lock()
-		defer m.meter.mu.Unlock()
-		m.meter.fetch(m)
-		m.meter.forget(m)
-	}
-	return m
-}
-
-// Unpin lets a pinned matrix rest again.
-func (m *Matrix) Unpin() *Matrix {
-	m.meter.mu.Lock()
-	defer m.meter.mu.Unlock()
-	if m.rest == nil {
-		m.meter.mayRest(m)
-	}
-	return m
-}
-
-// Freeze says that nobody changes the elements before Thaw.
-func (m *Matrix) Freeze() {
-	if m != nil && m.rest != nil {
-		m.meter.mu.Lock()
-		defer m.meter.mu.Unlock()
-		m.rest.frozen = true
-	}
-}
-
-// Thaw says that the elements may change again.
-func (m *Matrix) Thaw() {
-	if m != nil && m.rest != nil {
-		m.meter.mu.Lock()
-		defer m.meter.mu.Unlock()
-		m.rest.used.Store(m.meter.offload.turn.Load())
-		m.meter.fetch(m)
-		m.rest.frozen, m.rest.saved = false, false
-	}
-}
-
-// Leave says that this turn does not use the matrix any more, so that it may leave at once.
-func (m *Matrix) Leave() {
-	if m.rest != nil {
-		m.rest.used.Store(m.meter.offload.turn.Load() >> 32 << 32)
-	}
-}
-
-// Rests reports whether the matrix rests now.
-func (m *Matrix) Rests() bool { return m.rest != nil && m.rest.absent.Load() }
-
-// use brings a matrix back if it rests, and keeps it for this turn.
-func (m *Matrix) use() {
-	r, o := m.rest, m.meter.offload
-	if turn := o.turn.Load(); r.used.Load() != turn {
-		r.used.Store(turn)
-	}
-	if !r.absent.Load() {
-		return
-	}
-	m.meter.mu.Lock()
-	defer m.meter.mu.Unlock()
-	m.meter.fetch(m)
-}
-
-// fetch brings a matrix back if it rests. The caller holds mu.
-func (t *account) fetch(m *Matrix) {
-	for m.rest.state != here {
-		switch {
-		case t.offload.err != nil:
-			panic(DiskFailure{t.offload.err})
-		case m.rest.state == away:
-			t.bring(m)
-		default:
-			t.offload.changed.Wait()
-		}
-	}
-	if t.offload.err != nil {
-		panic(DiskFailure{t.offload.err})
-	}
-}
-
-// Ahead begins to read a matrix that rests and will be used in this turn, if it fits the limit beside all
-// that is here.
-func (m *Matrix) Ahead() {
-	if m == nil || m.rest == nil || !m.rest.absent.Load() {
-		return
-	}
-	t := m.meter.account
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r, o := m.rest, t.offload
-	if r.state != away || o.err != nil || t.charged()-o.leaving+int64(m.bytes) > o.limit {
-		return
-	}
-	for t.charged()+int64(m.bytes) > o.limit && o.leaving > 0 && o.err == nil {
-		o.changed.Wait()
-	}
-	if r.state != away || o.err != nil {
-		return
-	}
-	r.used.Store(o.turn.Load())
-	if t.come(m); o.disk.Plans() {
-		t.came(m, nil)
+	if o.disk == nil {
+		done(nil)
 		return
 	}
 	o.busy++
 	go func() {
-		err := o.read(m)
+		err := move()
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		o.busy--
-		t.came(m, err)
+		done(err)
 	}()
 }
 
-// bring reads a matrix. The caller holds mu, which is free while the disk works.
-func (t *account) bring(m *Matrix) {
-	m.rest.state = coming
-	func() {
-		defer func() { // makeRoom may panic
-			m.rest.state = away
-			t.offload.changed.Broadcast()
-		}()
-		t.makeRoom(int64(m.bytes))
-	}()
-	t.come(m)
-	var err error
-	if o := t.offload; !o.disk.Plans() {
-		t.mu.Unlock()
-		err = o.read(m)
-		t.mu.Lock()
+// check panics if the disk has failed.
+func (o *offload) check() {
+	if o.err != nil {
+		panic(DiskFailure{o.err})
 	}
-	t.came(m, err)
 }
 
-// come charges a matrix that is about to be read, for which there is room.
-func (t *account) come(m *Matrix) {
-	m.rest.state = coming
-	t.live[m.kind] += int64(m.bytes)
-	t.raise()
-	t.offload.moved.Read += int64(m.bytes)
-}
-
-// read reads the elements.
-func (o *offload) read(m *Matrix) error {
-	if err := unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE); err != nil {
-		return err
-	}
-	return o.disk.Read(m.rest.place, m.memory())
-}
-
-// came says that a matrix was read.
-func (t *account) came(m *Matrix, err error) {
-	r, o := m.rest, t.offload
-	if err != nil && o.err == nil {
-		o.err = err
-	}
-	r.state = here
-	if !r.frozen {
-		r.saved = false
-	}
-	r.absent.Store(false)
-	o.changed.Broadcast()
-}
-
-// makeRoom lets matrices leave until so many more bytes are within the limit, or none is left that may. The
-// caller holds mu.
-func (t *account) makeRoom(size int64) {
+// makeRoom lets matrices leave until so many more bytes are within the limit, or none is left that may. It
+// fails if the disk has. The caller holds mu.
+func (t *account) makeRoom(size int64) error {
 	o := t.offload
 	if o == nil {
-		return
+		return nil
 	}
-	if o.err != nil {
-		panic(DiskFailure{o.err})
+	for o.err == nil {
+		t.shrinkTo(o.limit - size)
+		if t.charged()+size <= o.limit || o.leaving == 0 {
+			break
+		}
+		o.changed.Wait() // others may take the room then
 	}
-	t.shrinkTo(o.limit - size)
-	for t.charged()+size > o.limit && o.leaving > 0 && o.err == nil {
-		o.changed.Wait()
-		t.shrinkTo(o.limit - size) // others may have taken the room
-	}
-	if o.err != nil {
-		panic(DiskFailure{o.err})
-	}
+	return o.err
 }
 
 // shrinkTo lets matrices leave until no more than so many bytes stay, or none is left that may.
@@ -424,84 +234,3 @@ func (t *account) evict(m *Matrix) {
 		t.write(m)
 	}
 }
-
-// compare panics where a matrix has other elements than the disk, though nobody should have changed them.
-func (o *offload) compare(m *Matrix) {
-	if o.disk.Plans() {
-		return
-	}
-	saved := make([]byte, m.bytes)
-	if err := o.disk.Read(m.rest.place, saved); err != nil || !bytes.Equal(saved, m.memory()) {
-		panic(fmt.Sprintf("tensor: a frozen matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows, m.Cols, m.kind, err))
-	}
-}
-
-// write writes a matrix's elements, beside the caller. The caller holds mu.
-func (t *account) write(m *Matrix) {
-	r, o := m.rest, t.offload
-	o.moved.Written += int64(m.bytes)
-	o.busy++
-	if r.place.Bytes > 0 {
-		o.disk.Free(r.place)
-	}
-	finish := func(p Place, err error) {
-		r.place, r.saved = p, true
-		o.busy--
-		if err != nil && o.err == nil {
-			o.err = err
-		}
-		if r.state == leaving {
-			o.leaving -= int64(m.bytes)
-			t.leave(m)
-		} else {
-			r.state = here
-			r.absent.Store(false)
-		}
-		o.changed.Broadcast()
-	}
-	if o.disk.Plans() {
-		finish(o.disk.Write(m.memory()))
-		return
-	}
-	go func() {
-		p, err := o.disk.Write(m.memory())
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		finish(p, err)
-	}()
-}
-
-// leave gives the memory of a matrix back, and keeps its addresses.
-func (t *account) leave(m *Matrix) {
-	m.rest.state = away
-	t.live[m.kind] -= int64(m.bytes)
-	if t.offload.disk.Plans() {
-		return
-	}
-	err := unix.Madvise(m.memory(), unix.MADV_DONTNEED)
-	if err == nil {
-		err = unix.Mprotect(m.memory(), unix.PROT_NONE)
-	}
-	if err != nil && t.offload.err == nil {
-		t.offload.err = fmt.Errorf("memory is not given back: %w", err)
-	}
-}
-
-// settled waits until a matrix is neither on its way to the disk nor from it. The caller holds mu.
-func (t *account) settled(m *Matrix) {
-	for r := m.rest; r != nil && r.state != here && r.state != away; {
-		t.offload.changed.Wait()
-	}
-}
-
-// forget makes a matrix, which must be settled, one that does not rest. The caller holds mu.
-func (t *account) forget(m *Matrix) {
-	delete(t.offload.rests, m)
-	if m.rest.place.Bytes > 0 {
-		t.offload.disk.Free(m.rest.place)
-	}
-	m.rest = nil
-}
-
-// memory is the whole memory of a matrix.
-func (m *Matrix) memory() []byte { return unsafe.Slice((*byte)(m.data), m.bytes) }

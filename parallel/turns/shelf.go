@@ -27,7 +27,7 @@ func (s *Shelf) Put(k comm.Kind, message []byte) (p comm.Parcel, err error) {
 		copy(into, message)
 	}
 	m.Unpin().Freeze()
-	m.Leave()
+	m.Unused()
 	return &buffer{m, s.Plan}, nil
 }
 

@@ -56,9 +56,6 @@ func unnamed(dir string) (*os.File, error) {
 // Close gives the disk's room back.
 func (f *File) Close() error { return f.file.Close() }
 
-// Plans implements tensor.Disk.
-func (f *File) Plans() bool { return false }
-
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Write implements tensor.Disk.
@@ -113,18 +110,3 @@ func (f *File) Free(p tensor.Place) {
 	defer f.mu.Unlock()
 	f.free[p.Bytes] = append(f.free[p.Bytes], p.Offset)
 }
-
-// Plan is a tensor.Disk for a plan: nothing is written and read.
-type Plan struct{}
-
-// Plans implements tensor.Disk.
-func (Plan) Plans() bool { return true }
-
-// Write implements tensor.Disk.
-func (Plan) Write(data []byte) (tensor.Place, error) { return tensor.Place{Bytes: len(data)}, nil }
-
-// Read implements tensor.Disk.
-func (Plan) Read(tensor.Place, []byte) error { return nil }
-
-// Free implements tensor.Disk.
-func (Plan) Free(tensor.Place) {}

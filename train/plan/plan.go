@@ -22,7 +22,6 @@ import (
 	"weft/parallel/turns"
 	"weft/partition"
 	"weft/tensor"
-	"weft/tensor/offload"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -276,7 +275,7 @@ func (in *Inputs) within(ctx context.Context, number int, limit int64) (all Work
 	defer mem.Close()
 	host = comm.PlanHost(number, holders, &turns.Shelf{Memory: mem, Plan: true})
 	if in.Offload != "" {
-		turns.Offload(mem, host, offload.Plan{}, limit)
+		turns.Offload(mem, host, nil, limit)
 	}
 	ranks := make([]Worker, len(holders))
 	err = launch.Hosts([]*comm.Host{host}, 0, func(c *comm.Comm) (err error) {

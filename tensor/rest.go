@@ -1,0 +1,259 @@
+package tensor
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// rest is what a matrix needs to rest (offload.go). It is nil for one that stays.
+type rest struct {
+	state  state
+	number uint64        // in the order of creation
+	used   atomic.Uint64 // the turn of the last use
+	saved  bool          // place has the elements
+	frozen bool          // nobody changes the elements
+	place  Place
+	absent atomic.Bool // state is not here
+}
+
+type state uint8
+
+const (
+	here state = iota
+	cleaning
+	leaving
+	away
+	coming
+)
+
+// leastResting is the size from which matrices rest: smaller ones cost more than they give.
+const leastResting = 16 << 10
+
+// mayRest lets a matrix rest. The caller holds mu.
+func (t *account) mayRest(m *Matrix) {
+	o := t.offload
+	if o == nil || m.bytes < leastResting {
+		return
+	}
+	switch m.kind {
+	case Features, Activations, Gradients, Graph:
+		m.rest = &rest{number: o.made}
+		m.rest.used.Store(o.turn.Load())
+		o.made++
+		o.rests[m] = struct{}{}
+	}
+}
+
+// Pin keeps the matrix in memory until Unpin or Release. A goroutine that reads or writes a matrix in other
+// turns than those of its rank pins it.
+func (m *Matrix) Pin() *Matrix {
+	if m.rest != nil {
+		m.meter.mu.Lock()
+		defer m.meter.mu.Unlock()
+		m.meter.fetch(m)
+		m.meter.forget(m)
+	}
+	return m
+}
+
+// Unpin lets a pinned matrix rest again.
+func (m *Matrix) Unpin() *Matrix {
+	m.meter.mu.Lock()
+	defer m.meter.mu.Unlock()
+	if m.rest == nil {
+		m.meter.mayRest(m)
+	}
+	return m
+}
+
+// Freeze says that nobody changes the elements before Thaw.
+func (m *Matrix) Freeze() {
+	if m != nil && m.rest != nil {
+		m.meter.mu.Lock()
+		defer m.meter.mu.Unlock()
+		m.rest.frozen = true
+	}
+}
+
+// Thaw says that the elements may change again.
+func (m *Matrix) Thaw() {
+	if m != nil && m.rest != nil {
+		m.meter.mu.Lock()
+		defer m.meter.mu.Unlock()
+		m.rest.used.Store(m.meter.offload.turn.Load())
+		m.meter.fetch(m)
+		m.rest.frozen, m.rest.saved = false, false
+	}
+}
+
+// Unused says that this turn does not use the matrix any more, so that it may leave at once.
+func (m *Matrix) Unused() {
+	if m.rest != nil {
+		m.rest.used.Store(m.meter.offload.turn.Load() >> 32 << 32)
+	}
+}
+
+// Rests reports whether the matrix rests now.
+func (m *Matrix) Rests() bool { return m.rest != nil && m.rest.absent.Load() }
+
+// use brings a matrix back if it rests, and keeps it for this turn.
+func (m *Matrix) use() {
+	r, o := m.rest, m.meter.offload
+	if turn := o.turn.Load(); r.used.Load() != turn {
+		r.used.Store(turn)
+	}
+	if !r.absent.Load() {
+		return
+	}
+	m.meter.mu.Lock()
+	defer m.meter.mu.Unlock()
+	m.meter.fetch(m)
+}
+
+// fetch brings a matrix back if it rests. The caller holds mu, which is free while the disk works.
+func (t *account) fetch(m *Matrix) {
+	o := t.offload
+	for m.rest.state != here && o.err == nil {
+		if m.rest.state != away {
+			o.changed.Wait()
+		} else if t.come(m) == nil {
+			t.mu.Unlock()
+			err := o.read(m)
+			t.mu.Lock()
+			t.came(m, err)
+		}
+	}
+	o.check()
+}
+
+// Ahead begins to read a matrix that rests and will be used in this turn, if it fits the limit beside all
+// that is here.
+func (m *Matrix) Ahead() {
+	if m == nil || !m.Rests() {
+		return
+	}
+	t := m.meter.account
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, o := m.rest, t.offload
+	if r.state != away || t.charged()-o.leaving+int64(m.bytes) > o.limit {
+		return
+	}
+	r.used.Store(o.turn.Load())
+	if t.come(m) == nil {
+		t.beside(func() error { return o.read(m) }, func(err error) { t.came(m, err) })
+	}
+}
+
+// come makes room for a matrix that is away, and charges it. Then it can be read.
+func (t *account) come(m *Matrix) error {
+	m.rest.state = coming
+	if err := t.makeRoom(int64(m.bytes)); err != nil {
+		m.rest.state = away
+		t.offload.changed.Broadcast()
+		return err
+	}
+	t.live[m.kind] += int64(m.bytes)
+	t.raise()
+	t.offload.moved.Read += int64(m.bytes)
+	return nil
+}
+
+// read reads the elements. In a plan there are none.
+func (o *offload) read(m *Matrix) error {
+	if o.disk == nil {
+		return nil
+	}
+	if err := unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		return err
+	}
+	return o.disk.Read(m.rest.place, m.memory())
+}
+
+// came says that a matrix was read.
+func (t *account) came(m *Matrix, err error) {
+	r, o := m.rest, t.offload
+	o.err = cmp.Or(o.err, err)
+	r.state = here
+	if !r.frozen {
+		r.saved = false
+	}
+	r.absent.Store(false)
+	o.changed.Broadcast()
+}
+
+// compare panics where a matrix has other elements than the disk, though nobody should have changed them.
+func (o *offload) compare(m *Matrix) {
+	if o.disk == nil {
+		return
+	}
+	saved := make([]byte, m.bytes)
+	if err := o.disk.Read(m.rest.place, saved); err != nil || !bytes.Equal(saved, m.memory()) {
+		panic(fmt.Sprintf("tensor: a frozen matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows, m.Cols, m.kind, err))
+	}
+}
+
+// write writes a matrix's elements, beside the caller. The caller holds mu.
+func (t *account) write(m *Matrix) {
+	r, o := m.rest, t.offload
+	o.moved.Written += int64(m.bytes)
+	if r.place.Bytes > 0 {
+		o.disk.Free(r.place)
+	}
+	var place Place
+	t.beside(func() (err error) {
+		place, err = o.disk.Write(m.memory())
+		return err
+	}, func(err error) {
+		r.place, r.saved, o.err = place, true, cmp.Or(o.err, err)
+		if r.state == leaving {
+			o.leaving -= int64(m.bytes)
+			t.leave(m)
+		} else {
+			r.state = here
+			r.absent.Store(false)
+		}
+		o.changed.Broadcast()
+	})
+}
+
+// leave gives the memory of a matrix back, and keeps its addresses.
+func (t *account) leave(m *Matrix) {
+	m.rest.state = away
+	t.live[m.kind] -= int64(m.bytes)
+	o := t.offload
+	if o.disk == nil {
+		return
+	}
+	err := unix.Madvise(m.memory(), unix.MADV_DONTNEED)
+	if err == nil {
+		err = unix.Mprotect(m.memory(), unix.PROT_NONE)
+	}
+	if err != nil {
+		o.err = cmp.Or(o.err, fmt.Errorf("memory is not given back: %w", err))
+	}
+}
+
+// settled waits until a matrix is neither on its way to the disk nor from it. The caller holds mu.
+func (t *account) settled(m *Matrix) {
+	for r := m.rest; r != nil && r.state != here && r.state != away; {
+		t.offload.changed.Wait()
+	}
+}
+
+// forget makes a matrix, which must be settled, one that does not rest. The caller holds mu.
+func (t *account) forget(m *Matrix) {
+	delete(t.offload.rests, m)
+	if m.rest.place.Bytes > 0 {
+		t.offload.disk.Free(m.rest.place)
+	}
+	m.rest = nil
+}
+
+// memory is the whole memory of a matrix.
+func (m *Matrix) memory() []byte { return unsafe.Slice((*byte)(m.data), m.bytes) }
