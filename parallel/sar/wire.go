@@ -23,7 +23,7 @@ type wire struct {
 // Exchange implements Exchanger. Gradients for local rows are added in the order of the rounds. If another
 // worker fails, the pass ends.
 func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
-	e, c := call.Edges, w.comm
+	e, c, memory := call.Edges, w.comm, w.team.Memory
 	if c.TakesTurns() {
 		w.inTurns(call, t, yield)
 		return
@@ -31,79 +31,78 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 	if e.Alone() {
 		return
 	}
-	ahead := w.prefetch + 1
-	memory := w.team.Memory
+	const messages = 2 // one is made while the other is being sent
+	in, back, release := w.buffers(call, t, messages)
+	defer release()
 	var sides []exchange.Side
-	var back *exchange.Sender
-	if len(t.Grads) > 0 {
-		out := t.Sent.New(memory, 2, e.MostIn)
-		defer exchange.Release(out...)
-		incoming := t.Sent.New(memory, min(ahead, len(e.Needed)), e.MostOut)
+	if back != nil {
+		incoming := w.forGradients(call, t)
 		defer exchange.Release(incoming...)
-		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Buffers: out}
 		sides = append(sides, func(aside *comm.Comm) error { return w.addGradients(call, aside, incoming, &t) })
 	}
-	var in *exchange.Receiver
-	if len(t.Rows) > 0 && !t.Received {
-		buffers, rows := t.Buffers, exchange.FormOf(t.Rows)
-		if buffers == nil {
-			buffers = rows.New(memory, min(ahead, len(e.Remote())), e.MostIn)
-			defer exchange.Release(buffers...)
-		}
-		out := rows.New(memory, 2, e.MostOut)
+	if in != nil {
+		out := exchange.FormOf(t.Rows).New(memory, messages, e.MostOut)
 		defer exchange.Release(out...)
-		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Buffers: buffers}
 		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(call, aside, out, t.Rows) })
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error { return t.visit(e.Remote(), in, back, yield) }))
 }
 
 // inTurns is Exchange for a worker that holds several partitions: all of them have sent before one receives.
-// So the messages that a partition receives are there, and it needs one buffer for each matrix that it makes.
+// So the messages that a partition receives are there, and it needs one buffer for each message that it makes.
 func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) {
 	e, c, memory := call.Edges, w.comm, w.team.Memory
-	fetches := len(t.Rows) > 0 && !t.Received
-	if fetches {
+	if t.fetches() {
 		out := exchange.FormOf(t.Rows).New(memory, 1, e.MostOut)
 		err := w.sendRows(call, c, out, t.Rows)
 		exchange.Release(out...)
 		exchange.Must(err)
 		c.Meet()
 	}
-	release := c.Hold()
-	w.receiveRows(call, t, fetches, yield)
+	hold := c.Hold()
+	in, back, release := w.buffers(call, t, 1)
+	err := t.visit(e.Remote(), in, back, yield)
 	release()
-	if len(t.Grads) > 0 {
+	hold()
+	exchange.Must(err)
+	if back != nil {
 		c.Meet()
-		release := c.Hold()
-		incoming := t.Sent.New(memory, min(w.prefetch+1, len(e.Needed)), e.MostOut)
+		hold := c.Hold()
+		incoming := w.forGradients(call, t)
 		err := w.addGradients(call, c, incoming, &t)
 		exchange.Release(incoming...)
-		release()
+		hold()
 		exchange.Must(err)
 	}
 }
 
-// receiveRows visits the remote blocks. It receives their rows if fetches is set, and sends gradients.
-func (w *wire) receiveRows(call *Call, t Transfer, fetches bool, yield func(Visit) bool) {
-	e, c, memory := call.Edges, w.comm, w.team.Memory
-	var in *exchange.Receiver
-	if fetches {
+// buffers makes what a worker receives rows with, and what it sends gradients with from so many buffers. Each
+// is nil if there are none. release releases the buffers.
+func (w *wire) buffers(call *Call, t Transfer, messages int) (in *exchange.Receiver, back *exchange.Sender, release func()) {
+	e, memory := call.Edges, w.team.Memory
+	var own []*tensor.Matrix
+	if len(t.Grads) > 0 {
+		own = t.Sent.New(memory, messages, e.MostIn)
+		back = &exchange.Sender{Comm: w.comm, Kind: comm.HaloGradient, Buffers: own}
+	}
+	if t.fetches() {
 		buffers := t.Buffers
 		if buffers == nil {
 			buffers = exchange.FormOf(t.Rows).New(memory, min(w.prefetch+1, len(e.Remote())), e.MostIn)
-			defer exchange.Release(buffers...)
+			own = append(own[:len(own):len(own)], buffers...)
 		}
-		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Buffers: buffers}
+		in = &exchange.Receiver{Comm: w.comm, Kind: comm.Halo, Buffers: buffers}
 	}
-	var back *exchange.Sender
-	if len(t.Grads) > 0 {
-		out := t.Sent.New(memory, 1, e.MostIn)
-		defer exchange.Release(out...)
-		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Buffers: out}
-	}
-	exchange.Must(t.visit(e.Remote(), in, back, yield))
+	return in, back, func() { exchange.Release(own...) }
 }
+
+// forGradients makes the buffers in which gradients of local rows are received.
+func (w *wire) forGradients(call *Call, t Transfer) []*tensor.Matrix {
+	return t.Sent.New(w.team.Memory, min(w.prefetch+1, len(call.Edges.Needed)), call.Edges.MostOut)
+}
+
+// fetches reports whether rows are received.
+func (t *Transfer) fetches() bool { return len(t.Rows) > 0 && !t.Received }
 
 // visit calls yield for each block. in receives the rows of the blocks' sources; it is nil if Buffers has
 // them already, or if no rows are needed. back sends gradients; it is nil if none are sent.
