@@ -30,7 +30,7 @@ type Error struct {
 
 // Error is one line: rank, operation, peer, epoch, layer, the reason, and what to do.
 func (e *Error) Error() string {
-	if own := (shelfError{}); errors.As(e.Err, &own) {
+	if own := (spoolError{}); errors.As(e.Err, &own) {
 		return own.Error() // no other rank has a part in it
 	}
 	var b strings.Builder
@@ -50,10 +50,10 @@ func (e *Error) Error() string {
 	return strings.ReplaceAll(b.String(), "\n", " ")
 }
 
-// shelfError says why a message is not kept until it is received.
-type shelfError struct{ error }
+// spoolError says why a message is not kept until it is received.
+type spoolError struct{ error }
 
-func (e shelfError) Unwrap() error { return e.error }
+func (e spoolError) Unwrap() error { return e.error }
 
 // Unwrap is the reason.
 func (e *Error) Unwrap() error { return e.Err }

@@ -9,18 +9,18 @@ import (
 // Host is a worker that holds several ranks of a run, which take turns (turns.go). A message between two of
 // them stays on the worker. One to another worker's rank travels over the link between the two workers.
 //
-// A send is complete once the host's Shelf has the message. So ranks that take turns need not be at work at
+// A send is complete once the host's Spool has the message. So ranks that take turns need not be at work at
 // the same time.
 type Host struct {
 	// OnTurn is called when a rank's turn begins, and when it ends. It may be nil. It must not wait.
 	OnTurn func(rank int, begins bool)
 
-	link    *Comm     // connects the workers; nil: the host plans
+	workers *Comm     // connects the workers; nil: the host plans
 	holders []int     // by rank: the worker that holds it
-	shelf   Shelf     // messages between their sending and their receipt
+	spool   Spool     // messages between their sending and their receipt
 	members []*member // the worker's ranks, ascending
 
-	couriers []*courier // by worker; nil: this one
+	links    []*link // by worker; nil: this one
 	carrying sync.WaitGroup
 
 	mu       sync.Mutex
@@ -31,42 +31,42 @@ type Host struct {
 	starting int       // members that have not begun
 }
 
-// Shelf keeps messages that are sent and not yet received.
-type Shelf interface {
+// Spool keeps messages that are sent and not yet received.
+type Spool interface {
 	// Put copies a message of a kind.
-	Put(k Kind, message []byte) (Parcel, error)
+	Put(k Kind, message []byte) (Message, error)
 }
 
-// Parcel is a message on a Shelf.
-type Parcel interface {
+// Message is a message in a Spool.
+type Message interface {
 	Len() int
 	// Ahead says that Take will be called soon.
 	Ahead()
-	// Take copies the message and removes it from the shelf.
+	// Take copies the message and removes it.
 	Take(into []byte) error
-	// Drop removes it.
+	// Drop removes it unread.
 	Drop()
 }
 
 // box holds the messages of a lane that nobody has asked for, or the receives that wait for one.
 type box struct {
-	parcels []Parcel
-	waiting []*transfer
+	messages []Message
+	waiting  []*transfer
 }
 
-// NewHost returns the host of one worker's ranks. link connects the workers, which all make their host in the
-// same step; its messages are the host's alone from then on. holders[r] is the worker that holds rank r.
-func NewHost(link *Comm, holders []int, s Shelf) *Host {
-	h := newHost(holders, link.Rank(), s)
-	everyone := make([]int, link.Size())
+// NewHost returns the host of one worker's ranks. workers connects the workers, which all make their host in
+// the same step; its messages are the hosts' alone from then on. holders[r] is the worker that holds rank r.
+func NewHost(workers *Comm, holders []int, s Spool) *Host {
+	h := newHost(holders, workers.Rank(), s)
+	everyone := make([]int, workers.Size())
 	for w := range everyone {
 		everyone[w] = w
 	}
-	h.link = link.Group(everyone...)
-	h.couriers = make([]*courier, link.Size())
-	for w := range h.couriers {
-		if w != link.Rank() {
-			h.couriers[w] = h.newCourier(w)
+	h.workers = workers.Group(everyone...)
+	h.links = make([]*link, workers.Size())
+	for w := range h.links {
+		if w != workers.Rank() {
+			h.links[w] = h.newLink(w)
 		}
 	}
 	return h
@@ -74,10 +74,10 @@ func NewHost(link *Comm, holders []int, s Shelf) *Host {
 
 // PlanHost is the host of one worker's ranks for a plan, without other workers. What is sent to these goes
 // nowhere. What is received from them is left as it was.
-func PlanHost(worker int, holders []int, s Shelf) *Host { return newHost(holders, worker, s) }
+func PlanHost(worker int, holders []int, s Spool) *Host { return newHost(holders, worker, s) }
 
-func newHost(holders []int, me int, s Shelf) *Host {
-	h := &Host{holders: holders, shelf: s, boxes: map[lane]*box{}}
+func newHost(holders []int, me int, s Spool) *Host {
+	h := &Host{holders: holders, spool: s, boxes: map[lane]*box{}}
 	h.changed.L = &h.mu
 	for rank, worker := range holders {
 		if worker == me {
@@ -88,12 +88,12 @@ func newHost(holders []int, me int, s Shelf) *Host {
 	return h
 }
 
-// Queued bounds, after a plan, the bytes of messages to and from other workers that lie on the shelf at a
+// Queued bounds, after a plan, the bytes of messages to and from other workers that lie in the spool at a
 // time: those to others between two calls of Meet, and those from others for this and the next one, as other
 // workers may be ahead. A plan does not put them there.
 func (h *Host) Queued() (bytes int64) {
 	for _, m := range h.members {
-		bytes += m.mostWent + 2*m.mostCame
+		bytes += m.went.most + 2*m.came.most
 	}
 	return bytes
 }
@@ -101,7 +101,7 @@ func (h *Host) Queued() (bytes int64) {
 // Largest returns, after a plan, the bytes of the largest message to or from another worker.
 func (h *Host) Largest() (bytes int64) {
 	for _, m := range h.members {
-		bytes = max(bytes, m.largest)
+		bytes = max(bytes, m.went.largest, m.came.largest)
 	}
 	return bytes
 }
@@ -117,13 +117,25 @@ func (h *Host) Transports() []Transport {
 
 // Close ends the link in an orderly way, when all ranks of the worker have ended.
 func (h *Host) Close() error {
-	for _, c := range h.couriers {
+	for _, c := range h.links {
 		if c != nil {
-			c.put(errand{lane: lane{tag: lastErrand}})
+			c.put(outgoing{lane: lane{tag: lastTag}})
 		}
 	}
 	h.carrying.Wait()
 	return h.aborted()
+}
+
+// volume counts bytes of messages in a plan.
+type volume struct {
+	since   int64 // since the last Meet
+	most    int64 // between two calls of Meet
+	largest int64 // of a message
+}
+
+func (v *volume) add(bytes int) {
+	v.since += int64(bytes)
+	v.most, v.largest = max(v.most, v.since), max(v.largest, int64(bytes))
 }
 
 // member is one of the ranks that a worker holds.
@@ -133,10 +145,8 @@ type member struct {
 
 	// Under Host.mu:
 	over func() bool // reports whether its wait is over; nil: it does not wait for its turn
-	// Of a plan: bytes from and to other workers since the last Meet, and the most so far
-	came, mostCame, went, mostWent int64
-	largest                        int64 // message from or to one
-
+	came volume      // in a plan, from other workers
+	went volume      // in a plan, to other workers
 	met  map[int]int // the number of its calls of Meet, by the tags of the group
 	held int         // it keeps its turn while it waits
 	last bool        // it has ended
@@ -154,20 +164,17 @@ func (m *member) Send(data []byte, to, tag int) Request {
 		t.finish(err)
 		return t
 	}
-	p, err := m.shelf.Put(kindOf(tag), data)
-	if err != nil {
-		err = shelfError{err}
-	}
+	p, err := m.spool.Put(kindOf(tag), data)
 	switch {
 	case err != nil:
+		err = spoolError{err}
 	case m.beside(to):
 		err = m.deliver(lane{m.rank, to, tag}, p)
-	case m.link == nil:
+	case m.workers == nil:
 		p.Drop()
-		m.went, m.largest = m.went+int64(len(data)), max(m.largest, int64(len(data)))
-		m.mostWent = max(m.mostWent, m.went)
+		m.went.add(len(data))
 	default:
-		m.couriers[m.holders[to]].put(errand{lane{m.rank, to, tag}, p})
+		m.links[m.holders[to]].put(outgoing{lane{m.rank, to, tag}, p})
 	}
 	t.finish(err)
 	return t
@@ -175,81 +182,68 @@ func (m *member) Send(data []byte, to, tag int) Request {
 
 func (m *member) Receive(data []byte, from, tag int) Request {
 	t, l := &transfer{data: data, done: make(chan struct{})}, lane{from, m.rank, tag}
-	if m.link == nil && !m.beside(from) {
-		m.came, m.largest = m.came+int64(len(data)), max(m.largest, int64(len(data)))
-		m.mostCame = max(m.mostCame, m.came)
+	if m.workers == nil && !m.beside(from) {
+		m.came.add(len(data))
 		t.finish(nil)
 		return t
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.err != nil {
-		t.finish(m.err)
-		return t
+	if err := m.match(l, func(b *box) { b.waiting = append(b.waiting, t) }); err != nil {
+		t.finish(err)
 	}
-	b := m.box(l)
-	if len(b.parcels) == 0 {
-		b.waiting = append(b.waiting, t)
-		return t
-	}
-	p := b.parcels[0]
-	b.parcels = b.parcels[1:]
-	m.clear(l)
-	m.hand(p, t)
 	return t
 }
 
-// deliver puts a message into the box of its lane, or hands it to the receive that waits for it.
-func (h *Host) deliver(l lane, p Parcel) error {
+// deliver gives a message to the receive that it is for.
+func (h *Host) deliver(l lane, p Message) error {
+	err := h.match(l, func(b *box) { b.messages = append(b.messages, p) })
+	if err != nil {
+		p.Drop()
+	}
+	return err
+}
+
+// match adds a message or a receive to the box of its lane, and matches the oldest message with the oldest
+// receive.
+func (h *Host) match(l lane, add func(*box)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err != nil {
-		p.Drop()
 		return h.err
 	}
-	b := h.box(l)
-	if len(b.waiting) == 0 {
-		b.parcels = append(b.parcels, p)
+	b := h.boxes[l]
+	if b == nil {
+		b = &box{}
+		h.boxes[l] = b
+	}
+	add(b)
+	if len(b.messages) == 0 || len(b.waiting) == 0 {
 		return nil
 	}
-	t := b.waiting[0]
-	b.waiting = b.waiting[1:]
-	h.clear(l)
+	p, t := b.messages[0], b.waiting[0]
+	b.messages, b.waiting = b.messages[1:], b.waiting[1:]
+	if len(b.messages)+len(b.waiting) == 0 {
+		delete(h.boxes, l)
+	}
 	h.hand(p, t)
 	return nil
 }
 
-// box is that of a lane. The caller holds mu.
-func (h *Host) box(l lane) *box {
-	if h.boxes[l] == nil {
-		h.boxes[l] = &box{}
-	}
-	return h.boxes[l]
-}
-
-// clear forgets the box of a lane if it is empty. The caller holds mu.
-func (h *Host) clear(l lane) {
-	if b := h.boxes[l]; len(b.parcels)+len(b.waiting) == 0 {
-		delete(h.boxes, l)
-	}
-}
-
 // hand gives a message to its receiver, who collects it. The caller holds mu.
-func (h *Host) hand(p Parcel, t *transfer) {
+func (h *Host) hand(p Message, t *transfer) {
 	if p.Len() != len(t.data) {
 		t.finish(fmt.Errorf("%w: %d bytes were sent where %d are expected", ErrLength, p.Len(), len(t.data)))
 		p.Drop()
 		return
 	}
 	p.Ahead()
-	t.parcel = p
+	t.message = p
 	t.finish(nil)
 }
 
 // collect copies a message that has come, once.
 func (t *transfer) collect() {
-	if p := t.parcel; p != nil {
-		t.parcel = nil
+	if p := t.message; p != nil {
+		t.message = nil
 		t.err = p.Take(t.data)
 	}
 }
@@ -260,7 +254,7 @@ func (h *Host) Abort(err error) {
 	if h.err == nil {
 		h.err = fmt.Errorf("%w: %w", ErrAborted, err)
 		for l, b := range h.boxes {
-			for _, p := range b.parcels {
+			for _, p := range b.messages {
 				p.Drop()
 			}
 			for _, t := range b.waiting {
@@ -271,9 +265,9 @@ func (h *Host) Abort(err error) {
 		h.next()
 	}
 	h.mu.Unlock()
-	if h.link != nil {
-		h.link.Abort(err)
-		for _, c := range h.couriers {
+	if h.workers != nil {
+		h.workers.Abort(err)
+		for _, c := range h.links {
 			if c != nil {
 				c.stop()
 			}

@@ -40,10 +40,10 @@ type queue struct {
 
 // transfer is the Request of one side.
 type transfer struct {
-	data   []byte
-	done   chan struct{}
-	err    error
-	parcel Parcel // of a Host: the message that has come
+	data    []byte
+	done    chan struct{}
+	err     error
+	message Message // of a Host: the message that has come
 }
 
 func (t *transfer) Done() <-chan struct{} { return t.done }

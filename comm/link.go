@@ -1,95 +1,99 @@
 package comm
 
-import "sync"
-
-// A courier carries the messages between the ranks of two workers, one after the other. Each has a header of
-// four numbers: sender, receiver, tag and length.
-
-const (
-	headerLen  = 4
-	lastErrand = -1 // the tag of the header that ends a link
+import (
+	"slices"
+	"sync"
 )
 
-// errand is a message to a rank of another worker.
-type errand struct {
+// A link carries the messages from the ranks of one worker to those of another, one after the other. Each has
+// a header of four numbers: sender, receiver, tag and length.
+
+const (
+	headerLen = 4
+	lastTag   = -1 // the tag of the header that ends a link
+)
+
+// outgoing is a message to a rank of another worker.
+type outgoing struct {
 	lane
-	parcel Parcel
+	message Message
 }
 
-// courier sends the messages to one worker.
-type courier struct {
+// link sends the messages to one worker.
+type link struct {
 	mu      sync.Mutex
 	added   sync.Cond
-	errands []errand
+	waiting []outgoing
 	stopped bool
 }
 
-// newCourier starts to carry messages to and from a worker.
-func (h *Host) newCourier(worker int) *courier {
-	c := &courier{}
-	c.added.L = &c.mu
-	for _, carry := range []func() error{func() error { return h.sendTo(worker, c) }, func() error { return h.receiveFrom(worker) }} {
+// newLink returns the link to a worker. It starts to carry messages both ways.
+func (h *Host) newLink(worker int) *link {
+	l := &link{}
+	l.added.L = &l.mu
+	for _, carry := range []func() error{func() error { return h.sendTo(worker, l) }, func() error { return h.receiveFrom(worker) }} {
 		h.carrying.Go(func() {
 			if err := carry(); err != nil {
-				go h.Abort(err) // it may wait for this goroutine's message
+				h.Abort(err)
 			}
 		})
 	}
-	return c
+	return l
 }
 
 // put adds a message.
-func (c *courier) put(e errand) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.errands = append(c.errands, e)
-	c.added.Signal()
+func (l *link) put(m outgoing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = append(l.waiting, m)
+	l.added.Signal()
 }
 
 // stop ends the sending.
-func (c *courier) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopped = true
-	c.added.Signal()
+func (l *link) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = true
+	l.added.Signal()
 }
 
 // next waits for a message to send.
-func (c *courier) next() (e errand, stopped bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.errands) == 0 && !c.stopped {
-		c.added.Wait()
+func (l *link) next() (m outgoing, stopped bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.waiting) == 0 && !l.stopped {
+		l.added.Wait()
 	}
-	if c.stopped {
-		return e, true
+	if l.stopped {
+		return m, true
 	}
-	e = c.errands[0]
-	c.errands = c.errands[1:]
-	return e, false
+	m = l.waiting[0]
+	l.waiting = l.waiting[1:]
+	return m, false
 }
 
 // sendTo sends the messages to a worker.
-func (h *Host) sendTo(worker int, c *courier) error {
-	var message []byte
+func (h *Host) sendTo(worker int, l *link) error {
+	var data []byte
 	header := make([]int64, headerLen)
 	for {
-		e, stopped := c.next()
+		m, stopped := l.next()
 		if stopped {
 			return nil
 		}
-		header[0], header[1], header[2], header[3] = int64(e.from), int64(e.to), int64(e.tag), 0
-		if e.parcel != nil {
-			header[3] = int64(e.parcel.Len())
+		header[0], header[1], header[2], header[3] = int64(m.from), int64(m.to), int64(m.tag), 0
+		if m.message != nil {
+			header[3] = int64(m.message.Len())
 		}
-		if err := h.carry(h.link.Send(Setup, Bytes(header), worker)); err != nil || e.tag == lastErrand {
+		if err := moved(h.workers.Send(Setup, Bytes(header), worker)); err != nil || m.tag == lastTag {
 			return err
 		}
-		message = room(message, e.parcel.Len())
-		if err := e.parcel.Take(message); err != nil {
+		n := m.message.Len()
+		data = slices.Grow(data[:0], n)[:n]
+		if err := m.message.Take(data); err != nil {
 			return err
 		}
-		if err := h.carry(h.link.Send(Setup, message, worker)); err != nil {
+		if err := moved(h.workers.Send(Setup, data, worker)); err != nil {
 			return err
 		}
 	}
@@ -97,19 +101,20 @@ func (h *Host) sendTo(worker int, c *courier) error {
 
 // receiveFrom receives the messages from a worker.
 func (h *Host) receiveFrom(worker int) error {
-	var message []byte
+	var data []byte
 	header := make([]int64, headerLen)
 	for {
-		if err := h.carry(h.link.Receive(Setup, Bytes(header), worker)); err != nil || header[2] == lastErrand {
+		if err := moved(h.workers.Receive(Setup, Bytes(header), worker)); err != nil || header[2] == lastTag {
 			return err
 		}
-		message = room(message, int(header[3]))
-		if err := h.carry(h.link.Receive(Setup, message, worker)); err != nil {
+		n := int(header[3])
+		data = slices.Grow(data[:0], n)[:n]
+		if err := moved(h.workers.Receive(Setup, data, worker)); err != nil {
 			return err
 		}
-		p, err := h.shelf.Put(kindOf(int(header[2])), message)
+		m, err := h.spool.Put(kindOf(int(header[2])), data)
 		if err == nil {
-			err = h.deliver(lane{int(header[0]), int(header[1]), int(header[2])}, p)
+			err = h.deliver(lane{int(header[0]), int(header[1]), int(header[2])}, m)
 		}
 		if err != nil {
 			return err
@@ -118,16 +123,8 @@ func (h *Host) receiveFrom(worker int) error {
 	}
 }
 
-// carry waits for a message of the link, without a deadline: the ranks that wait for it have theirs.
-func (h *Host) carry(p *Pending) error {
+// moved waits for a message of a link, without a deadline: the ranks that wait for it have theirs.
+func moved(p *Pending) error {
 	<-p.request.Done()
 	return p.request.Err()
-}
-
-// room returns n bytes, of b if it has as many.
-func room(b []byte, n int) []byte {
-	if cap(b) < n {
-		return make([]byte, n)
-	}
-	return b[:n]
 }

@@ -43,7 +43,7 @@ func (c *Comm) Meet() {
 	}
 	m.mu.Lock()
 	m.met[c.tags]++
-	m.came, m.went = 0, 0
+	m.came.since, m.went.since = 0, 0
 	want := m.met[c.tags]
 	m.mu.Unlock()
 	m.await(func() bool {

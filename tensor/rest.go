@@ -21,14 +21,15 @@ type rest struct {
 	absent atomic.Bool // state is not here
 }
 
+// state says where the elements of a matrix are.
 type state uint8
 
 const (
-	here state = iota
-	cleaning
-	leaving
+	here     state = iota
+	cleaning       // being written, and staying
+	leaving        // being written, to leave then
 	away
-	coming
+	coming // being read
 )
 
 // leastResting is the size from which matrices rest: smaller ones cost more than they give.

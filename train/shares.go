@@ -222,7 +222,7 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 	for i, link := range links {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		host := comm.NewHost(link, holders, &turns.Shelf{Memory: mem})
+		host := comm.NewHost(link, holders, &turns.Spool{Memory: mem})
 		memories[link.Rank()], hosts = mem, append(hosts, host)
 		if s.Offload != "" {
 			turns.Offload(mem, host, disks[i], s.Limit)

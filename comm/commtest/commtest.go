@@ -69,7 +69,7 @@ func Run(t *testing.T, connect func(n int) []comm.Transport) {
 
 // RunTurns runs the suite on ranks of which workers hold several. Each rank is its number modulo the number
 // of workers.
-func RunTurns(t *testing.T, workers int, shelf func() comm.Shelf) {
+func RunTurns(t *testing.T, workers int, spool func() comm.Spool) {
 	for _, one := range Cases() {
 		if one.Apart {
 			continue
@@ -83,7 +83,7 @@ func RunTurns(t *testing.T, workers int, shelf func() comm.Shelf) {
 				}
 				ts, hosts := make([]comm.Transport, one.Ranks), make([]*comm.Host, workers)
 				for w, link := range comm.InProcess(workers) {
-					hosts[w] = comm.NewHost(comm.New(link, 0), holders, shelf())
+					hosts[w] = comm.NewHost(comm.New(link, 0), holders, spool())
 					for _, rank := range hosts[w].Transports() {
 						ts[rank.Rank()] = rank
 					}

@@ -16,22 +16,22 @@ func TestInProcess(t *testing.T) { Run(t, comm.InProcess) }
 
 func TestTurns(t *testing.T) {
 	for workers := 1; workers <= 2; workers++ {
-		t.Run(fmt.Sprint(workers), func(t *testing.T) { RunTurns(t, workers, func() comm.Shelf { return shelf{} }) })
+		t.Run(fmt.Sprint(workers), func(t *testing.T) { RunTurns(t, workers, func() comm.Spool { return spool{} }) })
 	}
 }
 
-// shelf keeps copies on Go's heap.
-type shelf struct{}
+// spool keeps copies on Go's heap.
+type spool struct{}
 
-type parcel []byte
+type kept []byte
 
-func (shelf) Put(_ comm.Kind, message []byte) (comm.Parcel, error) {
-	return parcel(bytes.Clone(message)), nil
+func (spool) Put(_ comm.Kind, message []byte) (comm.Message, error) {
+	return kept(bytes.Clone(message)), nil
 }
-func (p parcel) Len() int               { return len(p) }
-func (p parcel) Ahead()                 {}
-func (p parcel) Take(into []byte) error { copy(into, p); return nil }
-func (p parcel) Drop()                  {}
+func (m kept) Len() int               { return len(m) }
+func (m kept) Ahead()                 {}
+func (m kept) Take(into []byte) error { copy(into, m); return nil }
+func (m kept) Drop()                  {}
 
 // A sum that did not depend on its order would not test the order.
 func TestTermsDependOnOrder(t *testing.T) {

@@ -15,10 +15,10 @@ type slow struct {
 	ended *atomic.Bool
 }
 
-func (s slow) Put(comm.Kind, []byte) (comm.Parcel, error) { return s, nil }
-func (s slow) Len() int                                   { return 1 }
-func (s slow) Ahead()                                     {}
-func (s slow) Drop()                                      {}
+func (s slow) Put(comm.Kind, []byte) (comm.Message, error) { return s, nil }
+func (s slow) Len() int                                    { return 1 }
+func (s slow) Ahead()                                      {}
+func (s slow) Drop()                                       {}
 
 func (s slow) Take([]byte) error {
 	close(s.begun)

@@ -8,15 +8,15 @@ import (
 	"weft/tensor"
 )
 
-// Shelf keeps messages until they are received: rows of vertices in a worker's metered memory, and what does
-// not grow with the graph, such as sums of weights' gradients, on Go's heap.
-type Shelf struct {
+// Spool keeps messages until they are received: halo rows and their gradients in a worker's metered memory,
+// and the others, such as sums of weights' gradients, on Go's heap.
+type Spool struct {
 	Memory *tensor.Meter
 	Plan   bool // messages have no content
 }
 
-// Put implements comm.Shelf.
-func (s *Shelf) Put(k comm.Kind, message []byte) (p comm.Parcel, err error) {
+// Put implements comm.Spool.
+func (s *Spool) Put(k comm.Kind, message []byte) (p comm.Message, err error) {
 	const element = 2 // bytes; rows have no odd number of them
 	if k != comm.Halo && k != comm.HaloGradient {
 		return heap(bytes.Clone(message)), nil

@@ -273,7 +273,7 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 func (in *Inputs) within(ctx context.Context, number int, limit int64) (all Worker, host *comm.Host, err error) {
 	mem, holders := tensor.NewMeter(), in.Holders()
 	defer mem.Close()
-	host = comm.PlanHost(number, holders, &turns.Shelf{Memory: mem, Plan: true})
+	host = comm.PlanHost(number, holders, &turns.Spool{Memory: mem, Plan: true})
 	if in.Offload != "" {
 		turns.Offload(mem, host, nil, limit)
 	}
