@@ -147,9 +147,7 @@ func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings
 		}
 		p = &made
 	}
-	if s.Limit = int64(s.MemoryLimit); s.Limit == 0 {
-		s.Limit = p.Most()
-	}
+	s.Limit = p.Limit
 	return p.Savings, ranks.Together(p.CheckLimit(s.MemoryLimit))
 }
 

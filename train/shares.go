@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	"weft/comm"
 	"weft/internal/cores"
@@ -52,9 +51,7 @@ func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 type shared struct {
 	worker.Config
 	whole *partition.Whole
-	// Limit is the memory within which matrices stay, if others may rest: the memory limit, or the least that
-	// the plan needs.
-	Limit int64
+	Limit int64 // of a plan: the memory beyond which matrices rest
 	// open opens the share of a partition for use. Opening reads its arrays and allocates tensors.
 	open func(p int, use func(*partition.Share) error) error
 }
@@ -246,7 +243,7 @@ func (j *Job) speaks(s *shared, c *comm.Comm) bool {
 	if j.peers().Size() == 1 {
 		return c.Rank() == 0
 	}
-	return c.Rank() == slices.Index(s.Holders(), j.peers().Rank()) // its first
+	return c.Rank() == s.First(j.peers().Rank())
 }
 
 // Threads is the number of threads of each worker of the job with settings r. Workers that share the

@@ -70,7 +70,11 @@ func TestOffload(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.MemoryLimit = setting.Bytes(bounds.Least + (bounds.All-bounds.Least)/4)
+			limit := bounds.Least
+			if i%2 == 0 { // else none: the run takes the least
+				limit += (bounds.All - bounds.Least) / 4
+				o.MemoryLimit = setting.Bytes(limit)
+			}
 			job := inTurns(Job{Graph: g, Options: o}, 1)
 			plan, err := job.Plan(t.Context())
 			if err != nil {
@@ -80,8 +84,8 @@ func TestOffload(t *testing.T) {
 			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
 				t.Errorf("losses %v, in memory %v", got.Losses, want.Losses)
 			}
-			if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took > int64(o.MemoryLimit) {
-				t.Errorf("took %d bytes of %d", took, o.MemoryLimit)
+			if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took > limit {
+				t.Errorf("took %d bytes of %d", took, limit)
 			}
 			if got.Disk != plan.Disk() || got.Disk.Read == 0 || got.Disk.Written == 0 {
 				t.Errorf("moved %+v, planned %+v", got.Disk, plan.Disk())

@@ -37,11 +37,12 @@ type Plan struct {
 	// ResultBytes is the size of weights and predictions, without learned tables.
 	ResultBytes int64
 	Workers     []Worker
-	// Rests says that matrices may rest on disk. Least and All are then the memory that a worker needs at
-	// least, and with which nothing rests, if Inputs.Range asked for them; else 0.
-	Rests      bool
-	Turns      bool // partitions of a worker take turns
-	Least, All int64
+	// Rests says that matrices may rest on disk, as far as Limit needs it: the memory limit or, without one,
+	// the least that the workers need. Least and All are the memory that a worker needs at least, and with
+	// which nothing rests, if Inputs.Range asked for them; else 0.
+	Rests             bool
+	Limit, Least, All int64
+	Turns             bool // partitions of a worker take turns
 }
 
 // Worker is the plan of one worker. The numbers of the graph are its partition's.
@@ -101,16 +102,28 @@ type Inputs struct {
 // All processes call it together; it fails on all if it fails on any. If ctx is cancelled it returns the
 // cause.
 func Of(ctx context.Context, in Inputs) (p Plan, err error) {
+	limit := int64(in.MemoryLimit)
+	p.Turns, p.Rests = in.TakesTurns(), in.Offload != ""
+	if p.Rests {
+		if in, err = in.limited(ctx); err != nil {
+			return Plan{}, err
+		}
+		p.Limit = int64(in.MemoryLimit)
+	}
 	for _, p.Savings = range in.savings() {
 		in.Savings = p.Savings
 		p.Workers, err = in.own(ctx)
-		if limit := int64(in.MemoryLimit); err != nil || limit == 0 || most(p.Workers) <= limit {
+		if err != nil || limit == 0 || most(p.Workers) <= limit {
 			break
 		}
 	}
-	p.Turns, p.Rests = in.TakesTurns(), in.Offload != ""
-	if p.Rests && in.Range && err == nil {
-		p.Least, p.All, err = in.bounds(ctx)
+	if p.Rests && in.Range {
+		if err := in.ranks().Together(err); err != nil {
+			return Plan{}, err
+		}
+		if p.Least, err = in.with(least, in.Offload).most(ctx); err == nil {
+			p.All, err = in.with(0, "").most(ctx)
+		}
 	}
 	if in.Comm.Size() > 1 {
 		if err != nil { // the others wait
@@ -131,26 +144,46 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	return p, nil
 }
 
-// bounds plans with as little memory as possible, and in memory alone. They are of the workers of this
-// process.
-func (in *Inputs) bounds(ctx context.Context) (least, all int64, err error) {
-	for _, one := range []struct {
-		bytes   *int64
-		limit   setting.Bytes
-		offload string
-	}{{&least, 1, in.Offload}, {&all, 0, ""}} {
-		settings := *in.Resolved
-		settings.MemoryLimit, settings.Offload = one.limit, one.offload
-		other := *in
-		other.Resolved = &settings
-		workers, err := other.own(ctx)
-		if err != nil {
-			return 0, 0, err
-		}
-		*one.bytes = most(workers)
+// least is a memory limit that no plan keeps: what it takes all the same is the least.
+const least = 1
+
+// limited returns the inputs with a memory limit, which is the least that any worker needs if there is none
+// on a process.
+func (in Inputs) limited(ctx context.Context) (Inputs, error) {
+	none := int64(0)
+	if in.MemoryLimit == 0 {
+		none = 1
 	}
-	return least, all, nil
+	if none, err := in.ranks().Largest(none); err != nil || none == 0 {
+		return in, err
+	}
+	in.Savings = in.savings()[0]
+	needs, err := in.with(least, in.Offload).most(ctx)
+	if in.MemoryLimit == 0 {
+		in = in.with(setting.Bytes(needs), in.Offload)
+	}
+	return in, err
 }
+
+// with returns the inputs with another memory limit and another folder to offload to.
+func (in Inputs) with(limit setting.Bytes, folder string) Inputs {
+	settings := *in.Resolved
+	settings.MemoryLimit, settings.Offload = limit, folder
+	in.Resolved = &settings
+	return in
+}
+
+// most plans, and returns the largest memory of a worker of any process.
+func (in Inputs) most(ctx context.Context) (int64, error) {
+	workers, err := in.own(ctx)
+	if err := in.ranks().Together(err); err != nil {
+		return 0, err
+	}
+	return in.ranks().Largest(most(workers))
+}
+
+// ranks are the processes that plan together.
+func (in *Inputs) ranks() launch.Ranks { return launch.Ranks{Comm: in.Comm} }
 
 // Parameters is the number of parameter values of all stages.
 func (p *Plan) Parameters(grid mesh.Mesh) (n int) {
@@ -178,9 +211,6 @@ func (p *Plan) Disk() (all tensor.Moved) {
 	return all
 }
 
-// Most is the largest memory of a worker, for tensors and graph.
-func (p *Plan) Most() int64 { return most(p.Workers) }
-
 // Less names what would need less memory, on as many workers.
 func (p *Plan) Less() string {
 	if p.Recompute {
@@ -194,24 +224,19 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	for worker, tensors := range p.PeakTensorBytes {
 		graph := p.GraphBytes[worker]
 		if limit > 0 && tensors+graph > int64(limit) {
-			wayOut := "raise the limit or take " + p.Less()
-			if p.Turns && !p.Rests {
-				return refusal.Errorf("%s %s: worker %d would need %s (tensors %s, graph %s); raise the limit, or let matrices rest on disk with %s DIR",
-					refusal.Setting("memory-limit"), limit, worker, setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(),
-					setting.Bytes(graph).Rounded(), refusal.Setting("offload"))
-			}
-			if p.Rests {
-				return refusal.Errorf("%s %s: worker %d would need %s while a partition is at work (tensors %s, graph %s); raise the limit, or take more %s, which are smaller",
-					refusal.Setting("memory-limit"), limit, worker, setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(),
-					setting.Bytes(graph).Rounded(), refusal.Setting("partitions"))
-			}
+			during, wayOut := "", "raise the limit or take "+p.Less()
 			// Perhaps not enough, as each worker holds a halo too.
 			workers := int64(len(p.PeakTensorBytes)) * ((tensors + graph + int64(limit) - 1) / int64(limit))
-			if workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit) {
+			switch {
+			case p.Rests:
+				during, wayOut = " while a partition is at work", fmt.Sprintf("raise the limit, or take more %s, which are smaller", refusal.Setting("partitions"))
+			case p.Turns:
+				wayOut = fmt.Sprintf("raise the limit, or let matrices rest on disk with %s DIR", refusal.Setting("offload"))
+			case workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit):
 				wayOut = fmt.Sprintf("raise the limit, take %s, or try more workers, as in %s graph=%d", p.Less(), refusal.Setting("parallel"), workers)
 			}
-			return refusal.Errorf("%s %s: worker %d would need %s (tensors %s, graph %s); %s", refusal.Setting("memory-limit"), limit, worker,
-				setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(), setting.Bytes(graph).Rounded(), wayOut)
+			return refusal.Errorf("%s %s: worker %d would need %s%s (tensors %s, graph %s); %s", refusal.Setting("memory-limit"), limit, worker,
+				setting.Bytes(tensors+graph).Rounded(), during, setting.Bytes(tensors).Rounded(), setting.Bytes(graph).Rounded(), wayOut)
 		}
 	}
 	return nil
@@ -282,7 +307,7 @@ func (in *Inputs) within(ctx context.Context, number int, limit int64) (all Work
 		ranks[c.Rank()], err = in.rank(ctx, c, mem.Another())
 		return err
 	})
-	first := slices.Index(holders, number)
+	first := in.First(number)
 	all = ranks[first]
 	for rank := first + 1; rank < len(holders) && holders[rank] == number; rank++ {
 		all.add(&ranks[rank])

@@ -129,6 +129,9 @@ func (r *Resolved) Holders() []int {
 	return holders
 }
 
+// First returns the lowest rank that a worker holds.
+func (r *Resolved) First(worker int) int { return slices.Index(r.Holders(), worker) }
+
 // checkMesh refuses what makes no sense on the mesh.
 func (r *Resolved) checkMesh(given []string) error {
 	o, m, defaults := &r.Options, r.Mesh, Defaults()

@@ -108,8 +108,7 @@ func (w *Worker) done() Tally {
 
 // disk is what was moved between memory and disk since the last call.
 func (w *Worker) disk() (since tensor.Moved) {
-	holders, rank := w.Holders(), w.Groups.World.Rank()
-	if slices.Index(holders, holders[rank]) == rank {
+	if rank := w.Groups.World.Rank(); rank == w.First(w.Holders()[rank]) {
 		now := w.Team.Memory.OnDisk()
 		since = tensor.Moved{Written: now.Written - w.onDisk.Written, Read: now.Read - w.onDisk.Read}
 		w.onDisk = now
