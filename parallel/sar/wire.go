@@ -49,7 +49,7 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 }
 
 // inTurns is Exchange for a worker that holds several partitions: all of them have sent before one receives.
-// So the messages that a partition receives are there, and it needs one buffer for each message that it makes.
+// So the messages that a partition receives are there, and one buffer is enough for those that it makes.
 func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) {
 	e, c, memory := call.Edges, w.comm, w.team.Memory
 	if t.fetches() {
