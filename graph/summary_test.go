@@ -70,6 +70,43 @@ func TestSymmetric(t *testing.T) {
 	})
 }
 
+// TestSummarizeTypes: the numbers of two relations by hand, and their sums.
+func TestSummarizeTypes(t *testing.T) {
+	likes := Relation{Source: "user", Name: "likes", Target: "item", Indptr: []int64{0, 3, 4}, Sources: []int32{0, 0, 2, 1}}
+	knows := Relation{Source: "user", Name: "knows", Target: "user", Indptr: []int64{0, 2, 4, 6}, Sources: []int32{1, 1, 0, 0, 2, 2}}
+	g := &Graph{Type: "user", Count: 3, Others: []VertexType{{Type: "item", Count: 2}}, Relations: []Relation{likes, knows}}
+	want := Summary{
+		Vertices: 5, Edges: 10, InDegree: Degrees{1, 2, 3}, OutDegree: Degrees{0, 2, 4}, SelfLoops: 2, DuplicateEdges: 4,
+		Types: []TypeSummary{{Type: "user", Vertices: 3}, {Type: "item", Vertices: 2}},
+		Relations: []RelationSummary{
+			{Source: "user", Name: "likes", Target: "item", Edges: 4, InDegree: Degrees{1, 2, 3}, OutDegree: Degrees{1, 4.0 / 3, 2}, DuplicateEdges: 1},
+			{
+				Source: "user", Name: "knows", Target: "user", Edges: 6, InDegree: Degrees{2, 2, 2}, OutDegree: Degrees{2, 2, 2},
+				SelfLoops: 2, DuplicateEdges: 3,
+			},
+		},
+		ClassCounts: []int{}, Unlabelled: 3, Splits: []SplitSizes{},
+	}
+	if diff := cmp.Diff(want, summarize(t, g)); diff != "" {
+		t.Error(diff)
+	}
+	if g.Relations = []Relation{knows}; !summarize(t, g).Symmetric {
+		t.Error("one symmetric relation: not symmetric")
+	}
+}
+
+// TestSummarizePasses: the numbers of a graph whose edges are counted in two passes: loops of vertex 0, and an
+// edge in each direction between it and vertex 1.
+func TestSummarizePasses(t *testing.T) {
+	const loops = countedEdges
+	r := Relation{Indptr: []int64{0, loops + 1, loops + 2}, Sources: make([]int32, loops+2)}
+	r.Sources[loops] = 1
+	s := summarize(t, &Graph{Relations: []Relation{r}})
+	if s.SelfLoops != loops || s.DuplicateEdges != loops-1 || s.OutDegree != (Degrees{1, loops/2 + 1, loops + 1}) || !s.Symmetric {
+		t.Errorf("%d loops, %d duplicates, out-degrees %v, symmetric %v", s.SelfLoops, s.DuplicateEdges, s.OutDegree, s.Symmetric)
+	}
+}
+
 func summarize(t require, g *Graph) Summary {
 	t.Helper()
 	s, err := g.Summarize()
