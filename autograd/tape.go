@@ -446,37 +446,19 @@ func (v *Var) AddBlockGrad(sum *tensor.Matrix) {
 	if sum == v.grad {
 		return
 	}
-	if !v.wants {
-		sum.Release()
-		return
-	}
-	team := v.tape.Team
-	switch {
-	case v.grad == nil:
-		if v.element != tensor.Float32 {
-			team.Narrow(sum)
+	if v.wants && v.element != tensor.Float32 {
+		if v.grad != nil {
+			v.tape.Team.Columns(sum, 0, v.grad, 0, v.cols, kernel.Accumulate)
+			v.grad.Release()
+			v.grad = nil
 		}
-		v.grad = sum
-	case v.element == tensor.Float32:
-		v.unshare()
-		team.Axpy(v.grad, 1, sum)
-		sum.Release()
-	default:
-		team.Columns(sum, 0, v.grad, 0, v.cols, kernel.Accumulate)
-		v.grad.Release()
-		team.Narrow(sum)
-		v.grad = sum
+		v.tape.Team.Narrow(sum)
 	}
+	v.AddGrad(sum)
 }
 
 // GradSum returns the matrix for the Var's gradient, to which the caller must add.
-func (v *Var) GradSum() *tensor.Matrix {
-	g, accumulate := v.Grad()
-	if !accumulate {
-		v.tape.Team.Zero(g)
-	}
-	return g
-}
+func (v *Var) GradSum() *tensor.Matrix { return v.BlockGradSum(1) }
 
 // AddGrad adds g to the gradient. It owns g.
 func (v *Var) AddGrad(g *tensor.Matrix) {

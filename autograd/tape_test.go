@@ -494,3 +494,45 @@ func TestRowsAreInherited(t *testing.T) {
 		t.Error("the rows that an operation names were not taken")
 	}
 }
+
+// TestGradientOfBlocks: a gradient in BFloat16 that is added up over several blocks is rounded once, together
+// with the gradient that was there, and a matrix that other gradients share keeps its elements. The numbers are
+// by hand: BFloat16 has steps of 1/128 above 1, so that 1 + 1/256 would be rounded to 1.
+func TestGradientOfBlocks(t *testing.T) {
+	for _, c := range []struct {
+		element tensor.Element
+		before  float32 // the gradient that was there; 0: none
+		want    float32
+	}{
+		{tensor.BFloat16, 1, 1 + 2./128}, // 1 + 3/256, halfway
+		{tensor.BFloat16, 0, 3. / 256},
+		{tensor.Float32, 1, 1 + 3./256},
+		{tensor.Float32, 0, 3. / 256},
+	} {
+		b := newBench(t)
+		of := func(e tensor.Element, value float32) *tensor.Matrix {
+			m, wide := b.team.Memory.NewElement(tensor.Gradients, e, rows, cols), b.team.Memory.New(tensor.Gradients, rows, cols)
+			b.team.Fill(wide, value)
+			b.team.Convert(m, wide)
+			wide.Release()
+			return m
+		}
+		x, block := b.tape.Input(of(c.element, 5), nil), of(tensor.Float32, 1./256)
+		shared := of(c.element, c.before)
+		if c.before != 0 {
+			x.AddGrad(shared.Share())
+		}
+		sum := x.BlockGradSum(3)
+		for range 3 {
+			b.team.Axpy(sum, 1, block)
+		}
+		x.AddBlockGrad(sum)
+		got, wide := x.TakeGrad(), of(tensor.Float32, 0)
+		for m, want := range map[*tensor.Matrix]float32{got: c.want, shared: c.before} {
+			b.team.Convert(wide, m)
+			if m.Element != c.element || wide.Floats()[0] != want || wide.Floats()[rows*cols-1] != want {
+				t.Errorf("%+v: element type %d, %v, want %v", c, m.Element, wide.Floats()[0], want)
+			}
+		}
+	}
+}

@@ -133,35 +133,22 @@ func (t *Team) tiling(a *CSR, x *tensor.Matrix, z tensor.Element, accumulate boo
 	return p
 }
 
-// spmm computes the product that args describe, tile by tile.
+// spmm computes the product that args describe, tile by tile. The sums of all rows and columns continue from
+// range to range of the sources in z; in p.sums those of as many rows and columns as it has.
 func (p *tiling) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
+	rows, columns := a.Rows, x.Cols
 	if p.sums != nil {
-		p.spmmOfRows(args, a, x)
-		return
+		rows, columns = p.sums.Rows, p.sums.Cols
 	}
-	begins := a.Indptr
-	for k := 0; k*p.sources < a.Cols; k++ {
-		tile := p.tile(args, a, k, begins, 0, a.Rows)
-		for from := 0; from < x.Cols; from += tileColumns {
-			p.multiply(&tile, a, x, from, 0, a.Rows)
-		}
-		begins = p.ends[k%2]
-	}
-}
-
-// spmmOfRows does so for as many rows at a time as sums has, and all their tiles of some columns.
-func (p *tiling) spmmOfRows(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
-	for lo := 0; lo < a.Rows; lo += p.sums.Rows {
-		hi := min(lo+p.sums.Rows, a.Rows)
-		for from := 0; from < x.Cols; from += tileColumns {
+	for lo := 0; lo < a.Rows; lo += rows {
+		hi := min(lo+rows, a.Rows)
+		for first := 0; first < x.Cols; first += columns {
 			begins := a.Indptr
 			for k := 0; k*p.sources < a.Cols; k++ {
 				tile := p.tile(args, a, k, begins, lo, hi)
-				tile.sums, tile.first_sum, tile.sums_stride = floats(p.sums), C.int64_t(lo), tileColumns
-				if (k+1)*p.sources < a.Cols {
-					tile.unfinished, tile.accumulate = 1, 0
+				for from := first; from < min(first+columns, x.Cols); from += tileColumns {
+					p.multiply(&tile, a, x, from, lo, hi)
 				}
-				p.multiply(&tile, a, x, from, lo, hi)
 				begins = p.ends[k%2]
 			}
 		}
@@ -174,10 +161,16 @@ func (p *tiling) tile(args *C.weft_spmm_args, a *CSR, k int, begins *tensor.Matr
 	tile := *args
 	tile.first, tile.cut = C.int64_t(k*p.sources), boolean(p.sources < a.Cols)
 	tile.edges.indptr, tile.extend = longs(begins), boolean(k > 0)
+	if p.sums != nil {
+		tile.sums, tile.first_sum, tile.sums_stride = floats(p.sums), C.int64_t(lo), tileColumns
+	}
 	if after := (k + 1) * p.sources; after < a.Cols {
 		ends := p.ends[k%2]
 		p.findEnds(ends, begins, a, after, lo, hi)
 		tile.end, tile.row_scale, tile.self = longs(ends), nil, nil
+		if p.sums != nil {
+			tile.unfinished, tile.accumulate = 1, 0
+		}
 	}
 	return tile
 }

@@ -185,7 +185,7 @@ func (c *products) take(s productShape) *C.weft_product {
 	return idle[last]
 }
 
-// put keeps a product. If there are too many, those of any other shape end.
+// put keeps a product. If there are too many, those of some shape end first.
 func (c *products) put(s productShape, p *C.weft_product) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
