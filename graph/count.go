@@ -119,29 +119,16 @@ func (c *edgeCounter) part(from, to int, lo, hi int32) (some counted) {
 		if lo > 0 {
 			row = row[sort.Search(len(row), func(k int) bool { return row[k] >= lo }):]
 		}
-		if c.within {
-			c.row(&some, v, row, hi)
-			continue
-		}
-		before := int32(-1)
-		for _, u := range row {
-			if u >= hi {
-				break
-			}
-			if u == before {
-				some.duplicates++
-			}
-			before = u
-			c.outDegree[u]++
-		}
+		c.row(&some, v, row, hi)
 	}
 	return some
 }
 
-// row counts the edges into v from sources below hi, of a relation within one vertex type.
+// row counts the edges into v from sources below hi. Loops and symmetry are those of a relation within one
+// vertex type.
 func (c *edgeCounter) row(some *counted, v int, row []int32, hi int32) {
 	var x, xs, y, ys, carry uint64 // sums of two words: a row may have any number of edges
-	before := int32(-1)
+	within, before := c.within, int32(-1)
 	for _, u := range row {
 		if u >= hi {
 			break
@@ -149,16 +136,22 @@ func (c *edgeCounter) row(some *counted, v int, row []int32, hi int32) {
 		if u == before {
 			some.duplicates++
 		}
+		before = u
+		c.outDegree[u]++
+		if !within {
+			continue
+		}
 		if int(u) == v {
 			some.loops++
 		}
-		before = u
-		c.outDegree[u]++
 		d := &c.drawn[u]
 		x, carry = bits.Add64(x, d.x, 0)
 		xs += carry
 		y, carry = bits.Add64(y, d.y, 0)
 		ys += carry
+	}
+	if !within {
+		return
 	}
 	d := &c.drawn[v]
 	plus := reduced(bits.Mul64(d.y, reduced(xs, x)))
