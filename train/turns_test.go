@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/parallel/edges"
 	"weft/partition"
 	"weft/train/setting"
 )
@@ -25,7 +26,7 @@ func TestTurns(t *testing.T) {
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			o := all[name]
-			o.Epochs, o.KeepHalo = 2, i%3 == 1
+			o.Epochs, o.KeepHalo, o.Halo = 2, i%3 == 1, edges.HaloNames[i/2%3]
 			if i%3 == 2 {
 				o.Precision = "bf16"
 			}
@@ -59,7 +60,7 @@ func TestOffload(t *testing.T) {
 	for i, name := range []string{"sage", "gat", "resgcn", "blocks", "gcn", "gatv2"} {
 		t.Run(name, func(t *testing.T) {
 			o := all[name]
-			o.Epochs, o.Hidden, o.KeepHalo = 3, 2*o.Hidden, i%3 == 1
+			o.Epochs, o.Hidden, o.KeepHalo, o.Halo = 3, 2*o.Hidden, i%3 == 1, edges.HaloNames[(i+1)/2%2]
 			if i%3 == 2 {
 				o.Precision, o.Recompute = "bf16", "blocks"
 			}
