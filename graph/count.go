@@ -54,8 +54,9 @@ func reduced(hi, lo uint64) uint64 {
 	return sum
 }
 
-// count counts the edges of a relation from so many sources, within one vertex type or between two.
-func (g *Graph) count(r *Relation, within bool, sources int) (*counts, error) {
+// count counts the edges of a relation from so many sources, within one vertex type or between two. It tells
+// now and then how many it has counted.
+func (g *Graph) count(r *Relation, within bool, sources int, tell func(edges int64)) (*counts, error) {
 	c := &edgeCounter{r: r, within: within, counts: counts{outDegree: make([]int64, sources)}}
 	if within {
 		c.drawn = make([]drawn, sources)
@@ -74,6 +75,7 @@ func (g *Graph) count(r *Relation, within bool, sources int) (*counts, error) {
 		sum = reduced(0, sum+some)
 		g.Unload()
 		from = to
+		tell(r.Indptr[from])
 	}
 	c.symmetric = within && sum == 0
 	return &c.counts, nil

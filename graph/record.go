@@ -102,16 +102,24 @@ func Sums(dir string) map[string]string {
 	return sums
 }
 
-// CheckSums reads the files that Sums knows, and refuses one whose bytes are others than were written.
-func CheckSums(dir string) error {
-	for _, f := range readRecord(dir) {
-		if f.SHA256 == "" {
-			continue
-		}
+// CheckSums reads the files that Sums knows, and refuses one whose bytes are others than were written. items
+// names what it checks to progress, which counts bytes.
+func CheckSums(dir, items string, progress Progress) error {
+	files := slices.DeleteFunc(readRecord(dir), func(f fileRecord) bool { return f.SHA256 == "" })
+	read, all := int64(0), int64(0)
+	for _, f := range files {
+		all += f.Bytes
+	}
+	for _, f := range files {
 		path := filepath.Join(dir, f.Name)
-		if sum, err := Sum(path); err != nil {
+		sum, err := sum(path, func(bytes int) {
+			read += int64(bytes)
+			progress.Of("checking the bytes of "+items, read, all)
+		})
+		if err != nil {
 			return err
-		} else if sum != f.SHA256 {
+		}
+		if sum != f.SHA256 {
 			return refusal.Errorf("%s: damaged: its bytes are not those that were written, by their checksum; make it again", path)
 		}
 	}
@@ -119,17 +127,27 @@ func CheckSums(dir string) error {
 }
 
 // Sum returns the SHA-256 checksum of a file, in hexadecimal.
-func Sum(path string) (string, error) {
+func Sum(path string) (string, error) { return sum(path, func(int) {}) }
+
+// sum is Sum, and calls tell with the number of bytes of each that it has read.
+func sum(path string, tell func(bytes int)) (string, error) {
 	f, _, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
+	h, buffer := sha256.New(), make([]byte, 1<<20)
+	for {
+		n, err := f.Read(buffer)
+		h.Write(buffer[:n])
+		tell(n)
+		if errors.Is(err, io.EOF) {
+			return hex.EncodeToString(h.Sum(nil)), nil
+		}
+		if err != nil {
+			return "", err
+		}
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // record writes checked.json, where it is worth it, beside graph.json, in the directory that files go to.
@@ -156,8 +174,9 @@ func (s *staging) record() {
 type summed struct {
 	f       *os.File
 	hash    hash.Hash
-	at      int64 // bytes written
-	flushed int64 // of these on their way to disk
+	tell    func(bytes int) // how many were written
+	at      int64           // bytes written
+	flushed int64           // of these on their way to disk
 }
 
 // flushedBytes are sent to disk at a time.
@@ -176,6 +195,7 @@ func (w *summed) Write(data []byte) (n int, err error) {
 		w.flushed = w.at
 	}
 	<-done
+	w.tell(n)
 	return n, err
 }
 

@@ -78,7 +78,7 @@ func TestRecordOfChecks(t *testing.T) {
 	if err := open(); err != nil {
 		t.Errorf("checked again: %v", err)
 	}
-	refusedBy(t, CheckSums(dir), features)
+	refusedBy(t, CheckSums(dir, "it", nil), features)
 	// Without the record, all is checked.
 	record := filepath.Join(dir, checkedFile)
 	text, err := os.ReadFile(record)
@@ -117,7 +117,7 @@ func TestSums(t *testing.T) {
 			t.Errorf("%s: recorded %q, is %q, %v", name, sums[name], sum, err)
 		}
 	}
-	if err := CheckSums(dir); err != nil || len(sums) != len(files) {
+	if err := CheckSums(dir, "it", nil); err != nil || len(sums) != len(files) {
 		t.Errorf("%d of %d files, %v", len(sums), len(files), err)
 	}
 }

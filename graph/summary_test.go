@@ -109,7 +109,7 @@ func TestSummarizePasses(t *testing.T) {
 
 func summarize(t require, g *Graph) Summary {
 	t.Helper()
-	s, err := g.Summarize()
+	s, err := g.Summarize(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

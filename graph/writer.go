@@ -14,12 +14,12 @@ import (
 // each row. The store appears under its name only when it is complete and on disk. A failure leaves nothing
 // behind.
 func (g *Graph) Write(dir string) error {
-	return g.WriteWith(dir, func(string) error { return nil })
+	return g.WriteWith(dir, nil, func(string) error { return nil })
 }
 
-// WriteWith is Write, and calls add before the complete store gets its name. add gets the temporary path of
-// the store. It may open the store and write partitions into it.
-func (g *Graph) WriteWith(dir string, add func(store string) error) error {
+// WriteWith is Write with a line of progress, and calls add before the complete store gets its name. add gets
+// the temporary path of the store. It may open the store and write partitions into it.
+func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) error) error {
 	g, err := g.ascending()
 	if err == nil {
 		err = g.check()
@@ -32,6 +32,7 @@ func (g *Graph) WriteWith(dir string, add func(store string) error) error {
 		return err
 	}
 	defer s.abort()
+	s.progress, s.all = progress, g.bytes()
 	s.graph(g, nil, nil)
 	s.description(describe(g))
 	if s.err == nil {
@@ -39,6 +40,19 @@ func (g *Graph) WriteWith(dir string, add func(store string) error) error {
 	}
 	s.publish()
 	return s.failure()
+}
+
+// bytes returns about how many bytes the arrays of a graph take.
+func (g *Graph) bytes() (n int64) {
+	for _, t := range g.Types() {
+		f := &t.Features
+		n += 4*int64(len(f.Dense)+len(f.Indices)+len(f.Data)) + 8*int64(len(f.Indptr))
+	}
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		n += 8*int64(len(r.Indptr)) + 4*int64(len(r.Sources)+len(r.Weights)+len(r.EdgeFeatures))
+	}
+	return n + 8*int64(len(g.Labels.Class)) + 4*int64(len(g.Labels.Multi))
 }
 
 // ascending returns the graph with the sources of every row in ascending order. It shares arrays that are

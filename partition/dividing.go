@@ -31,6 +31,10 @@ type shareWriter struct {
 	whole   Whole
 	parts   []*graph.PartWriter
 	edges   []*edgeWriter // by relation
+
+	progress graph.Progress
+	listed   int64 // edges that were listed by their targets
+	turned   int64 // by their sources
 }
 
 // edgeWriter writes the edges of a relation.
@@ -48,8 +52,8 @@ type edgeWriter struct {
 }
 
 // writeShares writes the shares into a folder. It returns the description of the whole graph.
-func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment) (*Whole, error) {
-	w := &shareWriter{g: g, layouts: layouts(g, a), whole: WholeOf(g)}
+func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment, progress graph.Progress) (*Whole, error) {
+	w := &shareWriter{g: g, layouts: layouts(g, a), whole: WholeOf(g), progress: progress}
 	w.whole.Statistics = *countVertices(g, a, w.layouts)
 	for i := range g.Relations {
 		w.edges = append(w.edges, newEdgeWriter(w, i, a.K))
@@ -222,6 +226,8 @@ func (e *edgeWriter) in(to *graph.PartWriter, p int) error {
 			for bin, n := range b.bins {
 				e.bins[bin] += n
 			}
+			e.w.listed += int64(len(b.Sources))
+			e.w.progress.Of("dividing edges", e.w.listed, e.w.whole.Edges)
 			if read += len(b.Sources); read > unloadEdges {
 				e.w.g.Unload()
 				read = 0
@@ -394,6 +400,8 @@ func (e *edgeWriter) out() (err error) {
 				if err = errors.Join(err, <-written); err != nil {
 					return err
 				}
+				e.w.turned += int64(len(rows.Sources))
+				e.w.progress.Of("turning edges around", e.w.turned, e.w.whole.Edges)
 				go func() { written <- write(rows) }()
 				for _, part := range parts {
 					part.Unload()

@@ -54,7 +54,7 @@ type importRequest struct {
 	store    string
 	changes  *changes
 	flags    *pflag.FlagSet // all flags of the command
-	progress func(stage string, done, all int64)
+	progress graph.Progress
 }
 
 // source returns the only source.
@@ -145,16 +145,16 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), r.store)()
 	started := time.Now()
+	shown := newStages(cmd.ErrOrStderr())
+	r.progress = shown.show
 	var made *contents
 	var err error
 	if s, streams := i.(streamer); streams && !r.changes.needGraph() {
-		shown := newStages(cmd.ErrOrStderr())
-		r.progress = shown.show
 		made, err = s.stream(r)
-		shown.erase()
 	} else {
 		made, err = readAndWrite(i, r)
 	}
+	shown.erase()
 	if err != nil {
 		return err
 	}
@@ -175,6 +175,7 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 
 // readAndWrite reads a graph, applies the changes, and writes it.
 func readAndWrite(i importer, r *importRequest) (*contents, error) {
+	r.progress.Of("reading "+r.source(), 0, 0)
 	read, err := i.read(r)
 	if err != nil {
 		return nil, err
@@ -185,23 +186,23 @@ func readAndWrite(i importer, r *importRequest) (*contents, error) {
 		return nil, err
 	}
 	g.Provenance = r.provenance(g.Provenance)
-	if err := writeStore(r.store, g, read.division); err != nil {
+	if err := writeStore(r.store, g, read.division, r.progress); err != nil {
 		return nil, err
 	}
 	return contentsOf(g), nil
 }
 
 // writeStore writes the store of a graph, with the partitions a unless nil.
-func writeStore(store string, g *graph.Graph, a *partition.Assignment) error {
-	if a == nil {
-		return g.Write(store)
-	}
-	return g.WriteWith(store, func(store string) error {
+func writeStore(store string, g *graph.Graph, a *partition.Assignment, progress graph.Progress) error {
+	return g.WriteWith(store, progress, func(store string) error {
+		if a == nil {
+			return nil
+		}
 		g, err := graph.Open(store)
 		if err != nil {
 			return err
 		}
-		_, err = partition.Write(store, g, a)
+		_, err = partition.Write(store, g, a, progress)
 		return errors.Join(err, g.Close())
 	})
 }

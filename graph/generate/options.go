@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 
+	"weft/graph"
 	"weft/internal/refusal"
 )
 
@@ -42,6 +43,7 @@ type Options struct {
 	// vertex.
 	Features, Classes int
 	Seed              uint64
+	Progress          graph.Progress // of making edges and features
 }
 
 // Default returns the options of a kind where no flag is given.

@@ -221,7 +221,7 @@ func (f *folder) writeVertices(w *graph.Writer, features *whole) (err error) {
 		return err
 	}
 	return features.each(func(rows []float32) error {
-		progress(f.Progress).of("reading features", features.at, features.want)
+		f.Progress.Of("reading features", features.at, features.want)
 		return w.AppendFeatures(rows)
 	})
 }
@@ -253,7 +253,7 @@ func (f *folder) writeEdges(w *graph.Writer, list *edgeList) (stored int64, err 
 	}
 	vertices := 0
 	err = s.each(func(r rows) error {
-		progress(f.Progress).of("sorting edges", int64(vertices), int64(f.counts.vertices))
+		f.Progress.Of("sorting edges", int64(vertices), int64(f.counts.vertices))
 		vertices += len(r.indegree)
 		stored += int64(len(r.sources))
 		return f.writeRows(w, r, how.columns)
