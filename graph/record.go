@@ -20,10 +20,11 @@ import (
 )
 
 // checkedFile is the record of a directory's files when they had passed all checks: those of a store, or of a
-// part. Whoever writes the files checks them and writes it. Open and OpenPart do not check the arrays again
-// where each file has the size and the time of the record; a file that anybody wrote to has another time, as
-// has a copy without its times. Then all files are checked as if there were no record. What changed beneath
-// the file system, as on a failing disk, keeps its size and time: CheckSums finds that by the checksums.
+// part. Whoever writes the files checks them and writes it. Open and OpenPart do not check values again where
+// each file has the size and the time of the record; a file that anybody wrote to has another time, as has a
+// copy without its times. Then all files are checked as if there were no record. What changed beneath the file
+// system, as on a failing disk, keeps its size and time: Open and OpenPart find what would lead out of an array,
+// and CheckSums finds all by the checksums.
 const checkedFile = "checked.json"
 
 const (
@@ -40,6 +41,8 @@ type record struct {
 	Format int          `json:"format"`
 	Checks int          `json:"checks"`
 	Files  []fileRecord `json:"files"`
+	// Symmetric lists the relations with Relation.Symmetric, by their places in graph.json.
+	Symmetric []int `json:"symmetric,omitempty"`
 }
 
 // fileRecord identifies a file by what the file system says of it, and by its bytes.
@@ -56,45 +59,65 @@ func (f *fileRecord) is(info os.FileInfo) bool {
 }
 
 // readRecord reads the record of the files in dir, and leaves out those that have changed. Without a record
-// that can be read it returns none.
-func readRecord(dir string) []fileRecord {
+// that can be read it returns an empty one.
+func readRecord(dir string) *record {
 	text, err := document.Read(filepath.Join(dir, checkedFile), maxRecord)
 	if err != nil {
-		return nil
+		return &record{}
 	}
 	r := &record{}
 	if err := document.StrictJSON(text, formatVersion, r); err != nil || r.Checks != checksVersion {
-		return nil
+		return &record{}
 	}
-	return slices.DeleteFunc(r.Files, func(f fileRecord) bool {
+	r.Files = slices.DeleteFunc(r.Files, func(f fileRecord) bool {
 		info, err := os.Stat(filepath.Join(dir, f.Name))
 		return err != nil || !f.is(info)
 	})
+	return r
 }
 
-// wereChecked reports whether the mapped files and graph.json have passed all checks, by the record in dir.
-func (m *mappings) wereChecked(dir string) bool {
-	recorded := map[string]fileRecord{}
-	for _, f := range readRecord(dir) {
+// depth is how much of the mapped files is to be checked, by the record in dir of those that have passed all
+// checks, with graph.json. Where they have, depth notes in the relations, in the order of graph.json, what else
+// the record knows of them.
+func (m *mappings) depth(dir string, relations ...[]Relation) depth {
+	recorded, r := map[string]fileRecord{}, readRecord(dir)
+	for _, f := range r.Files {
 		recorded[filepath.Join(dir, f.Name)] = f
 	}
 	if _, ok := recorded[filepath.Join(dir, descriptionFile)]; !ok {
-		return false
+		return everything
 	}
 	for _, a := range m.arrays {
 		f, ok := recorded[a.Path]
 		if !ok || !f.is(a.Info) {
-			return false
+			return everything
 		}
 	}
-	return true
+	place := 0
+	for _, list := range relations {
+		for i := range list {
+			list[i].Symmetric = slices.Contains(r.Symmetric, place)
+			place++
+		}
+	}
+	return indices
+}
+
+// symmetric lists the places of relations that are known to be symmetric.
+func symmetric(lists ...[]Relation) (places []int) {
+	for place, r := range slices.Concat(lists...) {
+		if r.Symmetric {
+			places = append(places, place)
+		}
+	}
+	return places
 }
 
 // Sums returns the SHA-256 checksums, in hexadecimal, of the files of the store or part in dir, by name: of
 // those whose size and time are as when they were written.
 func Sums(dir string) map[string]string {
 	sums := map[string]string{}
-	for _, f := range readRecord(dir) {
+	for _, f := range readRecord(dir).Files {
 		if f.SHA256 != "" {
 			sums[f.Name] = f.SHA256
 		}
@@ -105,7 +128,7 @@ func Sums(dir string) map[string]string {
 // CheckSums reads the files that Sums knows, and refuses one whose bytes are others than were written. items
 // names what it checks to progress, which counts bytes.
 func CheckSums(dir, items string, progress Progress) error {
-	files := slices.DeleteFunc(readRecord(dir), func(f fileRecord) bool { return f.SHA256 == "" })
+	files := slices.DeleteFunc(readRecord(dir).Files, func(f fileRecord) bool { return f.SHA256 == "" })
 	read, all := int64(0), int64(0)
 	for _, f := range files {
 		all += f.Bytes
@@ -151,9 +174,10 @@ func sum(path string, tell func(bytes int)) (string, error) {
 }
 
 // record writes checked.json, where it is worth it, beside graph.json, in the directory that files go to.
-func (s *staging) record() {
+// symmetric are the places in graph.json of relations that are known to be symmetric.
+func (s *staging) record(symmetric []int) {
 	s.completed()
-	r, bytes := record{Format: formatVersion, Checks: checksVersion}, int64(0)
+	r, bytes := record{Format: formatVersion, Checks: checksVersion, Symmetric: symmetric}, int64(0)
 	for path, f := range s.written {
 		if name, err := filepath.Rel(filepath.Join(".", s.sub), path); err == nil && name != ".." && !strings.HasPrefix(name, "../") {
 			f.Name = name

@@ -274,9 +274,10 @@ func (s *staging) leave() {
 	inUse.stagings = slices.DeleteFunc(inUse.stagings, func(t *staging) bool { return s == t })
 }
 
-// commit writes graph.json, brings everything to disk and gives the directory its final name.
-func (s *staging) commit(d *description) error {
-	s.description(d)
+// commit writes graph.json, brings everything to disk and gives the directory its final name. symmetric is as
+// in record.
+func (s *staging) commit(d *description, symmetric []int) error {
+	s.description(d, symmetric)
 	s.publish()
 	return s.failure()
 }
@@ -526,8 +527,9 @@ func (s *staging) json(name string, value any) {
 	}
 }
 
-// description writes graph.json. It refuses one that is longer than readers accept.
-func (s *staging) description(d *description) {
+// description writes graph.json, and the record of all files with it. It refuses a description that is longer
+// than readers accept.
+func (s *staging) description(d *description, symmetric []int) {
 	if s.err != nil {
 		return
 	}
@@ -540,7 +542,7 @@ func (s *staging) description(d *description) {
 			"leave some out", len(d.Vertices), len(d.Relations), len(d.Vertices[0].Splits), length, maxDescription)
 	default:
 		s.file(descriptionFile, append(text, '\n'))
-		s.record()
+		s.record(symmetric)
 	}
 }
 

@@ -22,7 +22,7 @@ func (g *Graph) Write(dir string) error {
 func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) error) error {
 	g, err := g.ascending()
 	if err == nil {
-		err = g.check()
+		err = g.check(everything)
 	}
 	if err != nil {
 		return refusal.Errorf("%s is not written: %w", dir, err)
@@ -34,7 +34,7 @@ func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) 
 	defer s.abort()
 	s.progress, s.all = progress, g.bytes()
 	s.graph(g, nil, nil)
-	s.description(describe(g))
+	s.description(describe(g), symmetric(g.Relations))
 	if s.err == nil {
 		s.err = add(s.dir.Name())
 	}
@@ -76,7 +76,7 @@ func (g *Graph) ascending() (*Graph, error) {
 		if err != nil {
 			return g, err
 		}
-		sorted.Source, sorted.Name, sorted.Target = r.Source, r.Name, r.Target
+		sorted.Source, sorted.Name, sorted.Target, sorted.Symmetric = r.Source, r.Name, r.Target, r.Symmetric
 		*r = sorted
 	}
 	return &copied, nil
@@ -90,6 +90,7 @@ type Shape struct {
 	FeatureColumns int   // of dense features; 0 for none
 	Classes        int   // 0 for no labels
 	MultiLabel     bool  // a vertex may carry several labels
+	Symmetric      bool  // each edge is stored in both directions, equally often
 	Metric         string
 	Provenance     string
 }
@@ -284,7 +285,11 @@ func (w *Writer) Close() error {
 		return err
 	}
 	w.s.splits(w.splits)
-	return w.s.commit(w.describe())
+	var known []int
+	if w.shape.Symmetric {
+		known = []int{0}
+	}
+	return w.s.commit(w.describe(), known)
 }
 
 // describe returns the description of the store.

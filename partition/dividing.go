@@ -90,7 +90,7 @@ func (w *shareWriter) part(folder *graph.Folder, p int) error {
 		}
 	}
 	for _, e := range w.edges {
-		like := graph.Relation{EdgeColumns: e.from.EdgeColumns}
+		like := graph.Relation{EdgeColumns: e.from.EdgeColumns, Symmetric: e.from.Symmetric}
 		like.Source, like.Name, like.Target = e.from.Source, e.from.Name, e.from.Target
 		part.Graph.Relations = append(part.Graph.Relations, like)
 	}

@@ -68,7 +68,7 @@ type Options struct {
 	Split   int    // the split whose training vertices are balanced and counted
 	// Timeout is how long METIS may be idle, as a stopped process is, before it is killed; 0: no limit. METIS
 	// may work for any time.
-	Timeout time.Duration
+	Timeout  time.Duration
 	Progress graph.Progress // of the method stream, pass by pass
 }
 

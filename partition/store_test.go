@@ -779,3 +779,36 @@ func placesOf(t *testing.T, store string) error {
 	}
 	return nil
 }
+
+// TestSharesKnowSymmetry: shares of a graph whose edges are known to be symmetric know it, stored or in memory, in both
+// directions.
+func TestSharesKnowSymmetry(t *testing.T) {
+	const n = 200_000
+	one := graph.Edges{Source: []int32{0, n - 1}, Target: []int32{n - 1, 0}}
+	r, err := graph.NewRelation(n, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range []bool{true, false} {
+		r.Symmetric = known
+		store, g := stored(t, &graph.Graph{Relations: []graph.Relation{r}})
+		a := divided(t, g, Options{K: 2, Method: Range})
+		write(t, store, g, a)
+		shares, err := Split(g, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened, err := Open(store, find(t, store, 2, ""), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range append(shares, opened) {
+			if r := s.Edges.Relations[0]; r.In.Symmetric != known || r.Out.Symmetric != known {
+				t.Errorf("known to be symmetric: in %v, out %v, want %v", r.In.Symmetric, r.Out.Symmetric, known)
+			}
+		}
+		if err := opened.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -35,7 +35,7 @@ func Write(dir string, o Options) error {
 	}
 	w, err := graph.Create(dir, graph.Shape{
 		Vertices: vertices, Edges: edges, FeatureColumns: o.Features, Classes: o.Classes,
-		Metric: metric, Provenance: o.command(),
+		Metric: metric, Provenance: o.command(), Symmetric: o.both(),
 	})
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func produce(o *Options, budget int64, to sink) error {
 	vertices, edges := o.size()
 	classes := newClasses(o)
 	rows := rowMaker{edges: newEdges(o, classes), draws: uint64(edges), vertices: vertices, budget: budget, progress: o.Progress}
-	if o.Kind != RMAT && !o.Directed {
+	if o.both() {
 		rows.draws, rows.both = rows.draws/2, true
 	}
 	if err := rows.run(to.AppendRows); err != nil {

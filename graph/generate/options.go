@@ -77,6 +77,9 @@ const (
 	classesSetting    refusal.Setting = "classes"
 )
 
+// both reports whether each edge is stored in both directions.
+func (o *Options) both() bool { return o.Kind != RMAT && !o.Directed }
+
 // Validate refuses options that describe no graph, by the name of the setting.
 func (o *Options) Validate() error {
 	switch o.Kind {

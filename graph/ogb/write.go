@@ -173,7 +173,7 @@ func writeOne(dir string, l layout, o Options) (*Summary, error) {
 	defer p.close()
 	shape := graph.Shape{
 		Vertices: f.counts.vertices, Edges: graph.Counted, EdgeColumns: p.list.columns(), FeatureColumns: p.columns,
-		Classes: f.labels.Classes, MultiLabel: f.labels.MultiLabel(), Metric: f.metric, Provenance: f.provenance(),
+		Symmetric: f.Symmetrize || p.list.inverse, Classes: f.labels.Classes, MultiLabel: f.labels.MultiLabel(), Metric: f.metric, Provenance: f.provenance(),
 	}
 	w, err := graph.Create(dir, shape)
 	if err != nil {
