@@ -153,7 +153,7 @@ func TestTransposer(t *testing.T) {
 		if r.Weights != nil {
 			parts[0].Weights, parts[1].Weights = r.Weights[:r.Indptr[cut]], r.Weights[r.Indptr[cut]:]
 		}
-		transposer, err := NewTransposer(parts, func(f func() error) error { return f() })
+		transposer, err := NewTransposer(parts, func(f func() error) error { return f() }, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -382,7 +382,12 @@ func (e *edgeWriter) out() (err error) {
 		}
 		parts, in = append(parts, part), append(in, &part.Relations[0])
 	}
-	t, err := graph.NewTransposer(in, parts[0].Guard)
+	unload := func() {
+		for _, part := range parts {
+			part.Unload()
+		}
+	}
+	t, err := graph.NewTransposer(in, parts[0].Guard, unload)
 	if err != nil {
 		return err
 	}
@@ -403,9 +408,7 @@ func (e *edgeWriter) out() (err error) {
 				e.w.turned += int64(len(rows.Sources))
 				e.w.progress.Of("turning edges around", e.w.turned, e.w.whole.Edges)
 				go func() { written <- write(rows) }()
-				for _, part := range parts {
-					part.Unload()
-				}
+				unload()
 				lo = hi
 			}
 			return <-written
