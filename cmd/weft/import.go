@@ -28,6 +28,8 @@ type importer interface {
 // streamer is an importer that can also write a store without having the whole graph in memory.
 type streamer interface {
 	importer
+	// streams reports whether it can do so with these sources. It also reads what there is to refuse of them.
+	streams(*importRequest) (bool, error)
 	stream(*importRequest) (*contents, error)
 }
 
@@ -147,13 +149,7 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 	started := time.Now()
 	shown := newStages(cmd.ErrOrStderr())
 	r.progress = shown.show
-	var made *contents
-	var err error
-	if s, streams := i.(streamer); streams && !r.changes.needGraph() {
-		made, err = s.stream(r)
-	} else {
-		made, err = readAndWrite(i, r)
-	}
+	made, err := makeStore(i, r)
 	shown.erase()
 	if err != nil {
 		return err
@@ -171,6 +167,21 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 	fmt.Fprintln(cmd.OutOrStdout(), storeLine(r.store, made, time.Since(started)))
 	fmt.Fprintln(cmd.OutOrStdout(), nextLine(r.store, made.Graph))
 	return nil
+}
+
+// makeStore imports in a stream where that is possible.
+func makeStore(i importer, r *importRequest) (*contents, error) {
+	s, streams := i.(streamer)
+	if streams && !r.changes.needGraph() {
+		streams, err := s.streams(r)
+		if err != nil {
+			return nil, err
+		}
+		if streams {
+			return s.stream(r)
+		}
+	}
+	return readAndWrite(i, r)
 }
 
 // readAndWrite reads a graph, applies the changes, and writes it.
