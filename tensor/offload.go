@@ -122,8 +122,8 @@ func (t *Meter) OnDisk() (m Moved) {
 	return t.offload.moved
 }
 
-// WatchDisk has f called when a matrix begins to be written or read, and what f returns at the end. Goroutines
-// call it at the same time. Without Offload it does nothing.
+// WatchDisk has f called when a matrix begins to be written or read, and what f returns at the end. Several
+// goroutines may call it at the same time. Without Offload it does nothing.
 func (t *Meter) WatchDisk(f func(what string, bytes int64) (end func())) {
 	if t.offload != nil {
 		t.offload.watch.Store(&f)
