@@ -1,6 +1,8 @@
 package tensor
 
 import (
+	"slices"
+
 	"weft/comm"
 	"weft/parallel/exchange"
 	"weft/tensor"
@@ -193,14 +195,19 @@ func (t *allToAll) run() {
 //
 // Each worker sends a message to each other one and receives one from each before it sends the next. Two to
 // each and two from each are between the workers at most, on Go's heap. All buffers but one each way stand
-// for them.
+// for them. A worker without columns has nothing to send or nothing to receive: a barrier takes the place of
+// the message.
 func (t *allToAll) inStep(c *comm.Comm) error {
 	defer c.Hold()()
-	out, in := t.out[0], t.in[0]
+	out, in, most := t.out[0], t.in[0], 0
+	for _, list := range t.axis.rowsOf {
+		most = max(most, list.Cols)
+	}
+	oneWay := slices.ContainsFunc(t.parts[0].cut, func(s span) bool { return s.count == 0 })
 	s := &exchange.Sender{Comm: c, Kind: t.kind, Buffers: t.sendBuffers[:1]}
 	r := t.receiver(c, 0, 1, t.receiveBuffers[:1])
 	t.copyOwn(0)
-	for row := 0; len(out)+len(in) > 0; row += t.maxRows {
+	for row := 0; row < most; row += t.maxRows {
 		for ; len(out) > 0 && out[0].row == row; out = out[1:] {
 			if err := t.sendOne(s, out[0]); err != nil {
 				return err
@@ -208,6 +215,11 @@ func (t *allToAll) inStep(c *comm.Comm) error {
 		}
 		for ; len(in) > 0 && in[0].row == row; in = in[1:] {
 			if err := t.receiveOne(r, in[0]); err != nil {
+				return err
+			}
+		}
+		if oneWay {
+			if err := c.Barrier(comm.Setup); err != nil {
 				return err
 			}
 		}

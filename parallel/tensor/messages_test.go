@@ -129,9 +129,19 @@ func (c content) Drop() {
 }
 
 // TestMessagesInTurns: at most four messages of all-to-alls for each other worker are queued on a worker that
-// holds several partitions: two in each direction. The result is right.
+// holds several partitions: two in each direction, also where a worker's slice has no columns. The result is
+// right.
 func TestMessagesInTurns(t *testing.T) {
-	const vertices, columns, partitions, workers = 8000, 600, 2, 3 // 5 messages of 327 rows to each other worker
+	for _, layer := range []paralleltest.Layer{
+		paralleltest.Propagation("sum", 600, gnn.Sum, 1),                      // 4 messages of 327 rows to each other worker
+		paralleltest.AttentionV2("attention 2", gnn.Attention{Heads: 1}, 200), // all columns on one worker
+	} {
+		t.Run(layer.Name, func(t *testing.T) { messagesInTurns(t, layer) })
+	}
+}
+
+func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
+	const vertices, partitions, workers = 6000, 2, 3
 	g := paralleltest.ManyEdges(t, vertices, 2)
 	of, holders := make([]int32, vertices), make([]int, partitions*workers)
 	for v := range of {
@@ -149,7 +159,6 @@ func TestMessagesInTurns(t *testing.T) {
 	}
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: partitions, Slices: workers}, Graph: g, Of: of}
 	w.Wrap = func(end comm.Transport) comm.Transport { return ends[end.Rank()] }
-	layer := paralleltest.Propagation("sum", columns, gnn.Sum, 1)
 	got := layer.Blank(vertices)
 	w.Run(t, func(e engine.Config) {
 		e.Groups.World.Begin()
