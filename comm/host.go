@@ -81,7 +81,7 @@ func newHost(holders []int, me int, s Spool) *Host {
 	h.changed.L = &h.mu
 	for rank, worker := range holders {
 		if worker == me {
-			h.members = append(h.members, &member{Host: h, rank: rank, met: map[int]int{}})
+			h.members = append(h.members, &member{Host: h, rank: rank, met: map[int]int{}, shared: map[int]any{}})
 		}
 	}
 	h.starting = len(h.members)
@@ -150,6 +150,8 @@ type member struct {
 	met  map[int]int // the number of its calls of Meet, by the tags of the group
 	held int         // it keeps its turn while it waits
 	last bool        // it has ended
+
+	shared map[int]any // the values of Share, by the tags of the group
 }
 
 func (m *member) Rank() int { return m.rank }

@@ -157,11 +157,14 @@ func (t *account) shrinkTo(limit int64) {
 			giveBack(s.start, s.size)
 			continue
 		}
-		m := o.next()
-		if m == nil {
+		switch m := o.next(); {
+		case m == nil:
 			return
+		case m.rest.state == coming:
+			o.changed.Wait() // it leaves when it has come, so that the order is that of a plan
+		default:
+			t.evict(m)
 		}
-		t.evict(m)
 	}
 }
 
@@ -200,7 +203,8 @@ func (o *offload) next() (next *Matrix) {
 		return cmp.Or(cmp.Compare(x>>32, y>>32), cmp.Compare(y, x), cmp.Compare(a.rest.number, b.rest.number))
 	}
 	for m := range o.rests {
-		if s := m.rest.state; s != here && s != cleaning || m.rest.used.Load() == turn {
+		r := m.rest
+		if s := r.state; s != here && s != cleaning && (s != coming || !r.ahead) || r.used.Load() == turn {
 			continue
 		}
 		if next == nil || order(m, next) < 0 {

@@ -17,6 +17,7 @@ type rest struct {
 	used   atomic.Uint64 // the turn of the last use
 	saved  bool          // place has the elements
 	frozen bool          // nobody changes the elements
+	ahead  bool          // it is coming beside the work of the turn that asked for it
 	place  Place
 	absent atomic.Bool // state is not here
 }
@@ -147,6 +148,7 @@ func (m *Matrix) Ahead() {
 	}
 	r.used.Store(o.turn.Load())
 	if t.come(m) == nil {
+		r.ahead = true
 		t.beside(func() error { return o.read(m) }, func(err error) { t.came(m, err) })
 	}
 }
@@ -180,7 +182,7 @@ func (o *offload) read(m *Matrix) error {
 func (t *account) came(m *Matrix, err error) {
 	r, o := m.rest, t.offload
 	o.err = cmp.Or(o.err, err)
-	r.state = here
+	r.state, r.ahead = here, false
 	if !r.frozen {
 		r.saved = false
 	}

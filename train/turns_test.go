@@ -3,10 +3,13 @@ package train
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 
+	"weft/graph"
 	"weft/partition"
+	"weft/train/metric"
 	"weft/train/setting"
 )
 
@@ -15,6 +18,81 @@ func inTurns(j Job, workers int) *Job {
 	o := &j.Options
 	o.Parallel, o.Partitions, o.Partition, o.Threads = fmt.Sprintf("graph=%d", workers), 4, partition.Random, 1
 	return &j
+}
+
+// sameResults compares what two runs learned, to the bit.
+func sameResults(t *testing.T, got, want *Result) {
+	t.Helper()
+	if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) || got.Test != want.Test {
+		t.Errorf("%d workers: losses %v and a test metric of %v, want %v and %v", got.Workers, got.Losses, got.Test, want.Losses, want.Test)
+	}
+	if !reflect.DeepEqual(got.Links, want.Links) {
+		t.Errorf("%d workers: %+v, want %+v", got.Workers, got.Links, want.Links)
+	}
+}
+
+// TestLinksInTurns: link prediction on partitions that take turns has the bits of as many workers. It keeps a
+// limit beyond which matrices rest on disk. With one worker it takes and moves what the plan says.
+func TestLinksInTurns(t *testing.T) {
+	g, types := tangled(t), severalTypes(t)
+	for name, c := range map[string]struct {
+		g *graph.Graph
+		Options
+	}{
+		"dot":      {g, linked(func(o *Options) { o.OutFeatures = 0 })},
+		"distmult": {types, linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" })},
+		"among":    {g, linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Model = 50, "hits@10", "sage" })},
+		"area":     {g, linked(func(o *Options) { o.Metric, o.Model, o.Precision = metric.ROCAUC, "gat", "bf16" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.Options
+			o.Epochs, o.Negatives = 3, 9 // several windows
+			want := mustRun(t, inTurns(Job{Graph: c.g, Options: o}, 4))
+			one, inMemory := planAndRun(t, inTurns(Job{Graph: c.g, Options: o}, 1))
+			sameResults(t, one, want)
+			if one.Communication.Links.Bytes != 0 {
+				t.Errorf("one worker sent %+v", one.Communication.Links)
+			}
+			two := inTurns(Job{Graph: c.g, Options: o}, 2)
+			plan, err := two.Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := mustRun(t, two)
+			sameResults(t, got, want)
+			for i, took := range got.PeakTensorBytes {
+				if took > plan.PeakTensorBytes[i] {
+					t.Errorf("worker %d of 2 took %d bytes, planned %d", i, took, plan.PeakTensorBytes[i])
+				}
+			}
+			o.Offload = t.TempDir()
+			for workers := 1; workers <= 2; workers++ {
+				least, err := inTurns(Job{Graph: c.g, Options: o}, workers).Plan(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, limit := range []int64{least.Limit, least.Limit + (inMemory-least.Limit)/3} {
+					o.MemoryLimit = setting.Bytes(limit)
+					job := inTurns(Job{Graph: c.g, Options: o}, workers)
+					plan, err := job.Plan(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					got := mustRun(t, job)
+					sameResults(t, got, want)
+					for i, tensors := range got.PeakTensorBytes {
+						if took := tensors + got.GraphBytes[i]; took > limit {
+							t.Errorf("worker %d of %d took %d bytes of %d", i, workers, took, limit)
+						}
+					}
+					if workers == 1 && (got.Disk != plan.Disk() || got.Disk.Read == 0 || got.Disk.Written == 0) {
+						t.Errorf("moved %+v, planned %+v", got.Disk, plan.Disk())
+					}
+				}
+				o.MemoryLimit = 0
+			}
+		})
+	}
 }
 
 // TestTurns: partitions that take turns give the bits of as many workers, and what one worker's partitions
@@ -36,9 +114,7 @@ func TestTurns(t *testing.T) {
 				several = mustRun(t, inTurns(Job{Graph: g, Options: o}, 2+i%4/2))
 			}
 			for _, r := range []*Result{several, one} {
-				if !slices.Equal(r.Losses, apart.Losses) || !slices.Equal(r.Logits, apart.Logits) || r.Test != apart.Test {
-					t.Errorf("%d workers: losses %v, and of four workers %v", r.Workers, r.Losses, apart.Losses)
-				}
+				sameResults(t, r, apart)
 				if len(r.SentBytes) != r.Workers || len(r.PeakTensorBytes) != r.Workers {
 					t.Errorf("%d workers: peaks %v and sent bytes %v", r.Workers, r.PeakTensorBytes, r.SentBytes)
 				}
@@ -81,9 +157,7 @@ func TestOffload(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := mustRun(t, job)
-			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
-				t.Errorf("losses %v, in memory %v", got.Losses, want.Losses)
-			}
+			sameResults(t, got, want)
 			if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took > limit {
 				t.Errorf("took %d bytes of %d", took, limit)
 			}

@@ -382,7 +382,8 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	}
 	output.Drop()
 	p.Sent, p.EdgeColumns, p.LayoutBytes, p.Disk = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes, w.Pass.Disk
-	p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{} // a plan does not sum these
+	// A plan does not sum these, and knows no negative edges
+	p.Sent.Gradient, p.Sent.Statistics, p.Sent.Links = worker.Traffic{}, worker.Traffic{}, worker.Traffic{}
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.GraphBytes(), w.Params.Count()
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
