@@ -63,8 +63,8 @@ type offload struct {
 	err     error
 }
 
-// Offload makes matrices of features, activations, gradients and the graph rest on disk where the memory of
-// all Meters of the worker would exceed the limit, in bytes. It must be called before the first allocation.
+// Offload makes matrices of all kinds but parameters and buffers rest on disk where the memory of all Meters of
+// the worker would exceed the limit, in bytes. Unpin adds others. It must be called before the first allocation.
 // Memory that the turn at work uses is never taken from it, so that a limit which is too low is exceeded. In
 // a plan d is nil: matrices leave and come as in a run, and nothing is written and read.
 func (t *Meter) Offload(d Disk, limit int64) {

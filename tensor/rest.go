@@ -42,13 +42,10 @@ func (t *account) mayRest(m *Matrix) {
 	if o == nil || m.bytes < leastResting {
 		return
 	}
-	switch m.kind {
-	case Features, Activations, Gradients, Graph:
-		m.rest = &rest{number: o.made}
-		m.rest.used.Store(o.turn.Load())
-		o.made++
-		o.rests[m] = struct{}{}
-	}
+	m.rest = &rest{number: o.made}
+	m.rest.used.Store(o.turn.Load())
+	o.made++
+	o.rests[m] = struct{}{}
 }
 
 // Pin keeps the matrix in memory until Unpin or Release. A goroutine that reads or writes a matrix in other
@@ -63,7 +60,7 @@ func (m *Matrix) Pin() *Matrix {
 	return m
 }
 
-// Unpin lets a pinned matrix rest again.
+// Unpin lets a pinned matrix rest again, or one of a kind that stays.
 func (m *Matrix) Unpin() *Matrix {
 	m.meter.mu.Lock()
 	defer m.meter.mu.Unlock()

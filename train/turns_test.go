@@ -95,6 +95,69 @@ func TestLinksInTurns(t *testing.T) {
 	}
 }
 
+// TestTablesRest: learned embeddings and the optimizer's state rest on disk, too: that saves more than they take
+// together. The bits are those of four workers, also of a run that continues from a checkpoint, and
+// memory and bytes are those of the plan.
+func TestTablesRest(t *testing.T) {
+	g := *tangled(t)
+	g.Features = graph.Features{}
+	for _, name := range []string{"sage", "rgcn", "links"} {
+		t.Run(name, func(t *testing.T) {
+			o := Defaults()
+			o.Model, o.NodeEmbedding, o.Hidden, o.Epochs, o.Seed, o.Threads = "sage", 64, 16, 3, 5, 1
+			switch name {
+			case "rgcn":
+				o.Model, o.NodeEmbedding, o.Clip, o.Optimizer = "rgcn", 0, .5, "adamw"
+			case "links":
+				o = linked(func(o *Options) { o.Epochs, o.Model, o.NodeEmbedding, o.Precision = 3, "sage", 64, "bf16" })
+			}
+			want := mustRun(t, inTurns(Job{Graph: &g, Options: o}, 4))
+			o.Offload = t.TempDir()
+			bounds, err := inTurns(Job{Graph: &g, Options: o, PlanRange: true}, 1).Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			tables := int64(4 * 4 * 64 * g.Vertices()) // values, gradients, two moments
+			if name != "rgcn" && bounds.All-bounds.Least < tables*6/5 {
+				t.Errorf("a run needs %d bytes at least, and %d without a limit; its tables take %d", bounds.Least, bounds.All, tables)
+			}
+			for _, limit := range []int64{bounds.Least, (2*bounds.Least + bounds.All) / 3} {
+				o.MemoryLimit = setting.Bytes(limit)
+				job := inTurns(Job{Graph: &g, Options: o}, 1)
+				plan, err := job.Plan(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := mustRun(t, job)
+				sameResults(t, got, want)
+				if !reflect.DeepEqual(got.Weights, want.Weights) {
+					t.Error("other weights")
+				}
+				if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took > limit {
+					t.Errorf("took %d bytes of %d", took, limit)
+				}
+				if got.Disk != plan.Disk() || got.Disk.Read == 0 || got.Disk.Written == 0 {
+					t.Errorf("moved %+v, planned %+v", got.Disk, plan.Disk())
+				}
+			}
+			o.MemoryLimit = 0
+			folder := t.TempDir()
+			first := inTurns(Job{Graph: &g, Options: o}, 1)
+			follow(first, folder, nil)
+			if r, err := first.Run(stopAfter(first, 2)); err != nil || r.Epochs != 2 {
+				t.Fatalf("%v after %d epochs", err, r.Epochs)
+			}
+			second := inTurns(Job{Graph: &g, Options: o}, 2)
+			follow(second, folder, openLast(t, folder))
+			got := mustRun(t, second)
+			sameResults(t, got, want)
+			if !reflect.DeepEqual(got.Weights, want.Weights) {
+				t.Error("other weights of a run that continued")
+			}
+		})
+	}
+}
+
 // TestTurns: partitions that take turns give the bits of as many workers, and what one worker's partitions
 // tell each other is not sent. With one worker the plan is what the run takes.
 func TestTurns(t *testing.T) {

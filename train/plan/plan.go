@@ -349,12 +349,16 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	allocate := func() {
 		if in.Checkpoints && c.CheckpointEvery != (setting.Interval{}) {
 			p.Checkpoint = checkpoint.Size(w.Mine(append(w.Arrays(), w.Params.ArraysOf(&best)...)))
-			snapshot.Allocate(mem, p.Checkpoint)
+			if c.Offload == "" { // else all is in memory now, and is written
+				snapshot.Allocate(mem, p.Checkpoint)
+			}
 		}
 	}
 	if in.Checkpoints {
 		w.Params.Save(&best)
-		allocate()
+		if c.Offload == "" {
+			allocate()
+		}
 	}
 	epochs := 2
 	if c.Mesh.Stages > 1 || c.Offload != "" { // the second epoch knows what the chunks keep, and what rests
@@ -371,7 +375,9 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 			return p, err
 		}
 		w.Params.Save(&best)
-		allocate()
+		if c.Offload == "" || epoch == epochs-1 {
+			allocate()
+		}
 	}
 	best.Release()
 	snapshot.Release()
