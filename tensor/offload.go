@@ -71,6 +71,12 @@ func (t *Meter) Offload(d Disk, limit int64) {
 	t.offload = &offload{disk: d, limit: limit, rests: map[*Matrix]struct{}{}, changed: sync.NewCond(&t.mu)}
 }
 
+// Takes returns the memory that a matrix of so many bytes takes, and whether it may rest.
+func (t *Meter) Takes(bytes int) (memory int64, rests bool) {
+	size := pages(bytes)
+	return int64(size), t.offload != nil && size >= leastResting
+}
+
 // BeginTurn begins another turn, which may be the first of a round.
 func (t *Meter) BeginTurn(first bool) {
 	const round = 1 << 32

@@ -183,7 +183,6 @@ type best struct {
 // take records an epoch's scores, and keeps its weights if it is the best so far.
 func (b *best) take(epoch int, s worker.Scores, params *nn.Params) {
 	b.seen = epoch
-	params.Use() // whether they are the best or not: a plan does not know
 	if s.Fault == "" && b.better(epoch, s) {
 		params.Save(&b.weights)
 	}

@@ -158,6 +158,37 @@ func TestTablesRest(t *testing.T) {
 	}
 }
 
+// TestOffloadOnSeveralWorkers: messages between workers come at any time. The limit is kept all the same, and be
+// it the least.
+func TestOffloadOnSeveralWorkers(t *testing.T) {
+	g := tangled(t)
+	all := networks()
+	for i, name := range []string{"sage", "both-gat", "gcn"} {
+		for workers := 2; workers <= 3; workers++ {
+			t.Run(fmt.Sprint(name, workers), func(t *testing.T) {
+				o := all[name]
+				o.Hidden, o.KeepHalo, o.Prefetch, o.Seed = 3*o.Hidden, i == 2, 1+2*i, uint64(workers)
+				want := mustRun(t, inTurns(Job{Graph: g, Options: o}, 4))
+				o.Offload = t.TempDir()
+				job := inTurns(Job{Graph: g, Options: o}, workers)
+				job.Options.Partitions = 7
+				plan, err := job.Plan(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				job.Options.MemoryLimit = setting.Bytes(plan.Limit)
+				got := mustRun(t, job)
+				for k, tensors := range got.PeakTensorBytes {
+					if took := tensors + got.GraphBytes[k]; took > plan.Limit {
+						t.Errorf("worker %d took %d bytes of %d", k, took, plan.Limit)
+					}
+				}
+				_ = want
+			})
+		}
+	}
+}
+
 // TestTurns: partitions that take turns give the bits of as many workers, and what one worker's partitions
 // tell each other is not sent. With one worker the plan is what the run takes.
 func TestTurns(t *testing.T) {

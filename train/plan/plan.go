@@ -278,19 +278,17 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 
 // inTurns plans a worker that holds several ranks.
 //
-// Messages between workers come and go at any time. Where matrices rest, each of the two that a link copies
-// at a time takes memory beside the limit that the plan keeps; else all of them may be there.
+// Messages between workers come and go at any time, beside what the plan takes. Those that may rest are in memory
+// while a link copies them, one each way, or while the rank at work receives them, or reads them ahead. Of the
+// others all may be there.
 func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
 	all, host, err := in.within(ctx, number, int64(in.MemoryLimit))
-	if err != nil || in.Offload == "" {
-		all.Tensors += host.Queued()
-		return all, err
+	atOnce := 2*(in.Workers-1) + in.Prefetch + 1
+	beside := host.Queued() + int64(atOnce)*host.Largest()
+	if beside > 0 && err == nil && in.Offload != "" {
+		all, _, err = in.within(ctx, number, max(0, int64(in.MemoryLimit)-beside))
 	}
-	if copied := 2 * int64(in.Workers-1) * host.Largest(); copied > 0 {
-		if all, _, err = in.within(ctx, number, max(0, int64(in.MemoryLimit)-copied)); err == nil {
-			all.Tensors += copied
-		}
-	}
+	all.Tensors += beside
 	return all, err
 }
 
