@@ -95,8 +95,8 @@ func TestSummarizeTypes(t *testing.T) {
 	}
 }
 
-// TestSummarizePasses: the numbers of a graph whose edges are counted in two passes: loops of vertex 0, and an
-// edge in each direction between it and vertex 1.
+// TestSummarizePasses: the numbers of a graph whose edges are counted in two passes: loops of vertex 0, and
+// an edge in each direction between it and vertex 1.
 func TestSummarizePasses(t *testing.T) {
 	const loops = countedEdges
 	r := Relation{Indptr: []int64{0, loops + 1, loops + 2}, Sources: make([]int32, loops+2)}

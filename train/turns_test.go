@@ -240,6 +240,9 @@ func TestOffload(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if inMemory := want.PeakTensorBytes[0] + want.GraphBytes[0]; bounds.All != inMemory {
+				t.Errorf("nothing rests with %d bytes, and without offload it took %d", bounds.All, inMemory)
+			}
 			limit := bounds.Least
 			if i%2 == 0 { // else none: the run takes the least
 				limit += (bounds.All - bounds.Least) / 4
@@ -252,7 +255,7 @@ func TestOffload(t *testing.T) {
 			}
 			got := mustRun(t, job)
 			sameResults(t, got, want)
-			if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took > limit {
+			if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took > limit || limit == bounds.Least && took != limit {
 				t.Errorf("took %d bytes of %d", took, limit)
 			}
 			if got.Disk != plan.Disk() || got.Disk.Read == 0 || got.Disk.Written == 0 {

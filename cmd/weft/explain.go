@@ -218,8 +218,8 @@ func (p planned) rests() (lines []string) {
 	moved := p.Disk()
 	line := "nothing rests on disk, as all fits in memory"
 	if moved != (tensor.Moved{}) {
-		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %.1f MB written and %.1f MB read an epoch",
-			float64(moved.Written)/1e6, float64(moved.Read)/1e6)
+		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %.1f MB written and %.1f MB read an epoch, %.1f MB there at the peak",
+			float64(moved.Written)/1e6, float64(moved.Read)/1e6, float64(p.DiskBytes())/1e6)
 	}
 	if p.All > 0 {
 		line += fmt.Sprintf("; a worker needs %.1f MB at least, and %.1f MB for nothing to rest", float64(p.Least)/1e6, float64(p.All)/1e6)

@@ -8,7 +8,9 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/atomicfile"
 	"weft/train"
+	"weft/train/plan"
 )
 
 // plannedOf is the plan of a job.
@@ -123,5 +125,28 @@ func TestStagesAreSaid(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
+	}
+}
+
+// TestRoomOnDisk: a run is refused where its folder has less room than what rests there of the workers here.
+func TestRoomOnDisk(t *testing.T) {
+	dir := t.TempDir()
+	free, known, err := atomicfile.Free(dir)
+	if err != nil || !known || free < 1<<20 {
+		t.Skip(free, known, err)
+	}
+	p := &plan.Plan{Workers: []plan.Worker{{DiskBytes: 2 * free}, {DiskBytes: 2 * free}}}
+	err = checkDisk(p, dir, 1)
+	if err == nil || !strings.Contains(err.Error(), "--offload "+dir) || !strings.Contains(err.Error(), "free some room") {
+		t.Errorf("%v, want the folder and the way out", err)
+	}
+	p = &plan.Plan{Workers: []plan.Worker{{DiskBytes: free * 2 / 3}, {DiskBytes: free * 2 / 3}}}
+	for here, refused := range []bool{true, false, true} {
+		if err := checkDisk(p, dir, here); (err != nil) != refused {
+			t.Errorf("%d here: %v", here, err)
+		}
+	}
+	if err := checkDisk(p, "", 0); err != nil {
+		t.Error(err)
 	}
 }

@@ -23,11 +23,13 @@ func NewRecorder(c *comm.Comm, asked bool) (*trace.Recorder, error) {
 	return trace.New(trace.Clock, trace.Most), nil
 }
 
-// recorded makes r record the kernel calls of the team. nil records nothing.
+// recorded makes r record the kernel calls of the team, and what its memory moves to and from a disk. nil
+// records nothing.
 func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 	if r == nil {
 		return team
 	}
+	team.Memory.WatchDisk(func(what string, bytes int64) func() { return r.Disk(what, bytes).End })
 	watch := team.Watch
 	team.Watch = func(c kernel.Call, run func()) {
 		span := r.Kernel(c.Kernel, trace.Shape(c.Shape))
