@@ -121,7 +121,8 @@ func (s *saver) arrays(of *state) []checkpoint.Array {
 	return s.w.Mine(append(s.w.Arrays(), s.w.Params.ArraysOf(&of.best.weights)...))
 }
 
-// allocate allocates the snapshot, unless the run ends with this epoch, or what it would copy may rest on disk.
+// allocate allocates the snapshot, unless the run ends with this epoch, or what it would copy may rest on
+// disk.
 func (s *saver) allocate(of *state) {
 	if s != nil && of.epoch < s.w.Epochs && s.w.Offload == "" {
 		s.snapshot.Allocate(s.w.Team.Memory, checkpoint.Size(s.arrays(of)))
