@@ -216,6 +216,7 @@ func (s *saver) begin(of *state, take func() []checkpoint.Array) error {
 	if err != nil {
 		return err
 	}
+	arrays := take() // others had their turns; it panics where the disk fails
 	s.last = time.Now()
 	p := &writing{epoch: of.epoch, needs: s.Spare, begun: s.last, done: make(chan struct{})}
 	for _, size := range sizes {
@@ -231,7 +232,6 @@ func (s *saver) begin(of *state, take func() []checkpoint.Array) error {
 		}
 	}
 	s.writing = p
-	arrays := take() // others had their turns
 	write := func() {
 		defer close(p.done)
 		defer func() {
