@@ -75,10 +75,10 @@ type offload struct {
 	watch   atomic.Pointer[func(what string, bytes int64) (end func())]
 }
 
-// Offload makes matrices of all kinds but parameters and buffers rest on disk where the memory of all Meters of
-// the worker would exceed the limit, in bytes. Unpin adds others. It must be called before the first allocation.
-// Memory that the turn at work uses is never taken from it, so that a limit which is too low is exceeded. In
-// a plan d is nil: matrices leave and come as in a run, and nothing is written and read.
+// Offload makes matrices of all kinds but parameters and buffers rest on disk where the memory of all Meters
+// of the worker would exceed the limit, in bytes. Unpin adds others. It must be called before the first
+// allocation. Memory that the turn at work uses is never taken from it, so that a limit which is too low is
+// exceeded. In a plan d is nil: matrices leave and come as in a run, and nothing is written and read.
 func (t *Meter) Offload(d Disk, limit int64) {
 	t.offload = &offload{
 		disk: d, limit: limit, rests: map[*Matrix]struct{}{}, changed: sync.NewCond(&t.mu),

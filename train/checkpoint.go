@@ -121,7 +121,8 @@ func (s *saver) arrays(of *state) []checkpoint.Array {
 	return s.w.Mine(append(s.w.Arrays(), s.w.Params.ArraysOf(&of.best.weights)...))
 }
 
-// allocate allocates the snapshot, unless the run ends with this epoch, or what it would copy may rest on disk.
+// allocate allocates the snapshot, unless the run ends with this epoch, or what it would copy may rest on
+// disk.
 func (s *saver) allocate(of *state) {
 	if s != nil && of.epoch < s.w.Epochs && s.w.Offload == "" {
 		s.snapshot.Allocate(s.w.Team.Memory, checkpoint.Size(s.arrays(of)))
@@ -215,6 +216,7 @@ func (s *saver) begin(of *state, take func() []checkpoint.Array) error {
 	if err != nil {
 		return err
 	}
+	arrays := take() // others had their turns; it panics where the disk fails
 	s.last = time.Now()
 	p := &writing{epoch: of.epoch, needs: s.Spare, begun: s.last, done: make(chan struct{})}
 	for _, size := range sizes {
@@ -230,7 +232,6 @@ func (s *saver) begin(of *state, take func() []checkpoint.Array) error {
 		}
 	}
 	s.writing = p
-	arrays := take() // others had their turns
 	write := func() {
 		defer close(p.done)
 		defer func() {

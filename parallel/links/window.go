@@ -14,8 +14,8 @@ const usualBytes = 4 << 20
 // window has the rows of some vertices, of this and of other workers, each once, and their gradients. It
 // bounds the rows of other workers that a worker holds at a time.
 //
-// Where partitions take turns, those of one worker write the rows that they own into each other's windows, and
-// read their gradients there. So no buffer's size depends on which rows those are, and a plan is exact.
+// Where partitions take turns, those of one worker write the rows that they own into each other's windows,
+// and read their gradients there. So no buffer's size depends on which rows those are, and a plan is exact.
 type window struct {
 	*Edges
 	h, x, dx  *tensor.Matrix // own rows; the window's rows, and their gradients if training

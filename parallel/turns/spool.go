@@ -8,8 +8,8 @@ import (
 	"weft/tensor"
 )
 
-// Spool keeps messages until they are received: rows and their gradients in a worker's metered memory, and the
-// others, such as sums of weights' gradients, on Go's heap.
+// Spool keeps messages until they are received: rows and their gradients in a worker's metered memory, and
+// the others, such as sums of weights' gradients, on Go's heap.
 type Spool struct {
 	Memory *tensor.Meter
 	Plan   bool // messages have no content

@@ -287,9 +287,9 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 
 // inTurns plans a worker that holds several ranks.
 //
-// Messages between workers come and go at any time, beside what the plan takes. Those that may rest are in memory
-// while a link copies them, one each way, or while the rank at work receives them, or reads them ahead. Of the
-// others all may be there.
+// Messages between workers come and go at any time, beside what the plan takes. Those that may rest are in
+// memory while a link copies them, one each way, or while the rank at work receives them or reads them
+// ahead. Of the others all may be there.
 func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
 	all, host, err := in.within(ctx, number, int64(in.MemoryLimit))
 	atOnce := 2*(in.Workers-1) + in.Prefetch + 1
