@@ -121,9 +121,9 @@ func (s *saver) arrays(of *state) []checkpoint.Array {
 	return s.w.Mine(append(s.w.Arrays(), s.w.Params.ArraysOf(&of.best.weights)...))
 }
 
-// allocate allocates the snapshot, unless the run ends with this epoch.
+// allocate allocates the snapshot, unless the run ends with this epoch, or what it would copy may rest on disk.
 func (s *saver) allocate(of *state) {
-	if s != nil && of.epoch < s.w.Epochs {
+	if s != nil && of.epoch < s.w.Epochs && s.w.Offload == "" {
 		s.snapshot.Allocate(s.w.Team.Memory, checkpoint.Size(s.arrays(of)))
 	}
 }
@@ -186,7 +186,7 @@ func (s *saver) save(of *state, asked worker.Asks) error {
 		if err := s.settle(); err != nil {
 			return err
 		}
-		if err := s.begin(of, s.arrays(of)); err != nil {
+		if err := s.begin(of, func() []checkpoint.Array { return s.arrays(of) }); err != nil {
 			return err
 		}
 		return s.settle()
@@ -195,17 +195,23 @@ func (s *saver) save(of *state, asked worker.Asks) error {
 		return nil
 	}
 	s.late = false
-	return s.begin(of, s.snapshot.Take(s.w.Team.Memory, s.arrays(of)))
+	return s.begin(of, func() []checkpoint.Array {
+		if s.w.Offload != "" {
+			return s.arrays(of)
+		}
+		return s.snapshot.Take(s.w.Team.Memory, s.arrays(of))
+	})
 }
 
-// begin begins to write.
-func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
+// begin begins to write. Arrays that may rest on disk are written when it returns: they are in memory in the
+// turn of this worker alone.
+func (s *saver) begin(of *state, take func() []checkpoint.Array) error {
 	w := s.w
 	metadata, err := w.Figures(s.snapshot.Bytes())
 	if err != nil {
 		return err
 	}
-	sizes, err := comm.Gather(w.Groups.World, comm.Setup, checkpoint.Size(arrays))
+	sizes, err := comm.Gather(w.Groups.World, comm.Setup, checkpoint.Size(s.arrays(of)))
 	if err != nil {
 		return err
 	}
@@ -224,7 +230,8 @@ func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
 		}
 	}
 	s.writing = p
-	go func() {
+	arrays := take() // others had their turns
+	write := func() {
 		defer close(p.done)
 		defer func() {
 			if fault := recover(); fault != nil {
@@ -232,7 +239,12 @@ func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
 			}
 		}()
 		p.err = s.write(p, arrays, metadata)
-	}()
+	}
+	if w.Offload != "" {
+		write()
+	} else {
+		go write()
+	}
 	return nil
 }
 
