@@ -496,8 +496,8 @@ func TestRowsAreInherited(t *testing.T) {
 }
 
 // TestGradientOfBlocks: a gradient in BFloat16 that is added up over several blocks is rounded once, together
-// with the gradient that was there, and a matrix that other gradients share keeps its elements. The numbers are
-// by hand: BFloat16 has steps of 1/128 above 1, so that 1 + 1/256 would be rounded to 1.
+// with the gradient that was there, and a matrix that other gradients share keeps its elements. The
+// numbers are by hand: BFloat16 has steps of 1/128 above 1, so that 1 + 1/256 would be rounded to 1.
 func TestGradientOfBlocks(t *testing.T) {
 	for _, c := range []struct {
 		element tensor.Element

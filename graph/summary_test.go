@@ -95,8 +95,8 @@ func TestSummarizeTypes(t *testing.T) {
 	}
 }
 
-// TestSummarizePasses: the numbers of a graph whose edges are counted in two passes: loops of vertex 0, and an
-// edge in each direction between it and vertex 1.
+// TestSummarizePasses: the numbers of a graph whose edges are counted in two passes: loops of vertex 0, and
+// an edge in each direction between it and vertex 1.
 func TestSummarizePasses(t *testing.T) {
 	const loops = countedEdges
 	r := Relation{Indptr: []int64{0, loops + 1, loops + 2}, Sources: make([]int32, loops+2)}
@@ -109,7 +109,7 @@ func TestSummarizePasses(t *testing.T) {
 
 func summarize(t require, g *Graph) Summary {
 	t.Helper()
-	s, err := g.Summarize()
+	s, err := g.Summarize(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestTransposer(t *testing.T) {
 		if r.Weights != nil {
 			parts[0].Weights, parts[1].Weights = r.Weights[:r.Indptr[cut]], r.Weights[r.Indptr[cut]:]
 		}
-		transposer, err := NewTransposer(parts, func(f func() error) error { return f() })
+		transposer, err := NewTransposer(parts, func(f func() error) error { return f() }, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,21 +24,31 @@ type Moved struct {
 // Plus is the sum.
 func (m Moved) Plus(more Moved) Moved { return Moved{m.Written + more.Written, m.Read + more.Read} }
 
-// Disk is where matrices rest. Several goroutines may use it.
+// Disk is where matrices rest. Several goroutines may use it, each other bytes.
 type Disk interface {
-	// Write writes a matrix's bytes to a place of their own.
-	Write(data []byte) (Place, error)
-	Read(p Place, into []byte) error
-	// Free says that the bytes at a place are not needed any more.
-	Free(p Place)
+	// Write writes bytes at an offset, and returns their checksum.
+	Write(data []byte, offset int64) (sum uint32, err error)
+	// Read reads the bytes at an offset, which must have the checksum.
+	Read(into []byte, offset int64, sum uint32) error
 }
 
-// Place is where a Disk has some bytes.
-type Place struct {
-	Offset int64
-	Bytes  int
-	Sum    uint32 // checksum
+// places are the offsets of matrices on a Disk. What nobody has is used again for as many bytes.
+type places struct {
+	end  int64
+	free map[int][]int64 // by the number of bytes
 }
+
+func (p *places) take(bytes int) (offset int64) {
+	if free := p.free[bytes]; len(free) > 0 {
+		p.free[bytes] = free[:len(free)-1]
+		return free[len(free)-1]
+	}
+	offset = p.end
+	p.end += int64(bytes)
+	return offset
+}
+
+func (p *places) put(offset int64, bytes int) { p.free[bytes] = append(p.free[bytes], offset) }
 
 // DiskFailure is the panic value of an allocation or a use of a matrix for which the Disk failed.
 type DiskFailure struct{ Err error }
@@ -60,7 +70,9 @@ type offload struct {
 	busy    int    // matrices that are being written, or read ahead
 	changed *sync.Cond
 	moved   Moved
+	places  places
 	err     error
+	watch   atomic.Pointer[func(what string, bytes int64) (end func())]
 }
 
 // Offload makes matrices of features, activations, gradients and the graph rest on disk where the memory of
@@ -68,7 +80,10 @@ type offload struct {
 // Memory that the turn at work uses is never taken from it, so that a limit which is too low is exceeded. In
 // a plan d is nil: matrices leave and come as in a run, and nothing is written and read.
 func (t *Meter) Offload(d Disk, limit int64) {
-	t.offload = &offload{disk: d, limit: limit, rests: map[*Matrix]struct{}{}, changed: sync.NewCond(&t.mu)}
+	t.offload = &offload{
+		disk: d, limit: limit, rests: map[*Matrix]struct{}{}, changed: sync.NewCond(&t.mu),
+		places: places{free: map[int][]int64{}},
+	}
 }
 
 // BeginTurn begins another turn, which may be the first of a round.
@@ -105,6 +120,32 @@ func (t *Meter) OnDisk() (m Moved) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.offload.moved
+}
+
+// WatchDisk has f called when a matrix begins to be written or read, and what f returns at the end. Several
+// goroutines may call it at the same time. Without Offload it does nothing.
+func (t *Meter) WatchDisk(f func(what string, bytes int64) (end func())) {
+	if t.offload != nil {
+		t.offload.watch.Store(&f)
+	}
+}
+
+// watched makes a move of so many bytes.
+func (o *offload) watched(what string, bytes int, move func() error) error {
+	if f := o.watch.Load(); f != nil {
+		defer (*f)(what, int64(bytes))()
+	}
+	return move()
+}
+
+// DiskBytes returns the bytes that matrices have taken on the disk at most.
+func (t *Meter) DiskBytes() int64 {
+	if t.offload == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.offload.places.end
 }
 
 // beside lets the disk move a matrix's elements in a goroutine of its own, and calls done at its end. A plan

@@ -14,8 +14,7 @@ import (
 // drum is a Disk in Go's memory. After so many calls it fails; 0: never.
 type drum struct {
 	mu    sync.Mutex
-	held  map[int64][]byte
-	next  int64
+	held  map[int64][]byte // by their offset
 	calls int
 	fails int
 }
@@ -29,27 +28,20 @@ func (d *drum) call() error {
 	return nil
 }
 
-func (d *drum) Write(data []byte) (tensor.Place, error) {
+func (d *drum) Write(data []byte, offset int64) (sum uint32, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.next++
-	d.held[d.next] = bytes.Clone(data)
-	return tensor.Place{Offset: d.next, Bytes: len(data)}, d.call()
+	d.held[offset] = bytes.Clone(data)
+	return uint32(offset), d.call()
 }
 
-func (d *drum) Read(p tensor.Place, into []byte) error {
+func (d *drum) Read(into []byte, offset int64, sum uint32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if copy(into, d.held[p.Offset]) != p.Bytes {
-		return fmt.Errorf("%d bytes at %d", len(d.held[p.Offset]), p.Offset)
+	if copy(into, d.held[offset]) != len(into) || sum != uint32(offset) {
+		return fmt.Errorf("%d bytes at %d, with checksum %d", len(d.held[offset]), offset, sum)
 	}
 	return d.call()
-}
-
-func (d *drum) Free(p tensor.Place) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.held, p.Offset)
 }
 
 const unit = 32 << 10 // bytes of a matrix of the tests
@@ -103,8 +95,8 @@ func TestResting(t *testing.T) {
 			m.Release()
 		}
 	}
-	if len(d.held) > 0 {
-		t.Errorf("%d matrices are left on the disk", len(d.held))
+	if most := mem.DiskBytes(); most != int64(len(d.held))*unit || most > ranks*each*unit {
+		t.Errorf("%d bytes on the disk, which has %d matrices, of %d at a time", most, len(d.held), ranks*each)
 	}
 }
 
@@ -177,6 +169,7 @@ func TestFailingDisk(t *testing.T) {
 // TestPlannedRest: a plan counts what a run moves, and moves nothing.
 func TestPlannedRest(t *testing.T) {
 	var moved [2]tensor.Moved
+	var most [2]int64
 	for i, d := range []tensor.Disk{&drum{held: map[int64][]byte{}}, nil} {
 		mem := tensor.NewMeter()
 		mem.Offload(d, 3*unit)
@@ -186,11 +179,11 @@ func TestPlannedRest(t *testing.T) {
 			all = append(all, unitOf(mem, tensor.Activations))
 			all[turn/2].Pointer()
 		}
-		moved[i] = mem.OnDisk()
+		moved[i], most[i] = mem.OnDisk(), mem.DiskBytes()
 		mem.Close()
 	}
-	if moved[0] != moved[1] || moved[0].Read == 0 {
-		t.Errorf("moved %+v, planned %+v", moved[0], moved[1])
+	if moved[0] != moved[1] || moved[0].Read == 0 || most[0] != most[1] || most[0] == 0 {
+		t.Errorf("moved %+v and kept %d bytes on the disk, planned %+v and %d", moved[0], most[0], moved[1], most[1])
 	}
 }
 

@@ -15,9 +15,11 @@ type rest struct {
 	state  state
 	number uint64        // in the order of creation
 	used   atomic.Uint64 // the turn of the last use
-	saved  bool          // place has the elements
 	frozen bool          // nobody changes the elements
-	place  Place
+	placed bool          // the disk has a place for the elements, at offset
+	offset int64
+	saved  bool        // the disk has the elements there
+	sum    uint32      // checksum
 	absent atomic.Bool // state is not here
 }
 
@@ -173,7 +175,7 @@ func (o *offload) read(m *Matrix) error {
 	if err := unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE); err != nil {
 		return err
 	}
-	return o.disk.Read(m.rest.place, m.memory())
+	return o.watched("read", m.bytes, func() error { return o.disk.Read(m.memory(), m.rest.offset, m.rest.sum) })
 }
 
 // came says that a matrix was read.
@@ -194,7 +196,7 @@ func (o *offload) compare(m *Matrix) {
 		return
 	}
 	saved := make([]byte, m.bytes)
-	if err := o.disk.Read(m.rest.place, saved); err != nil || !bytes.Equal(saved, m.memory()) {
+	if err := o.disk.Read(saved, m.rest.offset, m.rest.sum); err != nil || !bytes.Equal(saved, m.memory()) {
 		panic(fmt.Sprintf("tensor: a frozen matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows, m.Cols, m.kind, err))
 	}
 }
@@ -203,15 +205,16 @@ func (o *offload) compare(m *Matrix) {
 func (t *account) write(m *Matrix) {
 	r, o := m.rest, t.offload
 	o.moved.Written += int64(m.bytes)
-	if r.place.Bytes > 0 {
-		o.disk.Free(r.place)
+	if !r.placed {
+		r.placed, r.offset = true, o.places.take(m.bytes)
 	}
-	var place Place
 	t.beside(func() (err error) {
-		place, err = o.disk.Write(m.memory())
-		return err
+		return o.watched("write", m.bytes, func() error {
+			r.sum, err = o.disk.Write(m.memory(), r.offset)
+			return err
+		})
 	}, func(err error) {
-		r.place, r.saved, o.err = place, true, cmp.Or(o.err, err)
+		r.saved, o.err = true, cmp.Or(o.err, err)
 		if r.state == leaving {
 			o.leaving -= int64(m.bytes)
 			t.leave(m)
@@ -250,8 +253,8 @@ func (t *account) settled(m *Matrix) {
 // forget makes a matrix, which must be settled, one that does not rest. The caller holds mu.
 func (t *account) forget(m *Matrix) {
 	delete(t.offload.rests, m)
-	if m.rest.place.Bytes > 0 {
-		t.offload.disk.Free(m.rest.place)
+	if m.rest.placed {
+		t.offload.places.put(m.rest.offset, m.bytes)
 	}
 	m.rest = nil
 }

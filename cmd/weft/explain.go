@@ -218,8 +218,8 @@ func (p planned) rests() (lines []string) {
 	moved := p.Disk()
 	line := "nothing rests on disk, as all fits in memory"
 	if moved != (tensor.Moved{}) {
-		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %.1f MB written and %.1f MB read an epoch",
-			float64(moved.Written)/1e6, float64(moved.Read)/1e6)
+		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %.1f MB written and %.1f MB read an epoch, %.1f MB there at the peak",
+			float64(moved.Written)/1e6, float64(moved.Read)/1e6, float64(p.DiskBytes())/1e6)
 	}
 	if p.All > 0 {
 		line += fmt.Sprintf("; a worker needs %.1f MB at least, and %.1f MB for nothing to rest", float64(p.Least)/1e6, float64(p.All)/1e6)
@@ -298,13 +298,13 @@ func (p planned) idleSlices() (warnings []string) {
 	if grid.Slices == 1 {
 		return nil
 	}
-	byLayer := map[string][]int64{} // the work of each slice
-	for rank, w := range p.Workers {
+	partitions, byLayer := p.settings.Workers/grid.Slices, map[string][]int64{} // byLayer: the work of each slice
+	for number, w := range p.Workers {
 		for module, n := range w.EdgeColumns {
 			if byLayer[module] == nil {
 				byLayer[module] = make([]int64, grid.Slices)
 			}
-			byLayer[module][grid.Place(rank).Slice] += n
+			byLayer[module][number%grid.Slices] += n
 		}
 	}
 	byBusy := map[int][]string{} // layers, by the number of slices with columns
@@ -321,10 +321,10 @@ func (p planned) idleSlices() (warnings []string) {
 		if busy == 0 || busy == grid.Slices { // no slice aggregates there, or all do
 			continue
 		}
-		take := fmt.Sprintf("graph=%d, which divides the vertices", grid.Partitions*grid.Slices)
+		take := fmt.Sprintf("graph=%d, which divides the vertices", p.settings.Workers)
 		switch fewer := fmt.Sprintf("tensor=%d", busy); {
-		case busy > 1 && grid.Partitions > 1:
-			take = fmt.Sprintf("graph=%d,%s, or %s", grid.Partitions, fewer, take)
+		case busy > 1 && partitions > 1:
+			take = fmt.Sprintf("graph=%d,%s, or %s", partitions, fewer, take)
 		case busy > 1:
 			take = fewer + ", or " + take
 		}

@@ -18,6 +18,7 @@ import (
 
 	"weft/checkpoint"
 	"weft/graph"
+	"weft/internal/atomicfile"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/tensor"
@@ -190,7 +191,8 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 			return err
 		}
 	}
-	err = r.Together(cmp.Or(plan.CheckLimit(settings.MemoryLimit), checkMachine(&plan, &settings.Options, job.LocalWorkers)))
+	err = r.Together(cmp.Or(plan.CheckLimit(settings.MemoryLimit), checkMachine(&plan, &settings.Options, job.LocalWorkers),
+		checkDisk(&plan, settings.Offload, job.LocalWorkers)))
 	if err != nil || t.explain {
 		return err
 	}
@@ -442,6 +444,27 @@ func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 	return nil
 }
 
+// checkDisk refuses a folder whose disk has less room than what rests there of the workers on this machine;
+// here as for checkMachine.
+func checkDisk(p *plan.Plan, dir string, here int) error {
+	rests := p.DiskBytes()
+	if dir == "" || rests == 0 {
+		return nil
+	}
+	if here > 0 {
+		rests = rests / int64(len(p.Workers)) * int64(here)
+	}
+	free, known, err := atomicfile.Free(dir)
+	if err != nil {
+		return refusal.Errorf("--offload %s: %w", dir, err)
+	}
+	if known && free < rests {
+		return refusal.Errorf("--offload %s: %s would rest there at the peak, and %s are free; free some room there, "+
+			"name another folder, or raise --memory-limit", dir, megabytes(rests), megabytes(free))
+	}
+	return nil
+}
+
 func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 	if t.json {
 		var halo, layout, stage []int64
@@ -456,11 +479,12 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 			StageBytes      []int64        `json:"stage_bytes"`
 			EdgeColumns     []int64        `json:"edge_columns"`
 			Disk            tensor.Moved   `json:"disk,omitzero"`
+			DiskBytes       int64          `json:"disk_bytes,omitempty"`
 			LeastBytes      int64          `json:"least_bytes,omitempty"`
 			InMemoryBytes   int64          `json:"in_memory_bytes,omitempty"`
 			Stages          []worker.Stage `json:"stages,omitempty"`
 			Plan            []string       `json:"plan"`
-		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, p.EdgeColumns, p.Disk(), p.Least, p.All, p.Stages, p.lines()})
+		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, p.EdgeColumns, p.Disk(), p.DiskBytes(), p.Least, p.All, p.Stages, p.lines()})
 	}
 	for _, line := range p.lines() {
 		fmt.Fprintln(out, line)

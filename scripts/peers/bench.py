@@ -29,6 +29,8 @@ COMPARED_LOSSES = 3
 OUT_OF_MEMORY = 3  # exit status of peer.py
 PEERS = {"dgl": "dgl", "pyg": "pyg", "torch": "pyg"}  # each peer, and the environment that it runs in
 FALLBACK = "torch"
+# How weft runs: the name in the table, and what it adds to the command. The peers run in float32 beside each.
+SETTINGS = {"f32": (), "bf16": ("--precision", "bf16"), "blocks": ("--precision", "bf16", "--recompute", "blocks")}
 
 
 @dataclass(frozen=True)
@@ -130,21 +132,22 @@ class Bench:
         weights = self.scratch / f"{graph.name}-{model.name}.safetensors"
         if not weights.exists():
             self.prepare("weights", model.name, str(store), str(weights))
-        ours, peers = Runs(), {peer: Runs() for peer in self.options.peers}
+        ours, peers = {name: Runs() for name in self.options.settings}, {peer: Runs() for peer in self.options.peers}
         for _ in range(self.options.rounds):
-            self.run_weft(ours, store, model, threads, weights)
+            for settings, runs in ours.items():
+                self.run_weft(runs, store, model, threads, weights, SETTINGS[settings])
             for peer, runs in peers.items():
                 if not runs.failure:
                     self.run_peer(runs, peer, store, model, threads, weights)
         if all(runs.failure for runs in peers.values()) and FALLBACK not in peers:
             peers[FALLBACK] = Runs()
             self.run_peer(peers[FALLBACK], FALLBACK, store, model, threads, weights)
-        return [row(graph, model, threads, ours, peer, runs, peers) for peer, runs in peers.items()]
+        return [row(graph, model, threads, name, mine, peer, runs, peers) for name, mine in ours.items() for peer, runs in peers.items()]
 
-    def run_weft(self, runs: Runs, store: Path, model: Model, threads: int, weights: Path) -> None:
+    def run_weft(self, runs: Runs, store: Path, model: Model, threads: int, weights: Path, settings: tuple[str, ...]) -> None:
         epochs, folder = str(self.options.epochs), self.scratch / "run"
         command = [self.weft, "train", str(store), *model.weft_flags(), "--epochs", epochs, "--eval-every", epochs]
-        command += ["--init", str(weights), "--threads", str(threads), "--json", "--out", str(folder)]
+        command += ["--init", str(weights), "--threads", str(threads), "--json", "--out", str(folder), *settings]
         output = self.scratch / "weft.json"
         outcome = self.process(command, dict(os.environ), output, "weft")
         shutil.rmtree(folder, ignore_errors=True)
@@ -181,13 +184,16 @@ class Bench:
         return lines[-1] if lines else "nothing on standard error"
 
 
-def row(graph: Graph, model: Model, threads: int, ours: Runs, peer: str, runs: Runs, peers: dict[str, Runs]) -> dict:
+def row(
+    graph: Graph, model: Model, threads: int, settings: str, ours: Runs, peer: str, runs: Runs, peers: dict[str, Runs]
+) -> dict:
     """One line of the table. Ratios are peer ÷ weft; loss_difference is the largest of |weft - peer| ÷ |peer| over the first epochs."""
     line = {
         "graph": graph.name,
         **{key: ours.report["graph"][key] for key in ("vertices", "edges", "features", "classes")},
         "model": model.name,
         "threads": threads,
+        "settings": settings,
         "weft_epoch_seconds": ours.median(),
         "weft_peak_rss_bytes": ours.peak_bytes,
         "weft_losses": ours.losses[:COMPARED_LOSSES],
@@ -215,14 +221,14 @@ def row(graph: Graph, model: Model, threads: int, ours: Runs, peer: str, runs: R
 
 
 HEADER = (
-    f"{'graph':<14}{'model':<6}{'threads':>7}{'weft s':>9}{'weft GiB':>10}  {'peer':<6}{'peer s':>9}{'peer GiB':>10}"
+    f"{'graph':<14}{'model':<6}{'threads':>7}  {'weft':<7}{'weft s':>9}{'weft GiB':>10}  {'peer':<6}{'peer s':>9}{'peer GiB':>10}"
     f"{'time ×':>8}{'memory ×':>10}{'loss diff':>11}{'other load':>12}"
 )
 
 
 def text(line: dict) -> str:
     head = (
-        f"{line['graph']:<14}{line['model']:<6}{line['threads']:>7}{line['weft_epoch_seconds']:>9.3f}"
+        f"{line['graph']:<14}{line['model']:<6}{line['threads']:>7}  {line['settings']:<7}{line['weft_epoch_seconds']:>9.3f}"
         f"{line['weft_peak_rss_bytes'] / GIB:>10.2f}  "
     )
     if line["failure"]:
@@ -254,6 +260,7 @@ def main() -> None:
                     print("\n".join(text(line) for line in found), flush=True)
                     write(file, lines)
     print(
+        "weft: f32, bf16 (--precision bf16), blocks (this with --recompute blocks); the peers run in float32.\n"
         "* the faster peer. time × and memory × are peer ÷ weft; loss diff is relative, the largest of the first "
         f"{COMPARED_LOSSES} epochs;\n  other load is the number of cores that were busy with something else."
     )
@@ -290,6 +297,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--graphs", type=names([graph.name for graph in GRAPHS + SMALL]), help="some of the graphs")
     parser.add_argument("--models", type=names(MODELS), default=list(MODELS), help="some of " + ",".join(MODELS))
     parser.add_argument("--peers", type=names(PEERS), default=["dgl", "pyg"], help="default dgl,pyg, and torch where both fail")
+    parser.add_argument("--settings", type=names(SETTINGS), default=["f32", "bf16"], help="of weft, of " + ",".join(SETTINGS))
     parser.add_argument("--threads", type=counts, default=[os.cpu_count()], help="such as 1,2 (default: all cores)")
     parser.add_argument("--rounds", type=int, default=2, help="processes of each system (default %(default)s)")
     parser.add_argument("--epochs", type=int, default=5, help="epochs of each process (default %(default)s)")

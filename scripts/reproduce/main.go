@@ -2,7 +2,8 @@
 // prints our test accuracy beside the published one. It drives the built command and nothing else, as a user
 // would:
 //
-//	go run ./scripts/reproduce --data FOLDER [--only cora-gcn,cora-gat] [--seeds N] [--json FILE]
+//	go run ./scripts/reproduce --data FOLDER [--only cora-gcn,cora-gat] [--seeds N] \
+//		[--precisions f32,bf16] [--json FILE]
 //
 // Graphs and runs are kept in a temporary folder until the end. The table goes to standard output, progress
 // to standard error, and the figures of every run to the JSON file. The exit status says whether the runs
@@ -32,6 +33,7 @@ func main() {
 	var (
 		job  = reproduction{stores: map[*dataset]string{}}
 		only = flag.String("only", "", "configurations to run, separated by commas (default all)")
+		each = flag.String("precisions", "f32", "precisions that each configuration is run in, separated by commas")
 		file = flag.String("json", "runs/reproduce.json", "where the figures of every run are written")
 	)
 	flag.StringVar(&job.weft, "weft", "bin/weft", "the command to drive")
@@ -44,6 +46,7 @@ func main() {
 	if job.seeds < 0 {
 		fail(2, fmt.Errorf("--seeds %d: must be at least 1", job.seeds))
 	}
+	job.precisions = strings.Split(*each, ",")
 	chosen, err := choose(*only)
 	if err != nil {
 		fail(2, err)
@@ -97,6 +100,8 @@ type reproduction struct {
 	folder string // of stores and run directories
 	seeds  int    // 0 stands for each experiment's own number
 	stores map[*dataset]string
+
+	precisions []string
 }
 
 // run trains the chosen experiments. The rows of those that were finished come back with an error too.
@@ -107,11 +112,13 @@ func (p *reproduction) run(ctx context.Context, chosen []experiment) ([]row, err
 			fmt.Fprintf(os.Stderr, "%s: left out: no %s\n", e.config, e.dataset.below(p.data, e.dataset.files))
 			continue
 		}
-		runs, err := p.train(ctx, e)
-		if err != nil {
-			return rows, fmt.Errorf("%s: %w", e.config, err)
+		for _, precision := range p.precisions {
+			runs, err := p.train(ctx, e, precision)
+			if err != nil {
+				return rows, fmt.Errorf("%s: %w", e.config, err)
+			}
+			rows = append(rows, summarise(e, precision, runs))
 		}
-		rows = append(rows, summarise(e, runs))
 	}
 	if len(rows) == 0 {
 		return nil, errors.New("no data for what was asked: name its folder by --data (WEFT_DATA=FOLDER make reproduce)")
@@ -120,7 +127,7 @@ func (p *reproduction) run(ctx context.Context, chosen []experiment) ([]row, err
 }
 
 // train runs one experiment with seeds 0, 1, 2, …
-func (p *reproduction) train(ctx context.Context, e experiment) ([]result, error) {
+func (p *reproduction) train(ctx context.Context, e experiment, precision string) ([]result, error) {
 	seeds := p.seeds
 	if seeds == 0 {
 		seeds = e.seeds
@@ -131,10 +138,10 @@ func (p *reproduction) train(ctx context.Context, e experiment) ([]result, error
 	}
 	var runs []result
 	for seed := range seeds {
-		out := filepath.Join(p.folder, fmt.Sprintf("%s-%d", e.config, seed))
+		out := filepath.Join(p.folder, fmt.Sprintf("%s-%s-%d", e.config, precision, seed))
 		args := []string{
 			"train", store, "--config", filepath.Join("configs", e.config+".yaml"),
-			"--seed", strconv.Itoa(seed), "--json", "--out", out,
+			"--seed", strconv.Itoa(seed), "--precision", precision, "--json", "--out", out,
 		}
 		if e.dataset.randomSplits || e.dataset.storedSplits {
 			args = append(args, "--split", strconv.Itoa(seed))
@@ -148,7 +155,7 @@ func (p *reproduction) train(ctx context.Context, e experiment) ([]result, error
 		if err := json.Unmarshal(text, &r); err != nil {
 			return nil, fmt.Errorf("%s: what it printed is not JSON: %w", p.weft, err)
 		}
-		fmt.Fprintf(os.Stderr, "%s seed %d: test %.2f %% after %d epochs, %.1f s\n", e.config, seed, 100*r.Test, r.EpochsRun, r.Seconds)
+		fmt.Fprintf(os.Stderr, "%s %s seed %d: test %.2f %% after %d epochs, %.1f s\n", e.config, precision, seed, 100*r.Test, r.EpochsRun, r.Seconds)
 		runs = append(runs, r)
 	}
 	return runs, nil

@@ -29,6 +29,7 @@ type row struct {
 	Config             string   `json:"config"`
 	Dataset            string   `json:"dataset"`
 	Model              string   `json:"model"`
+	Precision          string   `json:"precision"`
 	Mean               float64  `json:"mean"`
 	Deviation          float64  `json:"deviation"` // of a sample: divided by n-1; 0 for one run
 	Published          *float64 `json:"published"`
@@ -39,8 +40,8 @@ type row struct {
 }
 
 // summarise is the row of an experiment after at least one run.
-func summarise(e experiment, runs []result) row {
-	r := row{Config: e.config, Dataset: e.dataset.name, Model: e.model, Runs: runs}
+func summarise(e experiment, precision string, runs []result) row {
+	r := row{Config: e.config, Dataset: e.dataset.name, Model: e.model, Precision: precision, Runs: runs}
 	n := float64(len(runs))
 	for _, run := range runs {
 		r.Mean += 100 * run.Test / n
@@ -66,7 +67,7 @@ func summarise(e experiment, runs []result) row {
 // writeTable prints rows for a person, one line each.
 func writeTable(w io.Writer, rows []row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "dataset\tmodel\ttest %, ours\tpublished\tdifference\ts/run")
+	fmt.Fprintln(t, "dataset\tmodel\tprecision\ttest %, ours\tpublished\tdifference\ts/run")
 	for _, r := range rows {
 		ours := fmt.Sprintf("%.2f (1)", r.Mean)
 		if len(r.Runs) > 1 {
@@ -79,7 +80,7 @@ func writeTable(w io.Writer, rows []row) error {
 		if r.PublishedDeviation != nil {
 			published += fmt.Sprintf(" ± %.1f", *r.PublishedDeviation)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.1f\n", r.Dataset, r.Model, ours, published, difference, r.SecondsPerRun)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%.1f\n", r.Dataset, r.Model, r.Precision, ours, published, difference, r.SecondsPerRun)
 	}
 	return t.Flush()
 }

@@ -9,22 +9,16 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"weft/internal/refusal"
-	"weft/tensor"
 )
 
 // File is a tensor.Disk in a folder.
 type File struct {
 	file *os.File
 	dir  string
-
-	mu   sync.Mutex
-	end  int64
-	free map[int][]int64 // places that nobody has, by their number of bytes
 }
 
 // Open returns a File in a folder, which it makes if there is none.
@@ -37,7 +31,7 @@ func Open(dir string) (*File, error) {
 	if err != nil {
 		return nil, refusal.Errorf("%s %s: %w; name a folder that can be written to", offload, dir, cause(err))
 	}
-	return &File{file: f, dir: dir, free: map[int][]int64{}}, nil
+	return &File{file: f, dir: dir}, nil
 }
 
 // unnamed opens a file without a name.
@@ -59,25 +53,23 @@ func (f *File) Close() error { return f.file.Close() }
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Write implements tensor.Disk.
-func (f *File) Write(data []byte) (tensor.Place, error) {
-	p := f.place(len(data))
-	p.Sum = crc32.Checksum(data, castagnoli)
-	if _, err := f.file.WriteAt(data, p.Offset); err != nil {
-		return p, fmt.Errorf("%s %s: %d bytes are not written: %w; free some room there, or name another folder",
+func (f *File) Write(data []byte, offset int64) (sum uint32, err error) {
+	if _, err := f.file.WriteAt(data, offset); err != nil {
+		return 0, fmt.Errorf("%s %s: %d bytes are not written: %w; free some room there, or name another folder",
 			refusal.Setting("offload"), f.dir, len(data), cause(err))
 	}
-	return p, nil
+	return crc32.Checksum(data, castagnoli), nil
 }
 
 // Read implements tensor.Disk.
-func (f *File) Read(p tensor.Place, into []byte) error {
-	if _, err := f.file.ReadAt(into, p.Offset); err != nil {
+func (f *File) Read(into []byte, offset int64, sum uint32) error {
+	if _, err := f.file.ReadAt(into, offset); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return fmt.Errorf("%s %s: %d bytes are not read: %w; is the disk in order?", refusal.Setting("offload"), f.dir, len(into), cause(err))
 	}
-	if crc32.Checksum(into, castagnoli) != p.Sum {
+	if crc32.Checksum(into, castagnoli) != sum {
 		return fmt.Errorf("%s %s: %d bytes are not those that were written: is the disk in order?", refusal.Setting("offload"), f.dir, len(into))
 	}
 	return nil
@@ -89,24 +81,4 @@ func cause(err error) error {
 		return path.Err
 	}
 	return err
-}
-
-// place returns a place of so many bytes.
-func (f *File) place(bytes int) tensor.Place {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := tensor.Place{Offset: f.end, Bytes: bytes}
-	if free := f.free[bytes]; len(free) > 0 {
-		p.Offset, f.free[bytes] = free[len(free)-1], free[:len(free)-1]
-	} else {
-		f.end += int64(bytes)
-	}
-	return p
-}
-
-// Free implements tensor.Disk.
-func (f *File) Free(p tensor.Place) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.free[p.Bytes] = append(f.free[p.Bytes], p.Offset)
 }

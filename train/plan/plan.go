@@ -51,6 +51,7 @@ type Worker struct {
 	Kinds          []int64              // of Tensors at the peak, by tensor.Kind, without Graph
 	Sent           worker.Communication // in a training pass but the first
 	Disk           tensor.Moved         // in such an epoch, with the evaluation before it
+	DiskBytes      int64                // that rest on disk at the peak
 	EdgeColumns    worker.ByLayer       // aggregated edges × columns in such a pass
 	LayoutBytes    worker.ByLayer       // sent in all-to-alls between layouts in such a pass
 	Parameters     int                  // values, of its stage
@@ -211,6 +212,14 @@ func (p *Plan) Disk() (all tensor.Moved) {
 	return all
 }
 
+// DiskBytes is what rests on disk of all workers, each at its peak.
+func (p *Plan) DiskBytes() (all int64) {
+	for i := range p.Workers {
+		all += p.Workers[i].DiskBytes
+	}
+	return all
+}
+
 // Less names what would need less memory, on as many workers.
 func (p *Plan) Less() string {
 	if p.Recompute {
@@ -309,8 +318,10 @@ func (in *Inputs) within(ctx context.Context, number int, limit int64) (all Work
 	})
 	first := in.First(number)
 	all = ranks[first]
-	for rank := first + 1; rank < len(holders) && holders[rank] == number; rank++ {
-		all.add(&ranks[rank])
+	for rank, worker := range holders {
+		if worker == number && rank > first {
+			all.add(&ranks[rank])
+		}
 	}
 	return all, host, err
 }
@@ -322,6 +333,7 @@ func (p *Worker) add(rank *Worker) {
 	p.EdgeColumns, p.LayoutBytes = p.EdgeColumns.Plus(rank.EdgeColumns), p.LayoutBytes.Plus(rank.LayoutBytes)
 	p.Checkpoint += rank.Checkpoint
 	p.Disk = p.Disk.Plus(rank.Disk)
+	p.DiskBytes = max(p.DiskBytes, rank.DiskBytes)
 }
 
 // rank plans the rank of world, in memory.
@@ -384,6 +396,7 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	p.Sent, p.EdgeColumns, p.LayoutBytes, p.Disk = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes, w.Pass.Disk
 	p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{} // a plan does not sum these
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.GraphBytes(), w.Params.Count()
+	p.DiskBytes = mem.DiskBytes()
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}
