@@ -36,15 +36,16 @@ const (
 )
 
 // levels says how near the papers are that a paper cites: that share of them is in the same of so many parts of
-// equal size, and the others are in the same field. The parts of a level are parts of those before. With these shares
-// 4, 8 and 16 partitions by METIS have about as many halo rows as were published for ogbn-papers100M: 0.52, 1.13 and
-// 2.02 for each vertex.
+// equal size, and the others are in the same field. The parts of a level are parts of those before. These shares
+// make 4, 8 and 16 partitions with 0.6, 1.5 and 1.9 halo rows for each vertex. Published for ogbn-papers100M
+// are 0.52, 1.13 and 2.02 (NeutronTask, VLDB 2025).
 var levels = []struct {
 	parts int
 	share float64
 }{{1, 0.03}, {4, 0.06}, {43, 0.11}, {classes, 0.25}}
 
-// papers is a generated graph with the shape of a share of ogbn-papers100M. It is a pure function of the share.
+// papers is a generated graph with the shape of a share of ogbn-papers100M. It is a pure function of the
+// share.
 //
 // Vertices lie at positions, where those of a class and of a field are neighbours. Ids are a permutation of
 // these, so that they tell nothing.
@@ -161,8 +162,8 @@ func centres() [][columns]float32 {
 	return all
 }
 
-// rank returns which of the labelled vertices a vertex is; none is p.known() or above. Those that train come first,
-// then those that validate.
+// rank returns which of the labelled vertices a vertex is; from p.known() on it has no label. Those that
+// train come first, then those that validate.
 func (p *papers) rank(id int) int { return int(p.labelled.of(uint64(id))) }
 
 func (p *papers) known() int { return p.train + p.val + p.test }

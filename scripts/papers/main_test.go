@@ -28,8 +28,9 @@ func generated(t *testing.T, share float64) *graph.Graph {
 	return g
 }
 
-// TestGraph: a hundredth of a percent has that share of the counts of ogbn-papers100M, and its split. 1.4 % have labels,
-// of several classes. The most cited paper has many times the mean of citations, and most citations stay in the class.
+// TestGraph: a hundredth of a percent has that share of the counts of ogbn-papers100M, and its split. 1.4 %
+// have labels, of several classes. The most cited paper has many times the mean of citations, and most
+// citations stay in the class.
 func TestGraph(t *testing.T) {
 	g := generated(t, 1e-4)
 	if g.Vertices() != 11_106 || g.Edges() != 161_569 || g.Features.Columns != 128 || g.Labels.Classes < 150 || g.Labels.Classes > 172 {
@@ -81,8 +82,8 @@ func TestPermutation(t *testing.T) {
 	}
 }
 
-// TestPlan: the plan from counts sends what the formula of docs/architecture.md says, and needs nearly what a graph in random
-// partitions with these counts needs: these are equal, as the counts say.
+// TestPlan: the plan from counts sends what the formula of docs/architecture.md says. It needs nearly what a
+// graph in random partitions with these counts needs, which are as equal as the counts say.
 func TestPlan(t *testing.T) {
 	const k = 4
 	g, err := generated(t, 1e-4).Symmetrize()

@@ -12,13 +12,13 @@ import (
 	"weft/train/setting"
 )
 
-// planned is a run that is planned from counts: of a graph in equal partitions, one for each worker, with equal halos. The plan is
-// that of `weft train --explain`.
+// planned is a run that is planned from counts: of a graph in equal partitions, one for each worker, with
+// equal halos. The plan is that of `weft train --explain`.
 type planned struct {
 	Settings map[string]string `json:"settings"` // of train, by name
 	counts
 
-	// The plan: what each worker needs, and what all send in an epoch but the first, without weights' gradients.
+	// The plan: what a worker needs, and what all send in a later epoch, without gradients of weights.
 	TensorBytes int64 `json:"tensor_bytes"`
 	GraphBytes  int64 `json:"graph_bytes"`
 	SentBytes   int64 `json:"sent_bytes"`
@@ -136,8 +136,8 @@ func (c *counts) split(rows int) (s graph.Split) {
 	return s
 }
 
-// edges are those into the rows of the first partition. Edges among its rows join rows that lie next to each other, both ways.
-// The other edges come from the first rows of all other partitions in turn.
+// edges are those into the rows of the first partition. Edges among its rows join rows that lie next to each
+// other, in both directions. The other edges come from the first rows of all other partitions in turn.
 func (c *counts) edges() graph.Relation {
 	n := c.start(1)
 	each := float64(c.Edges) / float64(c.Vertices) // edges of a row
