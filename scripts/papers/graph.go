@@ -37,8 +37,8 @@ const (
 
 // levels says how near the papers are that a paper cites: that share of them is in the same of so many parts
 // of equal size, and the others are in the same field. The parts of a level are parts of those before. These
-// shares make 4, 8 and 16 partitions with 0.6, 1.5 and 1.9 halo rows for each vertex. Published for ogbn-papers100M
-// are 0.52, 1.13 and 2.02 (NeutronTask, VLDB 2025).
+// shares make 4, 8 and 16 partitions with 0.6, 1.5 and 1.9 halo rows for each vertex. Published for
+// ogbn-papers100M are 0.52, 1.13 and 2.02 (NeutronTask, VLDB 2025).
 var levels = []struct {
 	parts int
 	share float64

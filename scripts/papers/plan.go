@@ -18,7 +18,7 @@ type planned struct {
 	Settings map[string]string `json:"settings"` // of train, by name
 	counts
 
-	// The plan: what a worker needs, and what all send in a later epoch, without gradients of weights.
+	// The plan: what a worker needs, and what all send in a later epoch, without those of weights.
 	TensorBytes int64 `json:"tensor_bytes"`
 	GraphBytes  int64 `json:"graph_bytes"`
 	SentBytes   int64 `json:"sent_bytes"`
