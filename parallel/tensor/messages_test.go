@@ -94,7 +94,7 @@ type queued struct {
 	now, most int
 }
 
-// Takes says that messages take no metered memory.
+// Takes is of plans alone.
 func (q *queued) Takes(comm.Kind, int) (memory int64, rests bool) { return 0, false }
 
 func (q *queued) Put(k comm.Kind, message []byte) (comm.Message, error) {
