@@ -17,12 +17,11 @@ type Spool struct {
 
 // Put implements comm.Spool.
 func (s *Spool) Put(k comm.Kind, message []byte) (p comm.Message, err error) {
-	const element = 2 // bytes; rows have no odd number of them
 	if k != comm.Halo && k != comm.HaloGradient {
 		return heap(bytes.Clone(message)), nil
 	}
 	defer refused(&err)
-	m := s.Memory.NewElement(tensor.Activations, tensor.BFloat16, 1, len(message)/element).Pin()
+	m := s.Memory.NewElement(tensor.Activations, tensor.Byte, 1, len(message)).Pin()
 	if into := m.Bytes(); !s.Plan {
 		copy(into, message)
 	}

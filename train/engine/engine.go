@@ -82,6 +82,9 @@ type Config struct {
 	// Prefetch and KeepHalo are sar.Options, of the graph axis.
 	Prefetch int
 	KeepHalo bool
+	// Wire is how workers send each other values of vertices and their gradients in training. Inference sends
+	// them as they are stored.
+	Wire kernel.Format
 	// Stage has the options of the pipeline axis.
 	Stage StageOptions
 }

@@ -11,6 +11,7 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
+	"weft/kernel"
 	"weft/parallel/chunked"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
@@ -34,6 +35,8 @@ type Resolved struct {
 	Stale   chunked.Stale
 	// Storage is the element type of Precision.
 	Storage tensor.Element
+	// Sent is the format of Wire.
+	Sent kernel.Format
 }
 
 // Resolve refuses options that make no sense, naming the setting and what would be accepted. Those of the
@@ -74,6 +77,9 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if o.Precision == bf16 {
 		r.Storage = tensor.BFloat16
 	}
+	if r.Sent, err = r.format(); err != nil {
+		return nil, err
+	}
 	if r.Order, err = order.Parse(o.AggregationOrder); err != nil {
 		return nil, err
 	}
@@ -89,6 +95,22 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, err
 	}
 	return r, r.checkMesh(given)
+}
+
+// format is the format of Wire.
+func (r *Resolved) format() (kernel.Format, error) {
+	switch {
+	case r.Wire == "int8":
+		return kernel.InInt8, nil
+	case r.Wire == "int4":
+		return kernel.InInt4, nil
+	case r.Wire == bf16 && r.Storage == tensor.Float32:
+		return kernel.InBFloat16, nil
+	case r.Wire == precisions[0] && r.Storage == tensor.BFloat16:
+		return 0, refusal.Errorf("%s %s: with %s %s values are stored in %s, and more bits would tell nothing more; leave it out, or take int8 or int4",
+			refusal.Setting("wire"), r.Wire, refusal.Setting("precision"), bf16, bf16)
+	}
+	return kernel.AsStored, nil
 }
 
 // divide divides the graph into as many partitions as Partitions says.
