@@ -88,17 +88,17 @@ func newHost(holders []int, me int, s Spool) *Host {
 	return h
 }
 
-// Queued bounds, after a plan, the bytes of messages to and from other workers that lie in the spool at a
-// time: those to others between two calls of Meet, and those from others for this and the next one, as other
+// Queued bounds, after a plan, the bytes of queued kinds to and from other workers that lie in the spool at
+// a time: those between two calls of Meet and those before the next one, as a link may be slow and other
 // workers may be ahead. A plan does not put them there.
 func (h *Host) Queued() (bytes int64) {
 	for _, m := range h.members {
-		bytes += m.went.most + 2*m.came.most
+		bytes += 2 * (m.went.most + m.came.most)
 	}
 	return bytes
 }
 
-// Largest returns, after a plan, the bytes of the largest message to or from another worker.
+// Largest returns, after a plan, the bytes of the largest message of a queued kind to or from another worker.
 func (h *Host) Largest() (bytes int64) {
 	for _, m := range h.members {
 		bytes = max(bytes, m.went.largest, m.came.largest)
@@ -126,14 +126,17 @@ func (h *Host) Close() error {
 	return h.aborted()
 }
 
-// volume counts bytes of messages in a plan.
+// volume counts bytes of messages of queued kinds in a plan.
 type volume struct {
 	since   int64 // since the last Meet
 	most    int64 // between two calls of Meet
 	largest int64 // of a message
 }
 
-func (v *volume) add(bytes int) {
+func (v *volume) add(tag, bytes int) {
+	if !kindOf(tag).Queued() {
+		return
+	}
 	v.since += int64(bytes)
 	v.most, v.largest = max(v.most, v.since), max(v.largest, int64(bytes))
 }
@@ -172,7 +175,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 		err = m.deliver(lane{m.rank, to, tag}, p)
 	case m.workers == nil:
 		p.Drop()
-		m.went.add(len(data))
+		m.went.add(tag, len(data))
 	default:
 		m.links[m.holders[to]].put(outgoing{lane{m.rank, to, tag}, p})
 	}
@@ -183,7 +186,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 func (m *member) Receive(data []byte, from, tag int) Request {
 	t, l := &transfer{data: data, done: make(chan struct{})}, lane{from, m.rank, tag}
 	if m.workers == nil && !m.beside(from) {
-		m.came.add(len(data))
+		m.came.add(tag, len(data))
 		t.finish(nil)
 		return t
 	}

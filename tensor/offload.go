@@ -72,6 +72,7 @@ type offload struct {
 	moved   Moved
 	places  places
 	err     error
+	watch   atomic.Pointer[func(what string, bytes int64) (end func())]
 }
 
 // Offload makes matrices of features, activations, gradients and the graph rest on disk where the memory of
@@ -119,6 +120,22 @@ func (t *Meter) OnDisk() (m Moved) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.offload.moved
+}
+
+// WatchDisk has f called when a matrix begins to be written or read, and what f returns at the end. Several
+// goroutines may call it at the same time. Without Offload it does nothing.
+func (t *Meter) WatchDisk(f func(what string, bytes int64) (end func())) {
+	if t.offload != nil {
+		t.offload.watch.Store(&f)
+	}
+}
+
+// watched makes a move of so many bytes.
+func (o *offload) watched(what string, bytes int, move func() error) error {
+	if f := o.watch.Load(); f != nil {
+		defer (*f)(what, int64(bytes))()
+	}
+	return move()
 }
 
 // DiskBytes returns the bytes that matrices have taken on the disk at most.

@@ -175,7 +175,7 @@ func (o *offload) read(m *Matrix) error {
 	if err := unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE); err != nil {
 		return err
 	}
-	return o.disk.Read(m.memory(), m.rest.offset, m.rest.sum)
+	return o.watched("read", m.bytes, func() error { return o.disk.Read(m.memory(), m.rest.offset, m.rest.sum) })
 }
 
 // came says that a matrix was read.
@@ -209,8 +209,10 @@ func (t *account) write(m *Matrix) {
 		r.placed, r.offset = true, o.places.take(m.bytes)
 	}
 	t.beside(func() (err error) {
-		r.sum, err = o.disk.Write(m.memory(), r.offset)
-		return err
+		return o.watched("write", m.bytes, func() error {
+			r.sum, err = o.disk.Write(m.memory(), r.offset)
+			return err
+		})
 	}, func(err error) {
 		r.saved, o.err = true, cmp.Or(o.err, err)
 		if r.state == leaving {

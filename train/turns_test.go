@@ -10,10 +10,10 @@ import (
 	"weft/train/setting"
 )
 
-// inTurns is a job on four random partitions that workers hold.
-func inTurns(j Job, workers int) *Job {
+// inTurns is a job on four random partitions that the workers of a mesh hold.
+func inTurns(j Job, mesh string) *Job {
 	o := &j.Options
-	o.Parallel, o.Partitions, o.Partition, o.Threads = fmt.Sprintf("graph=%d", workers), 4, partition.Random, 1
+	o.Parallel, o.Partitions, o.Partition, o.Threads = mesh, 4, partition.Random, 1
 	return &j
 }
 
@@ -29,11 +29,11 @@ func TestTurns(t *testing.T) {
 			if i%3 == 2 {
 				o.Precision = "bf16"
 			}
-			apart := mustRun(t, inTurns(Job{Graph: g, Options: o}, 4))
-			one, _ := planAndRun(t, inTurns(Job{Graph: g, Options: o}, 1))
+			apart := mustRun(t, inTurns(Job{Graph: g, Options: o}, "graph=4"))
+			one, _ := planAndRun(t, inTurns(Job{Graph: g, Options: o}, "graph=1"))
 			several := one
 			if i%2 == 0 {
-				several = mustRun(t, inTurns(Job{Graph: g, Options: o}, 2+i%4/2))
+				several = mustRun(t, inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("graph=%d", 2+i%4/2)))
 			}
 			for _, r := range []*Result{several, one} {
 				if !slices.Equal(r.Losses, apart.Losses) || !slices.Equal(r.Logits, apart.Logits) || r.Test != apart.Test {
@@ -51,31 +51,116 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// TestSlicesInTurns: slices of partitions that take turns give the bits of as many workers. What the
+// partitions of a worker tell each other is not sent, and all-to-alls are. If no halo rows travel between
+// workers the plan is what the run takes.
+func TestSlicesInTurns(t *testing.T) {
+	g := tangled(t)
+	all := networks()
+	change := func(name string, f func(o *Options)) {
+		o := all[name]
+		f(&o)
+		all[name+", changed"] = o
+	}
+	change("gcn", func(o *Options) { o.Decoupled, o.Norm, o.Residual, o.Teleport = true, "none", false, .1 })
+	change("gat", func(o *Options) { o.Heads, o.OutputHeads = 1, 1 })   // heads of several slices
+	change("gatv2", func(o *Options) { o.Heads, o.OutputHeads = 1, 1 }) // slices without columns
+	change("gcnii", func(o *Options) { o.Hidden, o.Layers = 600, 2 })   // several messages to each worker
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		n := 2 + i%2
+		t.Run(fmt.Sprintf("%s on %d", name, n), func(t *testing.T) {
+			o := all[name]
+			o.Epochs, o.KeepHalo = 2, i%3 == 1
+			if i%3 == 2 {
+				o.Precision = "bf16"
+			}
+			apart := mustRun(t, inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("graph=4,tensor=%d", n)))
+			one, _ := planAndRun(t, inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("tensor=%d", n)))
+			two := one
+			if i%2 == 0 {
+				two = mustRun(t, inTurns(Job{Graph: g, Options: o}, "graph=2,tensor=2"))
+			}
+			for _, r := range []*Result{one, two} {
+				if !slices.Equal(r.Losses, apart.Losses) || !slices.Equal(r.Logits, apart.Logits) || r.Test != apart.Test {
+					t.Errorf("%d workers: losses %v, and of %d workers %v", r.Workers, r.Losses, apart.Workers, apart.Losses)
+				}
+				if got, want := r.Communication.Layout, apart.Communication.Layout; got != want {
+					t.Errorf("%d workers: all-to-alls %+v, and of %d workers %+v", r.Workers, got, apart.Workers, want)
+				}
+			}
+			all, some := apart.Communication.Halo.Bytes, two.Communication.Halo.Bytes
+			if sent := one.Communication.Halo.Bytes; sent != 0 || i%2 == 0 && all > 0 && (some == 0 || some >= all) {
+				t.Errorf("halo bytes: %d of %d workers, %d of %d, %d of %d", all, apart.Workers, some, two.Workers, sent, one.Workers)
+			}
+		})
+	}
+}
+
+// TestBytesInTurns: chunked total bytes equal unchunked ones (NeutronTP, section 4.2.2: a source that an
+// earlier chunk has is not sent again). A decoupled model of C classes sends 4·V·C·(T−1)/T numbers between
+// slices in an epoch. Between workers travel, for each round and its backward pass, the C columns of the
+// sources that a partition reads of those of other workers.
+func TestBytesInTurns(t *testing.T) {
+	const rounds, float = 3, 4
+	g := tangled(t)
+	o := Defaults()
+	o.Model, o.Decoupled, o.Layers, o.Epochs = "gcn", true, rounds, 2
+	vertices, classes := int64(g.Vertices()), int64(g.Labels.Classes)
+	halo := int64(0)
+	job := inTurns(Job{Graph: g, Options: o}, "graph=2,tensor=5")
+	a, err := partition.Assign(t.Context(), g, job.Options.Assignment(g, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type read struct{ source, by int32 }
+	seen, e := map[read]bool{}, g.Relations[0].Edges()
+	for k, u := range e.Source {
+		if r := (read{u, a.Of[e.Target[k]]}); a.Of[u]/2 != r.by/2 && !seen[r] { // workers hold two partitions each
+			seen[r] = true
+			halo += 2 * rounds * float * classes
+		}
+	}
+	const slices = 5
+	if classes%slices != 0 {
+		t.Fatalf("%d classes in %d slices", classes, slices)
+	}
+	for mesh, halo := range map[string]int64{"tensor=5": 0, "graph=2,tensor=5": halo} {
+		sent := mustRun(t, inTurns(Job{Graph: g, Options: o}, mesh)).Communication
+		if want := 4 * float * vertices * classes * (slices - 1) / slices; sent.Layout.Bytes != want || sent.Halo.Bytes != halo {
+			t.Errorf("%s: %d bytes in all-to-alls and %d between partitions, want %d and %d", mesh, sent.Layout.Bytes, sent.Halo.Bytes, want, halo)
+		}
+	}
+}
+
 // TestOffload: a run whose matrices rest on disk has the bits of one in memory. It keeps its limit, and moves
 // as many bytes as the plan says.
 func TestOffload(t *testing.T) {
 	g := tangled(t)
 	all := networks()
-	for i, name := range []string{"sage", "gat", "resgcn", "blocks", "gcn", "gatv2"} {
-		t.Run(name, func(t *testing.T) {
+	for i, name := range []string{"sage", "gat", "resgcn", "blocks", "gcn", "gatv2", "both", "both-gat", "gin"} {
+		mesh := []string{"graph=1", "tensor=2"}[i/6]
+		t.Run(name+" "+mesh, func(t *testing.T) {
 			o := all[name]
 			o.Epochs, o.Hidden, o.KeepHalo = 3, 2*o.Hidden, i%3 == 1
 			if i%3 == 2 {
 				o.Precision, o.Recompute = "bf16", "blocks"
 			}
-			want := mustRun(t, inTurns(Job{Graph: g, Options: o}, 1))
+			want := mustRun(t, inTurns(Job{Graph: g, Options: o}, mesh))
 			o.Offload = t.TempDir()
-			asks := inTurns(Job{Graph: g, Options: o, PlanRange: true}, 1)
+			asks := inTurns(Job{Graph: g, Options: o, PlanRange: true}, mesh)
 			bounds, err := asks.Plan(t.Context())
 			if err != nil {
 				t.Fatal(err)
+			}
+			if inMemory := want.PeakTensorBytes[0] + want.GraphBytes[0]; bounds.All != inMemory {
+				t.Errorf("nothing rests with %d bytes, and without offload it took %d", bounds.All, inMemory)
 			}
 			limit := bounds.Least
 			if i%2 == 0 { // else none: the run takes the least
 				limit += (bounds.All - bounds.Least) / 4
 				o.MemoryLimit = setting.Bytes(limit)
 			}
-			job := inTurns(Job{Graph: g, Options: o}, 1)
+			job := inTurns(Job{Graph: g, Options: o}, mesh)
 			plan, err := job.Plan(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -84,8 +169,12 @@ func TestOffload(t *testing.T) {
 			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
 				t.Errorf("losses %v, in memory %v", got.Losses, want.Losses)
 			}
-			if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took > limit {
-				t.Errorf("took %d bytes of %d", took, limit)
+			most := int64(0)
+			for worker, graph := range got.GraphBytes {
+				most = max(most, got.PeakTensorBytes[worker]+graph)
+			}
+			if most > limit || limit == bounds.Least && most != limit {
+				t.Errorf("took %d bytes of %d", most, limit)
 			}
 			if got.Disk != plan.Disk() || got.Disk.Read == 0 || got.Disk.Written == 0 {
 				t.Errorf("moved %+v, planned %+v", got.Disk, plan.Disk())

@@ -31,6 +31,7 @@ type Recorder struct {
 	lost    int // spans beyond the limit
 	beside  lanes
 	kernels lanes
+	disk    lanes
 }
 
 // New returns a Recorder with a clock, which keeps at most so many spans of an epoch.
@@ -64,7 +65,7 @@ func (r *Recorder) Start(epoch int) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.on, r.epoch, r.events, r.lost, r.kernels, r.work.chunk = true, epoch, r.events[:0], 0, lanes{}, 0
+	r.on, r.epoch, r.events, r.lost, r.kernels, r.disk, r.work.chunk = true, epoch, r.events[:0], 0, lanes{}, lanes{}, 0
 }
 
 // Stop ends the recording, and all open spans.
@@ -98,6 +99,17 @@ func (r *Recorder) Kernel(name string, shape Shape) Span {
 	s := r.begin(Event{Category: Compute, Name: name, Args: Args{Module: r.module, Chunk: r.work.chunk, Shape: shape}})
 	if s.recorder != nil {
 		r.events[s.index].Lane = Lane{kernelLanes, r.kernels.take()}
+	}
+	return s
+}
+
+// Disk begins a span of a matrix that is written or read, on a track of the disk.
+func (r *Recorder) Disk(name string, bytes int64) Span {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.begin(Event{Category: Disk, Name: name, Args: Args{Bytes: bytes}})
+	if s.recorder != nil {
+		r.events[s.index].Lane = Lane{diskLanes, r.disk.take()}
 	}
 	return s
 }
@@ -204,8 +216,11 @@ func (s Span) End() {
 	}
 	e := &r.events[s.index]
 	e.End = r.tick()
-	if e.Lane.Sort == kernelLanes {
+	switch e.Lane.Sort {
+	case kernelLanes:
 		r.kernels.leave(e.Lane.Number)
+	case diskLanes:
+		r.disk.leave(e.Lane.Number)
 	}
 }
 

@@ -32,11 +32,12 @@ const (
 	Start                   // the start of a receive, with the copy if the sender of the same process came earlier
 	Receive                 // waiting for a message
 	Wait                    // waiting for the end of a send, or for work beside
+	Disk                    // writing a matrix to a disk, or reading it
 )
 
 // String is the category in one word.
 func (c Category) String() string {
-	return [...]string{"phase", "compute", "send", "start", "receive", "wait"}[c]
+	return [...]string{"phase", "compute", "send", "start", "receive", "wait", "disk"}[c]
 }
 
 // Args are the properties of a span.
@@ -44,7 +45,7 @@ type Args struct {
 	Module  string `json:"site,omitempty"` // the module, by its path
 	Kind    string `json:"kind,omitempty"` // of a message
 	Peer    Index  `json:"peer,omitzero"`  // its sender or receiver
-	Bytes   int64  `json:"bytes,omitzero"` // of the message
+	Bytes   int64  `json:"bytes,omitzero"` // of the message, or of the matrix on the disk
 	Tag     int    `json:"tag,omitzero"`
 	Message Index  `json:"message,omitzero"` // its number among the messages from one rank to another with one tag
 	Chunk   Index  `json:"chunk,omitzero"`   // of the pipeline axis
@@ -83,11 +84,12 @@ const (
 	workLanes laneSort = iota
 	kernelLanes
 	besideLanes
+	diskLanes
 )
 
 // String is the name of the track.
 func (l Lane) String() string {
-	name := [...]string{"work", "kernels", "beside"}[l.Sort]
+	name := [...]string{"work", "kernels", "beside", "disk"}[l.Sort]
 	if l.Number > 0 {
 		name += fmt.Sprintf(" (%d)", l.Number+1)
 	}

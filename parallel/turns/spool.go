@@ -8,8 +8,8 @@ import (
 	"weft/tensor"
 )
 
-// Spool keeps messages until they are received: halo rows and their gradients in a worker's metered memory,
-// and the others, such as sums of weights' gradients, on Go's heap.
+// Spool keeps messages until they are received: those of queued kinds in a worker's metered memory, and the
+// others, of which there are few at a time, on Go's heap.
 type Spool struct {
 	Memory *tensor.Meter
 	Plan   bool // messages have no content
@@ -17,7 +17,7 @@ type Spool struct {
 
 // Put implements comm.Spool.
 func (s *Spool) Put(k comm.Kind, message []byte) (p comm.Message, err error) {
-	if k != comm.Halo && k != comm.HaloGradient {
+	if !k.Queued() {
 		return heap(bytes.Clone(message)), nil
 	}
 	defer refused(&err)

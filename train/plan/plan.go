@@ -318,8 +318,10 @@ func (in *Inputs) within(ctx context.Context, number int, limit int64) (all Work
 	})
 	first := in.First(number)
 	all = ranks[first]
-	for rank := first + 1; rank < len(holders) && holders[rank] == number; rank++ {
-		all.add(&ranks[rank])
+	for rank, worker := range holders {
+		if worker == number && rank > first {
+			all.add(&ranks[rank])
+		}
 	}
 	return all, host, err
 }

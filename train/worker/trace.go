@@ -7,7 +7,6 @@ import (
 	"weft/comm"
 	"weft/internal/trace"
 	"weft/kernel"
-	"weft/parallel/mesh"
 )
 
 // NewRecorder makes the recorder of a worker; nil if worker 0 is not asked for a trace. All workers that c
@@ -23,11 +22,13 @@ func NewRecorder(c *comm.Comm, asked bool) (*trace.Recorder, error) {
 	return trace.New(trace.Clock, trace.Most), nil
 }
 
-// recorded makes r record the kernel calls of the team. nil records nothing.
+// recorded makes r record the kernel calls of the team, and what its memory moves to and from a disk. nil
+// records nothing.
 func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 	if r == nil {
 		return team
 	}
+	team.Memory.WatchDisk(func(what string, bytes int64) func() { return r.Disk(what, bytes).End })
 	watch := team.Watch
 	team.Watch = func(c kernel.Call, run func()) {
 		span := r.Kernel(c.Kernel, trace.Shape(c.Shape))
@@ -52,7 +53,7 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 	if w.Recorder == nil {
 		return nil, nil
 	}
-	c, mine := w.Groups.World, trace.Worker{Name: workerName(w.Groups.Mesh, w.Groups.World.Rank())}
+	c, mine := w.Groups.World, trace.Worker{Name: w.name()}
 	mine.Events, mine.Lost = w.Recorder.Events()
 	if w.Processes {
 		var err error
@@ -77,9 +78,10 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 	return t, nil
 }
 
-// workerName is the worker's rank, and its position along each axis that has several workers.
-func workerName(m mesh.Mesh, rank int) string {
-	name, place := fmt.Sprintf("worker %d", rank), m.Place(rank)
+// name is the worker's number, and the position along each axis that the mesh has.
+func (w *Worker) name() string {
+	m, place := w.Groups.Mesh, w.Groups.Place
+	name := fmt.Sprintf("worker %d", w.Holders()[w.Groups.World.Rank()])
 	separator := ": "
 	for _, axis := range []struct {
 		what      string
