@@ -59,9 +59,9 @@ func TestBytesOnTheWire(t *testing.T) {
 	}
 }
 
-// TestEncodedRuns trains with each encoding on meshes of all axes. Losses are finite and near those of values as
-// they are stored, plans have the bytes of runs, and threads, prefetching, recomputation, rows that are kept
-// instead of fetched again, and the number of aggregation chunks change no bit.
+// TestEncodedRuns trains with each encoding on meshes of all axes. Losses are finite and near those of values
+// as they are stored, plans have the bytes of runs, and threads, prefetching, recomputation, rows that are
+// kept instead of fetched again, and the number of aggregation chunks change no bit.
 func TestEncodedRuns(t *testing.T) {
 	g := Tangled(t)
 	for _, c := range []struct {
