@@ -30,10 +30,6 @@ var kindNames = [Kinds]struct{ short, what string }{
 	Statistics:   {"statistics", "statistics"},
 }
 
-// Queued reports whether the ranks of a worker that take turns all send messages of the kind before one of
-// them receives. So many of these are between workers at a time, and few of other kinds.
-func (k Kind) Queued() bool { return k == Halo || k == HaloGradient }
-
 // String is the kind's name in one word.
 func (k Kind) String() string { return kindNames[k].short }
 

@@ -83,7 +83,7 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 		if err != nil {
 			return err
 		}
-		if err := r.check(inEdges, types[t].Count, whole[s], d); err != nil {
+		if err := r.check(inEdges, types[t].Count, whole[s], d, g.Unload); err != nil {
 			return inFolder(g.layout().edges(r.Ends()), err)
 		}
 	}
@@ -145,13 +145,18 @@ func checkMetric(metric string) error {
 }
 
 // check checks rows for so many vertices, whose other ends are numbered over a whole of so many. The files
-// are named in errors.
-func (r *Relation) check(files relationFiles, vertices, whole int, d depth) error {
+// are named in errors. unload gives back the pages of mapped files now and then.
+func (r *Relation) check(files relationFiles, vertices, whole int, d depth, unload func()) error {
 	edges := len(r.Sources)
 	if err := checkIndptr(files.indptr, r.Indptr, vertices, edges); err != nil {
 		return err
 	}
+	checked := int64(0)
 	for v := range vertices {
+		if r.Indptr[v]-checked > passedEdges {
+			unload()
+			checked = r.Indptr[v]
+		}
 		if err := checkRow(files, v, r.Sources[r.Indptr[v]:r.Indptr[v+1]], whole); err != nil {
 			return err
 		}

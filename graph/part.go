@@ -110,7 +110,7 @@ func (p *Part) check(d depth) error {
 		if err != nil {
 			return err
 		}
-		if err := p.Out[i].check(outEdges, types[s].Count, p.Whole[t], d); err != nil {
+		if err := p.Out[i].check(outEdges, types[s].Count, p.Whole[t], d, g.Unload); err != nil {
 			return inFolder(g.layout().edges(r.Ends()), err)
 		}
 	}

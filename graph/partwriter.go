@@ -143,7 +143,7 @@ func (w *PartWriter) edges(r int, files relationFiles, d *relationDescription, b
 			ends := []int64{0}
 			indptr.int64s(ends)
 			s.take(batches(func(b *Relation) error {
-				if err := b.check(files, b.rows(), whole, everything); err != nil || b.rows() == 0 {
+				if err := b.check(files, b.rows(), whole, everything, func() {}); err != nil || b.rows() == 0 {
 					return err
 				}
 				ends = shifted(ends, b.Indptr)

@@ -22,9 +22,9 @@ import (
 // checkedFile is the record of a directory's files when they had passed all checks: those of a store, or of a
 // part. Whoever writes the files checks them and writes it. Open and OpenPart do not check values again where
 // each file has the size and the time of the record; a file that anybody wrote to has another time, as has a
-// copy without its times. Then all files are checked as if there were no record. What changed beneath the file
-// system, as on a failing disk, keeps its size and time: Open and OpenPart find what would lead out of an array,
-// and CheckSums finds all by the checksums.
+// copy without its times. Then all files are checked as if there were no record. What changed beneath the
+// file system, as on a failing disk, keeps its size and time: Open and OpenPart find what would lead out of
+// an array, and CheckSums finds all by the checksums.
 const checkedFile = "checked.json"
 
 const (
@@ -77,8 +77,8 @@ func readRecord(dir string) *record {
 }
 
 // depth is how much of the mapped files is to be checked, by the record in dir of those that have passed all
-// checks, with graph.json. Where they have, depth notes in the relations, in the order of graph.json, what else
-// the record knows of them.
+// checks, with graph.json. Where they have, depth notes in the relations, in the order of graph.json, what
+// else the record knows of them.
 func (m *mappings) depth(dir string, relations ...[]Relation) depth {
 	recorded, r := map[string]fileRecord{}, readRecord(dir)
 	for _, f := range r.Files {

@@ -124,8 +124,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestFlippedBits: what a disk changes beneath the file system, where it would lead out of an array, is refused when the
-// graph is opened, though its file has the size and the time of the record.
+// TestFlippedBits: what a disk changes beneath the file system, where it would lead out of an array, is
+// refused when the graph is opened, though its file has the size and the time of the record.
 func TestFlippedBits(t *testing.T) {
 	const vertices = 30_000
 	g := &Graph{
@@ -217,8 +217,8 @@ func TestAscend(t *testing.T) {
 	}
 }
 
-// TestSymmetryIsRecorded: that edges are symmetric is known from the record, is not tested again, and is no more believed
-// once a file has changed.
+// TestSymmetryIsRecorded: that edges are symmetric is known from the record, is not tested again, and is no
+// more believed once a file has changed.
 func TestSymmetryIsRecorded(t *testing.T) {
 	const vertices = 200_000
 	g := &Graph{Relations: []Relation{{Indptr: make([]int64, vertices+1), Sources: []int32{0}, Symmetric: true}}} // 0 → the last

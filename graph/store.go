@@ -15,8 +15,8 @@ import (
 
 // Open maps the graph store in dir into memory and checks it, so that nothing that is done with the graph
 // later can leave its arrays. It does not repeat the checks of values that were made when the store was
-// written, unless a file has changed since, by its size or time. A store that is damaged or inconsistent is refused by file
-// and reason. The arrays of the graph are read-only; Close gives them back.
+// written, unless a file has changed since, by its size or time. A store that is damaged or inconsistent is
+// refused by file and reason. The arrays of the graph are read-only; Close gives them back.
 func Open(dir string) (*Graph, error) {
 	d, err := readDescription(dir)
 	if err != nil {

@@ -36,12 +36,12 @@ type Transposer struct {
 const (
 	transposedBytes = 1 << 29 // of edges that a Transposer holds
 	bucketBits      = 9       // of the number of buckets
-	passedEdges     = 1 << 26 // after so many on each core, read or not, the pages of mapped files are given back
+	passedEdges     = 1 << 26 // after so many, read or not, the pages of mapped files are given back
 )
 
 // NewTransposer begins to turn around the edges of consecutive rows, which lie in several parts. Weights come
-// along, edge features do not. guard runs what reads the parts, as Graph.Guard does, and unload gives the pages
-// of their mapped files back, as Graph.Unload does.
+// along, edge features do not. guard runs what reads the parts, as Graph.Guard does, and unload gives the
+// pages of their mapped files back, as Graph.Unload does.
 func NewTransposer(parts []*Relation, guard func(func() error) error, unload func()) (*Transposer, error) {
 	t := &Transposer{parts: parts, starts: []int{0}, guard: guard, unload: unload, places: make([][]int64, cores.Count())}
 	t.listed, t.before = &Relation{}, &Relation{}

@@ -3,10 +3,13 @@ package train
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 
+	"weft/graph"
 	"weft/partition"
+	"weft/train/metric"
 	"weft/train/setting"
 )
 
@@ -15,6 +18,179 @@ func inTurns(j Job, mesh string) *Job {
 	o := &j.Options
 	o.Parallel, o.Partitions, o.Partition, o.Threads = mesh, 4, partition.Random, 1
 	return &j
+}
+
+// sameResults compares what two runs learned, to the bit.
+func sameResults(t *testing.T, got, want *Result) {
+	t.Helper()
+	if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) || got.Test != want.Test {
+		t.Errorf("%d workers: losses %v and a test metric of %v, want %v and %v", got.Workers, got.Losses, got.Test, want.Losses, want.Test)
+	}
+	if !reflect.DeepEqual(got.Links, want.Links) {
+		t.Errorf("%d workers: %+v, want %+v", got.Workers, got.Links, want.Links)
+	}
+}
+
+// TestLinksInTurns: link prediction on partitions that take turns has the bits of as many workers. It keeps a
+// limit beyond which matrices rest on disk. With one worker it takes and moves what the plan says.
+func TestLinksInTurns(t *testing.T) {
+	g, types := tangled(t), severalTypes(t)
+	for name, c := range map[string]struct {
+		g *graph.Graph
+		Options
+	}{
+		"dot":      {g, linked(func(o *Options) { o.OutFeatures = 0 })},
+		"distmult": {types, linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" })},
+		"among":    {g, linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Model = 50, "hits@10", "sage" })},
+		"area":     {g, linked(func(o *Options) { o.Metric, o.Model, o.Precision = metric.ROCAUC, "gat", "bf16" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.Options
+			o.Epochs, o.Negatives = 3, 9 // several windows
+			want := mustRun(t, inTurns(Job{Graph: c.g, Options: o}, "graph=4"))
+			one, inMemory := planAndRun(t, inTurns(Job{Graph: c.g, Options: o}, "graph=1"))
+			sameResults(t, one, want)
+			if one.Communication.Links.Bytes != 0 {
+				t.Errorf("one worker sent %+v", one.Communication.Links)
+			}
+			two := inTurns(Job{Graph: c.g, Options: o}, "graph=2")
+			plan, err := two.Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := mustRun(t, two)
+			sameResults(t, got, want)
+			for i, took := range got.PeakTensorBytes {
+				if took > plan.PeakTensorBytes[i] {
+					t.Errorf("worker %d of 2 took %d bytes, planned %d", i, took, plan.PeakTensorBytes[i])
+				}
+			}
+			o.Offload = t.TempDir()
+			for workers := 1; workers <= 2; workers++ {
+				least, err := inTurns(Job{Graph: c.g, Options: o}, fmt.Sprintf("graph=%d", workers)).Plan(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, limit := range []int64{least.Limit, least.Limit + (inMemory-least.Limit)/3} {
+					o.MemoryLimit = setting.Bytes(limit)
+					job := inTurns(Job{Graph: c.g, Options: o}, fmt.Sprintf("graph=%d", workers))
+					plan, err := job.Plan(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					got := mustRun(t, job)
+					sameResults(t, got, want)
+					for i, tensors := range got.PeakTensorBytes {
+						if took := tensors + got.GraphBytes[i]; took > limit {
+							t.Errorf("worker %d of %d took %d bytes of %d", i, workers, took, limit)
+						}
+					}
+					if workers == 1 && (got.Disk != plan.Disk() || got.Disk.Read == 0 || got.Disk.Written == 0) {
+						t.Errorf("moved %+v, planned %+v", got.Disk, plan.Disk())
+					}
+				}
+				o.MemoryLimit = 0
+			}
+		})
+	}
+}
+
+// TestTablesRest: learned embeddings and the optimizer's state rest on disk, too: that saves more than they
+// take together. The bits are those of four workers, also of a run that continues from a checkpoint, and
+// memory and bytes are those of the plan.
+func TestTablesRest(t *testing.T) {
+	g := *tangled(t)
+	g.Features = graph.Features{}
+	for _, name := range []string{"sage", "rgcn", "links"} {
+		t.Run(name, func(t *testing.T) {
+			o := Defaults()
+			o.Model, o.NodeEmbedding, o.Hidden, o.Epochs, o.Seed, o.Threads = "sage", 64, 16, 3, 5, 1
+			switch name {
+			case "rgcn":
+				o.Model, o.NodeEmbedding, o.Clip, o.Optimizer = "rgcn", 0, .5, "adamw"
+			case "links":
+				o = linked(func(o *Options) { o.Epochs, o.Model, o.NodeEmbedding, o.Precision = 3, "sage", 64, "bf16" })
+			}
+			want := mustRun(t, inTurns(Job{Graph: &g, Options: o}, "graph=4"))
+			o.Offload = t.TempDir()
+			bounds, err := inTurns(Job{Graph: &g, Options: o, PlanRange: true}, "graph=1").Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			tables := int64(4 * 4 * 64 * g.Vertices()) // values, gradients, two moments
+			if name != "rgcn" && bounds.All-bounds.Least < tables*6/5 {
+				t.Errorf("a run needs %d bytes at least, and %d without a limit; its tables take %d", bounds.Least, bounds.All, tables)
+			}
+			for _, limit := range []int64{bounds.Least, (2*bounds.Least + bounds.All) / 3} {
+				o.MemoryLimit = setting.Bytes(limit)
+				job := inTurns(Job{Graph: &g, Options: o}, "graph=1")
+				plan, err := job.Plan(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := mustRun(t, job)
+				sameResults(t, got, want)
+				if !reflect.DeepEqual(got.Weights, want.Weights) {
+					t.Error("other weights")
+				}
+				if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took > limit {
+					t.Errorf("took %d bytes of %d", took, limit)
+				}
+				if got.Disk != plan.Disk() || got.Disk.Read == 0 || got.Disk.Written == 0 {
+					t.Errorf("moved %+v, planned %+v", got.Disk, plan.Disk())
+				}
+			}
+			o.MemoryLimit = 0
+			folder := t.TempDir()
+			first := inTurns(Job{Graph: &g, Options: o}, "graph=1")
+			follow(first, folder, nil)
+			if r, err := first.Run(stopAfter(first, 2)); err != nil || r.Epochs != 2 {
+				t.Fatalf("%v after %d epochs", err, r.Epochs)
+			}
+			second := inTurns(Job{Graph: &g, Options: o}, "graph=2")
+			follow(second, folder, openLast(t, folder))
+			got := mustRun(t, second)
+			sameResults(t, got, want)
+			if !reflect.DeepEqual(got.Weights, want.Weights) {
+				t.Error("other weights of a run that continued")
+			}
+		})
+	}
+}
+
+// TestOffloadOnSeveralWorkers: messages between workers come at any time. The least limit is kept all the
+// same, and the bits are those of as many workers as partitions.
+func TestOffloadOnSeveralWorkers(t *testing.T) {
+	g := tangled(t)
+	all := networks()
+	for i, name := range []string{"sage", "both-gat", "gcn"} {
+		for workers := 2; workers <= 3; workers++ {
+			t.Run(fmt.Sprint(name, workers), func(t *testing.T) {
+				o := all[name]
+				o.Hidden, o.KeepHalo, o.Prefetch, o.Seed = 3*o.Hidden, i == 2, 1+2*i, uint64(workers)
+				seven := func(workers int) *Job {
+					job := inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("graph=%d", workers))
+					job.Options.Partitions = 7
+					return job
+				}
+				want := mustRun(t, seven(7))
+				o.Offload = t.TempDir()
+				job := seven(workers)
+				plan, err := job.Plan(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				job.Options.MemoryLimit = setting.Bytes(plan.Limit)
+				got := mustRun(t, job)
+				for k, tensors := range got.PeakTensorBytes {
+					if took := tensors + got.GraphBytes[k]; took > plan.Limit {
+						t.Errorf("worker %d took %d bytes of %d", k, took, plan.Limit)
+					}
+				}
+				sameResults(t, got, want)
+			})
+		}
+	}
 }
 
 // TestTurns: partitions that take turns give the bits of as many workers, and what one worker's partitions
@@ -36,9 +212,7 @@ func TestTurns(t *testing.T) {
 				several = mustRun(t, inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("graph=%d", 2+i%4/2)))
 			}
 			for _, r := range []*Result{several, one} {
-				if !slices.Equal(r.Losses, apart.Losses) || !slices.Equal(r.Logits, apart.Logits) || r.Test != apart.Test {
-					t.Errorf("%d workers: losses %v, and of four workers %v", r.Workers, r.Losses, apart.Losses)
-				}
+				sameResults(t, r, apart)
 				if len(r.SentBytes) != r.Workers || len(r.PeakTensorBytes) != r.Workers {
 					t.Errorf("%d workers: peaks %v and sent bytes %v", r.Workers, r.PeakTensorBytes, r.SentBytes)
 				}
@@ -166,9 +340,7 @@ func TestOffload(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := mustRun(t, job)
-			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
-				t.Errorf("losses %v, in memory %v", got.Losses, want.Losses)
-			}
+			sameResults(t, got, want)
 			most := int64(0)
 			for worker, graph := range got.GraphBytes {
 				most = max(most, got.PeakTensorBytes[worker]+graph)

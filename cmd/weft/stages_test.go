@@ -87,8 +87,8 @@ func terminal(t *testing.T) (tty *os.File, said func() string) {
 	}
 }
 
-// TestProgressOfSetUp: the commands that make, divide and check a store show their stages in order on a terminal, take
-// the line off in the end, and show nothing elsewhere.
+// TestProgressOfSetUp: the commands that make, divide and check a store show their stages in order on a
+// terminal, take the line off in the end, and show nothing elsewhere.
 func TestProgressOfSetUp(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	dir := t.TempDir()

@@ -203,8 +203,8 @@ func (o *Options) most(edges int) int64 {
 	return arrays.MaxVertices(edges)
 }
 
-// readLabels reads the labels; nil where there are none. They are not empty: any number of empty rows takes no
-// bytes.
+// readLabels reads the labels; nil where there are none. They are not empty: any number of empty rows takes
+// no bytes.
 func (o *Options) readLabels(edges int) (*npy.Array, error) {
 	if o.Labels == "" {
 		return nil, nil

@@ -44,9 +44,9 @@ func (o *Options) Streams() (bool, error) {
 	return f.StaysDense(o.DenseFeatures)
 }
 
-// Write reads the graph and writes a new store, dir. Besides labels and splits it needs less than a gigabyte of
-// memory. It sorts the edges in a temporary file beside the store, with 8 bytes for each edge, and 4 for its
-// weight. The store appears when it is complete. If Write fails, it leaves nothing behind.
+// Write reads the graph and writes a new store, dir. Besides labels and splits it needs less than a gigabyte
+// of memory. It sorts the edges in a temporary file beside the store, with 8 bytes for each edge, and 4 for
+// its weight. The store appears when it is complete. If Write fails, it leaves nothing behind.
 func (o *Options) Write(dir string, c Changes) (*Written, error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -122,9 +122,6 @@ func (r *Resolved) divide() error {
 		return refusal.Errorf("%s %s: matrices rest while other partitions of their worker are at work; give %s N, more than the %d of the mesh, or "+
 			"an empty folder name for none",
 			refusal.Setting("offload"), r.Offload, partitions, grid.Partitions)
-	case r.Offload != "" && r.Task == task.Link:
-		return refusal.Errorf("%s %s: the rows of scored edges do not rest; leave it out in %s %s",
-			refusal.Setting("offload"), r.Offload, refusal.Setting("task"), task.Link)
 	case n == 0:
 		return nil
 	case grid.Stages > 1:

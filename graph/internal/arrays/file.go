@@ -87,8 +87,8 @@ func (f *File) Rows() (*npy.Blocks, error) {
 	return b, nil
 }
 
-// StaysDense reports whether the file is an array of numpy.save with rows, which Features would keep dense, and
-// which can be read in blocks.
+// StaysDense reports whether the file is an array of numpy.save with rows, which Features would keep dense,
+// and which can be read in blocks.
 func (f *File) StaysDense(keepDense bool) (bool, error) {
 	if f.Kind != foreign.Array {
 		return false, nil
