@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/parallel/edges"
 	"weft/partition"
 	"weft/train/metric"
 	"weft/train/setting"
@@ -111,6 +112,7 @@ func TestTablesRest(t *testing.T) {
 			case "links":
 				o = linked(func(o *Options) { o.Epochs, o.Model, o.NodeEmbedding, o.Precision = 3, "sage", 64, "bf16" })
 			}
+			o.Select = "loss" // each epoch is the best so far: as in a plan, its weights are saved
 			want := mustRun(t, inTurns(Job{Graph: &g, Options: o}, "graph=4"))
 			o.Offload = t.TempDir()
 			bounds, err := inTurns(Job{Graph: &g, Options: o, PlanRange: true}, "graph=1").Plan(t.Context())
@@ -201,7 +203,7 @@ func TestTurns(t *testing.T) {
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			o := all[name]
-			o.Epochs, o.KeepHalo = 2, i%3 == 1
+			o.Epochs, o.KeepHalo, o.Halo = 2, i%3 == 1, edges.HaloNames[i/2%3]
 			if i%3 == 2 {
 				o.Precision = "bf16"
 			}
@@ -315,7 +317,7 @@ func TestOffload(t *testing.T) {
 		mesh := []string{"graph=1", "tensor=2"}[i/6]
 		t.Run(name+" "+mesh, func(t *testing.T) {
 			o := all[name]
-			o.Epochs, o.Hidden, o.KeepHalo = 3, 2*o.Hidden, i%3 == 1
+			o.Epochs, o.Hidden, o.KeepHalo, o.Halo = 3, 2*o.Hidden, i%3 == 1, edges.HaloNames[(i+1)/2%2]
 			if i%3 == 2 {
 				o.Precision, o.Recompute = "bf16", "blocks"
 			}

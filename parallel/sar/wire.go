@@ -33,16 +33,18 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 	const messages = 2 // one is made while the other is being sent
 	b := w.buffers(call, t, messages)
 	defer b.release()
+	beside, done := w.beside(call)
+	defer done()
 	var sides []exchange.Side
 	if b.back != nil {
-		incoming := w.forGradients(call, t)
-		defer exchange.Release(incoming...)
-		sides = append(sides, func(aside *comm.Comm) error { return w.addGradients(call, aside, incoming, &t) })
+		incoming, spread := w.forGradients(call, t)
+		defer exchange.Release(append(incoming, spread)...)
+		sides = append(sides, func(aside *comm.Comm) error { return beside.addGradients(call, aside, incoming, spread, &t) })
 	}
 	if b.in != nil {
 		out := call.Form(t.Rows).New(memory, messages, e.MostOut)
 		defer exchange.Release(out...)
-		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(call, aside, out, t.Rows) })
+		sides = append(sides, func(aside *comm.Comm) error { return beside.sendRows(call, aside, out, t.Rows) })
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error { return b.visit(yield) }))
 }
@@ -67,9 +69,9 @@ func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) {
 	if b.back != nil {
 		c.Meet()
 		hold := c.Hold()
-		incoming := w.forGradients(call, t)
-		err := w.addGradients(call, c, incoming, &t)
-		exchange.Release(incoming...)
+		incoming, spread := w.forGradients(call, t)
+		err := w.addGradients(call, c, incoming, spread, &t)
+		exchange.Release(append(incoming, spread)...)
 		hold()
 		exchange.Must(err)
 	}
@@ -119,9 +121,29 @@ func (v *visits) release() {
 	exchange.Release(v.decoded, v.toEncode)
 }
 
-// forGradients makes the buffers in which gradients of local rows are received.
-func (w *wire) forGradients(call *Call, t Transfer) []*tensor.Matrix {
-	return t.Sent.New(w.team.Memory, min(w.prefetch+1, len(call.Edges.Needed)), call.Edges.MostOut)
+// beside returns the wire whose team makes the sums of messages beside the worker's main work. Its scratch, a
+// few rows, is not counted: it would be live at another time in each run, and no plan could tell the peak.
+func (w *wire) beside(call *Call) (beside *wire, done func()) {
+	if !call.Edges.Sums {
+		return w, func() {}
+	}
+	team := kernel.NewTeam(w.team.Threads(), tensor.NewMeter())
+	if w.team.Planning() {
+		team = kernel.NewPlan(w.team.Threads(), tensor.NewMeter())
+	}
+	team.Uncut, team.Storage, team.Watch = true, w.team.Storage, w.team.Watch
+	aside := *w
+	aside.team = team
+	return &aside, team.Memory.Close
+}
+
+// forGradients makes the buffers in which gradients of local rows are received, and scratch for those of
+// partial sums; nil: none.
+func (w *wire) forGradients(call *Call, t Transfer) (buffers []*tensor.Matrix, spread *tensor.Matrix) {
+	if n := call.Edges.MostSpread; n > 0 {
+		spread = w.team.Memory.New(tensor.Buffers, n, t.Sent.Width())
+	}
+	return t.Sent.New(w.team.Memory, min(w.prefetch+1, len(call.Edges.Needed)), call.Edges.MostOut), spread
 }
 
 // fetches reports whether rows are received.
@@ -194,12 +216,16 @@ func (v *visits) received(i int, message *tensor.Matrix) []*tensor.Matrix {
 func (w *wire) sendRows(call *Call, aside *comm.Comm, buffers, xs []*tensor.Matrix) error {
 	out, form := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: buffers}, call.Form(xs)
 	for _, p := range call.Edges.Needed {
-		buffer, err := out.Buffer(p.Rows.Cols, form.Width())
+		buffer, err := out.Buffer(p.Len(), form.Width())
 		if err != nil {
 			return err
 		}
 		for i, rows := range form.Parts(buffer) {
-			w.team.Encode(form[i].Format, rows, xs[i], p.Rows, call.Draws(call.Edges.SourceIDs))
+			if form.Encodes() {
+				w.team.Encode(form[i].Format, rows, xs[i], p.Rows, call.Draws(call.Edges.SourceIDs))
+			} else {
+				call.by.Pack(w.team, rows, p, xs[i])
+			}
 		}
 		out.Send(p.Peer)
 	}
@@ -208,10 +234,10 @@ func (w *wire) sendRows(call *Call, aside *comm.Comm, buffers, xs []*tensor.Matr
 
 // addGradients adds the gradients that other workers send for local rows to t.Grads. It runs concurrently
 // with the visits.
-func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matrix, t *Transfer) error {
+func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matrix, spread *tensor.Matrix, t *Transfer) error {
 	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Buffers: buffers}
 	for _, p := range call.Edges.Needed {
-		in.Expect(p.Peer, p.Rows.Cols, t.Sent.Width())
+		in.Expect(p.Peer, p.Len(), t.Sent.Width())
 	}
 	for _, p := range call.Edges.Needed {
 		message, err := in.Next()
@@ -219,7 +245,11 @@ func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matr
 			return err
 		}
 		for i, rows := range t.Sent.Parts(message) {
-			w.team.Decode(t.Sent[i].Format, t.Grads[i], rows, p.Rows, kernel.Accumulate)
+			if t.Sent.Encodes() {
+				w.team.Decode(t.Sent[i].Format, t.Grads[i], rows, p.Rows, kernel.Accumulate)
+			} else {
+				call.by.Unpack(w.team, t.Grads[i], p, rows, spread)
+			}
 		}
 		in.Free()
 	}

@@ -13,6 +13,7 @@ import (
 	"weft/internal/suggest"
 	"weft/kernel"
 	"weft/parallel/chunked"
+	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
@@ -33,6 +34,8 @@ type Resolved struct {
 	Kind    task.Kind
 	Order   order.Choice
 	Stale   chunked.Stale
+	// Travels is what travels between partitions, of Options.Halo.
+	Travels edges.Halo
 	// Storage is the element type of Precision.
 	Storage tensor.Element
 	// Sent is the format of Wire.
@@ -80,10 +83,17 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if r.Sent, err = r.format(); err != nil {
 		return nil, err
 	}
+	if r.Sent != kernel.AsStored && r.Halo != edges.HaloNames[edges.HaloRows] {
+		return nil, refusal.Errorf("%s %s with %s %s: partial sums travel as they are stored; leave one of the two out",
+			refusal.Setting("wire"), r.Wire, refusal.Setting("halo"), r.Halo)
+	}
 	if r.Order, err = order.Parse(o.AggregationOrder); err != nil {
 		return nil, err
 	}
 	if r.Stale, err = chunked.ParseStale(o.StaleGradients); err != nil {
+		return nil, err
+	}
+	if r.Travels, err = edges.ParseHalo(o.Halo); err != nil {
 		return nil, err
 	}
 	if m != (mesh.Mesh{}) {
