@@ -28,8 +28,8 @@ func axis(m *mesh.Mesh, name string) *int {
 	return nil
 }
 
-// axes writes a mesh as Parallel has it.
-func axes(m mesh.Mesh) string {
+// Axes writes a mesh as Parallel has it.
+func Axes(m mesh.Mesh) string {
 	var parts []string
 	for _, name := range axisNames {
 		if n := *axis(&m, name); n > 1 {

@@ -81,7 +81,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, err
 	}
 	if m != (mesh.Mesh{}) {
-		r.Parallel = axes(m)
+		r.Parallel = Axes(m)
 	} else if r.Mesh, err = o.mesh(); err != nil {
 		return nil, err
 	}
@@ -107,10 +107,10 @@ func (r *Resolved) divide() error {
 		return nil
 	case r.Mesh.Slices > 1 || r.Mesh.Stages > 1:
 		return refusal.Errorf("%s %d on the mesh %s: partitions take turns on the graph axis alone; leave it out, or take %s graph=%d",
-			partitions, n, axes(r.Mesh), parallel, r.Workers)
+			partitions, n, Axes(r.Mesh), parallel, r.Workers)
 	case n < r.Workers:
 		return refusal.Errorf("%s %d on the mesh %s: each of the %d workers has a partition at least; take %s %d or more",
-			partitions, n, axes(r.Mesh), r.Workers, partitions, r.Workers)
+			partitions, n, Axes(r.Mesh), r.Workers, partitions, r.Workers)
 	}
 	r.Mesh.Partitions = n
 	return nil
@@ -142,7 +142,7 @@ func (r *Resolved) checkMesh(given []string) error {
 	}
 	if m.Partitions > 1 && o.AggregationChunks > 1 {
 		return refusal.Errorf("%s %s on the mesh %s: a partition is aggregated in one chunk, as rows of others come in messages of their own; "+
-			"leave it out, or take %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, axes(m),
+			"leave it out, or take %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, Axes(m),
 			refusal.Setting("parallel"), m.Workers())
 	}
 	if o.Task == task.Link && (m.Slices > 1 || m.Stages > 1) {

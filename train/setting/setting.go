@@ -331,7 +331,7 @@ func (s Setting) refuse(o *Options, m mesh.Mesh) error {
 			refusal.Setting(s.Name), s.Text(o), refusal.Setting("parallel"))
 	case *axis(&m, s.axis) > 1:
 		return refusal.Errorf("%s %s: the %s axis of the mesh %s does without it; leave it out, or take %s %s=%d",
-			refusal.Setting(s.Name), s.Text(o), s.beside, axes(m), refusal.Setting("parallel"), s.axis, m.Workers())
+			refusal.Setting(s.Name), s.Text(o), s.beside, Axes(m), refusal.Setting("parallel"), s.axis, m.Workers())
 	}
 	return refusal.Errorf("%s %s: belongs to the %s axis of a mesh; give %s %s=N with more than one worker, or leave it out",
 		refusal.Setting(s.Name), s.Text(o), s.axis, refusal.Setting("parallel"), s.axis)

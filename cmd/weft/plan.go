@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/cores"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/parallel/mesh"
+	"weft/train"
+	"weft/train/planner"
+	"weft/train/setting"
+)
+
+type planCommand struct {
+	settings settingFlags
+	workers  int
+	sharers  int
+	link     string
+	json     bool
+}
+
+func newPlan() *cobra.Command {
+	p := &planCommand{}
+	cmd := &cobra.Command{
+		Use:   "plan DATASET|STORE --workers N",
+		Short: "predict how long an epoch takes on each mesh of workers",
+		Long: `plan predicts an epoch on each mesh of N workers, before any run: its time, the memory of the worker that takes most, the bytes that
+all workers send, and what limits it. The fastest mesh comes first. Bytes and memory are those of a run. Times come from the kernel calls
+and messages of each worker, from the rates of kernels, which are measured on this machine, and from the rate of the links.
+
+An epoch is limited by compute (kernels), link (messages on their way), imbalance (waiting for the worker with most to compute), bubble
+(waiting while a pipeline fills and drains) or wait (other waiting for workers).`,
+		Example: `  weft plan stores/sbm --workers 4 --link 1gbit
+  weft plan stores/sbm --workers 4 --link 100mbit --model gcnii --layers 16 --json`,
+		ValidArgsFunction: completeInOrder(completeGraph),
+		Args:              arguments(1, 1),
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
+	}
+	flags := cmd.Flags()
+	p.settings.add(flags)
+	flags.Lookup("parallel").Hidden = true // refused: all meshes are compared
+	flags.IntVar(&p.workers, "workers", 0, "number of workers")
+	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit or 1gbit (default: that of this machine's memory)")
+	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one (default: 1 with --link, else all)")
+	flags.BoolVar(&p.json, "json", false, "print one JSON object")
+	return cmd
+}
+
+// run predicts and prints.
+func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
+	o, link, err := p.understand()
+	if err != nil {
+		return err
+	}
+	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr(), nil)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	ctx, stop := untilSignal(cmd.Context(), func(os.Signal) {}, nil)
+	defer stop()
+	if link == 0 {
+		link = planner.MemoryRate()
+	}
+	plans := planner.Planner{
+		Options: o, Graph: g,
+		Machine: planner.Machine{Cores: cores.Count(), Sharers: p.sharers, Link: link},
+		Open: func(ctx context.Context, r *setting.Resolved) (*train.Job, error) {
+			return openFor(ctx, dataset, store, g, r, cmd.ErrOrStderr())
+		},
+	}
+	meshes, refused, err := plans.Meshes(ctx, p.workers)
+	if err != nil {
+		return about(dataset, err)
+	}
+	if len(meshes) == 0 {
+		return noMesh(p.workers, refused)
+	}
+	if p.json {
+		return printJSON(cmd.OutOrStdout(), meshesForPrograms(meshes))
+	}
+	printMeshes(cmd.OutOrStdout(), meshes, refused)
+	return nil
+}
+
+// understand are the settings and the rate of a link in bytes per second, 0 if none is given.
+func (p *planCommand) understand() (o setting.Options, link float64, err error) {
+	if o, err = p.settings.merge(); err != nil {
+		return o, 0, err
+	}
+	one := o
+	one.Parallel = ""
+	one.ResetOtherAxes(func(string) bool { return false })
+	_, err = one.Resolve()
+	switch {
+	case p.workers < 1 || p.workers > mesh.MaxWorkers:
+		return o, 0, refusal.Errorf("--workers %d: say for how many workers, 1 to %d", p.workers, mesh.MaxWorkers)
+	case o.Parallel != "":
+		return o, 0, refusal.Errorf("--parallel %s: plan compares all meshes of --workers N; leave it out", o.Parallel)
+	case p.sharers < 0 || p.sharers > p.workers:
+		return o, 0, refusal.Errorf("--per-machine %d: from 1 to the %d workers", p.sharers, p.workers)
+	case err != nil:
+		return o, 0, err
+	}
+	alone := 1
+	if p.link == "" {
+		alone = p.workers
+	} else if link, err = parseLink(p.link); err != nil {
+		return o, 0, err
+	}
+	p.sharers = cmp.Or(p.sharers, alone)
+	return o, link, nil
+}
+
+var linkRate = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(kbit|mbit|gbit)$`)
+
+// parseLink reads a rate, in bytes per second.
+func parseLink(text string) (float64, error) {
+	m := linkRate.FindStringSubmatch(text)
+	if m == nil {
+		return 0, refusal.Errorf("--link %s: no rate; write it as in 100mbit or 10gbit", text)
+	}
+	bits, err := strconv.ParseFloat(m[1], 64)
+	if bits *= map[string]float64{"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[m[2]]; err != nil || bits == 0 {
+		return 0, refusal.Errorf("--link %s: no rate; write it as in 100mbit or 10gbit", text)
+	}
+	return bits / 8, nil
+}
+
+// openFor opens the graph for a mesh.
+func openFor(ctx context.Context, dataset, store string, g *graph.Graph, r *setting.Resolved, show io.Writer) (*train.Job, error) {
+	if r.Mesh.Partitions == 1 {
+		return &train.Job{Dataset: dataset, Options: r.Options, Graph: g}, nil
+	}
+	job, _, err := ranks{launch.Ranks{Comm: comm.Alone()}}.openJob(ctx, store, r, show, nil, r.CheckGraph)
+	return job, err
+}
+
+// noMesh is the refusal if no mesh is possible.
+func noMesh(workers int, refused []planner.Refused) error {
+	var reasons []error
+	for _, r := range refused {
+		reasons = append(reasons, fmt.Errorf("%s: %w", r.Parallel, r.Reason))
+	}
+	return refusal.Errorf("no mesh of %s is possible: %w", counted(workers, "worker", "workers"), errors.Join(reasons...))
+}
+
+// plannedMesh is a mesh as plan prints it as JSON.
+type plannedMesh struct {
+	Parallel        string  `json:"parallel"`
+	EpochSeconds    float64 `json:"epoch_seconds"`
+	PeakTensorBytes int64   `json:"peak_tensor_bytes"` // of the worker with most
+	SentBytes       int64   `json:"sent_bytes"`        // by all workers in an epoch
+	LimitedBy       string  `json:"limited_by"`
+}
+
+func meshesForPrograms(meshes []planner.Mesh) any {
+	var list []plannedMesh
+	for _, m := range meshes {
+		list = append(list, plannedMesh{m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(), m.Times.LimitedBy()})
+	}
+	return struct {
+		Meshes []plannedMesh `json:"meshes"`
+	}{list}
+}
+
+func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused) {
+	rows := [][]string{{"mesh", "epoch", "compute", "link", "others", "memory", "sent", "limited by"}}
+	for _, m := range meshes {
+		t := &m.Times
+		rows = append(rows, []string{
+			m.Parallel, duration(seconds(t.Epoch)), duration(seconds(t.Compute)), duration(seconds(t.Link)), duration(seconds(t.Imbalance + t.Bubble + t.Wait)),
+			megabytes(m.PeakTensorBytes()), megabytes(m.SentBytes()), t.LimitedBy(),
+		})
+	}
+	printNumbers(out, rows)
+	for _, r := range refused {
+		fmt.Fprintf(out, "left out: %s: %s\n", r.Parallel, printable(r.Reason.Error()))
+	}
+}
