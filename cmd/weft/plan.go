@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 
@@ -15,8 +16,10 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/cores"
+	"weft/internal/datasets"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/kernel"
 	"weft/parallel/mesh"
 	"weft/train"
 	"weft/train/planner"
@@ -74,13 +77,8 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	if link == 0 {
 		link = planner.MemoryRate()
 	}
-	plans := planner.Planner{
-		Options: o, Graph: g,
-		Machine: planner.Machine{Cores: cores.Count(), Sharers: p.sharers, Link: link},
-		Open: func(ctx context.Context, r *setting.Resolved) (*train.Job, error) {
-			return openFor(ctx, dataset, store, g, r, cmd.ErrOrStderr())
-		},
-	}
+	plans := graphPlanner(o, g, dataset, store, cmd.ErrOrStderr())
+	plans.Machine = planner.Machine{Cores: cores.Count(), Sharers: p.sharers, Link: link}
 	meshes, refused, err := plans.Meshes(ctx, p.workers)
 	if err != nil {
 		return about(dataset, err)
@@ -92,6 +90,7 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 		return printJSON(cmd.OutOrStdout(), meshesForPrograms(meshes))
 	}
 	printMeshes(cmd.OutOrStdout(), meshes, refused)
+	fmt.Fprintln(cmd.OutOrStdout(), plans.assumed(meshes))
 	return nil
 }
 
@@ -124,9 +123,12 @@ func (p *planCommand) understand() (o setting.Options, link float64, err error) 
 	return o, link, nil
 }
 
+// payload is the share of TCP's bytes that are not headers, in frames of 1514 bytes.
+const payload = 1448.0 / 1514
+
 var linkRate = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(kbit|mbit|gbit)$`)
 
-// parseLink reads a rate, in bytes per second.
+// parseLink reads a rate. It returns how many bytes of messages a second has.
 func parseLink(text string) (float64, error) {
 	m := linkRate.FindStringSubmatch(text)
 	if m == nil {
@@ -136,16 +138,41 @@ func parseLink(text string) (float64, error) {
 	if bits *= map[string]float64{"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[m[2]]; err != nil || bits == 0 {
 		return 0, refusal.Errorf("--link %s: no rate; write it as in 100mbit or 10gbit", text)
 	}
-	return bits / 8, nil
+	return payload * bits / 8, nil
 }
 
-// openFor opens the graph for a mesh.
-func openFor(ctx context.Context, dataset, store string, g *graph.Graph, r *setting.Resolved, show io.Writer) (*train.Job, error) {
-	if r.Mesh.Partitions == 1 {
-		return &train.Job{Dataset: dataset, Options: r.Options, Graph: g}, nil
+// meshPlanner is a planner, in words.
+type meshPlanner struct{ planner.Planner }
+
+// graphPlanner is the planner for a graph and its store, without a machine.
+func graphPlanner(o setting.Options, g *graph.Graph, dataset, store string, show io.Writer) meshPlanner {
+	p := planner.Planner{Options: o, Graph: g, On: fmt.Sprintf("weft %s on %s, %s", version, procEntry("/proc/cpuinfo", "model name"), kernel.SIMD())}
+	if root := datasets.CacheRoot(); root != "" {
+		p.Cache = planner.Cache(filepath.Join(root, "rates-1"))
 	}
-	job, _, err := ranks{launch.Ranks{Comm: comm.Alone()}}.openJob(ctx, store, r, show, nil, r.CheckGraph)
-	return job, err
+	p.Open = func(ctx context.Context, r *setting.Resolved) (*train.Job, error) {
+		if r.Mesh.Partitions == 1 {
+			return &train.Job{Dataset: dataset, Options: r.Options, Graph: g}, nil
+		}
+		job, _, err := ranks{launch.Ranks{Comm: comm.Alone()}}.openJob(ctx, store, r, show, nil, r.CheckGraph)
+		return job, err
+	}
+	return meshPlanner{p}
+}
+
+// assumed says what predictions rest on.
+func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
+	r := meshes[0].Rates
+	kept := "kept in " + filepath.Dir(r.Path)
+	switch {
+	case r.Unkept != nil:
+		kept = "not kept: " + r.Unkept.Error()
+	case r.Path == "":
+		kept = "not kept, as there is no WEFT_CACHE"
+	}
+	m := p.Machine
+	return fmt.Sprintf("links of %.3g MB/s in each direction; %s on %s; kernels measured here on %s (%s)", m.Link/1e6,
+		counted(m.Sharers, "worker", "workers"), counted(m.Cores, "core", "cores"), r.Measured.Format("2006-01-02 15:04"), printable(kept))
 }
 
 // noMesh is the refusal if no mesh is possible.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"weft/graph"
@@ -28,6 +29,10 @@ type Planner struct {
 	Open func(context.Context, *setting.Resolved) (*train.Job, error)
 	// Graph is the whole graph, on which kernels are measured if it is small.
 	Graph *graph.Graph
+	// Cache keeps rates, beside what they depend on: the graph, the settings, Machine and On, which tells this
+	// processor and this program from others.
+	Cache Cache
+	On    string
 }
 
 // Mesh is what is predicted for a mesh.
@@ -203,30 +208,47 @@ const measuredWork = 5e8
 
 // rates are those of a mesh: kept ones, or measured.
 func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine) (*Rates, error) {
-	o.Threads = machine.Threads
+	const epochs = 1 + measuredEpochs
+	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init = machine.Threads, epochs, epochs, 0, 0, ""
 	atOnce := max(1, min(machine.Sharers, machine.Cores/machine.Threads))
 	work := 0.0
 	for _, cost := range of.Workers[0].Costs {
 		work += cost
 	}
-	g := p.Graph
-	if work > measuredWork {
-		var err error
-		if g, err = p.smaller(measuredWork / work); err != nil {
-			return nil, err
-		}
+	r, err := o.Resolve()
+	if err != nil {
+		return nil, err
 	}
-	return measure(ctx, g, o, atOnce)
+	text, err := r.YAML()
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Appendf(text, "%s\n%d at once\n", p.On, atOnce)
+	if work > measuredWork {
+		like := p.smaller(measuredWork / work)
+		return p.Cache.of(fmt.Appendf(key, "%+v", like), func() (*Rates, error) {
+			g, err := generate.Graph(like)
+			if err != nil {
+				return nil, err
+			}
+			return measure(ctx, g, o, atOnce)
+		})
+	}
+	sum, err := p.Graph.Checksum()
+	if err != nil {
+		return nil, err
+	}
+	return p.Cache.of(fmt.Append(key, sum), func() (*Rates, error) { return measure(ctx, p.Graph, o, atOnce) })
 }
 
-// smaller generates a uniform graph with a fraction of the vertices, and the graph's degree, features and
+// smaller describes a uniform graph with a fraction of the vertices, and the graph's degree, features and
 // classes.
-func (p *Planner) smaller(fraction float64) (*graph.Graph, error) {
+func (p *Planner) smaller(fraction float64) generate.Options {
 	const fewest = 2000
 	whole := partition.All(p.Graph).Whole
 	o := generate.Default(generate.Uniform)
 	o.Vertices = min(whole.Vertices, max(fewest, int(fraction*float64(whole.Vertices))))
 	o.Degree, o.Directed = float64(whole.Edges)/float64(whole.Vertices), true
 	o.Features, o.Classes = whole.FeatureColumns, max(1, whole.Classes)
-	return generate.Graph(o)
+	return o
 }

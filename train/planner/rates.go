@@ -20,6 +20,9 @@ import (
 type Rates struct {
 	Measured time.Time        `json:"measured"`
 	Kernels  map[string]*Rate `json:"kernels"` // by kernel and the widths that it works on
+	// Path is the file that keeps them; "": none, because of Unkept if that is not nil.
+	Path   string `json:"-"`
+	Unkept error  `json:"-"`
 }
 
 // Rate is how long one kernel takes for some widths.
@@ -119,8 +122,6 @@ const measuredEpochs = 3 // besides the first, which takes fresh memory
 // measure trains on a mesh in this process for a few epochs, and returns how long the kernels took in the
 // fastest of them. At most so many kernels run at a time, each on its team's threads.
 func measure(ctx context.Context, g *graph.Graph, o setting.Options, atOnce int) (*Rates, error) {
-	o.Epochs, o.EvalEvery, o.Patience = 1+measuredEpochs, 1+measuredEpochs, 0
-	o.MemoryLimit, o.Init = 0, ""
 	m := &measuring{slots: make(chan struct{}, atOnce), taken: map[string]map[int]*taken{}}
 	job := &train.Job{Graph: g, Options: o, Watch: m.watch, OnEpoch: func(e train.Epoch) {
 		m.mu.Lock()
@@ -143,16 +144,4 @@ func measure(ctx context.Context, g *graph.Graph, o setting.Options, atOnce int)
 		}
 	}
 	return r, nil
-}
-
-// MemoryRate is the rate at which this machine copies memory, in bytes per second.
-func MemoryRate() float64 {
-	const bytes, times = 32 << 20, 5
-	from, to, best := make([]byte, bytes), make([]byte, bytes), math.Inf(1)
-	for range times {
-		start := time.Now()
-		copy(to, from)
-		best = min(best, time.Since(start).Seconds())
-	}
-	return bytes / best
 }

@@ -175,7 +175,7 @@ var settings = withFields([]Setting{
 		Meaning: "what the backward pass computes again instead of keeping it, blocks for the values within each block of the model, auto for these in a pipeline and where memory-limit needs it",
 	},
 	{Name: "precision", Group: MachineGroup, Choices: precisions, Meaning: "number format in which features, activations, their gradients and messages are stored, bf16 takes half the bytes of f32"},
-	{Name: "parallel", Group: MachineGroup, changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4"},
+	{Name: "parallel", Group: MachineGroup, changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4; auto takes the fastest exact mesh, as weft plan predicts it"},
 	{
 		Name: "aggregation-order", Group: MachineGroup, some: true, Choices: order.Names,
 		Meaning: "whether a layer transforms or aggregates first where both give the same, auto takes the cheaper; sparse features are always transformed first",

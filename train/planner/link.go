@@ -1,0 +1,53 @@
+package planner
+
+import (
+	"math"
+	"time"
+
+	"weft/comm"
+)
+
+// MemoryRate is the rate at which this machine copies memory, in bytes per second.
+func MemoryRate() float64 {
+	const bytes, times = 32 << 20, 5
+	from, to, best := make([]byte, bytes), make([]byte, bytes), math.Inf(1)
+	for range times {
+		start := time.Now()
+		copy(to, from)
+		best = min(best, time.Since(start).Seconds())
+	}
+	return bytes / best
+}
+
+// LinkRate measures the link between the first and the last rank, which are the likeliest to be on different
+// machines: its rate in bytes per second, and its latency in seconds. Rank 0 learns them. All ranks call it
+// together.
+func LinkRate(c *comm.Comm) (rate, latency float64, err error) {
+	const bytes, times = 2 << 20, 3
+	data, last := make([]byte, bytes), c.Size()-1
+	short, long := math.Inf(1), math.Inf(1)
+	for range times {
+		for _, sent := range []struct {
+			best *float64
+			data []byte
+		}{{&short, nil}, {&long, data}} {
+			start := time.Now()
+			switch c.Rank() {
+			case 0:
+				answer := c.Receive(comm.Setup, nil, last)
+				if err = c.Send(comm.Setup, sent.data, last).Wait(); err == nil {
+					err = answer.Wait()
+				}
+			case last:
+				if err = c.Receive(comm.Setup, sent.data, 0).Wait(); err == nil {
+					err = c.Send(comm.Setup, nil, 0).Wait()
+				}
+			}
+			if err != nil {
+				return 0, 0, err
+			}
+			*sent.best = min(*sent.best, time.Since(start).Seconds())
+		}
+	}
+	return bytes / max(long-short, 1e-9), short / 2, c.Barrier(comm.Setup)
+}
