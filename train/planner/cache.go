@@ -3,10 +3,8 @@ package planner
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -26,19 +24,15 @@ func (c Cache) of(key []byte, measure func() (*Rates, error)) (*Rates, error) {
 		return measure()
 	}
 	path := filepath.Join(string(c), fmt.Sprintf("%x.json", sha256.Sum256(key)))
-	r := &Rates{}
-	text, err := document.Read(path, most)
-	if err == nil {
-		err = json.Unmarshal(text, r)
-	}
-	if err == nil && len(r.Kernels) > 0 {
-		r.Path = path
+	if text, err := document.Read(path, most); err == nil {
+		r := &Rates{Path: path}
+		if err := json.Unmarshal(text, r); err != nil || len(r.Kernels) == 0 {
+			return nil, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again", path)
+		}
 		return r, nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w; remove it", path, err)
-	}
-	if r, err = measure(); err != nil {
+	r, err := measure()
+	if err != nil {
 		return nil, err
 	}
 	if r.Unkept = c.keep(path, r); r.Unkept == nil {
