@@ -56,6 +56,7 @@ func (t *trainCommand) choose(cmd *cobra.Command, r ranks, dataset string, setti
 		if m.Sharers, err = r.sharers(); err != nil {
 			return nil, err
 		}
+		m.Eager = planner.UsualEager
 		if m.Link, m.Latency, err = planner.LinkRate(r.Comm); err != nil {
 			return nil, err
 		}

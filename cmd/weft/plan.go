@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +30,7 @@ import (
 type planCommand struct {
 	settings settingFlags
 	workers  int
+	at       int
 	sharers  int
 	link     string
 	json     bool
@@ -55,6 +57,7 @@ An epoch is limited by compute (kernels), link (messages on their way), imbalanc
 	p.settings.add(flags)
 	flags.Lookup("parallel").Hidden = true // refused: all meshes are compared
 	flags.IntVar(&p.workers, "workers", 0, "number of workers")
+	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in memory and not kept, and the rates are those of --workers")
 	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit or 1gbit (default: that of this machine's memory)")
 	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one (default: 1 with --link, else all)")
 	flags.BoolVar(&p.json, "json", false, "print one JSON object")
@@ -74,22 +77,29 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	defer g.Close()
 	ctx, stop := untilSignal(cmd.Context(), func(os.Signal) {}, nil)
 	defer stop()
-	if link == 0 {
-		link = planner.MemoryRate()
-	}
 	plans := graphPlanner(o, g, dataset, store, cmd.ErrOrStderr())
-	plans.Machine = planner.Machine{Cores: cores.Count(), Sharers: p.sharers, Link: link}
-	meshes, refused, err := plans.Meshes(ctx, p.workers)
+	plans.Machine = planner.Machine{Cores: cores.Count(), Sharers: p.sharers, Link: planner.MemoryRate()}
+	if link > 0 {
+		plans.Machine.Link, plans.Machine.Latency, plans.Machine.Eager = link, planner.UsualLatency, planner.UsualEager
+	}
+	workers := cmp.Or(p.at, p.workers)
+	if p.at > 0 {
+		plans.Open = plans.inMemory
+	}
+	meshes, refused, err := plans.Meshes(ctx, workers)
 	if err != nil {
 		return about(dataset, err)
 	}
 	if len(meshes) == 0 {
-		return noMesh(p.workers, refused)
+		return noMesh(workers, refused)
 	}
 	if p.json {
 		return printJSON(cmd.OutOrStdout(), meshesForPrograms(meshes))
 	}
 	printMeshes(cmd.OutOrStdout(), meshes, refused)
+	if p.at > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "extrapolated from %s to %s: kernels were measured on fewer\n", counted(p.workers, "worker", "workers"), count(p.at))
+	}
 	fmt.Fprintln(cmd.OutOrStdout(), plans.assumed(meshes))
 	return nil
 }
@@ -106,6 +116,8 @@ func (p *planCommand) understand() (o setting.Options, link float64, err error) 
 	switch {
 	case p.workers < 1 || p.workers > mesh.MaxWorkers:
 		return o, 0, refusal.Errorf("--workers %d: say for how many workers, 1 to %d", p.workers, mesh.MaxWorkers)
+	case p.at < 0 || p.at > mesh.MaxWorkers || p.at > 0 && p.at < p.workers:
+		return o, 0, refusal.Errorf("--at %d: from the %d workers of --workers to %d", p.at, p.workers, mesh.MaxWorkers)
 	case o.Parallel != "":
 		return o, 0, refusal.Errorf("--parallel %s: plan compares all meshes of --workers N; leave it out", o.Parallel)
 	case p.sharers < 0 || p.sharers > p.workers:
@@ -160,6 +172,11 @@ func graphPlanner(o setting.Options, g *graph.Graph, dataset, store string, show
 	return meshPlanner{p}
 }
 
+// inMemory opens the graph for a mesh, with partitions that nobody keeps.
+func (p *meshPlanner) inMemory(_ context.Context, r *setting.Resolved) (*train.Job, error) {
+	return &train.Job{Options: r.Options, Graph: p.Graph}, nil
+}
+
 // assumed says what predictions rest on.
 func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 	r := meshes[0].Rates
@@ -179,9 +196,15 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 func noMesh(workers int, refused []planner.Refused) error {
 	var reasons []error
 	for _, r := range refused {
-		reasons = append(reasons, fmt.Errorf("%s: %w", r.Parallel, r.Reason))
+		reasons = append(reasons, errors.New(reason(&r)))
 	}
 	return refusal.Errorf("no mesh of %s is possible: %w", counted(workers, "worker", "workers"), errors.Join(reasons...))
+}
+
+// reason says why a mesh is not possible. It begins with the mesh.
+func reason(r *planner.Refused) string {
+	mesh := "--parallel " + r.Parallel + ": "
+	return mesh + printable(strings.TrimPrefix(r.Reason.Error(), mesh))
 }
 
 // plannedMesh is a mesh as plan prints it as JSON.
@@ -214,6 +237,6 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 	}
 	printNumbers(out, rows)
 	for _, r := range refused {
-		fmt.Fprintf(out, "left out: %s: %s\n", r.Parallel, printable(r.Reason.Error()))
+		fmt.Fprintln(out, "left out: "+reason(&r))
 	}
 }

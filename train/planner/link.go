@@ -7,6 +7,13 @@ import (
 	"weft/comm"
 )
 
+// UsualLatency and UsualEager are a Machine's where neither is known: those of Ethernet, and of Open MPI and
+// MPICH over TCP.
+const (
+	UsualLatency = 100e-6
+	UsualEager   = 64 << 10
+)
+
 // MemoryRate is the rate at which this machine copies memory, in bytes per second.
 func MemoryRate() float64 {
 	const bytes, times = 32 << 20, 5

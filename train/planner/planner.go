@@ -187,7 +187,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
 	}
 	machine := p.Machine
 	machine.Threads = job.Threads(r)
-	if m.Rates, err = p.rates(ctx, o, &m.Plan, &machine); err != nil {
+	if m.Rates, err = p.rates(ctx, p.options(fewer(grid)), &m.Plan, &machine); err != nil {
 		return nil, err
 	}
 	steps := make([][]trace.Event, len(m.Plan.Workers))
@@ -206,7 +206,18 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
 // measuredWork is about how many multiply-adds of a forward pass a measured epoch has at most.
 const measuredWork = 5e8
 
-// rates are those of a mesh: kept ones, or measured.
+// fewer is a mesh with the same axes on which kernels are measured in this process.
+func fewer(grid mesh.Mesh) mesh.Mesh {
+	const most = 8
+	for grid.Workers() > most {
+		axes := []*int{&grid.Partitions, &grid.Slices, &grid.Stages}
+		longest := slices.MaxFunc(axes, func(a, b *int) int { return cmp.Compare(*a, *b) })
+		*longest = max(2, *longest/2)
+	}
+	return grid
+}
+
+// rates are those of a mesh with these options: kept ones, or measured. of is the plan of the whole graph.
 func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine) (*Rates, error) {
 	const epochs = 1 + measuredEpochs
 	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init = machine.Threads, epochs, epochs, 0, 0, ""

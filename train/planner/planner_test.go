@@ -112,6 +112,21 @@ func TestGrids(t *testing.T) {
 	}
 }
 
+// TestFewer: kernels are measured on at most 8 workers, along the same axes.
+func TestFewer(t *testing.T) {
+	for grid, want := range map[mesh.Mesh]mesh.Mesh{
+		{Stages: 1, Partitions: 4, Slices: 2}:    {Stages: 1, Partitions: 4, Slices: 2},
+		{Stages: 1, Partitions: 128, Slices: 1}:  {Stages: 1, Partitions: 8, Slices: 1},
+		{Stages: 1, Partitions: 100, Slices: 1}:  {Stages: 1, Partitions: 6, Slices: 1},
+		{Stages: 4, Partitions: 32, Slices: 1}:   {Stages: 4, Partitions: 2, Slices: 1},
+		{Stages: 16, Partitions: 16, Slices: 16}: {Stages: 2, Partitions: 2, Slices: 2},
+	} {
+		if got := fewer(grid); got != want {
+			t.Errorf("%v: %v, want %v", grid, got, want)
+		}
+	}
+}
+
 // TestRates: by hand, a kernel takes its rate times its work; of widths that were not measured, the rate of
 // the most similar ones; of a kernel that was not, the mean.
 func TestRates(t *testing.T) {
