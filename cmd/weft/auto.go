@@ -57,6 +57,9 @@ func (t *trainCommand) choose(cmd *cobra.Command, r ranks, dataset string, setti
 			return nil, err
 		}
 		m.Eager = planner.UsualEager
+		if m.Handling, err = planner.Handling(); err != nil {
+			return nil, err
+		}
 		if m.Link, m.Latency, err = planner.LinkRate(r.Comm); err != nil {
 			return nil, err
 		}

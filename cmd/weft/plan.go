@@ -81,6 +81,9 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	plans.Machine = planner.Machine{Cores: cores.Count(), Sharers: p.sharers, Link: planner.MemoryRate()}
 	if link > 0 {
 		plans.Machine.Link, plans.Machine.Latency, plans.Machine.Eager = link, planner.UsualLatency, planner.UsualEager
+		if plans.Machine.Handling, err = planner.Handling(); err != nil {
+			return err
+		}
 	}
 	workers := cmp.Or(p.at, p.workers)
 	if p.at > 0 {

@@ -1,8 +1,12 @@
 package planner
 
 import (
+	"errors"
 	"math"
+	"net"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weft/comm"
 )
@@ -24,6 +28,56 @@ func MemoryRate() float64 {
 		best = min(best, time.Since(start).Seconds())
 	}
 	return bytes / best
+}
+
+// Handling measures the time of a core that a byte takes at each end of a TCP connection, in seconds.
+func Handling() (seconds float64, err error) {
+	const bytes, write = 64 << 20, 64 << 10
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	before, err := processorTime()
+	if err != nil {
+		return 0, err
+	}
+	sent := make(chan error, 1)
+	go func() {
+		to, err := net.Dial("tcp", listener.Addr().String())
+		data := make([]byte, write)
+		for left := bytes; left > 0 && err == nil; left -= write {
+			_, err = to.Write(data)
+		}
+		if to != nil {
+			err = errors.Join(err, to.Close())
+		}
+		sent <- err
+	}()
+	from, err := listener.Accept()
+	if err != nil {
+		return 0, err
+	}
+	defer from.Close()
+	buffer := make([]byte, write)
+	for received := 0; received < bytes && err == nil; {
+		var n int
+		n, err = from.Read(buffer)
+		received += n
+	}
+	if err := errors.Join(err, <-sent); err != nil {
+		return 0, err
+	}
+	after, err := processorTime()
+	const ends = 2
+	return (after - before).Seconds() / bytes / ends, err
+}
+
+// processorTime is what this process has taken of all cores.
+func processorTime() (time.Duration, error) {
+	var u unix.Rusage
+	err := unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
 }
 
 // LinkRate measures the link between the first and the last rank, which are the likeliest to be on different

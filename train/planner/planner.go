@@ -29,8 +29,8 @@ type Planner struct {
 	Open func(context.Context, *setting.Resolved) (*train.Job, error)
 	// Graph is the whole graph, on which kernels are measured if it is small.
 	Graph *graph.Graph
-	// Cache keeps rates, beside what they depend on: the graph, the settings, Machine and On, which tells this
-	// processor and this program from others.
+	// Cache keeps rates by what they depend on: the graph, the settings, Machine, and On, which tells this
+	// processor and program from others.
 	Cache Cache
 	On    string
 }

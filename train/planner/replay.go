@@ -16,18 +16,21 @@ type Machine struct {
 	// Link is the rate at which a worker sends, and at which it receives, in bytes per second. Latency is the
 	// time in seconds before the first byte of a message.
 	Link, Latency float64
+	// Handling is the time of a core that a byte takes at each end, in seconds.
+	Handling float64
 	// Eager is the size in bytes up to which messages do not wait for their receivers.
 	Eager int64
 }
 
 // replay repeats the steps of the workers of a plan in a time of its own, by these rules:
 //
-//   - A kernel takes its time alone, or longer while the workers of its machine together want more threads
-//     than the machine has cores. All get the same part of these.
+//   - A kernel takes its time alone, or longer while the workers of its machine want more cores than it has:
+//     for the threads of kernels, and for the bytes of messages. All kernels get the same part of the cores.
+//     Messages do not become slower.
 //   - A message may move when its sender has started to send it and, unless it is short, its receiver to
 //     receive it. The messages from one worker to another move one after the other. Each takes its latency,
-//     and then its bytes. The messages that leave a worker at a time have equal parts of its link, and so have
-//     those that come to one.
+//     and then its bytes. The messages that leave a worker at a time have equal parts of its link, and so
+//     have those that come to one.
 //   - A wait ends when the message has moved, or when the other track has reached the point.
 //
 // Everything else takes no time.
@@ -255,13 +258,18 @@ func (r *replay) move(m *message) {
 
 // shares are the parts of their threads that the workers of each machine get, at most 1.
 func (r *replay) shares() map[int]float64 {
-	want := map[int]int{}
+	shares := map[int]float64{} // first the cores that are wanted
 	for _, t := range r.computing {
-		want[t.worker/r.machine.Sharers] += r.machine.Threads
+		shares[t.worker/r.machine.Sharers] += float64(r.machine.Threads)
 	}
-	shares := map[int]float64{}
-	for machine, threads := range want {
-		shares[machine] = min(1, float64(r.machine.Cores)/float64(threads))
+	for _, m := range r.moving {
+		if m.latency == 0 && r.machine.Handling > 0 {
+			shares[m.from/r.machine.Sharers] += r.rate(m) * r.machine.Handling
+			shares[m.to/r.machine.Sharers] += r.rate(m) * r.machine.Handling
+		}
+	}
+	for machine, wanted := range shares {
+		shares[machine] = min(1, float64(r.machine.Cores)/wanted)
 	}
 	return shares
 }

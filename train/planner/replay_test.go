@@ -63,6 +63,8 @@ func (l *log) receive(peer, bytes int) *log {
 func TestReplay(t *testing.T) {
 	usual := Machine{Cores: 1, Threads: 1, Sharers: 1, Link: 10}
 	slow, shared, eager := usual, usual, usual
+	handling := usual
+	handling.Handling = .05
 	slow.Latency, shared.Sharers, eager.Eager = .5, 2, 20
 	l := func() *log { return &log{} }
 	for name, c := range map[string]struct {
@@ -96,7 +98,10 @@ func TestReplay(t *testing.T) {
 		"hidden":     {usual, []*log{l().reaches(0, 1).after(1, 1).starts(1, trace.Send, 1, 20).waits(1, trace.Wait, 1, 1).reaches(1, 2).kernel(0, 3).after(0, 2), l().receive(0, 20)}, 3, []Work{{3, 0, 0}, {0, 2, 1}}},
 		"not hidden": {usual, []*log{l().reaches(0, 1).after(1, 1).starts(1, trace.Send, 1, 20).waits(1, trace.Wait, 1, 1).reaches(1, 2).kernel(0, 1).after(0, 2), l().receive(0, 20)}, 2, []Work{{1, 1, 0}, {0, 2, 0}}},
 		// Two workers of a machine have half a core each until the shorter has ended.
-		"a core for two":   {shared, []*log{l().kernel(0, 1), l().kernel(0, 2)}, 3, []Work{{2, 0, 1}, {3, 0, 0}}},
+		"a core for two": {shared, []*log{l().kernel(0, 1), l().kernel(0, 2)}, 3, []Work{{2, 0, 1}, {3, 0, 0}}},
+		// 10 bytes a second take .05 s of a core each: half a core at each end for 2 s, while a kernel of 1 s
+		// gets 2/3 of the core. When it ends 5 bytes are left.
+		"handling":         {handling, []*log{l().starts(0, trace.Send, 1, 20).kernel(0, 1).waits(0, trace.Wait, 1, 1), l().receive(0, 20)}, 2, []Work{{1.5, .5, 0}, {0, 2, 0}}},
 		"before the epoch": {usual, []*log{l().after(0, 9).kernel(0, 1)}, 1, []Work{{1, 0, 0}}},
 	} {
 		var steps [][]trace.Event
