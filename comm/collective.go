@@ -16,15 +16,15 @@ func (c *Comm) SumDoubles(k Kind, values []float64) error { return sum(c, k, val
 // SumFloats is SumDoubles for single precision: each element is summed in double precision and rounded once.
 func (c *Comm) SumFloats(k Kind, values []float32) error { return sum(c, k, values) }
 
-// sumBlock is the number of bytes that a sum works on at a time: it bounds the memory for other ranks' terms.
-const sumBlock = 4 << 20
+// SumBlock is the number of bytes that a sum works on at a time: it bounds the memory for other ranks' terms.
+const SumBlock = 4 << 20
 
 func sum[T float32 | float64](c *Comm, k Kind, values []T) error {
 	if c.Size() == 1 {
 		return nil
 	}
 	var element T
-	block := sumBlock / int(unsafe.Sizeof(element))
+	block := SumBlock / int(unsafe.Sizeof(element))
 	terms := make([]T, partSize(min(block, len(values)), c.Size())*(c.Size()-1))
 	for len(values) > 0 {
 		n := min(block, len(values))

@@ -35,6 +35,8 @@ type Host struct {
 type Spool interface {
 	// Put copies a message of a kind.
 	Put(k Kind, message []byte) (Message, error)
+	// Takes returns the memory that such a message takes, and whether that is given back while it waits.
+	Takes(k Kind, bytes int) (memory int64, rests bool)
 }
 
 // Message is a message in a Spool.
@@ -81,24 +83,25 @@ func newHost(holders []int, me int, s Spool) *Host {
 	h.changed.L = &h.mu
 	for rank, worker := range holders {
 		if worker == me {
-			h.members = append(h.members, &member{Host: h, rank: rank, met: map[int]int{}})
+			h.members = append(h.members, &member{Host: h, rank: rank, met: map[int]int{}, shared: map[int]any{}})
 		}
 	}
 	h.starting = len(h.members)
 	return h
 }
 
-// Queued bounds, after a plan, the bytes of messages to and from other workers that lie in the spool at a
-// time: those to others between two calls of Meet, and those from others for this and the next one, as other
+// Queued bounds, after a plan, the memory of messages to and from other workers that do not rest while they
+// wait: those between two calls of Meet and those before the next one, as a link may be slow and other
 // workers may be ahead. A plan does not put them there.
 func (h *Host) Queued() (bytes int64) {
 	for _, m := range h.members {
-		bytes += m.went.most + 2*m.came.most
+		bytes += 2 * (m.went.most + m.came.most)
 	}
 	return bytes
 }
 
-// Largest returns, after a plan, the bytes of the largest message to or from another worker.
+// Largest returns, after a plan, the memory of the largest message to or from another worker that rests while
+// it waits.
 func (h *Host) Largest() (bytes int64) {
 	for _, m := range h.members {
 		bytes = max(bytes, m.went.largest, m.came.largest)
@@ -126,16 +129,20 @@ func (h *Host) Close() error {
 	return h.aborted()
 }
 
-// volume counts bytes of messages in a plan.
+// volume counts the memory of messages in a plan.
 type volume struct {
-	since   int64 // since the last Meet
-	most    int64 // between two calls of Meet
-	largest int64 // of a message
+	since   int64 // of those that do not rest, since the last Meet
+	most    int64 // of those between two calls of Meet
+	largest int64 // of one that rests
 }
 
-func (v *volume) add(bytes int) {
-	v.since += int64(bytes)
-	v.most, v.largest = max(v.most, v.since), max(v.largest, int64(bytes))
+func (v *volume) add(memory int64, rests bool) {
+	if rests {
+		v.largest = max(v.largest, memory)
+		return
+	}
+	v.since += memory
+	v.most = max(v.most, v.since)
 }
 
 // member is one of the ranks that a worker holds.
@@ -150,6 +157,8 @@ type member struct {
 	met  map[int]int // the number of its calls of Meet, by the tags of the group
 	held int         // it keeps its turn while it waits
 	last bool        // it has ended
+
+	shared map[int]any // the values of Share, by the tags of the group
 }
 
 func (m *member) Rank() int { return m.rank }
@@ -172,7 +181,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 		err = m.deliver(lane{m.rank, to, tag}, p)
 	case m.workers == nil:
 		p.Drop()
-		m.went.add(len(data))
+		m.went.add(m.spool.Takes(kindOf(tag), len(data)))
 	default:
 		m.links[m.holders[to]].put(outgoing{lane{m.rank, to, tag}, p})
 	}
@@ -183,7 +192,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 func (m *member) Receive(data []byte, from, tag int) Request {
 	t, l := &transfer{data: data, done: make(chan struct{})}, lane{from, m.rank, tag}
 	if m.workers == nil && !m.beside(from) {
-		m.came.add(len(data))
+		m.came.add(m.spool.Takes(kindOf(tag), len(data)))
 		t.finish(nil)
 		return t
 	}

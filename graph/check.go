@@ -24,23 +24,34 @@ func flawf(file, format string, args ...any) error { return flaw{file, fmt.Sprin
 // finite, classes exist, the parts of a split are disjoint and labelled. It takes one pass over the arrays
 // and allocates nothing.
 func (g *Graph) Check() error {
-	if err := g.check(); err != nil {
+	if err := g.check(everything); err != nil {
 		return refusal.Errorf("%w", err)
 	}
 	return nil
 }
 
-func (g *Graph) check() error {
+// depth is how much is checked.
+type depth bool
+
+const (
+	// indices are what leads to elements of arrays: counts, ids and their order, classes, splits. They are
+	// checked whenever a graph is opened, so that no disk that changes them makes a kernel leave an array.
+	indices depth = false
+	// everything is indices, and the values of features, weights and labels.
+	everything depth = true
+)
+
+func (g *Graph) check(d depth) error {
 	var whole []int
 	for _, t := range g.Types() {
 		whole = append(whole, t.Count)
 	}
-	return g.checkWithin(whole)
+	return g.checkWithin(whole, d)
 }
 
 // checkWithin is check for a graph whose in-neighbours are numbered over a whole of so many vertices of each
 // type.
-func (g *Graph) checkWithin(whole []int) error {
+func (g *Graph) checkWithin(whole []int, d depth) error {
 	if len(g.Relations) == 0 {
 		return flawf(descriptionFile, "the graph has no relation; one without edges is one")
 	}
@@ -62,7 +73,7 @@ func (g *Graph) checkWithin(whole []int) error {
 		}
 	}
 	for i := range types {
-		if err := types[i].check(); err != nil {
+		if err := types[i].check(d); err != nil {
 			return inFolder(g.layout().vertices(types[i].Type), err)
 		}
 	}
@@ -72,11 +83,11 @@ func (g *Graph) checkWithin(whole []int) error {
 		if err != nil {
 			return err
 		}
-		if err := r.check(inEdges, types[t].Count, whole[s]); err != nil {
+		if err := r.check(inEdges, types[t].Count, whole[s], d, g.Unload); err != nil {
 			return inFolder(g.layout().edges(r.Ends()), err)
 		}
 	}
-	err := cmp.Or(g.Labels.check(types[0].Count, maxClasses(whole[0])), checkSplits(g.Splits, types[0].Count, &g.Labels))
+	err := cmp.Or(g.Labels.check(types[0].Count, maxClasses(whole[0]), d), checkSplits(g.Splits, types[0].Count, &g.Labels))
 	return inFolder(g.layout().vertices(types[0].Type), err)
 }
 
@@ -104,14 +115,14 @@ func inFolder(dir string, err error) error {
 }
 
 // check checks what every vertex type may have.
-func (t *VertexType) check() error {
+func (t *VertexType) check(d depth) error {
 	if t.Names != nil && len(t.Names) != t.Count {
 		return flawf(namesFile, "%d names for %d vertices", len(t.Names), t.Count)
 	}
 	if err := checkArrays(t.Arrays, t.Count); err != nil {
 		return err
 	}
-	return t.Features.check(t.Count)
+	return t.Features.check(t.Count, d)
 }
 
 // checkVertexCount refuses counts whose ids do not fit the int32 of the stored in-neighbours.
@@ -134,13 +145,18 @@ func checkMetric(metric string) error {
 }
 
 // check checks rows for so many vertices, whose other ends are numbered over a whole of so many. The files
-// are named in errors.
-func (r *Relation) check(files relationFiles, vertices, whole int) error {
+// are named in errors. unload gives back the pages of mapped files now and then.
+func (r *Relation) check(files relationFiles, vertices, whole int, d depth, unload func()) error {
 	edges := len(r.Sources)
 	if err := checkIndptr(files.indptr, r.Indptr, vertices, edges); err != nil {
 		return err
 	}
+	checked := int64(0)
 	for v := range vertices {
+		if r.Indptr[v]-checked > passedEdges {
+			unload()
+			checked = r.Indptr[v]
+		}
 		if err := checkRow(files, v, r.Sources[r.Indptr[v]:r.Indptr[v+1]], whole); err != nil {
 			return err
 		}
@@ -148,11 +164,14 @@ func (r *Relation) check(files relationFiles, vertices, whole int) error {
 	if r.Weights != nil && len(r.Weights) != edges {
 		return flawf(files.weights, "%d weights for %d edges", len(r.Weights), edges)
 	}
-	if k := notFinite(r.Weights); k >= 0 {
-		return flawf(files.weights, "the weight of edge %d is %v", k, r.Weights[k])
-	}
 	if r.EdgeColumns > math.MaxInt32 || !fills(len(r.EdgeFeatures), edges, r.EdgeColumns) {
 		return flawf(files.features, "%d values for %d edges × %d columns", len(r.EdgeFeatures), edges, r.EdgeColumns)
+	}
+	if d == indices {
+		return nil
+	}
+	if k := notFinite(r.Weights); k >= 0 {
+		return flawf(files.weights, "the weight of edge %d is %v", k, r.Weights[k])
 	}
 	if k := notFinite(r.EdgeFeatures); k >= 0 {
 		return flawf(files.features, "edge %d has the value %v in column %d", k/r.EdgeColumns, r.EdgeFeatures[k], k%r.EdgeColumns)
@@ -162,13 +181,14 @@ func (r *Relation) check(files relationFiles, vertices, whole int) error {
 
 // checkRow checks the neighbours of vertex v, which are numbered over a whole of so many vertices.
 func checkRow(files relationFiles, v int, neighbours []int32, whole int) error {
-	if k := firstMisplaced(neighbours, int32(whole), 0); k >= 0 {
+	if !ascend(neighbours, int32(whole)) {
+		k := firstMisplaced(neighbours, int32(whole), 0)
 		return flawf(files.indices, "%s of vertex %d: %s", files.neighbours, v, misplaced(neighbours, k, int32(whole)))
 	}
 	return nil
 }
 
-func (f *Features) check(vertices int) error {
+func (f *Features) check(vertices int, d depth) error {
 	switch {
 	case f.Columns < 0 || f.Columns > math.MaxInt32:
 		return flawf(featuresFile, "%d columns", f.Columns)
@@ -177,6 +197,9 @@ func (f *Features) check(vertices int) error {
 	case !f.Sparse():
 		if !fills(len(f.Dense), vertices, f.Columns) {
 			return flawf(featuresFile, "%d values for %d vertices × %d columns", len(f.Dense), vertices, f.Columns)
+		}
+		if d == indices {
+			return nil
 		}
 		return checkFeatureRows(0, f.Dense, f.Columns)
 	case f.Columns == 0:
@@ -193,6 +216,9 @@ func (f *Features) check(vertices int) error {
 	}
 	if len(f.Data) != len(f.Indices) {
 		return flawf(featuresDataFile, "%d values for %d columns stored", len(f.Data), len(f.Indices))
+	}
+	if d == indices {
+		return nil
 	}
 	if k := notFinite(f.Data); k >= 0 {
 		return flawf(featuresDataFile, "stored value %d is %v", k, f.Data[k])
@@ -212,7 +238,7 @@ func checkFeatureRows(first int, rows []float32, columns int) error {
 // and memory is allocated by it.
 func maxClasses(vertices int) int { return max(vertices, 1024) }
 
-func (l *Labels) check(vertices, most int) error {
+func (l *Labels) check(vertices, most int, d depth) error {
 	switch {
 	case l.Classes < 0 || l.Classes > most:
 		return flawf(labelsFile, "%d classes, where 0 to %d are possible", l.Classes, most)
@@ -221,7 +247,7 @@ func (l *Labels) check(vertices, most int) error {
 	case l.Class != nil && l.Multi != nil:
 		return flawf(labelsFile, "the labels are both one class and several per vertex")
 	case l.MultiLabel():
-		return l.checkMulti(vertices)
+		return l.checkMulti(vertices, d)
 	case l.Class == nil && l.Classes > 0:
 		return flawf(labelsFile, "%d classes but no labels", l.Classes)
 	case l.Class != nil && len(l.Class) != vertices:
@@ -240,9 +266,12 @@ func checkClasses(first int, class []int64, classes int) error {
 	return nil
 }
 
-func (l *Labels) checkMulti(vertices int) error {
+func (l *Labels) checkMulti(vertices int, d depth) error {
 	if l.Classes == 0 || !fills(len(l.Multi), vertices, l.Classes) {
 		return flawf(labelsFile, "%d values for %d vertices × %d classes", len(l.Multi), vertices, l.Classes)
+	}
+	if d == indices {
+		return nil
 	}
 	return checkMulti(0, l.Multi, l.Classes)
 }
@@ -329,6 +358,20 @@ func checkIndptr(file string, indptr []int64, rows, end int) error {
 		return flawf(file, "it ends at %d where %d entries are stored", before, end)
 	}
 	return nil
+}
+
+// ascend reports whether ids are within 0…limit−1 and none is below the one before it. All edges of a graph
+// pass this loop whenever it is opened: it has no branch that depends on an id.
+func ascend(ids []int32, limit int32) bool {
+	if len(ids) == 0 {
+		return true
+	}
+	fell, before := int64(0), int64(ids[0]) // fell is negative once an id was below the one before it
+	for _, id := range ids[1:] {
+		fell |= int64(id) - before
+		before = int64(id)
+	}
+	return fell >= 0 && ids[0] >= 0 && ids[len(ids)-1] < limit
 }
 
 // firstMisplaced returns the first position whose id is outside 0…limit−1 or less than step above the id

@@ -69,6 +69,9 @@ type Relation struct {
 	// EdgeFeatures is a row-major E × EdgeColumns matrix in the order of Sources, nil when there is none.
 	EdgeFeatures []float32
 	EdgeColumns  int
+	// Symmetric says that the edges are known to be the same when each is reversed, equally often. Weights
+	// may differ. In a Part it is said of the whole graph's relation. False: not known.
+	Symmetric bool
 }
 
 // Features are the vertices' input features: dense (row-major V × Columns), or sparse rows (Indptr, Indices

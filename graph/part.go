@@ -55,10 +55,7 @@ func OpenPart(dir string) (*Part, error) {
 				return err
 			}
 		}
-		if m.wereChecked(dir) {
-			return nil
-		}
-		return m.located(dir, p.check())
+		return m.located(dir, p.check(m.depth(dir, g.Relations, p.Out)))
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -101,10 +98,10 @@ func (p *Part) readIDs(m *mappings, dir string, rows int) error {
 }
 
 // check is Graph.check for a part.
-func (p *Part) check() error {
+func (p *Part) check(d depth) error {
 	g := p.Graph
 	types := g.Types()
-	if err := g.checkWithin(p.Whole); err != nil {
+	if err := g.checkWithin(p.Whole, d); err != nil {
 		return err
 	}
 	for i := range p.Out {
@@ -113,7 +110,7 @@ func (p *Part) check() error {
 		if err != nil {
 			return err
 		}
-		if err := p.Out[i].check(outEdges, types[s].Count, p.Whole[t]); err != nil {
+		if err := p.Out[i].check(outEdges, types[s].Count, p.Whole[t], d, g.Unload); err != nil {
 			return inFolder(g.layout().edges(r.Ends()), err)
 		}
 	}
@@ -133,7 +130,7 @@ func (p *Part) check() error {
 func (s *staging) part(name string, p *Part) {
 	s.within(name, func() {
 		s.graph(p.Graph, func(t int) { s.ids(p.IDs[t]) }, func(r int) { s.relation(outEdges, &p.Out[r]) })
-		s.description(p.describe())
+		s.description(p.describe(), symmetric(p.Graph.Relations, p.Out))
 	})
 }
 

@@ -18,6 +18,9 @@ type PartWriter struct {
 // graph has Count, and types and relations without rows. Close completes it.
 func (f *Folder) CreatePart(name string, p *Part) (*PartWriter, error) {
 	p.Out = make([]Relation, len(p.Graph.Relations))
+	for i := range p.Out {
+		p.Out[i].Symmetric = p.Graph.Relations[i].Symmetric
+	}
 	w := &PartWriter{s: f.s, name: name, part: p, d: p.describe()}
 	w.s.within(name, func() {
 		l := p.Graph.layout()
@@ -63,7 +66,7 @@ func (w *PartWriter) Features(t, columns, stored int, batches FeatureBatches) er
 			indices, data := s.array(featuresIndicesFile, "<i4", stored), s.array(featuresDataFile, "<f4", stored)
 			indptr.int64s(ends)
 			s.take(batches(func(f *Features) error {
-				if err := f.check(len(f.Indptr) - 1); err != nil || len(f.Indptr) == 1 {
+				if err := f.check(len(f.Indptr)-1, everything); err != nil || len(f.Indptr) == 1 {
 					return err
 				}
 				ends = shifted(ends, f.Indptr)
@@ -140,7 +143,7 @@ func (w *PartWriter) edges(r int, files relationFiles, d *relationDescription, b
 			ends := []int64{0}
 			indptr.int64s(ends)
 			s.take(batches(func(b *Relation) error {
-				if err := b.check(files, b.rows(), whole); err != nil || b.rows() == 0 {
+				if err := b.check(files, b.rows(), whole, everything, func() {}); err != nil || b.rows() == 0 {
 					return err
 				}
 				ends = shifted(ends, b.Indptr)
@@ -176,6 +179,6 @@ func (w *PartWriter) Written(r int) (*Graph, error) {
 
 // Close writes the description of the part.
 func (w *PartWriter) Close() error {
-	w.s.within(w.name, func() { w.s.description(w.d) })
+	w.s.within(w.name, func() { w.s.description(w.d, symmetric(w.part.Graph.Relations, w.part.Out)) })
 	return w.s.failure()
 }

@@ -20,10 +20,11 @@ import (
 )
 
 // checkedFile is the record of a directory's files when they had passed all checks: those of a store, or of a
-// part. Whoever writes the files checks them and writes it. Open and OpenPart do not check the arrays again
-// where each file has the size and the time of the record; a file that anybody wrote to has another time, as
-// has a copy without its times. Then all files are checked as if there were no record. What changed beneath
-// the file system, as on a failing disk, keeps its size and time: CheckSums finds that by the checksums.
+// part. Whoever writes the files checks them and writes it. Open and OpenPart do not check values again where
+// each file has the size and the time of the record; a file that anybody wrote to has another time, as has a
+// copy without its times. Then all files are checked as if there were no record. What changed beneath the
+// file system, as on a failing disk, keeps its size and time: Open and OpenPart find what would lead out of
+// an array, and CheckSums finds all by the checksums.
 const checkedFile = "checked.json"
 
 const (
@@ -40,6 +41,8 @@ type record struct {
 	Format int          `json:"format"`
 	Checks int          `json:"checks"`
 	Files  []fileRecord `json:"files"`
+	// Symmetric lists the relations with Relation.Symmetric, by their places in graph.json.
+	Symmetric []int `json:"symmetric,omitempty"`
 }
 
 // fileRecord identifies a file by what the file system says of it, and by its bytes.
@@ -56,45 +59,65 @@ func (f *fileRecord) is(info os.FileInfo) bool {
 }
 
 // readRecord reads the record of the files in dir, and leaves out those that have changed. Without a record
-// that can be read it returns none.
-func readRecord(dir string) []fileRecord {
+// that can be read it returns an empty one.
+func readRecord(dir string) *record {
 	text, err := document.Read(filepath.Join(dir, checkedFile), maxRecord)
 	if err != nil {
-		return nil
+		return &record{}
 	}
 	r := &record{}
 	if err := document.StrictJSON(text, formatVersion, r); err != nil || r.Checks != checksVersion {
-		return nil
+		return &record{}
 	}
-	return slices.DeleteFunc(r.Files, func(f fileRecord) bool {
+	r.Files = slices.DeleteFunc(r.Files, func(f fileRecord) bool {
 		info, err := os.Stat(filepath.Join(dir, f.Name))
 		return err != nil || !f.is(info)
 	})
+	return r
 }
 
-// wereChecked reports whether the mapped files and graph.json have passed all checks, by the record in dir.
-func (m *mappings) wereChecked(dir string) bool {
-	recorded := map[string]fileRecord{}
-	for _, f := range readRecord(dir) {
+// depth is how much of the mapped files is to be checked, by the record in dir of those that have passed all
+// checks, with graph.json. Where they have, depth notes in the relations, in the order of graph.json, what
+// else the record knows of them.
+func (m *mappings) depth(dir string, relations ...[]Relation) depth {
+	recorded, r := map[string]fileRecord{}, readRecord(dir)
+	for _, f := range r.Files {
 		recorded[filepath.Join(dir, f.Name)] = f
 	}
 	if _, ok := recorded[filepath.Join(dir, descriptionFile)]; !ok {
-		return false
+		return everything
 	}
 	for _, a := range m.arrays {
 		f, ok := recorded[a.Path]
 		if !ok || !f.is(a.Info) {
-			return false
+			return everything
 		}
 	}
-	return true
+	place := 0
+	for _, list := range relations {
+		for i := range list {
+			list[i].Symmetric = slices.Contains(r.Symmetric, place)
+			place++
+		}
+	}
+	return indices
+}
+
+// symmetric lists the places of relations that are known to be symmetric.
+func symmetric(lists ...[]Relation) (places []int) {
+	for place, r := range slices.Concat(lists...) {
+		if r.Symmetric {
+			places = append(places, place)
+		}
+	}
+	return places
 }
 
 // Sums returns the SHA-256 checksums, in hexadecimal, of the files of the store or part in dir, by name: of
 // those whose size and time are as when they were written.
 func Sums(dir string) map[string]string {
 	sums := map[string]string{}
-	for _, f := range readRecord(dir) {
+	for _, f := range readRecord(dir).Files {
 		if f.SHA256 != "" {
 			sums[f.Name] = f.SHA256
 		}
@@ -102,16 +125,24 @@ func Sums(dir string) map[string]string {
 	return sums
 }
 
-// CheckSums reads the files that Sums knows, and refuses one whose bytes are others than were written.
-func CheckSums(dir string) error {
-	for _, f := range readRecord(dir) {
-		if f.SHA256 == "" {
-			continue
-		}
+// CheckSums reads the files that Sums knows, and refuses one whose bytes are others than were written. items
+// names what it checks to progress, which counts bytes.
+func CheckSums(dir, items string, progress Progress) error {
+	files := slices.DeleteFunc(readRecord(dir).Files, func(f fileRecord) bool { return f.SHA256 == "" })
+	read, all := int64(0), int64(0)
+	for _, f := range files {
+		all += f.Bytes
+	}
+	for _, f := range files {
 		path := filepath.Join(dir, f.Name)
-		if sum, err := Sum(path); err != nil {
+		sum, err := sum(path, func(bytes int) {
+			read += int64(bytes)
+			progress.Of("checking the bytes of "+items, read, all)
+		})
+		if err != nil {
 			return err
-		} else if sum != f.SHA256 {
+		}
+		if sum != f.SHA256 {
 			return refusal.Errorf("%s: damaged: its bytes are not those that were written, by their checksum; make it again", path)
 		}
 	}
@@ -119,23 +150,34 @@ func CheckSums(dir string) error {
 }
 
 // Sum returns the SHA-256 checksum of a file, in hexadecimal.
-func Sum(path string) (string, error) {
+func Sum(path string) (string, error) { return sum(path, func(int) {}) }
+
+// sum is Sum, and calls tell with the number of bytes of each that it has read.
+func sum(path string, tell func(bytes int)) (string, error) {
 	f, _, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
+	h, buffer := sha256.New(), make([]byte, 1<<20)
+	for {
+		n, err := f.Read(buffer)
+		h.Write(buffer[:n])
+		tell(n)
+		if errors.Is(err, io.EOF) {
+			return hex.EncodeToString(h.Sum(nil)), nil
+		}
+		if err != nil {
+			return "", err
+		}
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // record writes checked.json, where it is worth it, beside graph.json, in the directory that files go to.
-func (s *staging) record() {
+// symmetric are the places in graph.json of relations that are known to be symmetric.
+func (s *staging) record(symmetric []int) {
 	s.completed()
-	r, bytes := record{Format: formatVersion, Checks: checksVersion}, int64(0)
+	r, bytes := record{Format: formatVersion, Checks: checksVersion, Symmetric: symmetric}, int64(0)
 	for path, f := range s.written {
 		if name, err := filepath.Rel(filepath.Join(".", s.sub), path); err == nil && name != ".." && !strings.HasPrefix(name, "../") {
 			f.Name = name
@@ -156,8 +198,9 @@ func (s *staging) record() {
 type summed struct {
 	f       *os.File
 	hash    hash.Hash
-	at      int64 // bytes written
-	flushed int64 // of these on their way to disk
+	tell    func(bytes int) // how many were written
+	at      int64           // bytes written
+	flushed int64           // of these on their way to disk
 }
 
 // flushedBytes are sent to disk at a time.
@@ -176,6 +219,7 @@ func (w *summed) Write(data []byte) (n int, err error) {
 		w.flushed = w.at
 	}
 	<-done
+	w.tell(n)
 	return n, err
 }
 

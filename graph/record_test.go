@@ -1,10 +1,12 @@
 package graph
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"weft/internal/refusal"
 )
@@ -78,7 +80,7 @@ func TestRecordOfChecks(t *testing.T) {
 	if err := open(); err != nil {
 		t.Errorf("checked again: %v", err)
 	}
-	refusedBy(t, CheckSums(dir), features)
+	refusedBy(t, CheckSums(dir, "it", nil), features)
 	// Without the record, all is checked.
 	record := filepath.Join(dir, checkedFile)
 	text, err := os.ReadFile(record)
@@ -117,7 +119,130 @@ func TestSums(t *testing.T) {
 			t.Errorf("%s: recorded %q, is %q, %v", name, sums[name], sum, err)
 		}
 	}
-	if err := CheckSums(dir); err != nil || len(sums) != len(files) {
+	if err := CheckSums(dir, "it", nil); err != nil || len(sums) != len(files) {
 		t.Errorf("%d of %d files, %v", len(sums), len(files), err)
+	}
+}
+
+// TestFlippedBits: what a disk changes beneath the file system, where it would lead out of an array, is
+// refused when the graph is opened, though its file has the size and the time of the record.
+func TestFlippedBits(t *testing.T) {
+	const vertices = 30_000
+	g := &Graph{
+		Relations: []Relation{{Indptr: make([]int64, vertices+1), Sources: make([]int32, 5*vertices)}},
+		Features:  Features{Columns: 3, Indptr: make([]int64, vertices+1), Indices: make([]int32, 2*vertices), Data: make([]float32, 2*vertices)},
+		Labels:    Labels{Classes: 3, Class: make([]int64, vertices)},
+		Splits:    []Split{{Train: []int64{3, 4, 5}, Val: []int64{6}, Test: []int64{7, 8}}},
+	}
+	p := &Part{Graph: g, Whole: []int{2 * vertices}, Out: []Relation{g.Relations[0]}, IDs: [][]int32{make([]int32, vertices)}}
+	for v := range vertices {
+		g.Relations[0].Indptr[v+1], g.Features.Indptr[v+1] = int64(5*v+5), int64(2*v+2)
+		g.Features.Indices[2*v+1], p.IDs[0][v] = 2, int32(2*v)
+	}
+	for k := range g.Relations[0].Sources {
+		g.Relations[0].Sources[k] = int32(k % 5)
+	}
+	p.Out[0].Indptr = g.Relations[0].Indptr
+	whole := stored(t, g)
+	parts := filepath.Join(t.TempDir(), "parts")
+	folder(t, parts, map[string]*Part{"0": p})
+	flipped := 0
+	for dir, open := range map[string]func(dir string) error{
+		whole: func(dir string) error {
+			g, err := Open(dir)
+			if err == nil {
+				err = g.Close()
+			}
+			return err
+		},
+		filepath.Join(parts, "0"): func(dir string) error {
+			p, err := OpenPart(dir)
+			if err == nil {
+				err = p.Graph.Close()
+			}
+			return err
+		},
+	} {
+		paths, err := filepath.Glob(filepath.Join(dir, "*.npy"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			if name := filepath.Base(path); name == featuresDataFile {
+				continue
+			}
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, bit := range []byte{0x80, 0x40} { // the sign of the last number, and far out of range
+				overwrite(t, path, data[len(data)-1]^bit)
+				if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+					t.Fatal(err)
+				}
+				refusedBy(t, open(dir), path)
+				flipped++
+			}
+			overwrite(t, path, data[len(data)-1])
+			if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := open(dir); err != nil {
+			t.Errorf("with the bytes that were written: %v", err)
+		}
+	}
+	if flipped != 2*(8+11) {
+		t.Errorf("%d bits flipped", flipped)
+	}
+}
+
+// TestAscend compares the check of edges with the one that finds what is wrong.
+func TestAscend(t *testing.T) {
+	ends := []int32{math.MinInt32, -1, 0, 1, 2, 3, 4, math.MaxInt32}
+	for _, a := range ends {
+		for _, b := range ends {
+			for _, c := range ends {
+				for _, ids := range [][]int32{nil, {a}, {a, b}, {a, b, c}} {
+					if got, want := ascend(ids, 4), firstMisplaced(ids, 4, 0) < 0; got != want {
+						t.Errorf("%v: %v, want %v", ids, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestSymmetryIsRecorded: that edges are symmetric is known from the record, is not tested again, and is no
+// more believed once a file has changed.
+func TestSymmetryIsRecorded(t *testing.T) {
+	const vertices = 200_000
+	g := &Graph{Relations: []Relation{{Indptr: make([]int64, vertices+1), Sources: []int32{0}, Symmetric: true}}} // 0 → the last
+	g.Relations[0].Indptr[vertices] = 1
+	dir := stored(t, g)
+	known := func(want bool) {
+		t.Helper()
+		g, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		if s := summarize(t, g); g.Relations[0].Symmetric != want || s.Symmetric != want {
+			t.Errorf("known to be symmetric: %v; inspected: %v; want %v", g.Relations[0].Symmetric, s.Symmetric, want)
+		}
+	}
+	known(true)
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, indicesFile), later, later); err != nil {
+		t.Fatal(err)
+	}
+	known(false)
+	kept, err := g.Relations[0].Where(func(int64, int32, int32) bool { return true })
+	if err != nil || kept.Symmetric {
+		t.Errorf("some of the edges are known to be symmetric, %v", err)
 	}
 }

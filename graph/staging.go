@@ -38,7 +38,10 @@ type staging struct {
 	lock   *os.File // dir, under a lock that ends with the process
 	open   []*arrayFile
 	// written are the files so far that no record has, by their names in dir
-	written map[string]fileRecord
+	written  map[string]fileRecord
+	progress Progress
+	sent     int64 // bytes of arrays that were written
+	all      int64 // bytes of arrays that progress is told of
 	// completing receives the error of an array that is brought to disk beside the making of others
 	completing chan error
 	err        error
@@ -271,9 +274,10 @@ func (s *staging) leave() {
 	inUse.stagings = slices.DeleteFunc(inUse.stagings, func(t *staging) bool { return s == t })
 }
 
-// commit writes graph.json, brings everything to disk and gives the directory its final name.
-func (s *staging) commit(d *description) error {
-	s.description(d)
+// commit writes graph.json, brings everything to disk and gives the directory its final name. symmetric is as
+// in record.
+func (s *staging) commit(d *description, symmetric []int) error {
+	s.description(d, symmetric)
 	s.publish()
 	return s.failure()
 }
@@ -523,8 +527,9 @@ func (s *staging) json(name string, value any) {
 	}
 }
 
-// description writes graph.json. It refuses one that is longer than readers accept.
-func (s *staging) description(d *description) {
+// description writes graph.json, and the record of all files with it. It refuses a description that is longer
+// than readers accept.
+func (s *staging) description(d *description, symmetric []int) {
 	if s.err != nil {
 		return
 	}
@@ -537,7 +542,7 @@ func (s *staging) description(d *description) {
 			"leave some out", len(d.Vertices), len(d.Relations), len(d.Vertices[0].Splits), length, maxDescription)
 	default:
 		s.file(descriptionFile, append(text, '\n'))
-		s.record()
+		s.record(symmetric)
 	}
 }
 
@@ -595,7 +600,7 @@ func (s *staging) array(file, descr string, shape ...int) *arrayFile {
 		return nil
 	}
 	a := &arrayFile{s: s, name: filepath.Join(s.sub, file), f: f, hash: sha256.New(), growing: shape[0] == npy.Growing}
-	a.b = bufio.NewWriterSize(&summed{f: f, hash: a.hash}, 1<<20)
+	a.b = bufio.NewWriterSize(&summed{f: f, hash: a.hash, tell: s.tell}, 1<<20)
 	s.open = append(s.open, a)
 	a.w, s.err = npy.NewWriter(a.b, descr, shape...)
 	return a
@@ -617,6 +622,12 @@ func (a *arrayFile) float32s(v []float32) {
 	if a != nil && a.s.err == nil {
 		a.s.err = a.w.WriteFloat32s(v)
 	}
+}
+
+// tell shows that so many more bytes of arrays are written.
+func (s *staging) tell(bytes int) {
+	s.sent += int64(bytes)
+	s.progress.Of("writing", s.sent, s.all)
 }
 
 // close checks that the array is complete. It is on disk after completed.

@@ -14,9 +14,9 @@ import (
 )
 
 // Open maps the graph store in dir into memory and checks it, so that nothing that is done with the graph
-// later can leave its arrays. It does not repeat the checks that were made when the store was written, unless
-// a file has changed since, by its size or time. A store that is damaged or inconsistent is refused by file
-// and reason. The arrays of the graph are read-only; Close gives them back.
+// later can leave its arrays. It does not repeat the checks of values that were made when the store was
+// written, unless a file has changed since, by its size or time. A store that is damaged or inconsistent is
+// refused by file and reason. The arrays of the graph are read-only; Close gives them back.
 func Open(dir string) (*Graph, error) {
 	d, err := readDescription(dir)
 	if err != nil {
@@ -31,10 +31,7 @@ func Open(dir string) (*Graph, error) {
 		if err := g.readRelations(m, dir, d); err != nil {
 			return err
 		}
-		if m.wereChecked(dir) {
-			return nil
-		}
-		return m.located(dir, g.check())
+		return m.located(dir, g.check(m.depth(dir, g.Relations)))
 	})
 	if err != nil {
 		_ = g.Close()

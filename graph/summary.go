@@ -80,15 +80,15 @@ type SplitSizes struct {
 
 // Summarize counts. It takes time in proportion to the arrays and 48 bytes per vertex. The graph must pass
 // Check. A mapped file that is cut meanwhile is an error, as for Guard.
-func (g *Graph) Summarize() (s Summary, err error) {
+func (g *Graph) Summarize(progress Progress) (s Summary, err error) {
 	err = g.Guard(func() error {
-		s, err = g.summarize()
+		s, err = g.summarize(progress)
 		return err
 	})
 	return s, err
 }
 
-func (g *Graph) summarize() (Summary, error) {
+func (g *Graph) summarize(progress Progress) (Summary, error) {
 	s := Summary{
 		Provenance: g.Provenance, Metric: g.Metric, Vertices: g.Vertices(), Edges: g.Edges(), Symmetric: true,
 		FeatureColumns: g.Features.Columns, SparseFeatures: g.Features.Sparse(), FeatureDensity: g.Features.density(g.Own()),
@@ -96,16 +96,18 @@ func (g *Graph) summarize() (Summary, error) {
 		Splits: []SplitSizes{},
 	}
 	in, out := make([]int64, s.Vertices), make([]int64, s.Vertices)
-	types, first := g.Types(), g.FirstIDs()
+	types, first, told := g.Types(), g.FirstIDs(), int64(0)
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		from, to, _ := g.Joins(r) // a graph that passes Check has them
 		one := RelationSummary{Edges: int64(len(r.Sources)), Weighted: r.Weights != nil, EdgeFeatureColumns: r.EdgeColumns}
 		one.Source, one.Name, one.Target = r.Ends()
-		c, err := g.count(r, from == to, types[from].Count)
+		counted := func(edges int64) { progress.Of("counting edges", told+edges, s.Edges) }
+		c, err := g.count(r, from == to, types[from].Count, counted)
 		if err != nil {
 			return s, err
 		}
+		told += one.Edges
 		one.SelfLoops, one.DuplicateEdges = c.loops, c.duplicates
 		s.Symmetric = s.Symmetric && c.symmetric
 		s.SelfLoops += one.SelfLoops

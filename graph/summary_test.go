@@ -109,7 +109,7 @@ func TestSummarizePasses(t *testing.T) {
 
 func summarize(t require, g *Graph) Summary {
 	t.Helper()
-	s, err := g.Summarize()
+	s, err := g.Summarize(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestTransposer(t *testing.T) {
 		if r.Weights != nil {
 			parts[0].Weights, parts[1].Weights = r.Weights[:r.Indptr[cut]], r.Weights[r.Indptr[cut]:]
 		}
-		transposer, err := NewTransposer(parts, func(f func() error) error { return f() })
+		transposer, err := NewTransposer(parts, func(f func() error) error { return f() }, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}

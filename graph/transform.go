@@ -112,6 +112,7 @@ func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	relation.Symmetric = g.Relations[0].Symmetric // both directions of an edge stay, or neither
 	f, l := &g.Features, &g.Labels
 	vertexData := 4*(len(f.Dense)+len(f.Indices)+len(f.Data)+len(l.Multi)) + 8*(len(f.Indptr)+len(l.Class)) + arrayBytes(g.Arrays)
 	if err := memory.Need(int64(vertexData)); err != nil {
@@ -182,6 +183,7 @@ func (g *Graph) Symmetrize() (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	single.Relations[0].Symmetric = true
 	return single.noted("%s", SymmetrizedNote(g.Edges(), single.Edges(), g.Relations[0].duplicates())), nil
 }
 
@@ -221,6 +223,7 @@ func (g *Graph) AddSelfLoops() (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	relation.Symmetric = r.Symmetric
 	return g.with(relation).noted("%d self loops added", int64(e.Len())-g.Edges()), nil
 }
 
@@ -233,6 +236,7 @@ func (g *Graph) RemoveSelfLoops() (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	without.Relations[0].Symmetric = g.Relations[0].Symmetric
 	if loops := g.Edges() - without.Edges(); loops > 0 {
 		without.noted("%d self loops left out", loops)
 	}
@@ -433,6 +437,7 @@ func (r *Relation) Where(keep func(k int64, u, v int32) bool) (Relation, error) 
 		return Relation{}, err
 	}
 	kept := *r
+	kept.Symmetric = false
 	kept.Indptr, kept.Sources = make([]int64, len(r.Indptr)), make([]int32, 0, edges)
 	if r.Weights != nil {
 		kept.Weights = make([]float32, 0, edges)

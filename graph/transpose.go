@@ -20,6 +20,7 @@ type Transposer struct {
 	parts  []*Relation // consecutive rows; sources ascend within a row
 	starts []int       // the first row of each part, and the number of rows
 	guard  func(func() error) error
+	unload func()
 	next   []int64 // by row: the first of its edges that was not listed
 	shares []int   // bounds of the rows that each core reads
 	most   int64   // edges of a range
@@ -35,12 +36,14 @@ type Transposer struct {
 const (
 	transposedBytes = 1 << 29 // of edges that a Transposer holds
 	bucketBits      = 9       // of the number of buckets
+	passedEdges     = 1 << 26 // after so many, read or not, the pages of mapped files are given back
 )
 
 // NewTransposer begins to turn around the edges of consecutive rows, which lie in several parts. Weights come
-// along, edge features do not. guard runs what reads the parts, as Graph.Guard does.
-func NewTransposer(parts []*Relation, guard func(func() error) error) (*Transposer, error) {
-	t := &Transposer{parts: parts, starts: []int{0}, guard: guard, places: make([][]int64, cores.Count())}
+// along, edge features do not. guard runs what reads the parts, as Graph.Guard does, and unload gives the
+// pages of their mapped files back, as Graph.Unload does.
+func NewTransposer(parts []*Relation, guard func(func() error) error, unload func()) (*Transposer, error) {
+	t := &Transposer{parts: parts, starts: []int{0}, guard: guard, unload: unload, places: make([][]int64, cores.Count())}
 	t.listed, t.before = &Relation{}, &Relation{}
 	all := int64(0)
 	for p, r := range parts {
@@ -191,10 +194,16 @@ func (t *Transposer) each(visit func(core int, r *Relation, row, at int), begin 
 		wait.Go(func() {
 			errs[core] = t.guard(func() error {
 				begin(core)
+				passed := int64(0)
 				for p, r := range t.parts {
 					from, to := max(t.shares[core], t.starts[p]), min(t.shares[core+1], t.starts[p+1])
 					for at := from; at < to; at++ {
-						visit(core, r, at-t.starts[p], at)
+						row := at - t.starts[p]
+						visit(core, r, row, at)
+						if passed += r.Indptr[row+1] - r.Indptr[row]; passed > passedEdges {
+							t.unload()
+							passed = 0
+						}
 					}
 				}
 				return nil

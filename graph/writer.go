@@ -1,11 +1,14 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 
+	"weft/internal/atomicfile"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -14,15 +17,15 @@ import (
 // each row. The store appears under its name only when it is complete and on disk. A failure leaves nothing
 // behind.
 func (g *Graph) Write(dir string) error {
-	return g.WriteWith(dir, func(string) error { return nil })
+	return g.WriteWith(dir, nil, func(string) error { return nil })
 }
 
-// WriteWith is Write, and calls add before the complete store gets its name. add gets the temporary path of
-// the store. It may open the store and write partitions into it.
-func (g *Graph) WriteWith(dir string, add func(store string) error) error {
+// WriteWith is Write with a line of progress, and calls add before the complete store gets its name. add gets
+// the temporary path of the store. It may open the store and write partitions into it.
+func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) error) error {
 	g, err := g.ascending()
 	if err == nil {
-		err = g.check()
+		err = g.check(everything)
 	}
 	if err != nil {
 		return refusal.Errorf("%s is not written: %w", dir, err)
@@ -32,13 +35,27 @@ func (g *Graph) WriteWith(dir string, add func(store string) error) error {
 		return err
 	}
 	defer s.abort()
+	s.progress, s.all = progress, g.bytes()
 	s.graph(g, nil, nil)
-	s.description(describe(g))
+	s.description(describe(g), symmetric(g.Relations))
 	if s.err == nil {
 		s.err = add(s.dir.Name())
 	}
 	s.publish()
 	return s.failure()
+}
+
+// bytes returns about how many bytes the arrays of a graph take.
+func (g *Graph) bytes() (n int64) {
+	for _, t := range g.Types() {
+		f := &t.Features
+		n += 4*int64(len(f.Dense)+len(f.Indices)+len(f.Data)) + 8*int64(len(f.Indptr))
+	}
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		n += 8*int64(len(r.Indptr)) + 4*int64(len(r.Sources)+len(r.Weights)+len(r.EdgeFeatures))
+	}
+	return n + 8*int64(len(g.Labels.Class)) + 4*int64(len(g.Labels.Multi))
 }
 
 // ascending returns the graph with the sources of every row in ascending order. It shares arrays that are
@@ -62,7 +79,7 @@ func (g *Graph) ascending() (*Graph, error) {
 		if err != nil {
 			return g, err
 		}
-		sorted.Source, sorted.Name, sorted.Target = r.Source, r.Name, r.Target
+		sorted.Source, sorted.Name, sorted.Target, sorted.Symmetric = r.Source, r.Name, r.Target, r.Symmetric
 		*r = sorted
 	}
 	return &copied, nil
@@ -73,9 +90,11 @@ type Shape struct {
 	Vertices       int
 	Edges          int64 // Counted: not known in advance
 	EdgeColumns    int   // of edge features; 0 for none
+	Weighted       bool  // edges have weights
 	FeatureColumns int   // of dense features; 0 for none
 	Classes        int   // 0 for no labels
 	MultiLabel     bool  // a vertex may carry several labels
+	Symmetric      bool  // each edge is stored in both directions, equally often
 	Metric         string
 	Provenance     string
 }
@@ -91,6 +110,7 @@ type Writer struct {
 	s        *staging
 	indptr   *arrayFile
 	indices  *arrayFile
+	weights  *arrayFile // nil without weights of edges
 	data     *arrayFile // of edges; nil without edge features
 	features *arrayFile // nil without features
 	labels   *arrayFile // nil without labels
@@ -98,7 +118,7 @@ type Writer struct {
 	splits   []Split
 
 	rows, featureRows, labelRows int   // vertices that were appended
-	edges, dataRows              int64 // edges that were appended
+	edges, dataRows, weighted    int64 // edges that were appended
 }
 
 // Create begins a store in dir, which must not exist or be empty. The store appears there at Close.
@@ -116,6 +136,9 @@ func Create(dir string, shape Shape) (*Writer, error) {
 	w := &Writer{shape: shape, s: s}
 	w.indptr = s.array(indptrFile, "<i8", shape.Vertices+1)
 	w.indices = s.array(indicesFile, "<i4", int(shape.Edges))
+	if shape.Weighted {
+		w.weights = s.array(weightsFile, "<f4", int(shape.Edges))
+	}
 	if shape.EdgeColumns > 0 {
 		w.data = s.array(edgeFeaturesFile, "<f4", int(shape.Edges), shape.EdgeColumns)
 	}
@@ -147,6 +170,29 @@ func (s *Shape) check() error {
 			s.Edges, s.EdgeColumns, s.FeatureColumns, s.Classes)
 	}
 	return nil
+}
+
+// Scratch makes a temporary file, on the disk of a store that will be in dir. It has no name, and is removed
+// when it is closed or when the process ends.
+func Scratch(dir string) (*os.File, error) {
+	final, err := finalPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	above := filepath.Dir(final)
+	for ; above != filepath.Dir(above); above = filepath.Dir(above) {
+		if info, err := os.Stat(above); err == nil && info.IsDir() {
+			break
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(above, atomicfile.Hidden(filepath.Base(final))), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, refusal.Errorf("%s: its folder cannot be written to (%w); choose another place", dir, err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // Scratch makes a temporary file for the caller, on the disk of the store. It has no name, and is removed
@@ -190,6 +236,19 @@ func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
 
 // counted reports whether the number of edges was not known in advance.
 func (w *Writer) counted() bool { return w.shape.Edges == Counted }
+
+// AppendWeights appends the weights of the next edges, in the order of the rows.
+func (w *Writer) AppendWeights(weights []float32) error {
+	if w.weights == nil {
+		return fmt.Errorf("%s: weights for a graph that was announced without", w.s.name)
+	}
+	if k := notFinite(weights); k >= 0 {
+		return fmt.Errorf("%s: the weight of edge %d is %v", w.s.name, w.weighted+int64(k), weights[k])
+	}
+	w.weighted += int64(len(weights))
+	w.weights.float32s(weights)
+	return w.s.failure()
+}
 
 // AppendEdgeFeatures appends the features of the next edges, in the order of the rows, row-major.
 func (w *Writer) AppendEdgeFeatures(rows []float32) error {
@@ -260,7 +319,10 @@ func (w *Writer) Close() error {
 	if w.data != nil && w.dataRows != w.edges {
 		return fmt.Errorf("%s: features of %d edges written of %d", w.s.name, w.dataRows, w.edges)
 	}
-	for _, a := range []*arrayFile{w.indptr, w.indices, w.data, w.features, w.labels} {
+	if w.weights != nil && w.weighted != w.edges {
+		return fmt.Errorf("%s: weights of %d edges written of %d", w.s.name, w.weighted, w.edges)
+	}
+	for _, a := range []*arrayFile{w.indptr, w.indices, w.weights, w.data, w.features, w.labels} {
 		a.close()
 	}
 	if w.s.err != nil {
@@ -270,7 +332,11 @@ func (w *Writer) Close() error {
 		return err
 	}
 	w.s.splits(w.splits)
-	return w.s.commit(w.describe())
+	var known []int
+	if w.shape.Symmetric {
+		known = []int{0}
+	}
+	return w.s.commit(w.describe(), known)
 }
 
 // describe returns the description of the store.
@@ -286,7 +352,7 @@ func (w *Writer) describe() *description {
 		v.Labels = &labelsDescription{Kind: labelsClass, Dtype: "int64", Classes: w.shape.Classes}
 	}
 	r := relationDescription{
-		Source: VertexName, Name: RelationName, Target: VertexName, Count: int(w.edges), Dtype: "int32", FeatureColumns: w.shape.EdgeColumns,
+		Source: VertexName, Name: RelationName, Target: VertexName, Count: int(w.edges), Dtype: "int32", Weights: w.weights != nil, FeatureColumns: w.shape.EdgeColumns,
 	}
 	return &description{formatVersion, w.shape.Provenance, w.shape.Metric, []vertexDescription{v}, []relationDescription{r}}
 }

@@ -62,7 +62,7 @@ func TestWriteWith(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "store")
 	full := errors.New("no room")
-	err := dense().WriteWith(dir, func(store string) error {
+	err := dense().WriteWith(dir, nil, func(store string) error {
 		g, err := Open(store)
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ func TestWriteWith(t *testing.T) {
 		t.Errorf("error %v, left %v", err, left(t, parent))
 	}
 	add := func(store string) error { return os.WriteFile(filepath.Join(store, "more"), nil, 0o600) }
-	if err := dense().WriteWith(dir, add); err != nil || !slices.Contains(left(t, dir), "more") {
+	if err := dense().WriteWith(dir, nil, add); err != nil || !slices.Contains(left(t, dir), "more") {
 		t.Errorf("error %v, left %v", err, left(t, dir))
 	}
 }

@@ -154,10 +154,12 @@ func (ps *Params) Tensor(name string, shape []int, init Init) *Param {
 // Table makes an embedding, which has a row for each vertex in one table or several. Files hold it as
 // [tables, vertices, columns], or as [vertices, columns] if tables is 0, which means one. The initial values
 // of each row are drawn from the seed, the name, the table and the vertex's id, so that they are the same on
-// any number of workers.
+// any number of workers. An embedding may rest on disk.
 func (ps *Params) Table(name string, rows *autograd.RowSet, tables, columns int, init Init) *Param {
 	count := max(1, tables)
 	p := ps.make(name, count*rows.Here, columns)
+	p.Value.Unpin()
+	p.Grad.Unpin() // no replica sums it
 	p.Rows, p.Tables, p.shape, p.Decay = rows, count, []int{rows.Total, columns}, WeightDecay
 	if tables > 0 {
 		p.shape = []int{tables, rows.Total, columns}
@@ -271,6 +273,13 @@ func (ps *Params) Count() (n int) {
 		n += p.Value.Len()
 	}
 	return n
+}
+
+// Use brings all parameters into memory that rest on disk.
+func (ps *Params) Use() {
+	for _, p := range ps.List {
+		p.Value.Pointer()
+	}
 }
 
 // Finite reports whether no parameter and no buffer holds a NaN or an infinity.

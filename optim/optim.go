@@ -68,18 +68,29 @@ func (o *Optimizer) Step(factor float64) {
 		clip = math.Min(1, o.s.Clip/(o.norm()+1e-6))
 	}
 	for i, p := range o.params {
-		decay := o.s.decay(p)
-		if o.s.Name == "sgd" {
-			o.team.SGD(p.Value, p.Grad, o.state[i][0], kernel.SGDStep{
-				Rate: rate, Momentum: o.s.Momentum, Decay: decay, Clip: clip, First: o.step == 1,
-			})
-			continue
+		o.update(p, o.state[i], rate, clip)
+		for _, m := range o.state[i] {
+			if m != nil {
+				m.Unused()
+			}
 		}
-		o.team.Adam(p.Value, p.Grad, o.state[i][0], o.state[i][1], kernel.AdamStep{
-			Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8,
-			Decay: decay, Clip: clip, Step: int(o.step), Decoupled: o.s.Name == "adamw",
-		})
 	}
+}
+
+// update updates a parameter, whose state may rest on disk otherwise.
+func (o *Optimizer) update(p *nn.Param, state [2]*tensor.Matrix, rate, clip float64) {
+	p.Value.Thaw() // what the training pass has kept
+	decay := o.s.decay(p)
+	if o.s.Name == "sgd" {
+		o.team.SGD(p.Value, p.Grad, state[0], kernel.SGDStep{
+			Rate: rate, Momentum: o.s.Momentum, Decay: decay, Clip: clip, First: o.step == 1,
+		})
+		return
+	}
+	o.team.Adam(p.Value, p.Grad, state[0], state[1], kernel.AdamStep{
+		Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8,
+		Decay: decay, Clip: clip, Step: int(o.step), Decoupled: o.s.Name == "adamw",
+	})
 }
 
 // decay returns a parameter's weight decay.

@@ -31,6 +31,10 @@ type shareWriter struct {
 	whole   Whole
 	parts   []*graph.PartWriter
 	edges   []*edgeWriter // by relation
+
+	progress graph.Progress
+	listed   int64 // edges that were listed by their targets
+	turned   int64 // by their sources
 }
 
 // edgeWriter writes the edges of a relation.
@@ -48,8 +52,8 @@ type edgeWriter struct {
 }
 
 // writeShares writes the shares into a folder. It returns the description of the whole graph.
-func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment) (*Whole, error) {
-	w := &shareWriter{g: g, layouts: layouts(g, a), whole: WholeOf(g)}
+func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment, progress graph.Progress) (*Whole, error) {
+	w := &shareWriter{g: g, layouts: layouts(g, a), whole: WholeOf(g), progress: progress}
 	w.whole.Statistics = *countVertices(g, a, w.layouts)
 	for i := range g.Relations {
 		w.edges = append(w.edges, newEdgeWriter(w, i, a.K))
@@ -86,7 +90,7 @@ func (w *shareWriter) part(folder *graph.Folder, p int) error {
 		}
 	}
 	for _, e := range w.edges {
-		like := graph.Relation{EdgeColumns: e.from.EdgeColumns}
+		like := graph.Relation{EdgeColumns: e.from.EdgeColumns, Symmetric: e.from.Symmetric}
 		like.Source, like.Name, like.Target = e.from.Source, e.from.Name, e.from.Target
 		part.Graph.Relations = append(part.Graph.Relations, like)
 	}
@@ -222,6 +226,8 @@ func (e *edgeWriter) in(to *graph.PartWriter, p int) error {
 			for bin, n := range b.bins {
 				e.bins[bin] += n
 			}
+			e.w.listed += int64(len(b.Sources))
+			e.w.progress.Of("dividing edges", e.w.listed, e.w.whole.Edges)
 			if read += len(b.Sources); read > unloadEdges {
 				e.w.g.Unload()
 				read = 0
@@ -376,7 +382,12 @@ func (e *edgeWriter) out() (err error) {
 		}
 		parts, in = append(parts, part), append(in, &part.Relations[0])
 	}
-	t, err := graph.NewTransposer(in, parts[0].Guard)
+	unload := func() {
+		for _, part := range parts {
+			part.Unload()
+		}
+	}
+	t, err := graph.NewTransposer(in, parts[0].Guard, unload)
 	if err != nil {
 		return err
 	}
@@ -394,10 +405,10 @@ func (e *edgeWriter) out() (err error) {
 				if err = errors.Join(err, <-written); err != nil {
 					return err
 				}
+				e.w.turned += int64(len(rows.Sources))
+				e.w.progress.Of("turning edges around", e.w.turned, e.w.whole.Edges)
 				go func() { written <- write(rows) }()
-				for _, part := range parts {
-					part.Unload()
-				}
+				unload()
 				lo = hi
 			}
 			return <-written

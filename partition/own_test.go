@@ -63,7 +63,7 @@ func TestPartitionsOfOthers(t *testing.T) {
 				t.Errorf("%q: %s says %v, want %q", c.path, what, err, c.want)
 			}
 		}
-		if _, err := Write(store, g, a); (err == nil) != (c.want == "") {
+		if _, err := Write(store, g, a, nil); (err == nil) != (c.want == "") {
 			t.Errorf("%q: Write says %v, want %q", c.path, err, c.want)
 		}
 		if c.want != "" && c.path != "" && !there(filepath.Join(dir, c.path)) {
@@ -87,7 +87,7 @@ func TestPartitionsWithoutRoom(t *testing.T) {
 		write(t, store, g, divided(t, g, Options{K: 2, Method: Random, Seed: 1}))
 		before, another := find(t, store, 2, ""), divided(t, g, Options{K: 2, Method: Random, Seed: 2})
 		full(1000, func() {
-			if _, err := Write(store, g, another); !errors.Is(err, unix.EFBIG) {
+			if _, err := Write(store, g, another, nil); !errors.Is(err, unix.EFBIG) {
 				t.Errorf("error %v", err)
 			}
 		})

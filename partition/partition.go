@@ -68,10 +68,8 @@ type Options struct {
 	Split   int    // the split whose training vertices are balanced and counted
 	// Timeout is how long METIS may be idle, as a stopped process is, before it is killed; 0: no limit. METIS
 	// may work for any time.
-	Timeout time.Duration
-	// Progress is called now and then by the method stream: in this pass, so many of all vertices are done. It may
-	// be nil.
-	Progress func(pass string, done, all int64)
+	Timeout  time.Duration
+	Progress graph.Progress // of the method stream, pass by pass
 }
 
 // Validate refuses options that no graph allows. Errors name the flags of weft partition.

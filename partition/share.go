@@ -380,7 +380,9 @@ func (c *divider) part(p int) *graph.Part {
 	for _, e := range c.edges {
 		in := e.in(e.target.ids(p))
 		in.Source, in.Name, in.Target = e.from.Source, e.from.Name, e.from.Target
-		part.Graph.Relations, part.Out = append(part.Graph.Relations, in), append(part.Out, e.out(p))
+		out := e.out(p)
+		in.Symmetric, out.Symmetric = e.from.Symmetric, e.from.Symmetric
+		part.Graph.Relations, part.Out = append(part.Graph.Relations, in), append(part.Out, out)
 	}
 	return part
 }

@@ -125,7 +125,7 @@ func checkOwn(dir string) error {
 // that name, unless they are not weft's: see CheckPlace. The new ones appear complete or not at all. It
 // writes in streams, within the memory that Go's runtime may use: it needs some 30 bytes for each vertex, the
 // labels of one share, a few MB for each core, and up to 512 MB of edges.
-func Write(store string, g *graph.Graph, a *Assignment) (name string, err error) {
+func Write(store string, g *graph.Graph, a *Assignment, progress graph.Progress) (name string, err error) {
 	if err := a.check(g); err != nil {
 		return "", err
 	}
@@ -149,7 +149,7 @@ func Write(store string, g *graph.Graph, a *Assignment) (name string, err error)
 	}
 	defer folder.Abort()
 	err = g.Guard(func() error {
-		whole, err := writeShares(folder, g, a)
+		whole, err := writeShares(folder, g, a, progress)
 		if err != nil {
 			return err
 		}
@@ -295,13 +295,13 @@ func isSame(file *os.File, path string) bool {
 
 // Check refuses stored partitions with a missing or damaged file. It opens each share, and compares the
 // assignment with the shares and with the stored id. It takes memory for one share and four bytes per vertex.
-func Check(store string, d Description) error {
+func Check(store string, d Description, progress graph.Progress) error {
 	of, err := d.readAssignment(store)
 	if err != nil {
 		return err
 	}
 	for p := range d.K {
-		if err := graph.CheckSums(filepath.Join(Directory(store, d.Name), strconv.Itoa(p))); err != nil {
+		if err := graph.CheckSums(filepath.Join(Directory(store, d.Name), strconv.Itoa(p)), fmt.Sprintf("%s, share %d", d.Name, p), progress); err != nil {
 			return err
 		}
 		s, err := Open(store, d, p)

@@ -54,7 +54,7 @@ func divided(t testing.TB, g *graph.Graph, o Options) *Assignment {
 
 func write(t testing.TB, store string, g *graph.Graph, a *Assignment) string {
 	t.Helper()
-	name, err := Write(store, g, a)
+	name, err := Write(store, g, a, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,11 +309,11 @@ func TestWriteRefusesAnotherGraph(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := divided(t, g, Options{K: 2, Method: Range})
-	if _, err := Write(store, other, a); !refusal.Is(err) || !strings.Contains(err.Error(), "not the one in this store") {
+	if _, err := Write(store, other, a, nil); !refusal.Is(err) || !strings.Contains(err.Error(), "not the one in this store") {
 		t.Errorf("error %v", err)
 	}
 	a.Of[3] = 2
-	if _, err := Write(store, g, a); !refusal.Is(err) {
+	if _, err := Write(store, g, a, nil); !refusal.Is(err) {
 		t.Errorf("error %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(store, "partitions")); !errors.Is(err, os.ErrNotExist) {
@@ -347,7 +347,7 @@ func TestReadOnlyStore(t *testing.T) {
 			}
 		}()
 	}
-	_, err := Write(store, g, &Assignment{K: 1, Of: make([]int32, 20), Method: Range})
+	_, err := Write(store, g, &Assignment{K: 1, Of: make([]int32, 20), Method: Range}, nil)
 	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), store+": cannot be written to") {
 		t.Errorf("error %v", err)
 	}
@@ -379,7 +379,7 @@ func writeOften(store string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := Write(store, g, a); err != nil {
+		if _, err := Write(store, g, a, nil); err != nil {
 			return err
 		}
 	}
@@ -442,7 +442,7 @@ func TestInterruptedWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := writeShares(folder, g, divided(t, g, Options{K: 2, Method: Range})); err != nil {
+		if _, err := writeShares(folder, g, divided(t, g, Options{K: 2, Method: Range}), nil); err != nil {
 			t.Fatal(err)
 		}
 		if all, err := List(store); err != nil || len(all) > 1 {
@@ -635,7 +635,7 @@ func TestCheck(t *testing.T) {
 		}
 		store, g := stored(t, g)
 		name := write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
-		if err := Check(store, find(t, store, 2, "")); err != nil {
+		if err := Check(store, find(t, store, 2, ""), nil); err != nil {
 			t.Fatal(err)
 		}
 		dir := filepath.Join(store, "partitions", name)
@@ -664,7 +664,7 @@ func TestCheck(t *testing.T) {
 			if err := errors.Join(os.Remove(path), damage()); err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
 			}
-			if err := Check(store, find(t, store, 2, "")); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
+			if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
 				!strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), partitionAgain) {
 				t.Errorf("error %v, want %q", err, want)
 			}
@@ -699,7 +699,7 @@ func TestCheck(t *testing.T) {
 		if err := errors.Join(os.Remove(file), npytest.WriteFile(file, moved)); err != nil {
 			t.Fatal(err)
 		}
-		if err := Check(store, find(t, store, 2, "")); !refusal.Is(err) || !strings.Contains(err.Error(), "which assignment.npy gives to another partition; "+partitionAgain) {
+		if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) || !strings.Contains(err.Error(), "which assignment.npy gives to another partition; "+partitionAgain) {
 			t.Errorf("error %v", err)
 		}
 	}
@@ -718,7 +718,7 @@ func TestCheckOfVertex0(t *testing.T) {
 	if err := errors.Join(os.Remove(path), npytest.WriteFile(path, ids)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Check(store, find(t, store, 2, "")); !refusal.Is(err) || !strings.Contains(err.Error(), "1: has vertex 0, which assignment.npy gives to another partition") {
+	if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) || !strings.Contains(err.Error(), "1: has vertex 0, which assignment.npy gives to another partition") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -778,4 +778,37 @@ func placesOf(t *testing.T, store string) error {
 		}
 	}
 	return nil
+}
+
+// TestSharesKnowSymmetry: shares of a graph whose edges are known to be symmetric know it, stored or in memory, in both
+// directions.
+func TestSharesKnowSymmetry(t *testing.T) {
+	const n = 200_000
+	one := graph.Edges{Source: []int32{0, n - 1}, Target: []int32{n - 1, 0}}
+	r, err := graph.NewRelation(n, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range []bool{true, false} {
+		r.Symmetric = known
+		store, g := stored(t, &graph.Graph{Relations: []graph.Relation{r}})
+		a := divided(t, g, Options{K: 2, Method: Range})
+		write(t, store, g, a)
+		shares, err := Split(g, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened, err := Open(store, find(t, store, 2, ""), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range append(shares, opened) {
+			if r := s.Edges.Relations[0]; r.In.Symmetric != known || r.Out.Symmetric != known {
+				t.Errorf("known to be symmetric: in %v, out %v, want %v", r.In.Symmetric, r.Out.Symmetric, known)
+			}
+		}
+		if err := opened.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

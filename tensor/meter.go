@@ -87,7 +87,9 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	t.used[m.data] = size
 	t.live[kind] += int64(size)
 	t.raise()
-	t.mayRest(m)
+	if kind != Parameters && kind != Buffers {
+		t.mayRest(m)
+	}
 	return m
 }
 

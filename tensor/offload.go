@@ -75,15 +75,21 @@ type offload struct {
 	watch   atomic.Pointer[func(what string, bytes int64) (end func())]
 }
 
-// Offload makes matrices of features, activations, gradients and the graph rest on disk where the memory of
-// all Meters of the worker would exceed the limit, in bytes. It must be called before the first allocation.
-// Memory that the turn at work uses is never taken from it, so that a limit which is too low is exceeded. In
-// a plan d is nil: matrices leave and come as in a run, and nothing is written and read.
+// Offload makes matrices of all kinds but parameters and buffers rest on disk where the memory of all Meters
+// of the worker would exceed the limit, in bytes. Unpin adds others. It must be called before the first
+// allocation. Memory that the turn at work uses is never taken from it, so that a limit which is too low is
+// exceeded. In a plan d is nil: matrices leave and come as in a run, and nothing is written and read.
 func (t *Meter) Offload(d Disk, limit int64) {
 	t.offload = &offload{
 		disk: d, limit: limit, rests: map[*Matrix]struct{}{}, changed: sync.NewCond(&t.mu),
 		places: places{free: map[int][]int64{}},
 	}
+}
+
+// Takes returns the memory that a matrix of so many bytes takes, and whether it may rest.
+func (t *Meter) Takes(bytes int) (memory int64, rests bool) {
+	size := pages(bytes)
+	return int64(size), t.offload != nil && size >= leastResting
 }
 
 // BeginTurn begins another turn, which may be the first of a round.
@@ -198,11 +204,14 @@ func (t *account) shrinkTo(limit int64) {
 			giveBack(s.start, s.size)
 			continue
 		}
-		m := o.next()
-		if m == nil {
+		switch m := o.next(); {
+		case m == nil:
 			return
+		case m.rest.state == coming:
+			o.changed.Wait() // it leaves when it has come, so that the order is that of a plan
+		default:
+			t.evict(m)
 		}
-		t.evict(m)
 	}
 }
 
@@ -241,7 +250,8 @@ func (o *offload) next() (next *Matrix) {
 		return cmp.Or(cmp.Compare(x>>32, y>>32), cmp.Compare(y, x), cmp.Compare(a.rest.number, b.rest.number))
 	}
 	for m := range o.rests {
-		if s := m.rest.state; s != here && s != cleaning || m.rest.used.Load() == turn {
+		r := m.rest
+		if s := r.state; s != here && s != cleaning && (s != coming || !r.ahead) || r.used.Load() == turn {
 			continue
 		}
 		if next == nil || order(m, next) < 0 {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"weft/tensor"
 )
@@ -17,6 +18,7 @@ type drum struct {
 	held  map[int64][]byte // by their offset
 	calls int
 	fails int
+	slow  time.Duration // how long a read takes
 }
 
 var errDrum = errors.New("the drum is stuck")
@@ -36,6 +38,7 @@ func (d *drum) Write(data []byte, offset int64) (sum uint32, err error) {
 }
 
 func (d *drum) Read(into []byte, offset int64, sum uint32) error {
+	time.Sleep(d.slow)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if copy(into, d.held[offset]) != len(into) || sum != uint32(offset) {
@@ -184,6 +187,33 @@ func TestPlannedRest(t *testing.T) {
 	}
 	if moved[0] != moved[1] || moved[0].Read == 0 || most[0] != most[1] || most[0] == 0 {
 		t.Errorf("moved %+v and kept %d bytes on the disk, planned %+v and %d", moved[0], most[0], moved[1], most[1])
+	}
+}
+
+// TestLateReadAhead: what is read ahead for a turn that has ended leaves for the next one, as in a plan.
+func TestLateReadAhead(t *testing.T) {
+	var moved [2]tensor.Moved
+	for i, d := range []tensor.Disk{&drum{held: map[int64][]byte{}, slow: 50 * time.Millisecond}, nil} {
+		mem := tensor.NewMeter()
+		mem.Offload(d, 2*unit)
+		mem.BeginTurn(true)
+		late := unitOf(mem, tensor.Activations)
+		mem.BeginTurn(false)
+		a, b := unitOf(mem, tensor.Activations), unitOf(mem, tensor.Activations)
+		a.Release()
+		b.Release()
+		mem.Drain()
+		late.Ahead()
+		mem.BeginTurn(false)
+		unitOf(mem, tensor.Activations)
+		unitOf(mem, tensor.Activations)
+		if moved[i] = mem.OnDisk(); mem.Peak() > 2*unit || moved[i].Read == 0 {
+			t.Errorf("a peak of %d of %d bytes, and %+v was moved", mem.Peak(), 2*unit, moved[i])
+		}
+		mem.Close()
+	}
+	if moved[0] != moved[1] {
+		t.Errorf("moved %+v, planned %+v", moved[0], moved[1])
 	}
 }
 

@@ -16,6 +16,7 @@ type rest struct {
 	number uint64        // in the order of creation
 	used   atomic.Uint64 // the turn of the last use
 	frozen bool          // nobody changes the elements
+	ahead  bool          // it is coming beside the work of the turn that asked for it
 	placed bool          // the disk has a place for the elements, at offset
 	offset int64
 	saved  bool        // the disk has the elements there
@@ -43,13 +44,10 @@ func (t *account) mayRest(m *Matrix) {
 	if o == nil || m.bytes < leastResting {
 		return
 	}
-	switch m.kind {
-	case Features, Activations, Gradients, Graph:
-		m.rest = &rest{number: o.made}
-		m.rest.used.Store(o.turn.Load())
-		o.made++
-		o.rests[m] = struct{}{}
-	}
+	m.rest = &rest{number: o.made}
+	m.rest.used.Store(o.turn.Load())
+	o.made++
+	o.rests[m] = struct{}{}
 }
 
 // Pin keeps the matrix in memory until Unpin or Release. A goroutine that reads or writes a matrix in other
@@ -64,7 +62,7 @@ func (m *Matrix) Pin() *Matrix {
 	return m
 }
 
-// Unpin lets a pinned matrix rest again.
+// Unpin lets a pinned matrix rest again, or one of a kind that stays.
 func (m *Matrix) Unpin() *Matrix {
 	m.meter.mu.Lock()
 	defer m.meter.mu.Unlock()
@@ -149,6 +147,7 @@ func (m *Matrix) Ahead() {
 	}
 	r.used.Store(o.turn.Load())
 	if t.come(m) == nil {
+		r.ahead = true
 		t.beside(func() error { return o.read(m) }, func(err error) { t.came(m, err) })
 	}
 }
@@ -182,7 +181,7 @@ func (o *offload) read(m *Matrix) error {
 func (t *account) came(m *Matrix, err error) {
 	r, o := m.rest, t.offload
 	o.err = cmp.Or(o.err, err)
-	r.state = here
+	r.state, r.ahead = here, false
 	if !r.frozen {
 		r.saved = false
 	}

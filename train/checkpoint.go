@@ -121,9 +121,10 @@ func (s *saver) arrays(of *state) []checkpoint.Array {
 	return s.w.Mine(append(s.w.Arrays(), s.w.Params.ArraysOf(&of.best.weights)...))
 }
 
-// allocate allocates the snapshot, unless the run ends with this epoch.
+// allocate allocates the snapshot, unless the run ends with this epoch, or what it would copy may rest on
+// disk.
 func (s *saver) allocate(of *state) {
-	if s != nil && of.epoch < s.w.Epochs {
+	if s != nil && of.epoch < s.w.Epochs && s.w.Offload == "" {
 		s.snapshot.Allocate(s.w.Team.Memory, checkpoint.Size(s.arrays(of)))
 	}
 }
@@ -186,7 +187,7 @@ func (s *saver) save(of *state, asked worker.Asks) error {
 		if err := s.settle(); err != nil {
 			return err
 		}
-		if err := s.begin(of, s.arrays(of)); err != nil {
+		if err := s.begin(of, func() []checkpoint.Array { return s.arrays(of) }); err != nil {
 			return err
 		}
 		return s.settle()
@@ -195,20 +196,27 @@ func (s *saver) save(of *state, asked worker.Asks) error {
 		return nil
 	}
 	s.late = false
-	return s.begin(of, s.snapshot.Take(s.w.Team.Memory, s.arrays(of)))
+	return s.begin(of, func() []checkpoint.Array {
+		if s.w.Offload != "" {
+			return s.arrays(of)
+		}
+		return s.snapshot.Take(s.w.Team.Memory, s.arrays(of))
+	})
 }
 
-// begin begins to write.
-func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
+// begin begins to write. Arrays that may rest on disk are written when it returns: they are in memory in the
+// turn of this worker alone.
+func (s *saver) begin(of *state, take func() []checkpoint.Array) error {
 	w := s.w
 	metadata, err := w.Figures(s.snapshot.Bytes())
 	if err != nil {
 		return err
 	}
-	sizes, err := comm.Gather(w.Groups.World, comm.Setup, checkpoint.Size(arrays))
+	sizes, err := comm.Gather(w.Groups.World, comm.Setup, checkpoint.Size(s.arrays(of)))
 	if err != nil {
 		return err
 	}
+	arrays := take() // others had their turns; it panics where the disk fails
 	s.last = time.Now()
 	p := &writing{epoch: of.epoch, needs: s.Spare, begun: s.last, done: make(chan struct{})}
 	for _, size := range sizes {
@@ -224,7 +232,7 @@ func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
 		}
 	}
 	s.writing = p
-	go func() {
+	write := func() {
 		defer close(p.done)
 		defer func() {
 			if fault := recover(); fault != nil {
@@ -232,7 +240,12 @@ func (s *saver) begin(of *state, arrays []checkpoint.Array) error {
 			}
 		}()
 		p.err = s.write(p, arrays, metadata)
-	}()
+	}
+	if w.Offload != "" {
+		write()
+	} else {
+		go write()
+	}
 	return nil
 }
 

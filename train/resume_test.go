@@ -92,6 +92,7 @@ func resumes() map[string]Options {
 	add("gat", "graph=3", func(o *Options) { o.Model, o.Heads, o.Optimizer = "gat", 2, "adamw" })
 	add("gcn", "tensor=2", func(o *Options) { o.Model, o.Select = "gcn", setting.SelectLoss })
 	add("decoupled", "graph=2,tensor=2", func(o *Options) { o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd" })
+	add("turns", "tensor=2", func(o *Options) { o.Model, o.Partitions, o.Partition = "gat", 3, "random" })
 	add("residual", "", func(o *Options) { o.Blocks, o.Layers = "residual", 3 })
 	add("gcnii", "pipeline=2", deep)
 	add("warm", "pipeline=2", func(o *Options) { deep(o); o.HistoryStart, o.ChunkOrder = "warm", "fixed" })

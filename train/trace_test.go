@@ -3,6 +3,7 @@ package train
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -32,11 +33,15 @@ func written(t *testing.T, traced *trace.Trace) *tracetest.File {
 // no results.
 func TestTrace(t *testing.T) {
 	g := tangled(t)
-	for _, mesh := range []string{"", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2", "graph=2,pipeline=2"} {
+	for _, c := range []struct {
+		mesh       string
+		partitions int
+	}{{"", 0}, {"graph=3", 0}, {"tensor=2", 0}, {"graph=2,tensor=2", 0}, {"pipeline=2", 0}, {"graph=2,pipeline=2", 0}, {"graph=2", 3}, {"graph=2,tensor=2", 3}} {
 		for _, model := range []string{"gat", "gcn"} {
-			t.Run(mesh+" "+model, func(t *testing.T) {
+			mesh := c.mesh
+			t.Run(fmt.Sprintf("%s %d %s", mesh, c.partitions, model), func(t *testing.T) {
 				o := Defaults()
-				o.Model, o.Hidden, o.Heads, o.Epochs, o.Norm = model, 12, 1, 2, "layer"
+				o.Model, o.Hidden, o.Heads, o.Epochs, o.Norm, o.Partitions = model, 12, 1, 2, "layer", c.partitions
 				want := mustRun(t, onMesh(g, o, mesh))
 				j := onMesh(g, o, mesh)
 				j.Trace = true
@@ -54,20 +59,28 @@ func TestTrace(t *testing.T) {
 func checkTrace(t *testing.T, r *Result) *tracetest.File {
 	t.Helper()
 	f := written(t, r.Trace)
-	if f.About.Epoch != r.Epochs || len(f.Workers) != r.Workers {
-		t.Errorf("epoch %d of %d workers, want %d of %d", f.About.Epoch, len(f.Workers), r.Epochs, r.Workers)
+	ranks, workers := len(f.Workers), 0
+	holders := make([]int, ranks) // the worker of each rank
+	for rank, name := range f.Workers {
+		if _, err := fmt.Sscanf(name, "worker %d", &holders[rank]); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		workers = max(workers, holders[rank]+1)
 	}
-	sent, kernels := make([]int64, r.Workers), make([]int, r.Workers)
-	phases := make([]map[string][]int, r.Workers) // the chunks of each phase
-	for worker := range phases {
-		phases[worker] = map[string][]int{}
+	if f.About.Epoch != r.Epochs || workers != r.Workers {
+		t.Fatalf("epoch %d of %d workers, want %d of %d", f.About.Epoch, workers, r.Epochs, r.Workers)
+	}
+	sent, kernels := make([]int64, workers), make([]int, ranks)
+	phases := make([]map[string][]int, ranks) // the chunks of each phase
+	for rank := range phases {
+		phases[rank] = map[string][]int{}
 	}
 	byKind := map[string]int64{}
 	for _, s := range f.Spans {
 		switch s.Category {
 		case "send":
-			if s.Args.Kind != comm.Setup.String() {
-				sent[s.Worker] += s.Args.Bytes
+			if peer := s.Args.Peer; s.Args.Kind != comm.Setup.String() && holders[*peer] != holders[s.Worker] {
+				sent[holders[s.Worker]] += s.Args.Bytes
 				byKind[s.Args.Kind] += s.Args.Bytes
 			}
 		case "compute":
@@ -109,11 +122,11 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 			t.Errorf("%d bytes of %v, and %d were counted", bytes, counted.kinds, counted.bytes)
 		}
 	}
-	for worker, chunks := range phases {
+	for rank, chunks := range phases {
 		back := slices.Clone(chunks["backward"])
 		slices.Reverse(back)
-		if kernels[worker] == 0 || len(back) == 0 || !slices.Equal(back, chunks["forward"]) || len(chunks["training pass"]) != 1 || len(chunks["optimizer step"]) != 1 {
-			t.Errorf("worker %d: %d kernels in %v", worker, kernels[worker], chunks)
+		if kernels[rank] == 0 || len(back) == 0 || !slices.Equal(back, chunks["forward"]) || len(chunks["training pass"]) != 1 || len(chunks["optimizer step"]) != 1 {
+			t.Errorf("%s: %d kernels in %v", f.Workers[rank], kernels[rank], chunks)
 		}
 	}
 	return f

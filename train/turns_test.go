@@ -3,18 +3,194 @@ package train
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 
+	"weft/graph"
 	"weft/partition"
+	"weft/train/metric"
 	"weft/train/setting"
 )
 
-// inTurns is a job on four random partitions that workers hold.
-func inTurns(j Job, workers int) *Job {
+// inTurns is a job on four random partitions that the workers of a mesh hold.
+func inTurns(j Job, mesh string) *Job {
 	o := &j.Options
-	o.Parallel, o.Partitions, o.Partition, o.Threads = fmt.Sprintf("graph=%d", workers), 4, partition.Random, 1
+	o.Parallel, o.Partitions, o.Partition, o.Threads = mesh, 4, partition.Random, 1
 	return &j
+}
+
+// sameResults compares what two runs learned, to the bit.
+func sameResults(t *testing.T, got, want *Result) {
+	t.Helper()
+	if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) || got.Test != want.Test {
+		t.Errorf("%d workers: losses %v and a test metric of %v, want %v and %v", got.Workers, got.Losses, got.Test, want.Losses, want.Test)
+	}
+	if !reflect.DeepEqual(got.Links, want.Links) {
+		t.Errorf("%d workers: %+v, want %+v", got.Workers, got.Links, want.Links)
+	}
+}
+
+// TestLinksInTurns: link prediction on partitions that take turns has the bits of as many workers. It keeps a
+// limit beyond which matrices rest on disk. With one worker it takes and moves what the plan says.
+func TestLinksInTurns(t *testing.T) {
+	g, types := tangled(t), severalTypes(t)
+	for name, c := range map[string]struct {
+		g *graph.Graph
+		Options
+	}{
+		"dot":      {g, linked(func(o *Options) { o.OutFeatures = 0 })},
+		"distmult": {types, linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" })},
+		"among":    {g, linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Model = 50, "hits@10", "sage" })},
+		"area":     {g, linked(func(o *Options) { o.Metric, o.Model, o.Precision = metric.ROCAUC, "gat", "bf16" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.Options
+			o.Epochs, o.Negatives = 3, 9 // several windows
+			want := mustRun(t, inTurns(Job{Graph: c.g, Options: o}, "graph=4"))
+			one, inMemory := planAndRun(t, inTurns(Job{Graph: c.g, Options: o}, "graph=1"))
+			sameResults(t, one, want)
+			if one.Communication.Links.Bytes != 0 {
+				t.Errorf("one worker sent %+v", one.Communication.Links)
+			}
+			two := inTurns(Job{Graph: c.g, Options: o}, "graph=2")
+			plan, err := two.Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := mustRun(t, two)
+			sameResults(t, got, want)
+			for i, took := range got.PeakTensorBytes {
+				if took > plan.PeakTensorBytes[i] {
+					t.Errorf("worker %d of 2 took %d bytes, planned %d", i, took, plan.PeakTensorBytes[i])
+				}
+			}
+			o.Offload = t.TempDir()
+			for workers := 1; workers <= 2; workers++ {
+				least, err := inTurns(Job{Graph: c.g, Options: o}, fmt.Sprintf("graph=%d", workers)).Plan(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, limit := range []int64{least.Limit, least.Limit + (inMemory-least.Limit)/3} {
+					o.MemoryLimit = setting.Bytes(limit)
+					job := inTurns(Job{Graph: c.g, Options: o}, fmt.Sprintf("graph=%d", workers))
+					plan, err := job.Plan(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					got := mustRun(t, job)
+					sameResults(t, got, want)
+					for i, tensors := range got.PeakTensorBytes {
+						if took := tensors + got.GraphBytes[i]; took > limit {
+							t.Errorf("worker %d of %d took %d bytes of %d", i, workers, took, limit)
+						}
+					}
+					if workers == 1 && (got.Disk != plan.Disk() || got.Disk.Read == 0 || got.Disk.Written == 0) {
+						t.Errorf("moved %+v, planned %+v", got.Disk, plan.Disk())
+					}
+				}
+				o.MemoryLimit = 0
+			}
+		})
+	}
+}
+
+// TestTablesRest: learned embeddings and the optimizer's state rest on disk, too: that saves more than they
+// take together. The bits are those of four workers, also of a run that continues from a checkpoint, and
+// memory and bytes are those of the plan.
+func TestTablesRest(t *testing.T) {
+	g := *tangled(t)
+	g.Features = graph.Features{}
+	for _, name := range []string{"sage", "rgcn", "links"} {
+		t.Run(name, func(t *testing.T) {
+			o := Defaults()
+			o.Model, o.NodeEmbedding, o.Hidden, o.Epochs, o.Seed, o.Threads = "sage", 64, 16, 3, 5, 1
+			switch name {
+			case "rgcn":
+				o.Model, o.NodeEmbedding, o.Clip, o.Optimizer = "rgcn", 0, .5, "adamw"
+			case "links":
+				o = linked(func(o *Options) { o.Epochs, o.Model, o.NodeEmbedding, o.Precision = 3, "sage", 64, "bf16" })
+			}
+			want := mustRun(t, inTurns(Job{Graph: &g, Options: o}, "graph=4"))
+			o.Offload = t.TempDir()
+			bounds, err := inTurns(Job{Graph: &g, Options: o, PlanRange: true}, "graph=1").Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			tables := int64(4 * 4 * 64 * g.Vertices()) // values, gradients, two moments
+			if name != "rgcn" && bounds.All-bounds.Least < tables*6/5 {
+				t.Errorf("a run needs %d bytes at least, and %d without a limit; its tables take %d", bounds.Least, bounds.All, tables)
+			}
+			for _, limit := range []int64{bounds.Least, (2*bounds.Least + bounds.All) / 3} {
+				o.MemoryLimit = setting.Bytes(limit)
+				job := inTurns(Job{Graph: &g, Options: o}, "graph=1")
+				plan, err := job.Plan(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := mustRun(t, job)
+				sameResults(t, got, want)
+				if !reflect.DeepEqual(got.Weights, want.Weights) {
+					t.Error("other weights")
+				}
+				if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took > limit {
+					t.Errorf("took %d bytes of %d", took, limit)
+				}
+				if got.Disk != plan.Disk() || got.Disk.Read == 0 || got.Disk.Written == 0 {
+					t.Errorf("moved %+v, planned %+v", got.Disk, plan.Disk())
+				}
+			}
+			o.MemoryLimit = 0
+			folder := t.TempDir()
+			first := inTurns(Job{Graph: &g, Options: o}, "graph=1")
+			follow(first, folder, nil)
+			if r, err := first.Run(stopAfter(first, 2)); err != nil || r.Epochs != 2 {
+				t.Fatalf("%v after %d epochs", err, r.Epochs)
+			}
+			second := inTurns(Job{Graph: &g, Options: o}, "graph=2")
+			follow(second, folder, openLast(t, folder))
+			got := mustRun(t, second)
+			sameResults(t, got, want)
+			if !reflect.DeepEqual(got.Weights, want.Weights) {
+				t.Error("other weights of a run that continued")
+			}
+		})
+	}
+}
+
+// TestOffloadOnSeveralWorkers: messages between workers come at any time. The least limit is kept all the
+// same, and the bits are those of as many workers as partitions.
+func TestOffloadOnSeveralWorkers(t *testing.T) {
+	g := tangled(t)
+	all := networks()
+	for i, name := range []string{"sage", "both-gat", "gcn"} {
+		for workers := 2; workers <= 3; workers++ {
+			t.Run(fmt.Sprint(name, workers), func(t *testing.T) {
+				o := all[name]
+				o.Hidden, o.KeepHalo, o.Prefetch, o.Seed = 3*o.Hidden, i == 2, 1+2*i, uint64(workers)
+				seven := func(workers int) *Job {
+					job := inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("graph=%d", workers))
+					job.Options.Partitions = 7
+					return job
+				}
+				want := mustRun(t, seven(7))
+				o.Offload = t.TempDir()
+				job := seven(workers)
+				plan, err := job.Plan(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				job.Options.MemoryLimit = setting.Bytes(plan.Limit)
+				got := mustRun(t, job)
+				for k, tensors := range got.PeakTensorBytes {
+					if took := tensors + got.GraphBytes[k]; took > plan.Limit {
+						t.Errorf("worker %d took %d bytes of %d", k, took, plan.Limit)
+					}
+				}
+				sameResults(t, got, want)
+			})
+		}
+	}
 }
 
 // TestTurns: partitions that take turns give the bits of as many workers, and what one worker's partitions
@@ -29,16 +205,14 @@ func TestTurns(t *testing.T) {
 			if i%3 == 2 {
 				o.Precision = "bf16"
 			}
-			apart := mustRun(t, inTurns(Job{Graph: g, Options: o}, 4))
-			one, _ := planAndRun(t, inTurns(Job{Graph: g, Options: o}, 1))
+			apart := mustRun(t, inTurns(Job{Graph: g, Options: o}, "graph=4"))
+			one, _ := planAndRun(t, inTurns(Job{Graph: g, Options: o}, "graph=1"))
 			several := one
 			if i%2 == 0 {
-				several = mustRun(t, inTurns(Job{Graph: g, Options: o}, 2+i%4/2))
+				several = mustRun(t, inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("graph=%d", 2+i%4/2)))
 			}
 			for _, r := range []*Result{several, one} {
-				if !slices.Equal(r.Losses, apart.Losses) || !slices.Equal(r.Logits, apart.Logits) || r.Test != apart.Test {
-					t.Errorf("%d workers: losses %v, and of four workers %v", r.Workers, r.Losses, apart.Losses)
-				}
+				sameResults(t, r, apart)
 				if len(r.SentBytes) != r.Workers || len(r.PeakTensorBytes) != r.Workers {
 					t.Errorf("%d workers: peaks %v and sent bytes %v", r.Workers, r.PeakTensorBytes, r.SentBytes)
 				}
@@ -51,21 +225,103 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// TestSlicesInTurns: slices of partitions that take turns give the bits of as many workers. What the
+// partitions of a worker tell each other is not sent, and all-to-alls are. If no halo rows travel between
+// workers the plan is what the run takes.
+func TestSlicesInTurns(t *testing.T) {
+	g := tangled(t)
+	all := networks()
+	change := func(name string, f func(o *Options)) {
+		o := all[name]
+		f(&o)
+		all[name+", changed"] = o
+	}
+	change("gcn", func(o *Options) { o.Decoupled, o.Norm, o.Residual, o.Teleport = true, "none", false, .1 })
+	change("gat", func(o *Options) { o.Heads, o.OutputHeads = 1, 1 })   // heads of several slices
+	change("gatv2", func(o *Options) { o.Heads, o.OutputHeads = 1, 1 }) // slices without columns
+	change("gcnii", func(o *Options) { o.Hidden, o.Layers = 600, 2 })   // several messages to each worker
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		n := 2 + i%2
+		t.Run(fmt.Sprintf("%s on %d", name, n), func(t *testing.T) {
+			o := all[name]
+			o.Epochs, o.KeepHalo = 2, i%3 == 1
+			if i%3 == 2 {
+				o.Precision = "bf16"
+			}
+			apart := mustRun(t, inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("graph=4,tensor=%d", n)))
+			one, _ := planAndRun(t, inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("tensor=%d", n)))
+			two := one
+			if i%2 == 0 {
+				two = mustRun(t, inTurns(Job{Graph: g, Options: o}, "graph=2,tensor=2"))
+			}
+			for _, r := range []*Result{one, two} {
+				if !slices.Equal(r.Losses, apart.Losses) || !slices.Equal(r.Logits, apart.Logits) || r.Test != apart.Test {
+					t.Errorf("%d workers: losses %v, and of %d workers %v", r.Workers, r.Losses, apart.Workers, apart.Losses)
+				}
+				if got, want := r.Communication.Layout, apart.Communication.Layout; got != want {
+					t.Errorf("%d workers: all-to-alls %+v, and of %d workers %+v", r.Workers, got, apart.Workers, want)
+				}
+			}
+			all, some := apart.Communication.Halo.Bytes, two.Communication.Halo.Bytes
+			if sent := one.Communication.Halo.Bytes; sent != 0 || i%2 == 0 && all > 0 && (some == 0 || some >= all) {
+				t.Errorf("halo bytes: %d of %d workers, %d of %d, %d of %d", all, apart.Workers, some, two.Workers, sent, one.Workers)
+			}
+		})
+	}
+}
+
+// TestBytesInTurns: chunked total bytes equal unchunked ones (NeutronTP, section 4.2.2: a source that an
+// earlier chunk has is not sent again). A decoupled model of C classes sends 4·V·C·(T−1)/T numbers between
+// slices in an epoch. Between workers travel, for each round and its backward pass, the C columns of the
+// sources that a partition reads of those of other workers.
+func TestBytesInTurns(t *testing.T) {
+	const rounds, float = 3, 4
+	g := tangled(t)
+	o := Defaults()
+	o.Model, o.Decoupled, o.Layers, o.Epochs = "gcn", true, rounds, 2
+	vertices, classes := int64(g.Vertices()), int64(g.Labels.Classes)
+	halo := int64(0)
+	job := inTurns(Job{Graph: g, Options: o}, "graph=2,tensor=5")
+	a, err := partition.Assign(t.Context(), g, job.Options.Assignment(g, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type read struct{ source, by int32 }
+	seen, e := map[read]bool{}, g.Relations[0].Edges()
+	for k, u := range e.Source {
+		if r := (read{u, a.Of[e.Target[k]]}); a.Of[u]/2 != r.by/2 && !seen[r] { // workers hold two partitions each
+			seen[r] = true
+			halo += 2 * rounds * float * classes
+		}
+	}
+	const slices = 5
+	if classes%slices != 0 {
+		t.Fatalf("%d classes in %d slices", classes, slices)
+	}
+	for mesh, halo := range map[string]int64{"tensor=5": 0, "graph=2,tensor=5": halo} {
+		sent := mustRun(t, inTurns(Job{Graph: g, Options: o}, mesh)).Communication
+		if want := 4 * float * vertices * classes * (slices - 1) / slices; sent.Layout.Bytes != want || sent.Halo.Bytes != halo {
+			t.Errorf("%s: %d bytes in all-to-alls and %d between partitions, want %d and %d", mesh, sent.Layout.Bytes, sent.Halo.Bytes, want, halo)
+		}
+	}
+}
+
 // TestOffload: a run whose matrices rest on disk has the bits of one in memory. It keeps its limit, and moves
 // as many bytes as the plan says.
 func TestOffload(t *testing.T) {
 	g := tangled(t)
 	all := networks()
-	for i, name := range []string{"sage", "gat", "resgcn", "blocks", "gcn", "gatv2"} {
-		t.Run(name, func(t *testing.T) {
+	for i, name := range []string{"sage", "gat", "resgcn", "blocks", "gcn", "gatv2", "both", "both-gat", "gin"} {
+		mesh := []string{"graph=1", "tensor=2"}[i/6]
+		t.Run(name+" "+mesh, func(t *testing.T) {
 			o := all[name]
 			o.Epochs, o.Hidden, o.KeepHalo = 3, 2*o.Hidden, i%3 == 1
 			if i%3 == 2 {
 				o.Precision, o.Recompute = "bf16", "blocks"
 			}
-			want := mustRun(t, inTurns(Job{Graph: g, Options: o}, 1))
+			want := mustRun(t, inTurns(Job{Graph: g, Options: o}, mesh))
 			o.Offload = t.TempDir()
-			asks := inTurns(Job{Graph: g, Options: o, PlanRange: true}, 1)
+			asks := inTurns(Job{Graph: g, Options: o, PlanRange: true}, mesh)
 			bounds, err := asks.Plan(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -78,17 +334,19 @@ func TestOffload(t *testing.T) {
 				limit += (bounds.All - bounds.Least) / 4
 				o.MemoryLimit = setting.Bytes(limit)
 			}
-			job := inTurns(Job{Graph: g, Options: o}, 1)
+			job := inTurns(Job{Graph: g, Options: o}, mesh)
 			plan, err := job.Plan(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := mustRun(t, job)
-			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
-				t.Errorf("losses %v, in memory %v", got.Losses, want.Losses)
+			sameResults(t, got, want)
+			most := int64(0)
+			for worker, graph := range got.GraphBytes {
+				most = max(most, got.PeakTensorBytes[worker]+graph)
 			}
-			if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took > limit || limit == bounds.Least && took != limit {
-				t.Errorf("took %d bytes of %d", took, limit)
+			if most > limit || limit == bounds.Least && most != limit {
+				t.Errorf("took %d bytes of %d", most, limit)
 			}
 			if got.Disk != plan.Disk() || got.Disk.Read == 0 || got.Disk.Written == 0 {
 				t.Errorf("moved %+v, planned %+v", got.Disk, plan.Disk())

@@ -269,7 +269,7 @@ func TestPredictOnWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, j := range []*Job{divided(t, g, o, 5, nil), onMesh(g, o, "tensor=5"), onMesh(g, o, "graph=2,tensor=2")} {
+	for _, j := range []*Job{divided(t, g, o, 5, nil), onMesh(g, o, "tensor=5"), onMesh(g, o, "graph=2,tensor=2"), inTurns(Job{Graph: g, Options: o}, "tensor=2")} {
 		got, err := j.Predict(context.Background(), run.Weights, WithEmbeddings)
 		if err != nil {
 			t.Fatal(err)

@@ -298,13 +298,13 @@ func (p planned) idleSlices() (warnings []string) {
 	if grid.Slices == 1 {
 		return nil
 	}
-	byLayer := map[string][]int64{} // the work of each slice
-	for rank, w := range p.Workers {
+	partitions, byLayer := p.settings.Workers/grid.Slices, map[string][]int64{} // byLayer: the work of each slice
+	for number, w := range p.Workers {
 		for module, n := range w.EdgeColumns {
 			if byLayer[module] == nil {
 				byLayer[module] = make([]int64, grid.Slices)
 			}
-			byLayer[module][grid.Place(rank).Slice] += n
+			byLayer[module][number%grid.Slices] += n
 		}
 	}
 	byBusy := map[int][]string{} // layers, by the number of slices with columns
@@ -321,10 +321,10 @@ func (p planned) idleSlices() (warnings []string) {
 		if busy == 0 || busy == grid.Slices { // no slice aggregates there, or all do
 			continue
 		}
-		take := fmt.Sprintf("graph=%d, which divides the vertices", grid.Partitions*grid.Slices)
+		take := fmt.Sprintf("graph=%d, which divides the vertices", p.settings.Workers)
 		switch fewer := fmt.Sprintf("tensor=%d", busy); {
-		case busy > 1 && grid.Partitions > 1:
-			take = fmt.Sprintf("graph=%d,%s, or %s", grid.Partitions, fewer, take)
+		case busy > 1 && partitions > 1:
+			take = fmt.Sprintf("graph=%d,%s, or %s", partitions, fewer, take)
 		case busy > 1:
 			take = fewer + ", or " + take
 		}

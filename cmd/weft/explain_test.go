@@ -81,20 +81,21 @@ func TestIdleSlices(t *testing.T) {
 	g := communities(t, 300, 13)
 	for _, c := range []struct {
 		model, mesh string
+		partitions  int
 		want        []string
 	}{
-		{"gcn", "tensor=5", nil},
-		{"gcn", "tensor=7", []string{"convs.1: columns for 5 of 7 slices, and the others aggregate nothing there; " +
+		{"gcn", "tensor=5", 0, nil},
+		{"gcn", "tensor=7", 3, []string{"convs.1: columns for 5 of 7 slices, and the others aggregate nothing there; " +
 			"take --parallel tensor=5, or graph=7, which divides the vertices"}},
-		{"gatv2", "graph=2,tensor=3", []string{
+		{"gatv2", "graph=2,tensor=3", 0, []string{
 			"convs.1: columns for 1 of 3 slices, and the others aggregate nothing there; take --parallel graph=6, which divides the vertices",
 			"convs.0: columns for 2 of 3 slices, and the others aggregate nothing there; " +
 				"take --parallel graph=2,tensor=2, or graph=6, which divides the vertices",
 		}},
-		{"mlp", "tensor=7", nil},
+		{"mlp", "tensor=7", 0, nil},
 	} {
 		o := train.Defaults()
-		o.Model, o.Parallel, o.Heads = c.model, c.mesh, 2
+		o.Model, o.Parallel, o.Partitions, o.Heads = c.model, c.mesh, c.partitions, 2
 		idle := slices.DeleteFunc(plannedOf(t, g, o).warnings(), func(w string) bool { return !strings.Contains(w, " slices") })
 		if !slices.Equal(idle, c.want) {
 			t.Errorf("%s on %s: %q, want %q", c.model, c.mesh, idle, c.want)

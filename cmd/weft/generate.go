@@ -73,7 +73,11 @@ func runGenerate(cmd *cobra.Command, store string, o generate.Options) error {
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), store)()
 	started := time.Now()
-	if err := generate.Write(store, o); err != nil {
+	shown := newStages(cmd.ErrOrStderr())
+	o.Progress = shown.show
+	err := generate.Write(store, o)
+	shown.erase()
+	if err != nil {
 		return err
 	}
 	g, err := graph.Open(store)

@@ -28,6 +28,8 @@ type importer interface {
 // streamer is an importer that can also write a store without having the whole graph in memory.
 type streamer interface {
 	importer
+	// streams reports whether it can do so with these sources. It also reads what there is to refuse of them.
+	streams(*importRequest) (bool, error)
 	stream(*importRequest) (*contents, error)
 }
 
@@ -54,7 +56,7 @@ type importRequest struct {
 	store    string
 	changes  *changes
 	flags    *pflag.FlagSet // all flags of the command
-	progress func(stage string, done, all int64)
+	progress graph.Progress
 }
 
 // source returns the only source.
@@ -145,16 +147,10 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), r.store)()
 	started := time.Now()
-	var made *contents
-	var err error
-	if s, streams := i.(streamer); streams && !r.changes.needGraph() {
-		shown := newStages(cmd.ErrOrStderr())
-		r.progress = shown.show
-		made, err = s.stream(r)
-		shown.erase()
-	} else {
-		made, err = readAndWrite(i, r)
-	}
+	shown := newStages(cmd.ErrOrStderr())
+	r.progress = shown.show
+	made, err := makeStore(i, r)
+	shown.erase()
 	if err != nil {
 		return err
 	}
@@ -173,8 +169,24 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 	return nil
 }
 
+// makeStore imports in a stream where that is possible.
+func makeStore(i importer, r *importRequest) (*contents, error) {
+	s, streams := i.(streamer)
+	if streams && !r.changes.needGraph() {
+		streams, err := s.streams(r)
+		if err != nil {
+			return nil, err
+		}
+		if streams {
+			return s.stream(r)
+		}
+	}
+	return readAndWrite(i, r)
+}
+
 // readAndWrite reads a graph, applies the changes, and writes it.
 func readAndWrite(i importer, r *importRequest) (*contents, error) {
+	r.progress.Of("reading "+r.source(), 0, 0)
 	read, err := i.read(r)
 	if err != nil {
 		return nil, err
@@ -185,23 +197,23 @@ func readAndWrite(i importer, r *importRequest) (*contents, error) {
 		return nil, err
 	}
 	g.Provenance = r.provenance(g.Provenance)
-	if err := writeStore(r.store, g, read.division); err != nil {
+	if err := writeStore(r.store, g, read.division, r.progress); err != nil {
 		return nil, err
 	}
 	return contentsOf(g), nil
 }
 
 // writeStore writes the store of a graph, with the partitions a unless nil.
-func writeStore(store string, g *graph.Graph, a *partition.Assignment) error {
-	if a == nil {
-		return g.Write(store)
-	}
-	return g.WriteWith(store, func(store string) error {
+func writeStore(store string, g *graph.Graph, a *partition.Assignment, progress graph.Progress) error {
+	return g.WriteWith(store, progress, func(store string) error {
+		if a == nil {
+			return nil
+		}
 		g, err := graph.Open(store)
 		if err != nil {
 			return err
 		}
-		_, err = partition.Write(store, g, a)
+		_, err = partition.Write(store, g, a, progress)
 		return errors.Join(err, g.Close())
 	})
 }

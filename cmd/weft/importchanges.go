@@ -80,9 +80,12 @@ func (c *changes) apply(read *imported) (g *graph.Graph, err error) {
 		}
 	}
 	if c.split != "" {
-		if err := g.MakeSplits(c.split, c.splits, c.seed); err != nil {
+		if err := c.makeSplits(g); err != nil {
 			return nil, err
 		}
 	}
 	return g, nil
 }
+
+// makeSplits divides the vertices by the rule that was asked for.
+func (c *changes) makeSplits(g *graph.Graph) error { return g.MakeSplits(c.split, c.splits, c.seed) }

@@ -31,9 +31,35 @@ func (i *edgesImport) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.Strings, "string-ids", false, "vertices are named by any text; rows of arrays are in the order in which names first appear")
 }
 
-func (i *edgesImport) read(r *importRequest) (*imported, error) {
+func (i *edgesImport) options(r *importRequest) edgelist.Options {
 	o := i.list
-	o.Path, o.DenseFeatures = r.source(), i.dense.keep
+	o.Path, o.DenseFeatures, o.Progress = r.source(), i.dense.keep, r.progress
+	return o
+}
+
+func (i *edgesImport) read(r *importRequest) (*imported, error) {
+	o := i.options(r)
 	g, err := edgelist.Read(o)
 	return i.dense.checked(o.Path, g, err)
+}
+
+func (i *edgesImport) streams(r *importRequest) (bool, error) {
+	o := i.options(r)
+	if i.dense.keep && o.Features == "" { // read refuses it
+		return false, nil
+	}
+	return o.Streams()
+}
+
+func (i *edgesImport) stream(r *importRequest) (*contents, error) {
+	c := edgelist.Changes{Symmetrize: r.changes.symmetrize, Provenance: r.provenance("edges " + r.source())}
+	if r.changes.split != "" {
+		c.Split = r.changes.makeSplits
+	}
+	o := i.options(r)
+	s, err := o.Write(r.store, c)
+	if err != nil {
+		return nil, err
+	}
+	return &contents{s.Graph, s.Edges, s.Weighted, s.Graph.Labels.OneClass()}, nil
 }

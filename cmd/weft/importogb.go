@@ -76,6 +76,8 @@ func (i *ogbImport) read(r *importRequest) (*imported, error) {
 	return read, err
 }
 
+func (i *ogbImport) streams(*importRequest) (bool, error) { return true, nil }
+
 func (i *ogbImport) stream(r *importRequest) (*contents, error) {
 	o := i.options(r)
 	o.Progress = r.progress
@@ -84,5 +86,5 @@ func (i *ogbImport) stream(r *importRequest) (*contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &contents{s.Graph, s.Edges, s.OneClass}, nil
+	return &contents{s.Graph, s.Edges, false, s.OneClass}, nil
 }

@@ -38,16 +38,19 @@ done, the best one so far and the last checkpoint; and the command that continue
 				return err
 			}
 			defer g.Close()
-			if err := graph.CheckSums(store); err != nil {
+			shown := newStages(cmd.ErrOrStderr())
+			defer shown.erase()
+			if err := graph.CheckSums(store, "the graph", shown.show); err != nil {
 				return err
 			}
 			var s inspected
-			if s.Summary, err = g.Summarize(); err != nil {
+			if s.Summary, err = g.Summarize(shown.show); err != nil {
 				return err
 			}
-			if s.Partitions, err = listPartitions(store); err != nil {
+			if s.Partitions, err = listPartitions(store, shown.show); err != nil {
 				return err
 			}
+			shown.erase()
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), s)
 			}
@@ -77,7 +80,7 @@ type storedPartition struct {
 }
 
 // listPartitions lists the partitions of a store, oldest first, and checks them.
-func listPartitions(store string) ([]storedPartition, error) {
+func listPartitions(store string, progress graph.Progress) ([]storedPartition, error) {
 	all, err := partition.List(store)
 	if err != nil {
 		return nil, err
@@ -88,7 +91,7 @@ func listPartitions(store string) ([]storedPartition, error) {
 		if stale != nil && !refusal.Is(stale) {
 			return nil, stale
 		}
-		if err := partition.Check(store, d); err != nil {
+		if err := partition.Check(store, d, progress); err != nil {
 			return nil, err
 		}
 		listed = append(listed, storedPartition{d.Name, d.K, d.Method, d.CutEdges, d.Replication(), d.Written, stale != nil})

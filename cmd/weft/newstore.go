@@ -36,10 +36,14 @@ func checkNewStore(path string) error {
 type contents struct {
 	*graph.Graph // of a streamed one, what is known without features, labels and edges
 	edges        int64
+	weighted     bool // some edges have weights
 	oneClass     bool // all labels are the same
 }
 
-func contentsOf(g *graph.Graph) *contents { return &contents{g, g.Edges(), g.Labels.OneClass()} }
+func contentsOf(g *graph.Graph) *contents {
+	weighted := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
+	return &contents{g, g.Edges(), weighted, g.Labels.OneClass()}
+}
 
 // storeLine says in one line what a new store holds.
 func storeLine(store string, c *contents, took time.Duration) string {
@@ -59,7 +63,7 @@ func storeLine(store string, c *contents, took time.Duration) string {
 		}
 	}
 	edges := count(c.edges) + " edges"
-	if slices.ContainsFunc(c.Relations, func(r graph.Relation) bool { return r.Weights != nil }) {
+	if c.weighted {
 		edges += " (weighted)"
 	}
 	if n := len(c.Relations); n > 1 {

@@ -137,10 +137,13 @@ func preparePartition(parent context.Context, store string, job *train.Job, k in
 	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", name, k, asked.Method)
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
+	shown := newStages(show)
+	asked.Progress = shown.show
 	a, err := partition.Assign(ctx, g, asked)
 	if err == nil {
-		_, err = partition.Write(store, g, a)
+		_, err = partition.Write(store, g, a, shown.show)
 	}
+	shown.erase()
 	if ctx.Err() != nil {
 		return launch.ErrInterrupted
 	}

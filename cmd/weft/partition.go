@@ -121,14 +121,15 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 	defer removeOnSignal(cmd.ErrOrStderr(), partition.Directory(store, name))()
 	shown := newStages(cmd.ErrOrStderr())
 	o.Progress = shown.show
+	defer shown.erase()
 	a, err := partition.Assign(cmd.Context(), g, o)
-	shown.erase()
 	if err != nil {
 		return about(dataset, err)
 	}
-	if _, err := partition.Write(store, g, a); err != nil {
+	if _, err := partition.Write(store, g, a, shown.show); err != nil {
 		return err
 	}
+	shown.erase()
 	if writePart != "" {
 		if err := partition.WriteFile(writePart, a); err != nil {
 			return err

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// stages shows how far work is that has several stages: on a terminal in one line that is written over,
-// elsewhere in a line now and then, once it has taken a while.
+// stages shows how far work is that has several stages, in one line that is written over. Elsewhere than on a
+// terminal it shows nothing.
 type stages struct {
 	liveLine
 	clock func() time.Time
@@ -18,22 +18,26 @@ type stages struct {
 }
 
 func newStages(out io.Writer) *stages {
-	return &stages{liveLine: newLiveLine(out), clock: time.Now, shownAt: time.Now()}
+	return &stages{liveLine: newLiveLine(out), clock: time.Now}
 }
 
-// show shows that so many of all items of a stage are done, if it is time to.
+// show shows that so many of all items of a stage are done, at most five times a second. Without a number of
+// items it shows the stage.
 func (s *stages) show(stage string, done, all int64) {
-	now, every := s.clock(), 10*time.Second
-	if s.width != nil {
-		every = 200 * time.Millisecond
+	if s.width == nil {
+		return
 	}
+	now := s.clock()
 	if stage != s.stage {
 		s.stage, s.began = stage, now
-	}
-	if now.Sub(s.shownAt) < every || all == 0 {
+	} else if now.Sub(s.shownAt) < 200*time.Millisecond {
 		return
 	}
 	s.shownAt = now
+	if all == 0 {
+		s.draw([]field{{stage, 0}})
+		return
+	}
 	fields := []field{
 		{fmt.Sprintf("%s %d %%", stage, 100*done/all), 0},
 		{fmt.Sprintf("%s of %s", count(done), count(all)), 2},

@@ -28,6 +28,8 @@ type kept []byte
 func (spool) Put(_ comm.Kind, message []byte) (comm.Message, error) {
 	return kept(bytes.Clone(message)), nil
 }
+func (spool) Takes(_ comm.Kind, bytes int) (int64, bool) { return int64(bytes), false }
+
 func (m kept) Len() int               { return len(m) }
 func (m kept) Ahead()                 {}
 func (m kept) Take(into []byte) error { copy(into, m); return nil }

@@ -50,6 +50,8 @@ type Options struct {
 	// Strings says that the ends of edges are names: vertices are numbered by first appearance, and the graph
 	// keeps Names.
 	Strings bool
+	// Progress is told how many bytes of Path were read, and by Write what is sorted and written.
+	Progress graph.Progress
 }
 
 // Read reads the graph: edges as they are listed, duplicates and self loops included. Complaints about a file
@@ -61,19 +63,10 @@ type Options struct {
 // be in double quotes. A Parquet file, known by its first bytes, has columns of these names, or 0 and 1,
 // among others.
 func Read(o Options) (*graph.Graph, error) {
-	if o.Vertices < 0 || o.Vertices > math.MaxInt32 {
-		return nil, refusal.Errorf("%s %d: give a number from 1 to %d",
-			refusal.Setting("vertices"), o.Vertices, math.MaxInt32)
+	if err := o.check(); err != nil {
+		return nil, err
 	}
-	if o.Vertices > 0 && o.Strings {
-		return nil, refusal.Errorf("%s %d: with %s the edges name the vertices: leave %s out",
-			refusal.Setting("vertices"), o.Vertices, refusal.Setting("string-ids"), refusal.Setting("vertices"))
-	}
-	const bound = 8 // of a vertex's edges
-	if err := memory.Need(bound * int64(o.Vertices)); err != nil {
-		return nil, fmt.Errorf("%s %d: %w", refusal.Setting("vertices"), o.Vertices, err)
-	}
-	list, err := readEdges(o)
+	list, edges, err := o.gather()
 	if err != nil {
 		return nil, err
 	}
@@ -81,34 +74,37 @@ func Read(o Options) (*graph.Graph, error) {
 		return nil, refusal.Errorf("%s: with %s its rows follow the first appearance of an id, and all ids of %s are integers: "+
 			"leave %s out", array, refusal.Setting("string-ids"), o.Path, refusal.Setting("string-ids"))
 	}
-	features, labels, err := o.readVertexData(list.edges.Len())
+	features, err := o.readFeatures(list.edges)
 	if err != nil {
 		return nil, err
 	}
-	vertices, err := o.count(list, features, labels)
+	labels, err := o.readLabels(list.edges)
 	if err != nil {
 		return nil, err
 	}
-	relation, err := graph.NewRelation(vertices, list.edges)
-	if err != nil {
-		return nil, refusal.Errorf("%s: %d vertices, %d edges: %w", o.Path, vertices, list.edges.Len(), err)
+	rows := -1
+	if features != nil {
+		rows = features.Rows
 	}
-	g := &graph.Graph{Relations: []graph.Relation{relation}, Provenance: "edges " + o.Path}
+	vertices, err := o.count(list, rows, labels)
+	if err != nil {
+		return nil, err
+	}
+	relation, err := graph.NewRelation(vertices, *edges)
+	if err != nil {
+		return nil, refusal.Errorf("%s: %d vertices, %d edges: %w", o.Path, vertices, list.edges, err)
+	}
+	g := &graph.Graph{Relations: []graph.Relation{relation}, Provenance: "edges " + o.Path, Warnings: list.warnings()}
 	if o.Strings {
 		g.Names = list.names.Names
-	}
-	if len(list.unread) > 0 {
-		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: columns not read, as they are called neither source, target nor weight: %s", o.Path, arrays.Listed(list.unread)))
 	}
 	if features != nil {
 		features.Of(g)
 	}
-	if labels != nil {
-		if g.Labels, err = arrays.Labels(labels); err != nil {
-			return nil, fmt.Errorf("%s: %w", o.Labels, err)
-		}
+	if g.Labels, err = o.labels(labels); err != nil {
+		return nil, err
 	}
-	if g.Splits, err = o.splits(vertices, list.edges.Len(), &g.Labels); err != nil {
+	if g.Splits, err = o.splits(vertices, list.edges, &g.Labels); err != nil {
 		return nil, err
 	}
 	if err := g.Check(); err != nil {
@@ -117,15 +113,59 @@ func Read(o Options) (*graph.Graph, error) {
 	return g, nil
 }
 
-// count returns V, after checking that every array has as many rows.
-func (o *Options) count(l *list, features *arrays.Matrix, labels *npy.Array) (int, error) {
+// check refuses options that no list of edges fits.
+func (o *Options) check() error {
+	if o.Vertices < 0 || o.Vertices > math.MaxInt32 {
+		return refusal.Errorf("%s %d: give a number from 1 to %d",
+			refusal.Setting("vertices"), o.Vertices, math.MaxInt32)
+	}
+	if o.Vertices > 0 && o.Strings {
+		return refusal.Errorf("%s %d: with %s the edges name the vertices: leave %s out",
+			refusal.Setting("vertices"), o.Vertices, refusal.Setting("string-ids"), refusal.Setting("vertices"))
+	}
+	const bound = 8 // of a vertex's edges
+	if err := memory.Need(bound * int64(o.Vertices)); err != nil {
+		return fmt.Errorf("%s %d: %w", refusal.Setting("vertices"), o.Vertices, err)
+	}
+	return nil
+}
+
+// gather reads the edges into memory.
+func (o *Options) gather() (*list, *graph.Edges, error) {
+	var e graph.Edges
+	l, err := o.read(func(source, target int32, weight []float32) (err error) {
+		if e.Source, err = memory.Grow(e.Source, 1); err != nil {
+			return err
+		}
+		if e.Target, err = memory.Grow(e.Target, 1); err != nil {
+			return err
+		}
+		if e.Weights, err = memory.Grow(e.Weights, len(weight)); err != nil {
+			return err
+		}
+		e.Source, e.Target, e.Weights = append(e.Source, source), append(e.Target, target), append(e.Weights, weight...)
+		return nil
+	})
+	return l, &e, err
+}
+
+// warnings name the columns that are not read.
+func (l *list) warnings() []string {
+	if len(l.unread) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: columns not read, as they are called neither source, target nor weight: %s", l.path, arrays.Listed(l.unread))}
+}
+
+// count returns V, after checking that every array has as many rows; −1 stands for no features.
+func (o *Options) count(l *list, features int, labels *npy.Array) (int, error) {
 	type rows struct {
 		path string
 		n    int
 	}
 	var given []rows
-	if features != nil {
-		given = append(given, rows{o.Features, features.Rows})
+	if features >= 0 {
+		given = append(given, rows{o.Features, features})
 	}
 	if labels != nil {
 		given = append(given, rows{o.Labels, labels.Shape[0]})
@@ -147,9 +187,9 @@ func (o *Options) count(l *list, features *arrays.Matrix, labels *npy.Array) (in
 				r.n, o.Path, vertices)
 		}
 	}
-	if most := arrays.MaxVertices(l.edges.Len()); o.Vertices == 0 && len(given) == 0 && int64(vertices) > most {
+	if most := arrays.MaxVertices(l.edges); o.Vertices == 0 && len(given) == 0 && int64(vertices) > most {
 		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give %s, or %s if ids count from 0",
-			o.Path, l.largest, l.where(l.largestAt), l.edges.Len(), refusal.Setting("string-ids"), refusal.Setting("vertices"))
+			o.Path, l.largest, l.where(l.largestAt), l.edges, refusal.Setting("string-ids"), refusal.Setting("vertices"))
 	}
 	return vertices, nil
 }
@@ -163,39 +203,58 @@ func (o *Options) most(edges int) int64 {
 	return arrays.MaxVertices(edges)
 }
 
-// readVertexData reads the arrays with one row per vertex; nil where there is none. They are not empty: any
-// number of empty rows takes no bytes.
-func (o *Options) readVertexData(edges int) (features *arrays.Matrix, labels *npy.Array, err error) {
-	if o.Features != "" {
-		if features, err = o.readFeatures(edges); err != nil {
-			return nil, nil, err
-		}
-		if features.Columns == 0 {
-			return nil, nil, refusal.Errorf("%s: has no values: give one row for each vertex", o.Features)
-		}
+// readLabels reads the labels; nil where there are none. They are not empty: any number of empty rows takes
+// no bytes.
+func (o *Options) readLabels(edges int) (*npy.Array, error) {
+	if o.Labels == "" {
+		return nil, nil
 	}
-	if o.Labels != "" {
-		if labels, err = arrays.ReadFile(o.Labels, o.most(edges)); err != nil {
-			return nil, nil, err
-		}
-		if n, err := labels.Elements(); err != nil || n == 0 || len(labels.Shape) == 0 {
-			return nil, nil, refusal.Errorf("%s: has shape %v, no values: give one row for each vertex", o.Labels, labels.Shape)
-		}
+	labels, err := arrays.ReadFile(o.Labels, o.most(edges))
+	if err != nil {
+		return nil, err
 	}
-	return features, labels, nil
+	if n, err := labels.Elements(); err != nil || n == 0 || len(labels.Shape) == 0 {
+		return nil, refusal.Errorf("%s: has shape %v, no values: give one row for each vertex", o.Labels, labels.Shape)
+	}
+	return labels, nil
 }
 
-// readFeatures reads features of any kind.
+// labels are those of an array, which may be nil.
+func (o *Options) labels(a *npy.Array) (graph.Labels, error) {
+	if a == nil {
+		return graph.Labels{}, nil
+	}
+	l, err := arrays.Labels(a)
+	if err != nil {
+		return l, fmt.Errorf("%s: %w", o.Labels, err)
+	}
+	return l, nil
+}
+
+// readFeatures reads features of any kind; nil where there are none.
 func (o *Options) readFeatures(edges int) (*arrays.Matrix, error) {
+	if o.Features == "" {
+		return nil, nil
+	}
 	f, err := arrays.Open(o.Features)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	var m *arrays.Matrix
 	if f.Kind == foreign.Archive {
-		return npz.ReadMatrix(o.Features)
+		m, err = npz.ReadMatrix(o.Features)
+	} else {
+		m, err = f.Features(o.most(edges), o.DenseFeatures)
 	}
-	return f.Features(o.most(edges), o.DenseFeatures)
+	if err == nil && m.Columns == 0 {
+		err = o.noFeatures()
+	}
+	return m, err
+}
+
+func (o *Options) noFeatures() error {
+	return refusal.Errorf("%s: has no values: give one row for each vertex", o.Features)
 }
 
 // splits reads the splits that the options name, if any.
@@ -248,18 +307,25 @@ func Vertices(path string, vertices int) ([]int32, error) {
 	return list, nil
 }
 
-// list is what a file of edges holds.
+// list is what a file of edges holds, but for the edges.
 type list struct {
-	edges     graph.Edges
+	edges     int
+	weight    []float32    // of the edge at hand: one value, or none
 	names     *names.Table // with Strings: the names by id; else nil
 	largest   int32        // the largest id, −1 before the first edge
 	largestAt int64        // its line or row
 	unit      string       // "line" or "row"
+	first     [2]int32     // the ends of the first edge
+	again     bool         // one of them is an end of a later edge
 
+	keep     keepFunc
 	path     string
 	vertices int      // ids must be smaller, where it is not 0
 	unread   []string // columns
 }
+
+// keepFunc takes an edge of a list. All have a weight, or none has.
+type keepFunc func(source, target int32, weight []float32) error
 
 func (l *list) where(at int64) string { return fmt.Sprintf("%s %d", l.unit, at) }
 
@@ -271,7 +337,7 @@ func (l *list) refuse(at int64, format string, args ...any) error {
 	return refusal.Errorf("%s: row %d: %w", l.path, at, fmt.Errorf(format, args...))
 }
 
-// add appends an edge from line or row at. Both ends are not negative.
+// add keeps an edge from line or row at, with l.weight. Both ends are not negative.
 func (l *list) add(source, target int32, at int64) error {
 	if top := max(source, target); top > l.largest {
 		if l.vertices > 0 && int(top) >= l.vertices {
@@ -279,39 +345,31 @@ func (l *list) add(source, target int32, at int64) error {
 		}
 		l.largest, l.largestAt = top, at
 	}
-	if err := l.reserve(1); err != nil {
+	if l.edges == 0 {
+		l.first = [2]int32{source, target}
+	} else {
+		l.again = l.again || slices.Contains(l.first[:], source) || slices.Contains(l.first[:], target)
+	}
+	if err := l.keep(source, target, l.weight); err != nil {
 		return l.refuse(at, "%w", err)
 	}
-	l.edges.Source = append(l.edges.Source, source)
-	l.edges.Target = append(l.edges.Target, target)
+	l.edges++
 	return nil
 }
 
-// reserve allocates memory for so many more edges without weights.
-func (l *list) reserve(edges int) (err error) {
-	if l.edges.Source, err = memory.Grow(l.edges.Source, edges); err == nil {
-		l.edges.Target, err = memory.Grow(l.edges.Target, edges)
-	}
-	return err
-}
-
-// weigh appends the weight of the edge added last.
+// weigh sets the weight of the edge at hand.
 func (l *list) weigh(weight float64, at int64) error {
 	w := float32(weight)
 	if math.IsNaN(weight) || math.IsInf(float64(w), 0) {
 		return l.refuse(at, "the weight %v is not a finite number", weight)
 	}
-	var err error
-	if l.edges.Weights, err = memory.Grow(l.edges.Weights, 1); err != nil {
-		return l.refuse(at, "%w", err)
-	}
-	l.edges.Weights = append(l.edges.Weights, w)
+	l.weight = append(l.weight[:0], w)
 	return nil
 }
 
 // numbered reports whether all names are ids that would be read without Strings.
 func (l *list) numbered() bool {
-	most := arrays.MaxVertices(l.edges.Len())
+	most := arrays.MaxVertices(l.edges)
 	return !slices.ContainsFunc(l.names.Names, func(name string) bool {
 		id, err := strconv.ParseUint(name, 10, 31)
 		return err != nil || int64(id) >= most
@@ -336,8 +394,8 @@ func (l *list) id(name []byte, at int64) (int32, error) {
 	return v, nil
 }
 
-// readEdges reads the list in the format that its first bytes show.
-func readEdges(o Options) (*list, error) {
+// read reads the list in the format that its first bytes show.
+func (o *Options) read(keep keepFunc) (*list, error) {
 	f, err := os.Open(o.Path)
 	if err != nil {
 		var pathError *fs.PathError
@@ -354,20 +412,20 @@ func readEdges(o Options) (*list, error) {
 	if info.IsDir() {
 		return nil, refusal.Errorf("%s: is a directory; give a list of edges", o.Path)
 	}
-	r := bufio.NewReaderSize(f, bufferSize)
+	r := bufio.NewReaderSize(&told{Reader: f, progress: o.Progress, stage: "reading " + o.Path, all: info.Size()}, bufferSize)
 	start, _ := r.Peek(foreign.Head)
 	kind := foreign.Recognize(start)
 	if kind != foreign.Unknown && kind != foreign.Gzip && kind != foreign.Parquet {
 		return nil, kind.Refuse(o.Path, "a list of edges, as CSV or Parquet")
 	}
-	l := &list{path: o.Path, vertices: o.Vertices, largest: -1, unit: "line"}
+	l := &list{keep: keep, path: o.Path, vertices: o.Vertices, largest: -1, unit: "line"}
 	if o.Strings {
 		l.names = names.NewTable()
 	}
 	switch {
 	case kind == foreign.Parquet:
 		l.unit = "row"
-		err = l.readParquet(f, info.Size())
+		err = l.readParquet(f, info.Size(), o.Progress)
 	case strings.HasSuffix(strings.ToLower(o.Path), ".parquet"):
 		err = refusal.Errorf("%s: does not start as a Parquet file does", o.Path)
 	case kind == foreign.Gzip:
@@ -378,7 +436,7 @@ func readEdges(o Options) (*list, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.edges.Len() == 0 {
+	if l.edges == 0 {
 		return nil, refusal.Errorf("%s: has no edge; give a list of edges, source and target", o.Path)
 	}
 	return l, nil
@@ -392,4 +450,19 @@ func (l *list) readGzip(r io.Reader) error {
 	}
 	defer z.Close()
 	return l.readText(bufio.NewReaderSize(z, bufferSize))
+}
+
+// told tells how many bytes of a file are read.
+type told struct {
+	io.Reader
+	progress  graph.Progress
+	stage     string
+	read, all int64
+}
+
+func (t *told) Read(p []byte) (int, error) {
+	n, err := t.Reader.Read(p)
+	t.read += int64(n)
+	t.progress.Of(t.stage, t.read, t.all)
+	return n, err
 }

@@ -285,7 +285,7 @@ func BenchmarkText(b *testing.B) {
 	path := write(b, "edges.tsv", content.String())
 	b.SetBytes(int64(content.Len()))
 	for b.Loop() {
-		if _, err := readEdges(Options{Path: path}); err != nil {
+		if _, _, err := (&Options{Path: path}).gather(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -70,18 +70,11 @@ func (l *list) header(names [][]byte, number int64) (order *[3]int, err error) {
 // looks like that.
 func (l *list) checkFirst(number int64) error {
 	const fewest = 3 // of fewer edges nothing can be said
-	e := &l.edges
-	if e.Len() < fewest {
+	if l.edges < fewest || l.again {
 		return nil
 	}
-	u, v := e.Source[0], e.Target[0]
-	for k := 1; k < e.Len(); k++ {
-		if e.Source[k] == u || e.Target[k] == u || e.Source[k] == v || e.Target[k] == v {
-			return nil
-		}
-	}
 	return l.refuse(number, "%.40q and %.40q do not come back, as in a header: name the columns source and target, or put a line "+
-		"with these words before it if it is an edge", l.names.Names[u], l.names.Names[v])
+		"with these words before it if it is an edge", l.names.Names[l.first[0]], l.names.Names[l.first[1]])
 }
 
 func numeric(field []byte) bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"weft/graph"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -19,7 +20,7 @@ import (
 const rowsPerByte = 64
 
 // readParquet reads a Parquet file.
-func (l *list) readParquet(f io.ReaderAt, size int64) (err error) {
+func (l *list) readParquet(f io.ReaderAt, size int64, progress graph.Progress) (err error) {
 	// The library panics on some damaged files.
 	defer func() {
 		if p := recover(); p != nil {
@@ -53,12 +54,7 @@ func (l *list) readParquet(f io.ReaderAt, size int64) (err error) {
 			}
 			readers = append(readers, &columnReader{name: c.Name(), pages: chunks[c.Index()].Pages()})
 		}
-		err := l.reserve(int(rows))
-		if err != nil {
-			err = refusal.Errorf("%s: %d edges: %w", l.path, first-1+rows, err)
-		} else {
-			err = l.readGroup(readers, rows, first)
-		}
+		err := l.readGroup(readers, rows, first)
 		for _, r := range readers {
 			r.close()
 		}
@@ -66,6 +62,7 @@ func (l *list) readParquet(f io.ReaderAt, size int64) (err error) {
 			return err
 		}
 		first += rows
+		progress.Of("reading "+l.path, first-1, file.NumRows())
 	}
 	return nil
 }
@@ -152,17 +149,16 @@ func (l *list) readGroup(columns []*columnReader, rows, first int64) error {
 				return l.columnError(columns[i], at, err)
 			}
 		}
+		if len(columns) == 3 {
+			v, err := columns[2].next()
+			if err != nil {
+				return l.columnError(columns[2], at, err)
+			}
+			if err := l.weigh(number(v), at); err != nil {
+				return err
+			}
+		}
 		if err := l.add(ends[0], ends[1], at); err != nil {
-			return err
-		}
-		if len(columns) < 3 {
-			continue
-		}
-		v, err := columns[2].next()
-		if err != nil {
-			return l.columnError(columns[2], at, err)
-		}
-		if err := l.weigh(number(v), at); err != nil {
 			return err
 		}
 	}

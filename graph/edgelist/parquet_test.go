@@ -98,11 +98,11 @@ func TestParquetPages(t *testing.T) {
 	}
 	for version := 1; version <= 2; version++ {
 		content := table(t, rows, parquet.PageBufferSize(4096), parquet.DataPageVersion(version), parquet.MaxRowsPerRowGroup(n/3))
-		l, err := readEdges(Options{Path: write(t, "edges.parquet", content)})
+		_, edges, err := (&Options{Path: write(t, "edges.parquet", content)}).gather()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, l.edges); diff != "" {
+		if diff := cmp.Diff(want, *edges); diff != "" {
 			t.Errorf("page version %d: edges differ", version)
 		}
 	}

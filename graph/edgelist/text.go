@@ -188,14 +188,16 @@ func (l *list) parse(fields [][]byte, number int64) error {
 			return err
 		}
 	}
-	if err := l.add(ends[0], ends[1], number); err != nil || len(fields) == 2 {
-		return err
+	if len(fields) == 3 {
+		weight, err := strconv.ParseFloat(string(fields[2]), 32)
+		if err != nil {
+			return l.refuse(number, "the weight %.40q is not a number that fits 32 bits", fields[2])
+		}
+		if err := l.weigh(weight, number); err != nil {
+			return err
+		}
 	}
-	weight, err := strconv.ParseFloat(string(fields[2]), 32)
-	if err != nil {
-		return l.refuse(number, "the weight %.40q is not a number that fits 32 bits", fields[2])
-	}
-	return l.weigh(weight, number)
+	return l.add(ends[0], ends[1], number)
 }
 
 // vertex reads a decimal id.

@@ -1,6 +1,8 @@
 package generate
 
 import (
+	"runtime/debug"
+
 	"weft/graph"
 	"weft/internal/cores"
 	"weft/internal/memory"
@@ -33,7 +35,7 @@ func Write(dir string, o Options) error {
 	}
 	w, err := graph.Create(dir, graph.Shape{
 		Vertices: vertices, Edges: edges, FeatureColumns: o.Features, Classes: o.Classes,
-		Metric: metric, Provenance: o.command(),
+		Metric: metric, Provenance: o.command(), Symmetric: o.both(),
 	})
 	if err != nil {
 		return err
@@ -63,13 +65,14 @@ const metric = "accuracy"
 func produce(o *Options, budget int64, to sink) error {
 	vertices, edges := o.size()
 	classes := newClasses(o)
-	rows := rowMaker{edges: newEdges(o, classes), draws: uint64(edges), vertices: vertices, budget: budget}
-	if o.Kind != RMAT && !o.Directed {
+	rows := rowMaker{edges: newEdges(o, classes), draws: uint64(edges), vertices: vertices, budget: budget, progress: o.Progress}
+	if o.both() {
 		rows.draws, rows.both = rows.draws/2, true
 	}
 	if err := rows.run(to.AppendRows); err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // the split may need what the edges took
 	if err := produceFeatures(o, newFeatures(o, classes), to); err != nil {
 		return err
 	}
@@ -101,6 +104,7 @@ func produceFeatures(o *Options, fill featureFunc, to sink) error {
 			return err
 		}
 		first += rows
+		o.Progress.Of("making features", int64(first), int64(vertices))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 
+	"weft/graph"
 	"weft/internal/refusal"
 )
 
@@ -42,6 +43,7 @@ type Options struct {
 	// vertex.
 	Features, Classes int
 	Seed              uint64
+	Progress          graph.Progress // of making edges and features
 }
 
 // Default returns the options of a kind where no flag is given.
@@ -74,6 +76,9 @@ const (
 	featuresSetting   refusal.Setting = "features"
 	classesSetting    refusal.Setting = "classes"
 )
+
+// both reports whether each edge is stored in both directions.
+func (o *Options) both() bool { return o.Kind != RMAT && !o.Directed }
 
 // Validate refuses options that describe no graph, by the name of the setting.
 func (o *Options) Validate() error {

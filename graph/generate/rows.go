@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"weft/graph"
 	"weft/internal/cores"
 	"weft/internal/memory"
 )
@@ -40,6 +41,7 @@ type rowMaker struct {
 	shift    uint
 	narrow   bool      // keys of 32 bits
 	counts   [][]int64 // worker → bucket → edges that the worker finds
+	progress graph.Progress
 }
 
 // emitFunc receives the rows of consecutive vertices: the in-degree of each, and the sources of each,
@@ -65,16 +67,37 @@ func runPasses[K key](m *rowMaker, emit emitFunc) error {
 	}
 	passes, most := m.passes(size)
 	buffer := make([]K, most)
-	first := 0
-	for _, p := range passes {
+	first, made := 0, int64(0)
+	for n, p := range passes {
 		keys := buffer[:p.edges]
-		fill(m, keys, first, p.end)
-		if err := emitSorted(m, keys, size[first:p.end], first, emit); err != nil {
+		tell := func(drawn int64) { m.tell(int64(n)*int64(m.draws)+drawn, len(passes), made) }
+		fill(m, keys, first, p.end, tell)
+		err := emitSorted(m, keys, size[first:p.end], first, func(indegree, sources []int32) error {
+			made += int64(len(sources))
+			tell(int64(m.draws))
+			return emit(indegree, sources)
+		})
+		if err != nil {
 			return err
 		}
 		first = p.end
 	}
 	return nil
+}
+
+// stored returns the number of edges that draws make.
+func (m *rowMaker) stored() int64 {
+	if m.both {
+		return 2 * int64(m.draws)
+	}
+	return int64(m.draws)
+}
+
+// tell shows the share of the work that is done when so many edges were drawn in so many passes, and stored.
+func (m *rowMaker) tell(drawn int64, passes int, made int64) {
+	stored := m.stored()
+	done := float64(drawn+made) / (float64(passes)*float64(m.draws) + float64(stored))
+	m.progress.Of("making edges", int64(done*float64(stored)), stored)
 }
 
 // pass stores the edges into consecutive buckets: from the end of the previous pass to end.
@@ -111,10 +134,7 @@ func (m *rowMaker) sourceBits() uint { return uint(bits.Len(uint(m.vertices - 1)
 // chooseBuckets chooses the largest buckets whose edges, on average, can be sorted in the cache, and of which
 // several fit the budget.
 func (m *rowMaker) chooseBuckets() {
-	stored := int64(m.draws)
-	if m.both {
-		stored *= 2
-	}
+	stored := m.stored()
 	workers := min(cores.Count(), maxWorkers)
 	limit := min(maxBucketEdges, max(1, m.budget/int64(16*workers)))
 	perVertex := float64(stored) / float64(m.vertices)
@@ -132,8 +152,9 @@ func (m *rowMaker) chooseBuckets() {
 }
 
 // each draws all edges in parallel. Each worker calls the function that visitor returns for it, with a batch
-// of edges at a time.
-func (m *rowMaker) each(visitor func(worker int) func(source, target []uint32)) {
+// of edges at a time. tell gets the number of edges drawn, now and then.
+func (m *rowMaker) each(visitor func(worker int) func(source, target []uint32), tell func(drawn int64)) {
+	const between = 1 << 20 // draws of the worker that tells for all
 	workers := len(m.counts)
 	var wait sync.WaitGroup
 	for w := range workers {
@@ -147,6 +168,9 @@ func (m *rowMaker) each(visitor func(worker int) func(source, target []uint32)) 
 				visit(source[:n], target[:n])
 				if m.both {
 					visit(target[:n], source[:n])
+				}
+				if w == 0 && (i-first)%between == 0 {
+					tell(int64(i-first) * int64(workers))
 				}
 			}
 		})
@@ -162,11 +186,11 @@ func (m *rowMaker) count() {
 				counts[t>>shift]++
 			}
 		}
-	})
+	}, func(drawn int64) { m.progress.Of("counting edges", drawn, int64(m.draws)) })
 }
 
 // fill draws all edges again and stores those into buckets first … last−1, grouped by bucket.
-func fill[K key](m *rowMaker, keys []K, first, last int) {
+func fill[K key](m *rowMaker, keys []K, first, last int, tell func(drawn int64)) {
 	next := make([][]int64, len(m.counts)) // worker → bucket − first → position of its next edge
 	for w := range next {
 		next[w] = make([]int64, last-first)
@@ -190,7 +214,7 @@ func fill[K key](m *rowMaker, keys []K, first, last int) {
 				}
 			}
 		}
-	})
+	}, tell)
 }
 
 // rows are the rows of a bucket. Their slices are used again.

@@ -191,7 +191,7 @@ func TestLayouts(t *testing.T) {
 		}},
 		{"adjacency alone", sparse()[:4], graph.Graph{Relations: []graph.Relation{shape}}},
 		{"heterophilous", heterophilous(), graph.Graph{
-			Relations: []graph.Relation{{Indptr: []int64{0, 1, 3, 5}, Sources: []int32{1, 0, 2, 1, 2}}},
+			Relations: []graph.Relation{{Indptr: []int64{0, 1, 3, 5}, Sources: []int32{1, 0, 2, 1, 2}, Symmetric: true}},
 			Features:  graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6}},
 			Labels:    graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
 			Splits: []graph.Split{

@@ -49,8 +49,7 @@ type Options struct {
 	Symmetrize bool
 	// Provenance is the graph's; empty: "ogb" and the folder.
 	Provenance string
-	// Progress is called about every 100,000 items with the progress of a stage. It may be nil.
-	Progress func(stage string, done, all int64)
+	Progress   graph.Progress
 }
 
 // Rule is a rule for splits (see graph.ParseSplit), and how many are made.

@@ -501,50 +501,6 @@ func TestSplits(t *testing.T) {
 	check(t, Options{Folder: y.text(t, "ogbn_arxiv"), Rule: &Rule{"random:50/25/25", 2, 7}}, ruled)
 }
 
-// Edges that exceed the memory for them are divided again, until a range is one vertex.
-func TestSorterDivides(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	const vertices, edges = 3000, 200_000
-	e := graph.Edges{FeatureColumns: 1}
-	for range edges {
-		target := int32(random.IntN(vertices))
-		if random.IntN(3) == 0 {
-			target = 1234
-		}
-		e.Source, e.Target = append(e.Source, int32(random.IntN(vertices))), append(e.Target, target)
-		e.Features = append(e.Features, random.Float32())
-	}
-	want, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	s := newSorter(sortOptions{file: &batchFile{file: file}, columns: 1, budget: 100_000}, 0, vertices, 10, maxShift)
-	for k := range edges {
-		if err := s.add(e.Source[k], e.Target[k], given, e.Features[k:k+1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got := graph.Relation{Indptr: []int64{0}, EdgeColumns: 1}
-	err = s.each(func(r rows) error {
-		for _, n := range r.indegree {
-			got.Indptr = append(got.Indptr, got.Indptr[len(got.Indptr)-1]+int64(n))
-		}
-		got.Sources, got.EdgeFeatures = append(got.Sources, r.sources...), append(got.EdgeFeatures, r.features...)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%.1000s", diff)
-	}
-}
-
 func TestDamagedFoldersAreRefused(t *testing.T) {
 	remove := func(file string) func(t *testing.T, folder string) {
 		return func(t *testing.T, folder string) {

@@ -216,10 +216,10 @@ func (l *edgeList) stored() int64 {
 
 // eachStored calls add with all edges in the order in which they are stored: each as it is listed, and its
 // inverse behind it where inverse edges are added.
-func (l *edgeList) eachStored(tell progress, add func(source, target int32, features []float32) error) error {
+func (l *edgeList) eachStored(tell graph.Progress, add func(source, target int32, features []float32) error) error {
 	taken, columns := int64(0), l.columns()
 	return l.each(func(p pairs, features []float32) error {
-		tell.of("reading edges", taken, l.want)
+		tell.Of("reading edges", taken, l.want)
 		taken += int64(len(p.source))
 		for k, source := range p.source {
 			target, of := p.target[k], features[k*columns:(k+1)*columns]
@@ -237,7 +237,7 @@ func (l *edgeList) eachStored(tell progress, add func(source, target int32, feat
 }
 
 // gather reads the edges, as they are stored, into memory.
-func (l *edgeList) gather(tell progress) (graph.Edges, error) {
+func (l *edgeList) gather(tell graph.Progress) (graph.Edges, error) {
 	e := graph.Edges{FeatureColumns: l.columns()}
 	err := l.eachStored(tell, func(source, target int32, features []float32) (err error) {
 		if e.Source, err = memory.Grow(e.Source, 1); err != nil {
@@ -253,16 +253,6 @@ func (l *edgeList) gather(tell progress) (graph.Edges, error) {
 		return nil
 	})
 	return e, err
-}
-
-// progress is Options.Progress.
-type progress func(stage string, done, all int64)
-
-// of reports the progress of a stage.
-func (p progress) of(stage string, done, all int64) {
-	if p != nil {
-		p(stage, done, all)
-	}
 }
 
 func (l *edgeList) close() {

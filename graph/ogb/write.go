@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"weft/graph"
+	"weft/graph/internal/edgesort"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -173,7 +174,7 @@ func writeOne(dir string, l layout, o Options) (*Summary, error) {
 	defer p.close()
 	shape := graph.Shape{
 		Vertices: f.counts.vertices, Edges: graph.Counted, EdgeColumns: p.list.columns(), FeatureColumns: p.columns,
-		Classes: f.labels.Classes, MultiLabel: f.labels.MultiLabel(), Metric: f.metric, Provenance: f.provenance(),
+		Symmetric: f.Symmetrize || p.list.inverse, Classes: f.labels.Classes, MultiLabel: f.labels.MultiLabel(), Metric: f.metric, Provenance: f.provenance(),
 	}
 	w, err := graph.Create(dir, shape)
 	if err != nil {
@@ -221,7 +222,7 @@ func (f *folder) writeVertices(w *graph.Writer, features *whole) (err error) {
 		return err
 	}
 	return features.each(func(rows []float32) error {
-		progress(f.Progress).of("reading features", features.at, features.want)
+		f.Progress.Of("reading features", features.at, features.want)
 		return w.AppendFeatures(rows)
 	})
 }
@@ -237,47 +238,46 @@ func (f *folder) writeEdges(w *graph.Writer, list *edgeList) (stored int64, err 
 	if f.Symmetrize && !list.inverse {
 		about *= 2
 	}
-	how := sortOptions{file: &batchFile{file: scratch}, columns: list.columns(), single: f.Symmetrize, budget: min(sortBudget, memory.Left()/8)}
-	s := newSorter(how, 0, f.counts.vertices, about, maxShift)
-	if err := memory.Need(s.memoryFor(about)); err != nil {
+	s := edgesort.New(edgesort.Options{Scratch: scratch, Columns: list.columns(), Single: f.Symmetrize}, f.counts.vertices, about)
+	if err := memory.Need(s.Memory(about)); err != nil {
 		return 0, refusal.Errorf("%s: %w", f.Folder, err)
 	}
 	err = list.eachStored(f.Progress, func(source, target int32, features []float32) error {
-		if err := s.add(source, target, given, features); err != nil || !f.Symmetrize {
+		if err := s.Add(source, target, edgesort.Given, features); err != nil || !f.Symmetrize {
 			return err
 		}
-		return s.add(target, source, added, features)
+		return s.Add(target, source, edgesort.Added, features)
 	})
 	if err != nil {
 		return 0, err
 	}
 	vertices := 0
-	err = s.each(func(r rows) error {
-		progress(f.Progress).of("sorting edges", int64(vertices), int64(f.counts.vertices))
-		vertices += len(r.indegree)
-		stored += int64(len(r.sources))
-		return f.writeRows(w, r, how.columns)
+	err = s.Each(func(r edgesort.Rows) error {
+		f.Progress.Of("sorting edges", int64(vertices), int64(f.counts.vertices))
+		vertices += len(r.Indegree)
+		stored += int64(len(r.Sources))
+		return f.writeRows(w, r, list.columns())
 	})
 	if f.Symmetrize {
-		f.notes = append(f.notes, graph.SymmetrizedNote(list.stored(), stored, s.duplicates))
+		f.notes = append(f.notes, graph.SymmetrizedNote(list.stored(), stored, s.Duplicates))
 	}
 	return stored, err
 }
 
 // writeRows writes the rows of the next vertices, and the features that are made from them.
-func (f *folder) writeRows(w *graph.Writer, r rows, columns int) error {
-	if err := w.AppendRows(r.indegree, r.sources); err != nil {
+func (f *folder) writeRows(w *graph.Writer, r edgesort.Rows, columns int) error {
+	if err := w.AppendRows(r.Indegree, r.Sources); err != nil {
 		return err
 	}
 	if columns > 0 {
-		if err := w.AppendEdgeFeatures(r.features); err != nil {
+		if err := w.AppendEdgeFeatures(r.Features); err != nil {
 			return err
 		}
 	}
 	if f.FromEdges == "" {
 		return nil
 	}
-	made, err := fromEdges(f.FromEdges, func(v int) int { return int(r.indegree[v]) }, len(r.indegree), r.features, columns)
+	made, err := fromEdges(f.FromEdges, func(v int) int { return int(r.Indegree[v]) }, len(r.Indegree), r.Features, columns)
 	if err != nil {
 		return err
 	}

@@ -96,6 +96,9 @@ func (s *span) each(f func(v int, k int64)) {
 // weights. start is the first row of the partition. Edges of a row come in the order of their sources, so the
 // transposed matrix is then equal to the bit.
 func (s *span) symmetric(start int32) bool {
+	if s.r.Symmetric && s.r.Weights == nil {
+		return true
+	}
 	back := slices.Clone(s.from) // for each row: the edge that must match its next edge into another row
 	for v := range s.to {
 		for k := s.from[v]; k < s.to[v]; k++ {

@@ -78,3 +78,25 @@ func TestSymmetricBlocks(t *testing.T) {
 		})
 	}
 }
+
+// TestKnownSymmetry: edges that are known to be symmetric are not looked at, unless they have weights.
+func TestKnownSymmetry(t *testing.T) {
+	for _, weights := range [][]float32{nil, {1}} {
+		r, err := graph.NewRelation(2, graph.Edges{Source: []int32{0}, Target: []int32{1}, Weights: weights})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, known := range []bool{false, true} {
+			mem := tensor.NewMeter()
+			defer mem.Close()
+			r.Symmetric = known
+			e, err := New(kernel.NewTeam(1, mem), comm.Alone(), Source{Relation: &r, Starts: []int{0, 2}, Holders: []int{0}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if once := e.Local().Out == e.Local().In; once != (known && weights == nil) {
+				t.Errorf("weights %v, known %v: held once %v", weights, known, once)
+			}
+		}
+	}
+}

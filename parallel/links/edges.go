@@ -22,7 +22,7 @@ type Edges struct {
 	me        int // this worker's partition, which the targets belong to
 	rows      int // number of its vertices
 	relations []relation
-	counts    [][parts]int   // edges of each part, by worker; a plan knows this worker's alone
+	counts    [][parts]int   // edges of each part, by rank; a plan knows this worker's alone
 	bytes     int            // size of a window: usualBytes
 	ranked    *tensor.Matrix // Int32, 1 × n: own rows that are candidates for ranks, ascending; nil: all
 }
@@ -53,7 +53,7 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, places *partition.
 	s.Unload()
 	l.counts = make([][parts]int, c.Size())
 	all := slices.Repeat(own, c.Size())
-	if !team.Planning() {
+	if !team.Planning() || c.TakesTurns() { // the plan of turns knows those of all of its worker's partitions
 		var err error
 		if all, err = comm.Gather(c, comm.Setup, own...); err != nil {
 			return nil, err
@@ -89,14 +89,28 @@ func (l *Edges) read(k int32, s *partition.Share, from *partition.Relation) (r r
 	}
 	r.sources, r.targets = l.int32s(n), l.int32s(n)
 	slices.Sort(edges)
+	sources, targets := r.sources.Int32s(), r.targets.Int32s()
 	for i, e := range edges {
-		r.sources.Int32s()[i], r.targets.Int32s()[i] = int32(e>>32), int32(uint32(e))
+		sources[i], targets[i] = int32(e>>32), int32(uint32(e))
 	}
+	r.sources.Freeze()
+	r.targets.Freeze()
 	return r, counts
 }
 
 func (l *Edges) int32s(n int) *tensor.Matrix {
-	return l.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, n).Pin() // lists that are read at any time
+	return l.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, n)
+}
+
+// use brings the lists of edges and of candidates into memory, if they rest. The team's threads read them.
+func (l *Edges) use() {
+	for i := range l.relations {
+		l.relations[i].sources.Pointer()
+		l.relations[i].targets.Pointer()
+	}
+	if l.ranked != nil {
+		l.ranked.Pointer()
+	}
 }
 
 // rank sets the candidates for ranks.
@@ -112,6 +126,7 @@ func (l *Edges) rank(drawn []int32) {
 	if !l.team.Planning() {
 		copy(l.ranked.Int32s(), rows)
 	}
+	l.ranked.Freeze()
 }
 
 // Relations returns the number of relations with supervision edges.
@@ -140,6 +155,7 @@ type walk struct {
 // next returns at most so many of the next edges. They are valid until the next call. A plan has none.
 func (w *walk) next(most int) []Edge {
 	w.edges = w.edges[:0]
+	w.use()
 	if w.team.Planning() {
 		return nil
 	}

@@ -24,58 +24,54 @@ func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) 
 	defer r.release()
 	edges := walk{Edges: l, part: part}
 	rounds := l.rounds(part, batch)
-	if l.team.Planning() { // others may have edges where this worker has none
+	if l.team.Planning() && !l.comm.TakesTurns() { // others may have edges where this worker has none
 		rounds = 1
 	}
 	for range rounds {
 		own := edges.next(batch)
 		r.sources(own)
-		for root := range l.comm.Size() {
-			counts := r.count(own, root)
-			if root != l.comm.Rank() {
-				continue
-			}
-			for i := range own {
-				ranks = append(ranks, 1+counts[i]+counts[batch+i]/2)
-			}
+		counts := r.countAll()[2*batch*l.me:]
+		for i := range own {
+			ranks = append(ranks, 1+counts[i]+counts[batch+i]/2)
 		}
 	}
 	return ranks
 }
 
-// ranking has the buffers for a batch of edges.
+// ranking ranks the targets of a batch of edges at a time.
 type ranking struct {
 	*edgeBatch
-	own, all *tensor.Matrix // batch × D: the sources' rows times the decoder's weights, of own edges and of one worker's
-	targets  *tensor.Matrix // batch × D: rows of the targets of own edges
-	mine     *tensor.Matrix // batch × batch: own targets × own sources; the edges' scores are the diagonal
-	among    *tensor.Matrix // tile × D: rows of candidates, if not all vertices are candidates
-	scores   *tensor.Matrix // tile × batch: candidates × edges
-	tile     int
-	edges    []int32 // rankNumbers of each edge; after the last edge undefined
-	score    []float32
+	among  *tensor.Matrix // tile × D: rows of candidates, if not all vertices are candidates
+	scores *tensor.Matrix // tile × batch: candidates × edges
+	tile   int
+}
+
+// queries are a batch of edges of one worker. Other workers look for higher scores among their candidates.
+type queries struct {
+	rows  *tensor.Matrix // batch × D: the sources' rows times the decoder's weights
+	edges []int32        // the number of edges, and rankNumbers of each; after the last edge undefined
+	score []float32
+}
+
+func (l *Edges) newQueries(k tensor.Kind, columns int) *queries {
+	return &queries{l.team.Zeros(k, batch, columns), make([]int32, 1+rankNumbers*batch), make([]float32, batch)}
+}
+
+// messages are what other workers need to know.
+func (q *queries) messages() [][]byte {
+	return [][]byte{q.rows.Bytes(), comm.Bytes(q.edges), comm.Bytes(q.score)}
 }
 
 func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
 	r := &ranking{edgeBatch: &edgeBatch{decoder: d, ones: slices.Repeat([]float32{1}, h.Cols), window: l.window(h, batch, toScore)}}
 	r.tile = min(max(1, l.ownCandidates()), max(1, l.bytes/4/batch))
-	r.edges, r.score = make([]int32, rankNumbers*batch), make([]float32, batch)
-	buffer := func(rows, cols int) *tensor.Matrix {
-		m := l.team.Memory.New(tensor.Buffers, rows, cols)
-		l.team.Zero(m)
-		return m
-	}
-	r.own, r.all, r.targets = buffer(batch, h.Cols), buffer(batch, h.Cols), buffer(batch, h.Cols)
-	r.mine, r.scores = buffer(batch, batch), buffer(r.tile, batch)
-	if l.ranked != nil {
-		r.among = buffer(r.tile, h.Cols)
-	}
+	r.queries = l.newQueries(tensor.Activations, h.Cols)
 	return r
 }
 
 func (r *ranking) release() {
 	r.window.release()
-	exchange.Release(r.own, r.all, r.targets, r.mine, r.among, r.scores)
+	r.queries.rows.Release()
 }
 
 // ownCandidates returns the number of candidates among the worker's own rows.
@@ -95,45 +91,96 @@ func (r *ranking) sources(edges []Edge) {
 		positions = append(positions, r.places.Position(e.Source))
 	}
 	r.fetch(positions)
+	q := r.queries
+	targets := r.team.Zeros(tensor.Buffers, batch, r.h.Cols)  // their rows
+	scores := r.team.Memory.New(tensor.Buffers, batch, batch) // targets × sources; the edges' are the diagonal
+	defer exchange.Release(targets, scores)
+	q.rows.Pointer()
+	r.h.Pointer()
 	for i, e := range edges {
 		weights, row := r.decoder.weights(e.Relation, r.ones), r.row(e.Source)
 		for c, x := range row {
-			rowOf(r.own, i)[c] = x * weights[c]
+			rowOf(q.rows, i)[c] = x * weights[c]
 		}
-		copy(rowOf(r.targets, i), rowOf(r.h, int(r.places.Position(e.Target))-r.places.Starts[r.me]))
+		copy(rowOf(targets, i), rowOf(r.h, int(r.places.Position(e.Target))-r.places.Starts[r.me]))
 	}
-	r.team.MatMul(r.mine, r.targets, r.own, kernel.Transposed, kernel.Replace)
+	r.team.MatMul(scores, targets, q.rows, kernel.Transposed, kernel.Replace)
+	q.edges[0] = int32(len(edges))
+	for i, e := range edges {
+		q.edges[1+rankNumbers*i], q.edges[2+rankNumbers*i] = e.Relation, e.Source
+		q.score[i] = rowOf(scores, i)[i]
+	}
 }
 
-// count returns, on all workers, for each edge of worker root the number of candidates with a higher score,
-// and after these batch numbers the number of candidates with an equal score. own has the edges on worker
-// root.
-func (r *ranking) count(own []Edge, root int) (counts []float64) {
-	counts = make([]float64, 2*batch)
-	n := []int32{int32(len(own))}
-	if !r.team.Planning() {
-		if root == r.comm.Rank() {
-			r.team.Copy(r.all, r.own)
-			for i, e := range own {
-				r.edges[rankNumbers*i], r.edges[rankNumbers*i+1] = e.Relation, e.Source
-				r.score[i] = rowOf(r.mine, i)[i]
-			}
-		}
-		for _, data := range [][]byte{comm.Bytes(n), r.all.Bytes(), comm.Bytes(r.edges), comm.Bytes(r.score)} {
-			exchange.Must(r.comm.Broadcast(comm.Links, data, root))
-		}
+// countAll returns, for each worker's edges in the order of the workers, the number of candidates with a
+// higher score, and after these batch numbers the number of candidates with an equal score.
+func (r *ranking) countAll() []float64 {
+	counts := make([]float64, 2*batch*r.comm.Size())
+	sent := r.tell()
+	r.comm.Meet()
+	r.countOwn(counts)
+	for _, p := range sent {
+		exchange.Must(p.Wait())
 	}
-	for lo := 0; lo < r.ownCandidates(); lo += r.tile {
-		r.countTile(counts, int(n[0]), lo, min(lo+r.tile, r.ownCandidates()))
-	}
-	if !r.team.Planning() {
-		exchange.Must(r.comm.SumDoubles(comm.Statistics, counts))
-	}
+	exchange.Must(r.comm.SumDoubles(comm.Statistics, counts))
 	return counts
 }
 
-// countTile counts candidates lo … hi−1 for n edges.
-func (r *ranking) countTile(counts []float64, n, lo, hi int) {
+// tell starts to send the queries to the other workers. Nearby ranks look at them.
+func (r *ranking) tell() (sent []*comm.Pending) {
+	r.eachOther(func(to, _ int) {
+		if r.talks(to) {
+			for _, data := range r.queries.messages() {
+				sent = append(sent, r.comm.Send(comm.Links, data, to))
+			}
+		}
+	})
+	return sent
+}
+
+// talks reports whether there are messages to and from a rank. A plan of one partition for each worker has none.
+func (r *ranking) talks(rank int) bool {
+	return rank != r.me && !r.comm.Nearby(rank) && (!r.team.Planning() || r.comm.TakesTurns())
+}
+
+// countOwn counts this worker's candidates for the edges of all workers.
+func (r *ranking) countOwn(counts []float64) {
+	defer r.comm.Hold()()
+	r.use()
+	r.scores = r.team.Zeros(tensor.Buffers, r.tile, batch)
+	theirs := r.newQueries(tensor.Buffers, r.h.Cols)
+	if r.ranked != nil {
+		r.among = r.team.Zeros(tensor.Buffers, r.tile, r.h.Cols)
+	}
+	defer exchange.Release(r.scores, r.among, theirs.rows)
+	for root := range r.comm.Size() {
+		of := counts[2*batch*root:][:2*batch]
+		switch {
+		case root == r.me:
+			r.count(of, r.queries)
+		case r.comm.Nearby(root):
+			near := r.there(root).queries
+			r.count(of, near)
+			near.rows.Unused()
+		case r.talks(root):
+			for _, data := range theirs.messages() {
+				exchange.Must(r.comm.Receive(comm.Links, data, root).Wait())
+			}
+			r.count(of, theirs)
+		}
+	}
+}
+
+// count counts this worker's candidates for the edges of a worker.
+func (r *ranking) count(counts []float64, q *queries) {
+	q.rows.Pointer() // a product in a plan does not use its right factor
+	for lo := 0; lo < r.ownCandidates(); lo += r.tile {
+		r.countTile(counts, q, lo, min(lo+r.tile, r.ownCandidates()))
+	}
+}
+
+// countTile counts candidates lo … hi−1.
+func (r *ranking) countTile(counts []float64, q *queries, lo, hi int) {
 	var rows *tensor.Matrix
 	if r.ranked == nil {
 		rows = r.h.RowRange(lo, hi)
@@ -142,10 +189,11 @@ func (r *ranking) countTile(counts []float64, n, lo, hi int) {
 		r.team.Gather(rows, r.h, r.ranked.Reshape(r.ranked.Cols, 1).RowRange(lo, hi).Reshape(1, hi-lo))
 	}
 	scores := r.scores.Prefix(hi-lo, batch)
-	r.team.MatMul(scores, rows, r.all, kernel.Transposed, kernel.Replace)
+	r.team.MatMul(scores, rows, q.rows, kernel.Transposed, kernel.Replace)
+	n := int(q.edges[0])
 	r.team.Parallel((n+perThread-1)/perThread, func(k int) {
 		first := k * perThread
-		own := r.score[first:min(first+perThread, n)]
+		own := q.score[first:min(first+perThread, n)]
 		var above, same [perThread]int
 		for v := range scores.Rows {
 			of := rowOf(scores, v)[first:][:len(own)]
@@ -155,7 +203,7 @@ func (r *ranking) countTile(counts []float64, n, lo, hi int) {
 			}
 		}
 		for i, score := range own {
-			edge := r.edges[rankNumbers*(first+i):]
+			edge := q.edges[1+rankNumbers*(first+i):]
 			for _, row := range r.targetsOf(edge[0], edge[1]) {
 				if at := r.candidate(row) - lo; at >= 0 && at < hi-lo {
 					known := rowOf(scores, at)[first+i]

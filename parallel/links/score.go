@@ -132,7 +132,7 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 	p := l.batchOf(h, d, drawn, toTrain)
 	defer p.release()
 	var sums []float64
-	if d.Grad != nil && !l.team.Planning() {
+	if d.Grad != nil {
 		sums = make([]float64, d.Grad.Len())
 	}
 	scale := 1 / (float64(l.Counts[Train]) * float64(1+drawn))
@@ -146,6 +146,7 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 		}
 		p.backward(grads, sums)
 		p.sendGradients(grad)
+		l.comm.Meet() // others have read this window then
 	}
 	if sums != nil {
 		exchange.Must(l.comm.SumDoubles(comm.Gradient, sums))

@@ -13,13 +13,17 @@ const usualBytes = 4 << 20
 
 // window has the rows of some vertices, of this and of other workers, each once, and their gradients. It
 // bounds the rows of other workers that a worker holds at a time.
+//
+// Where partitions take turns, those of one worker write the rows that they own into each other's windows,
+// and read their gradients there. So no buffer's size depends on which rows those are, and a plan is exact.
 type window struct {
 	*Edges
 	h, x, dx  *tensor.Matrix // own rows; the window's rows, and their gradients if training
-	buffer    *tensor.Matrix // rows to send to another worker, or gradients received from it
+	buffer    *tensor.Matrix // rows to send to another worker, or gradients received from it; nil: there is none
 	list      *tensor.Matrix // Int32, 1 × n: row numbers for kernels
 	positions []int32        // positions of the window's rows in the order of the partitions, ascending
 	asked     [][]int32      // by worker: the own rows that its window has
+	queries   *queries       // edges that are ranked; nil: none
 }
 
 // purpose says whether a window has gradients.
@@ -34,15 +38,21 @@ const (
 func (l *Edges) window(h *tensor.Matrix, most int, to purpose) *window {
 	most = min(most, l.places.Vertices())
 	rows := min(most, l.rows)
-	w := &window{Edges: l, h: h, x: l.team.Memory.New(tensor.Buffers, most, h.Cols), asked: make([][]int32, l.comm.Size())}
-	w.list = l.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, rows)
+	w := &window{Edges: l, h: h, x: l.team.Memory.New(tensor.Activations, most, h.Cols), asked: make([][]int32, l.comm.Size())}
+	w.list = l.team.Memory.NewElement(tensor.Activations, tensor.Int32, 1, rows)
 	if to == toTrain {
-		w.dx = l.team.Memory.New(tensor.Buffers, most, h.Cols)
+		w.dx = l.team.Memory.New(tensor.Gradients, most, h.Cols)
 	}
-	if l.comm.Size() > 1 {
-		w.buffer = l.team.Memory.New(tensor.Buffers, rows, h.Cols)
+	if l.comm.Size() > 1 && !l.comm.TakesTurns() {
+		w.buffer = w.newBuffer()
 	}
+	l.comm.Share(w)
 	return w
+}
+
+// newBuffer makes a buffer for the rows of a message.
+func (w *window) newBuffer() *tensor.Matrix {
+	return w.team.Memory.New(tensor.Buffers, w.list.Cols, w.h.Cols)
 }
 
 func (w *window) release() { exchange.Release(w.x, w.dx, w.buffer, w.list) }
@@ -65,14 +75,18 @@ func (w *window) row(vertex int32) []float32 { return rowOf(w.x, w.at(vertex)) }
 
 func rowOf(m *tensor.Matrix, i int) []float32 { return m.Floats()[i*m.Cols : (i+1)*m.Cols] }
 
-// fetch fills the window with the rows at these positions, which may be in any order and repeat. In a plan it
-// does nothing.
+// fetch fills the window with the rows at these positions, which may be in any order and repeat. In a plan
+// there are none.
 func (w *window) fetch(positions []int32) {
+	slices.Sort(positions)
+	w.positions = slices.Compact(positions)
+	if w.comm.TakesTurns() {
+		w.fetchInTurns()
+		return
+	}
 	if w.team.Planning() {
 		return
 	}
-	slices.Sort(positions)
-	w.positions = slices.Compact(positions)
 	lo, hi := w.of(w.me)
 	w.team.Gather(w.x.RowRange(lo, hi), w.h, w.listed(w.rowsAt(lo, hi)))
 	if w.comm.Size() == 1 {
@@ -90,6 +104,10 @@ func (w *window) fetch(positions []int32) {
 // sendGradients sends the gradients of the window's rows to their owners. It adds to grad (own rows) the
 // gradients of this worker's window first, then those of other workers in the order of eachOther.
 func (w *window) sendGradients(grad *tensor.Matrix) {
+	if w.comm.TakesTurns() {
+		w.sendGradientsInTurns(grad)
+		return
+	}
 	if w.team.Planning() {
 		return
 	}
@@ -128,17 +146,19 @@ func (w *window) move(rows *tensor.Matrix, to int, incoming *tensor.Matrix, from
 	}
 }
 
-// ask tells the other workers which of their rows are in the window.
+// ask tells the other workers which of their rows are in the window. Nearby ranks look into it.
 func (w *window) ask() error {
 	k := w.comm.Size()
 	wanted, lengths, theirs := make([][]int32, k), make([]int32, k), make([]int32, k)
 	send, receive := make([][]byte, k), make([][]byte, k)
 	for q := range k {
-		if lo, hi := w.of(q); q != w.me {
+		if lo, hi := w.of(q); q != w.me && !w.comm.Nearby(q) {
 			wanted[q] = w.rowsAt(lo, hi)
 		}
 		lengths[q] = int32(len(wanted[q]))
-		send[q], receive[q] = comm.Bytes(lengths[q:q+1]), comm.Bytes(theirs[q:q+1])
+		if !w.comm.Nearby(q) {
+			send[q], receive[q] = comm.Bytes(lengths[q:q+1]), comm.Bytes(theirs[q:q+1])
+		}
 	}
 	if err := w.comm.AllToAll(comm.Links, send, receive); err != nil {
 		return err

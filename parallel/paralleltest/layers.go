@@ -56,9 +56,9 @@ var Layers = slices.Concat([]Layer{
 	Attention("attention", gnn.Attention{Heads: 1}, 5),
 	Attention("attention with loops", gnn.Attention{Heads: 3, SelfLoops: true}, 4),
 	Attention("attention with loops and dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, 4),
-	attentionV2("attention 2", gnn.Attention{Heads: 2}, 3),
-	attentionV2("attention 2 with dropout", gnn.Attention{Heads: 2, Dropout: .4}, 3),
-	attentionV2("attention 2 and loops", gnn.Attention{Heads: 1, SelfLoops: true}, 7),
+	AttentionV2("attention 2", gnn.Attention{Heads: 2}, 3),
+	AttentionV2("attention 2 with dropout", gnn.Attention{Heads: 2, Dropout: .4}, 3),
+	AttentionV2("attention 2 and loops", gnn.Attention{Heads: 1, SelfLoops: true}, 7),
 	attentionOfOne("attention 2 of one value", 6),
 	Scored("given scores", gnn.Attention{Heads: 2}, gnn.Once, 3, withGradient),
 	Scored("given scores with loops", gnn.Attention{Heads: 3, SelfLoops: true}, gnn.Once, 4, withGradient),
@@ -166,8 +166,8 @@ func Attention(name string, a gnn.Attention, width int) Layer {
 	return l
 }
 
-// attentionV2 is GATv2, whose targets are a product with the sources.
-func attentionV2(name string, a gnn.Attention, width int) Layer {
+// AttentionV2 is GATv2, whose targets are a product with the sources.
+func AttentionV2(name string, a gnn.Attention, width int) Layer {
 	n := a.Heads * width
 	l := Layer{Name: name, In: n, Out: n, Weights: [][2]int{{n, n}, {1, n}}, method: "Attend", coarse: 8}
 	if a.Dropout == 0 {

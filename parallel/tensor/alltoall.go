@@ -1,6 +1,8 @@
 package tensor
 
 import (
+	"slices"
+
 	"weft/comm"
 	"weft/internal/trace"
 	"weft/parallel/exchange"
@@ -159,7 +161,10 @@ func (m module) newAllToAll(t allToAll) *allToAll {
 			maxOut, maxIn = max(maxOut, t.elements(me, q)), max(maxIn, t.elements(q, me))
 		}
 	}
-	memory, inFlight, element := a.team.Memory, min(2*(a.comm.Size()-1), maxInFlight), t.form(me).Element()
+	memory, inFlight, element := a.team.Memory, 2*(a.comm.Size()-1), t.form(me).Element()
+	if !a.comm.TakesTurns() {
+		inFlight = min(inFlight, maxInFlight)
+	}
 	t.sendBuffers = exchange.Buffers(memory, inFlight, element, 1, maxOut)
 	t.receiveBuffers = exchange.Buffers(memory, inFlight, element, 1, maxIn)
 	t.ownBuffers = exchange.Buffers(memory, 1, element, 1, t.elements(me, me))
@@ -177,8 +182,50 @@ func (t *allToAll) release() {
 func (t *allToAll) run() {
 	defer t.release()
 	c := t.axis.comm
+	if c.TakesTurns() {
+		exchange.Must(t.inStep(c))
+		return
+	}
 	send := func(aside *comm.Comm) error { return t.send(aside, nil) }
 	exchange.Must(exchange.Beside(c, []exchange.Side{send}, func() error { return t.receive(c, 0, t.chunks, nil) }))
+}
+
+// inStep is run for workers whose partitions take turns. The partition keeps its turn. It has one on every
+// worker that slices it: all of them hold the same partitions, whose turns have the same order. So nobody
+// waits for a partition whose turn comes later.
+//
+// Each worker sends a message to each other one and receives one from each before it sends the next. Two to
+// each and two from each are between the workers at most, on Go's heap. All buffers but one each way stand
+// for them. A worker without columns has nothing to send or nothing to receive: a barrier takes the place of
+// the message.
+func (t *allToAll) inStep(c *comm.Comm) error {
+	defer c.Hold()()
+	out, in, most := t.out[0], t.in[0], 0
+	for _, list := range t.axis.rowsOf {
+		most = max(most, list.Cols)
+	}
+	oneWay := slices.ContainsFunc(t.parts[0].cut, func(s span) bool { return s.count == 0 })
+	s := &exchange.Sender{Comm: c, Kind: t.kind, Buffers: t.sendBuffers[:1]}
+	r := t.receiver(c, 0, 1, t.receiveBuffers[:1])
+	t.copyOwn(0)
+	for row := 0; row < most; row += t.maxRows {
+		for ; len(out) > 0 && out[0].row == row; out = out[1:] {
+			if err := t.sendOne(s, out[0]); err != nil {
+				return err
+			}
+		}
+		for ; len(in) > 0 && in[0].row == row; in = in[1:] {
+			if err := t.receiveOne(r, in[0]); err != nil {
+				return err
+			}
+		}
+		if oneWay {
+			if err := c.Barrier(comm.Setup); err != nil {
+				return err
+			}
+		}
+	}
+	return s.Finish()
 }
 
 // send sends each chunk's messages after a signal from ready, or without waiting if ready is nil. It stops if
@@ -190,40 +237,62 @@ func (t *allToAll) send(c *comm.Comm, ready <-chan trace.Point) error {
 			break
 		}
 		for _, m := range t.out[chunk] {
-			buffer, err := s.Buffer(m.rows, m.form.Width())
-			if err != nil {
+			if err := t.sendOne(s, m); err != nil {
 				return err
 			}
-			t.each(m, buffer, t.pack)
-			s.Send(m.peer)
 		}
 	}
 	return s.Finish()
 }
 
+// sendOne sends a message.
+func (t *allToAll) sendOne(s *exchange.Sender, m message) error {
+	buffer, err := s.Buffer(m.rows, m.form.Width())
+	if err != nil {
+		return err
+	}
+	t.each(m, buffer, t.pack)
+	s.Send(m.peer)
+	return nil
+}
+
 // receive receives chunks first … last−1. For each chunk it copies the worker's own rows, receives the
 // messages of the others, and then sends a signal to arrived, unless that is nil.
 func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- trace.Point) error {
-	r := &exchange.Receiver{Comm: c, Kind: t.kind, Buffers: t.receiveBuffers}
-	for chunk := first; chunk < last; chunk++ {
-		for _, m := range t.in[chunk] {
-			r.Expect(m.peer, m.rows, m.form.Width())
-		}
-	}
+	r := t.receiver(c, first, last, t.receiveBuffers)
 	for chunk := first; chunk < last; chunk++ {
 		t.copyOwn(chunk)
 		for _, m := range t.in[chunk] {
-			buffer, err := r.Next()
-			if err != nil {
+			if err := t.receiveOne(r, m); err != nil {
 				return err
 			}
-			t.each(m, buffer, t.unpack)
-			r.Free()
 		}
 		if arrived != nil {
 			arrived <- c.Track().Signal()
 		}
 	}
+	return nil
+}
+
+// receiver returns a receiver of the messages of chunks first … last−1.
+func (t *allToAll) receiver(c *comm.Comm, first, last int, buffers []*tensor.Matrix) *exchange.Receiver {
+	r := &exchange.Receiver{Comm: c, Kind: t.kind, Buffers: buffers}
+	for _, in := range t.in[first:last] {
+		for _, m := range in {
+			r.Expect(m.peer, m.rows, m.form.Width())
+		}
+	}
+	return r
+}
+
+// receiveOne receives a message.
+func (t *allToAll) receiveOne(r *exchange.Receiver, m message) error {
+	buffer, err := r.Next()
+	if err != nil {
+		return err
+	}
+	t.each(m, buffer, t.unpack)
+	r.Free()
 	return nil
 }
 

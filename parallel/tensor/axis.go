@@ -39,6 +39,7 @@ import (
 type Axis struct {
 	team          *kernel.Team
 	comm          *comm.Comm // the workers that slice the partition
+	halo          *comm.Comm // the workers that have the same slice of other partitions
 	mesh          mesh.Mesh
 	inner         *sar.Partition   // aggregates the columns of the slice
 	starts        []int            // the first row of each partition, and the number of all rows
@@ -75,7 +76,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		return nil, err
 	}
 	a := &Axis{
-		team: team, comm: g.Slices, mesh: g.Mesh, inner: inner, starts: s.Edges.Starts, all: inner.Rows(),
+		team: team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner, starts: s.Edges.Starts, all: inner.Rows(),
 		redistributed: o.Redistributed, chunks: o.Chunks, schedules: map[direction]*schedule{},
 	}
 	a.costs = order.NewCosts(w, a.redistributedBytes)

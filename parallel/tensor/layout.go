@@ -77,12 +77,15 @@ func (p *part) element() tensor.Element {
 
 // onSlices returns toRows(inner(toSlices(inputs))). inner gets this worker's columns of all rows. Its
 // results, side by side, are this worker's span of cut. A worker with an empty span does not call inner, but
-// takes part in every all-to-all, forward and backward.
+// takes part in every all-to-all, forward and backward. If its partitions take turns, they do so between the
+// all-to-alls as those of the other workers do in inner.
 func (m module) onSlices(inputs []input, cut []span, inner func(own []*autograd.Var) []*autograd.Var) *autograd.Var {
 	own := m.toSlices(inputs)
 	parts := own
 	if cut[m.axis.comm.Rank()].count > 0 {
 		parts = inner(own)
+	} else {
+		m.axis.halo.Meet()
 	}
 	h := parts[0]
 	if len(parts) > 1 {
@@ -144,6 +147,9 @@ func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
 			dz := m.axis.slice(g.Element, cut)
 			m.moveToSlices(part{x: g, z: dz, cut: cut})
 			g.Release()
+			if dz.Cols == 0 {
+				m.axis.halo.Meet()
+			}
 			z.AddGrad(dz)
 		},
 	})

@@ -1,6 +1,7 @@
 package tensor_test
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 	"testing"
@@ -85,6 +86,103 @@ func TestBoundedMessages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// queued counts the messages of all-to-alls between the workers of a host.
+type queued struct {
+	mu        sync.Mutex
+	now, most int
+}
+
+func (q *queued) Put(k comm.Kind, message []byte) (comm.Message, error) {
+	if k != comm.ToSlices && k != comm.ToRows {
+		return content{bytes.Clone(message), nil}, nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.now++
+	q.most = max(q.most, q.now)
+	return content{bytes.Clone(message), q}, nil
+}
+
+// content is a message that is counted, unless in is nil.
+type content struct {
+	bytes []byte
+	in    *queued
+}
+
+func (c content) Len() int { return len(c.bytes) }
+func (c content) Ahead()   {}
+
+func (c content) Take(into []byte) error {
+	copy(into, c.bytes)
+	c.Drop()
+	return nil
+}
+
+func (c content) Drop() {
+	if c.in != nil {
+		c.in.mu.Lock()
+		defer c.in.mu.Unlock()
+		c.in.now--
+	}
+}
+
+// TestMessagesInTurns: at most four messages of all-to-alls for each other worker are queued on a worker that
+// holds several partitions: two in each direction, also where a worker's slice has no columns. The result is
+// right.
+func TestMessagesInTurns(t *testing.T) {
+	for _, layer := range []paralleltest.Layer{
+		paralleltest.Propagation("sum", 600, gnn.Sum, 1),                      // 4 messages of 327 rows to each other worker
+		paralleltest.AttentionV2("attention 2", gnn.Attention{Heads: 1}, 200), // all columns on one worker
+	} {
+		t.Run(layer.Name, func(t *testing.T) { messagesInTurns(t, layer) })
+	}
+}
+
+func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
+	const vertices, partitions, workers = 6000, 2, 3
+	g := paralleltest.ManyEdges(t, vertices, 2)
+	of, holders := make([]int32, vertices), make([]int, partitions*workers)
+	for v := range of {
+		of[v] = int32(v % partitions)
+	}
+	for rank := range holders {
+		holders[rank] = rank % workers
+	}
+	ends, spools, hosts := make([]comm.Transport, len(holders)), make([]queued, workers), make([]*comm.Host, workers)
+	for worker, link := range comm.InProcess(workers) {
+		hosts[worker] = comm.NewHost(comm.New(link, 0), holders, &spools[worker])
+		for _, end := range hosts[worker].Transports() {
+			ends[end.Rank()] = end
+		}
+	}
+	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: partitions, Slices: workers}, Graph: g, Of: of}
+	w.Wrap = func(end comm.Transport) comm.Transport { return ends[end.Rank()] }
+	got := layer.Blank(vertices)
+	w.Run(t, func(e engine.Config) {
+		e.Groups.World.Begin()
+		defer e.Groups.World.End()
+		a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{})
+		if err != nil {
+			panic(err)
+		}
+		e.Groups.World.Meet()
+		layer.Run(e, a, paralleltest.Stored, got)
+	})
+	got.Near(t, layer.Name, layer.Alone(t, g, paralleltest.Stored))
+	var all sync.WaitGroup
+	for worker, h := range hosts {
+		all.Go(func() {
+			if err := h.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if most := spools[worker].most; most > 4*(workers-1) {
+			t.Errorf("worker %d: %d messages at a time", worker, most)
+		}
+	}
+	all.Wait()
 }
 
 // TestAttentionReleasesSlices: an inference keeps nothing of an attention but its result, also where a slice

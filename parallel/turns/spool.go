@@ -8,17 +8,28 @@ import (
 	"weft/tensor"
 )
 
-// Spool keeps messages until they are received: halo rows and their gradients in a worker's metered memory,
-// and the others, such as sums of weights' gradients, on Go's heap.
+// Spool keeps messages until they are received: rows and their gradients in a worker's metered memory, and
+// the others, such as sums of weights' gradients, on Go's heap.
 type Spool struct {
 	Memory *tensor.Meter
 	Plan   bool // messages have no content
 }
 
+// metered reports whether messages of a kind are in metered memory.
+func metered(k comm.Kind) bool { return k == comm.Halo || k == comm.HaloGradient || k == comm.Links }
+
+// Takes implements comm.Spool.
+func (s *Spool) Takes(k comm.Kind, bytes int) (memory int64, rests bool) {
+	if !metered(k) {
+		return 0, false
+	}
+	return s.Memory.Takes(bytes)
+}
+
 // Put implements comm.Spool.
 func (s *Spool) Put(k comm.Kind, message []byte) (p comm.Message, err error) {
 	const element = 2 // bytes; rows have no odd number of them
-	if k != comm.Halo && k != comm.HaloGradient {
+	if !metered(k) {
 		return heap(bytes.Clone(message)), nil
 	}
 	defer refused(&err)

@@ -24,6 +24,9 @@ type Graph struct {
 	// InNeighbours returns the sources of all edges into v, in ascending order, with self loops and duplicates.
 	// It is called for v = 0, 1, … in each pass. The slice is valid until the next call.
 	InNeighbours func(v int32) []int32
+	// Unload gives the memory back that reading edges takes in this process, as mapped files do. It is called
+	// between passes and now and then within one. It may be nil.
+	Unload func()
 }
 
 // Memory returns the most bytes that Assign takes in this process for a graph of so many vertices and edges,
@@ -79,7 +82,8 @@ type passes struct {
 
 // pass calls visit for each vertex in order.
 func (s *passes) pass(name string, visit func(v int32, sources []int32)) error {
-	const between = 1 << 14 // vertices
+	const between, unloaded = 1 << 14, 1 << 26 // vertices; edges
+	read := 0
 	for v := range int32(s.Vertices) {
 		if v%between == 0 {
 			if err := context.Cause(s.ctx); err != nil {
@@ -89,9 +93,20 @@ func (s *passes) pass(name string, visit func(v int32, sources []int32)) error {
 				s.Progress(name, int64(v), int64(s.Vertices))
 			}
 		}
-		visit(v, s.InNeighbours(v))
+		sources := s.InNeighbours(v)
+		visit(v, sources)
+		if read += 1 + len(sources); read > unloaded || int(v) == s.Vertices-1 {
+			s.unload()
+			read = 0
+		}
 	}
 	return nil
+}
+
+func (s *passes) unload() {
+	if s.Unload != nil {
+		s.Unload()
+	}
 }
 
 // totals returns the sum of each weight over all vertices.

@@ -37,15 +37,18 @@ func newReducer(c Config, params []*nn.Param) *reducer {
 	if !c.Training || r.replicas.Size() == 1 {
 		return r
 	}
-	elements := 0
+	elements, largest := 0, 0
 	for _, p := range params {
 		if p.Rows != nil {
 			r.apart[p.Grad] = true
 			continue
 		}
-		elements += p.Grad.Len()
+		elements, largest = elements+p.Grad.Len(), max(largest, p.Grad.Len())
 	}
 	r.bucket = r.team.Memory.New(tensor.Buffers, 1, min(elements, bucketFloats))
+	if r.replicas.TakesTurns() { // as much waits on Go's heap while others have their turns: terms, and sums
+		r.team.Memory.New(tensor.Buffers, 2, min(max(r.bucket.Cols, largest), comm.SumBlock/4))
+	}
 	return r
 }
 

@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"bytes"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"weft/autograd"
 	"weft/comm"
+	"weft/internal/launch"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
@@ -56,4 +59,61 @@ func TestReducer(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// counting is a spool that counts what waits in it.
+type counting struct {
+	now  atomic.Int64
+	most int64
+	mu   sync.Mutex
+}
+
+type counted struct {
+	data []byte
+	in   *counting
+}
+
+func (s *counting) Put(_ comm.Kind, message []byte) (comm.Message, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.most = max(s.most, s.now.Add(int64(len(message))))
+	return counted{bytes.Clone(message), s}, nil
+}
+
+func (*counting) Takes(comm.Kind, int) (int64, bool) { return 0, false }
+
+func (m counted) Len() int { return len(m.data) }
+func (m counted) Ahead()   {}
+func (m counted) Drop()    { m.in.now.Add(-int64(len(m.data))) }
+
+func (m counted) Take(into []byte) error {
+	copy(into, m.data)
+	m.Drop()
+	return nil
+}
+
+// TestQueuedSums: the terms and sums that wait while ranks take turns are within what the reducers count.
+func TestQueuedSums(t *testing.T) {
+	const ranks = 4
+	s, charged := &counting{}, int64(0)
+	host := comm.NewHost(comm.Alone(), make([]int, ranks), s)
+	err := launch.Hosts([]*comm.Host{host}, 0, func(c *comm.Comm) error {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		team := kernel.NewTeam(1, mem)
+		var params []*nn.Param
+		for _, n := range []int{1000, bucketFloats + 5, 30_000} {
+			params = append(params, &nn.Param{Grad: team.Zeros(tensor.Gradients, 1, n)})
+		}
+		r := newReducer(Config{Team: team, Groups: mesh.Groups{Replicas: c}, Training: true}, params)
+		charged += mem.Live(tensor.Buffers) - int64(4*r.bucket.Cols)
+		return r.Beside(func(*autograd.Ledger) {
+			for _, p := range params {
+				r.add(p.Grad)
+			}
+		})
+	})
+	if err != nil || s.most == 0 || s.most > charged {
+		t.Errorf("%v: %d bytes waited, and %d are counted", err, s.most, charged)
+	}
 }

@@ -60,6 +60,7 @@ func (w *Whole) Vertices() []int32 { return w.axis.Vertices() }
 
 // Train runs the model forward and backward. It sums gradients over the replicas during the backward pass.
 func (w *Whole) Train(epoch int) (loss float64) {
+	w.meet()
 	w.axis.BeginEpoch(epoch)
 	exchange.Must(w.reducer.Beside(func(l *autograd.Ledger) {
 		t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
@@ -84,6 +85,11 @@ func (w *Whole) Restore(*checkpoint.Checkpoint) error { return nil }
 
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {
+	w.meet()
 	in := input(w.features, autograd.NewTape(w.Team))
 	return inFloat32(w.model[:len(w.model)-without].Forward(in))
 }
+
+// meet waits until all partitions of the worker begin a pass. In a pass they take turns in the same order
+// on all workers, which the all-to-alls of the tensor axis need.
+func (w *Whole) meet() { w.Groups.Replicas.Meet() }

@@ -291,19 +291,17 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 
 // inTurns plans a worker that holds several ranks.
 //
-// Messages between workers come and go at any time. Where matrices rest, each of the two that a link copies
-// at a time takes memory beside the limit that the plan keeps; else all of them may be there.
+// Messages between workers come and go at any time, beside what the plan takes. Those that may rest are in
+// memory while a link copies them, one each way, or while the rank at work receives them or reads them
+// ahead. Of the others all may be there.
 func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
 	all, host, err := in.within(ctx, number, int64(in.MemoryLimit))
-	if err != nil || in.Offload == "" {
-		all.Tensors += host.Queued()
-		return all, err
+	atOnce := 2*(in.Workers-1) + in.Prefetch + 1
+	beside := host.Queued() + int64(atOnce)*host.Largest()
+	if beside > 0 && err == nil && in.Offload != "" {
+		all, _, err = in.within(ctx, number, max(0, int64(in.MemoryLimit)-beside))
 	}
-	if copied := 2 * int64(in.Workers-1) * host.Largest(); copied > 0 {
-		if all, _, err = in.within(ctx, number, max(0, int64(in.MemoryLimit)-copied)); err == nil {
-			all.Tensors += copied
-		}
-	}
+	all.Tensors += beside
 	return all, err
 }
 
@@ -322,8 +320,10 @@ func (in *Inputs) within(ctx context.Context, number int, limit int64) (all Work
 	})
 	first := in.First(number)
 	all = ranks[first]
-	for rank := first + 1; rank < len(holders) && holders[rank] == number; rank++ {
-		all.add(&ranks[rank])
+	for rank, worker := range holders {
+		if worker == number && rank > first {
+			all.add(&ranks[rank])
+		}
 	}
 	return all, host, err
 }
@@ -366,12 +366,16 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	allocate := func() {
 		if in.Checkpoints && c.CheckpointEvery != (setting.Interval{}) {
 			p.Checkpoint = checkpoint.Size(w.Mine(append(w.Arrays(), w.Params.ArraysOf(&best)...)))
-			snapshot.Allocate(mem, p.Checkpoint)
+			if c.Offload == "" { // else all is in memory now, and is written
+				snapshot.Allocate(mem, p.Checkpoint)
+			}
 		}
 	}
 	if in.Checkpoints {
 		w.Params.Save(&best)
-		allocate()
+		if c.Offload == "" {
+			allocate()
+		}
 	}
 	epochs := 2
 	if c.Mesh.Stages > 1 || c.Offload != "" { // the second epoch knows what the chunks keep, and what rests
@@ -392,7 +396,9 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 			return p, err
 		}
 		w.Params.Save(&best)
-		allocate()
+		if c.Offload == "" || epoch == epochs-1 {
+			allocate()
+		}
 	}
 	best.Release()
 	snapshot.Release()
@@ -403,7 +409,8 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	}
 	output.Drop()
 	p.Sent, p.EdgeColumns, p.LayoutBytes, p.Disk = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes, w.Pass.Disk
-	if in.TakesTurns() { // a plan does not sum these
+	p.Sent.Links = worker.Traffic{} // it knows no negative edges
+	if in.TakesTurns() {            // and does not sum these
 		p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{}
 	}
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.GraphBytes(), w.Params.Count()

@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,68 @@ func TestMorePartitionsThanVertices(t *testing.T) {
 		}
 		if err := r.CheckGraph(g); err == nil || !strings.HasPrefix(err.Error(), c.named) {
 			t.Errorf("%v does not begin with %q", err, c.named)
+		}
+	}
+}
+
+// TestHolders: a worker holds the same slice of consecutive partitions.
+func TestHolders(t *testing.T) {
+	for _, c := range []struct {
+		parallel   string
+		partitions int
+		want       []int // by partition, then slice
+	}{
+		{"graph=2", 0, []int{0, 1}},
+		{"graph=2", 5, []int{0, 0, 0, 1, 1}},
+		{"graph=2,tensor=2", 0, []int{0, 1, 2, 3}},
+		{"tensor=2", 3, []int{0, 1, 0, 1, 0, 1}},
+		{"graph=2,tensor=3", 3, []int{0, 1, 2, 0, 1, 2, 3, 4, 5}},
+		{"pipeline=2", 0, []int{0, 1}},
+	} {
+		o := Defaults()
+		o.Parallel, o.Partitions = c.parallel, c.partitions
+		r, err := o.Resolve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Holders(); !slices.Equal(got, c.want) {
+			t.Errorf("%s, %d partitions: %v, want %v", c.parallel, c.partitions, got, c.want)
+		}
+	}
+}
+
+// TestPartitionsAreRefused: what several partitions on a worker do not go with is refused.
+func TestPartitionsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		parallel                      string
+		partitions, aggregationChunks int
+		offload                       string
+		want                          string
+	}{
+		{"pipeline=2", 4, 0, "", "partitions 4 on the mesh pipeline=2: a stage divides its rows into chunks"},
+		{"graph=3,tensor=2", 2, 0, "", "take partitions 3 or more"},
+		{"tensor=4", 257, 0, "", "take partitions 256 or less"},
+		{"tensor=2", 4, 3, "", "aggregation-chunks 3 with 4 partitions: each is aggregated in one chunk"},
+		{"graph=2,tensor=2", 2, 0, "d", "give partitions N, more than the 2 of the mesh"},
+		{"tensor=2", 0, 0, "d", "give partitions N, more than the 1 of the mesh"},
+	} {
+		o := Defaults()
+		o.Layers, o.Parallel, o.Partitions, o.Offload = 3, c.parallel, c.partitions, c.offload
+		o.AggregationChunks = Chunks(c.aggregationChunks)
+		if _, err := o.Resolve(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, %d partitions: %v, want %q", c.parallel, c.partitions, err, c.want)
+		}
+	}
+}
+
+// TestPartitionOfTurns: how vertices are divided stays on a mesh whose workers hold several partitions.
+func TestPartitionOfTurns(t *testing.T) {
+	for partitions, want := range map[int]string{0: autoPartition, 4: "random"} {
+		o := Defaults()
+		o.Parallel, o.Partitions, o.Partition = "tensor=2", partitions, "random"
+		o.ResetOtherAxes(func(string) bool { return false })
+		if o.Partition != want {
+			t.Errorf("%d partitions by %s, want %s", partitions, o.Partition, want)
 		}
 	}
 }

@@ -93,24 +93,24 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 
 // divide divides the graph into as many partitions as Partitions says.
 func (r *Resolved) divide() error {
-	n, partitions, parallel := r.Partitions, refusal.Setting("partitions"), refusal.Setting("parallel")
-	r.Workers = r.Mesh.Workers()
+	n, grid, partitions := r.Partitions, r.Mesh, refusal.Setting("partitions")
+	r.Workers = grid.Workers()
 	switch {
-	case r.Offload != "" && n <= r.Workers:
+	case r.Offload != "" && n <= grid.Partitions:
 		return refusal.Errorf("%s %s: matrices rest while other partitions of their worker are at work; give %s N, more than the %d of the mesh, or "+
 			"an empty folder name for none",
-			refusal.Setting("offload"), r.Offload, partitions, r.Workers)
-	case r.Offload != "" && r.Task == task.Link:
-		return refusal.Errorf("%s %s: the rows of scored edges do not rest; leave it out in %s %s",
-			refusal.Setting("offload"), r.Offload, refusal.Setting("task"), task.Link)
+			refusal.Setting("offload"), r.Offload, partitions, grid.Partitions)
 	case n == 0:
 		return nil
-	case r.Mesh.Slices > 1 || r.Mesh.Stages > 1:
-		return refusal.Errorf("%s %d on the mesh %s: partitions take turns on the graph axis alone; leave it out, or take %s graph=%d",
-			partitions, n, Axes(r.Mesh), parallel, r.Workers)
-	case n < r.Workers:
-		return refusal.Errorf("%s %d on the mesh %s: each of the %d workers has a partition at least; take %s %d or more",
-			partitions, n, Axes(r.Mesh), r.Workers, partitions, r.Workers)
+	case grid.Stages > 1:
+		return refusal.Errorf("%s %d on the mesh %s: a stage divides its rows into chunks, and partitions do not take turns there; leave it out, or "+
+			"take %s graph=%d", partitions, n, Axes(grid), refusal.Setting("parallel"), r.Workers)
+	case n < grid.Partitions:
+		return refusal.Errorf("%s %d on the mesh %s: each of the %d workers along the graph axis has a partition at least; take %s %d or more",
+			partitions, n, Axes(grid), grid.Partitions, partitions, grid.Partitions)
+	case n*grid.Slices > mesh.MaxWorkers:
+		return refusal.Errorf("%s %d on the mesh %s: at most %d slices of partitions are possible; take %s %d or less",
+			partitions, n, Axes(grid), mesh.MaxWorkers, partitions, mesh.MaxWorkers/grid.Slices)
 	}
 	r.Mesh.Partitions = n
 	return nil
@@ -119,12 +119,15 @@ func (r *Resolved) divide() error {
 // TakesTurns reports whether workers hold several partitions, which take turns.
 func (r *Resolved) TakesTurns() bool { return r.Workers < r.Mesh.Workers() }
 
-// Holders returns for each place of the mesh, by its rank, the worker that holds it: consecutive ones have
-// about equally many.
+// Holders returns for each place of the mesh, by its rank, the worker that holds it. Workers hold the same
+// slice of consecutive partitions, of about equally many.
 func (r *Resolved) Holders() []int {
-	holders := make([]int, r.Mesh.Workers())
+	holders, grid := make([]int, r.Mesh.Workers()), r.Mesh
+	grid.Partitions = r.Workers / (grid.Stages * grid.Slices)
 	for rank := range holders {
-		holders[rank] = rank * r.Workers / len(holders)
+		at := r.Mesh.Place(rank)
+		at.Partition = at.Partition * grid.Partitions / r.Mesh.Partitions
+		holders[rank] = grid.Rank(at)
 	}
 	return holders
 }
@@ -141,13 +144,13 @@ func (r *Resolved) checkMesh(given []string) error {
 		}
 	}
 	if m.Partitions > 1 && o.AggregationChunks > 1 {
-		return refusal.Errorf("%s %s on the mesh %s: a partition is aggregated in one chunk, as rows of others come in messages of their own; "+
-			"leave it out, or take %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, Axes(m),
-			refusal.Setting("parallel"), m.Workers())
+		return refusal.Errorf("%s %s with %d partitions: each is aggregated in one chunk, as rows of others come in messages of their own; "+
+			"leave it out, or take one partition, as in %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, m.Partitions,
+			refusal.Setting("parallel"), r.Workers)
 	}
 	if o.Task == task.Link && (m.Slices > 1 || m.Stages > 1) {
 		return refusal.Errorf("%s %s: link prediction needs workers that have all layers and columns of a vertex; take %s graph=%d",
-			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), m.Workers())
+			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)
 	}
 	return r.checkPipeline()
 }
@@ -290,7 +293,7 @@ func (r *Resolved) CheckSome() error {
 		return nil
 	}
 	return refusal.Errorf("%s: what some vertices need is found on one worker or the graph axis, and the mesh has other axes; give %s graph=%d",
-		refusal.Setting("vertices"), refusal.Setting("parallel"), r.Mesh.Workers())
+		refusal.Setting("vertices"), refusal.Setting("parallel"), r.Workers)
 }
 
 // BlockSpecs are the blocks of the model on the graph of a share, with so many outputs, or those of own in
@@ -326,7 +329,7 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 			refusal.Setting("random-features"), refusal.Setting("node-embedding"), refusal.Setting("model"), strings.Join(gnn.Featureless(), " or "))
 	case grid.Slices > 1 || grid.Stages > 1:
 		return refusal.Errorf("%s %s: the graph has no features, and only the graph axis divides learned embeddings; take %s graph=%d",
-			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), grid.Workers())
+			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)
 	}
 	return nil
 }
@@ -343,7 +346,7 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 		axis = "pipeline divides into chunks"
 	}
 	return refusal.Errorf("%s %s: the %s the rows of one vertex type, and the graph has %d; take %s graph=%d, which divides all types",
-		refusal.Setting("parallel"), r.Parallel, axis, 1+len(whole.Others), refusal.Setting("parallel"), grid.Workers())
+		refusal.Setting("parallel"), r.Parallel, axis, 1+len(whole.Others), refusal.Setting("parallel"), r.Workers)
 }
 
 // kind is the kind of task.

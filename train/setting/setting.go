@@ -184,7 +184,7 @@ var settings = withFields([]Setting{
 
 	{
 		Name: "partitions", Group: GraphAxisGroup, changes: true, limits: between(0, mesh.MaxWorkers),
-		Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for each worker",
+		Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for each worker along the graph axis",
 	},
 	{
 		Name: "offload", Group: GraphAxisGroup, changes: true,
@@ -315,6 +315,7 @@ func (o *Options) ResetOtherAxes(keep func(name string) bool) {
 	if err != nil {
 		return // Resolve says why
 	}
+	mesh.Partitions = max(mesh.Partitions, o.Partitions)
 	defaults := Defaults()
 	for _, s := range settings {
 		if !s.appliesTo(mesh) && !keep(s.Name) {

@@ -145,27 +145,23 @@ func (l *linkTask) Report(embeddings *tensor.Matrix) (r *Links, err error) {
 	return r, err
 }
 
-// measures are some metrics of a part's edges, by name. They are NaN if there are no edges. A plan has none.
+// measures are some metrics of a part's edges, by name. They are NaN if there are no edges. A plan has
+// none.
 func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part, names ...string) (map[string]metric.Number, error) {
 	measured := map[string]metric.Number{}
 	if slices.Contains(names, metric.ROCAUC) {
 		scores := l.edges.Scores(embeddings, l.decoder, part)
-		if !l.Team.Planning() {
-			area, err := metric.AreaUnder(l.World, len(scores), func(i int) (float64, bool) { return float64(scores[i]), i%2 == 0 })
-			if err != nil {
-				return nil, err
-			}
-			measured[metric.ROCAUC] = metric.Number(area)
+		area, err := metric.AreaUnder(l.World, len(scores), func(i int) (float64, bool) { return float64(scores[i]), i%2 == 0 })
+		if err != nil {
+			return nil, err
 		}
+		measured[metric.ROCAUC] = metric.Number(area)
 	}
 	ranked := metric.Ranked(names)
 	if len(ranked) == 0 {
 		return measured, nil
 	}
 	ranks := l.edges.Ranks(embeddings, l.decoder, part)
-	if l.Team.Planning() {
-		return measured, nil
-	}
 	means, err := metric.OfRanks(l.World, ranks, l.edges.Counts[part], ranked)
 	for i, name := range ranked {
 		measured[name] = metric.Number(means[i])

@@ -7,7 +7,6 @@ import (
 	"weft/comm"
 	"weft/internal/trace"
 	"weft/kernel"
-	"weft/parallel/mesh"
 )
 
 // NewRecorder makes the recorder of a worker; nil if worker 0 is not asked for a trace. All workers that c
@@ -54,7 +53,7 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 	if w.Recorder == nil {
 		return nil, nil
 	}
-	c, mine := w.Groups.World, trace.Worker{Name: workerName(w.Groups.Mesh, w.Groups.World.Rank())}
+	c, mine := w.Groups.World, trace.Worker{Name: w.name()}
 	mine.Events, mine.Lost = w.Recorder.Events()
 	if w.Processes {
 		var err error
@@ -79,9 +78,10 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 	return t, nil
 }
 
-// workerName is the worker's rank, and its position along each axis that has several workers.
-func workerName(m mesh.Mesh, rank int) string {
-	name, place := fmt.Sprintf("worker %d", rank), m.Place(rank)
+// name is the worker's number, and the position along each axis that the mesh has.
+func (w *Worker) name() string {
+	m, place := w.Groups.Mesh, w.Groups.Place
+	name := fmt.Sprintf("worker %d", w.Holders()[w.Groups.World.Rank()])
 	separator := ": "
 	for _, axis := range []struct {
 		what      string

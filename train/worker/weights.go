@@ -16,7 +16,7 @@ import (
 
 // squares returns the squared 2-norms of the gradients of all parameters of the model, in its order.
 func (w *Worker) squares(own []float64) []float64 {
-	if w.Team.Planning() {
+	if w.Team.Planning() && !w.Groups.World.TakesTurns() {
 		return own
 	}
 	for i, p := range w.Params.List {

@@ -230,6 +230,7 @@ func (w *Worker) Evaluate() (s Scores, err error) {
 	defer output.Drop()
 	loss := w.Task.ValidationLoss(output)
 	sums := []float64{loss, 0, 0} // the loss, and the numbers of workers whose weights and whose results are not finite
+	w.Params.Use()                // a plan reads what a run reads
 	if values := output.Value().Floats(); !w.Team.Planning() {
 		if !w.Params.Finite() {
 			sums[1] = 1

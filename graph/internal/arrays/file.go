@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/foreign"
 	"weft/internal/npy"
+	"weft/internal/refusal"
 	"weft/internal/regular"
 )
 
@@ -72,6 +73,35 @@ func (f *File) Features(most int64, keepDense bool) (*Matrix, error) {
 		return nil, err
 	}
 	return t.matrix(keepDense)
+}
+
+// Rows returns the rows of an array of numpy.save with two dimensions, in blocks.
+func (f *File) Rows() (*npy.Blocks, error) {
+	b, err := npy.NewBlocks(f.r, f.size)
+	if err == nil && len(b.Shape) != 2 {
+		err = refusal.Errorf("features of shape %v: give a matrix, one row per vertex", b.Shape)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return b, nil
+}
+
+// StaysDense reports whether the file is an array of numpy.save with rows, which Features would keep dense,
+// and which can be read in blocks.
+func (f *File) StaysDense(keepDense bool) (bool, error) {
+	if f.Kind != foreign.Array {
+		return false, nil
+	}
+	b, err := f.Rows()
+	if err != nil || b.Fortran || b.Shape[1] == 0 {
+		return false, err
+	}
+	dense, err := staysDense(b, keepDense)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return dense, nil
 }
 
 // table begins a table of text.

@@ -53,6 +53,37 @@ func ReadMatrix(r io.Reader, size int64, o MatrixOptions) (*Matrix, error) {
 	return CollectMatrix(b, o)
 }
 
+// staysDense reports whether so many of the values are not zero that sparse rows do not pay. It reads until
+// that is known, or goes by the first 256 MB.
+func staysDense(b *npy.Blocks, keepDense bool) (bool, error) {
+	c := collector{columns: b.Shape[1], keepDense: keepDense}
+	const looked = 1 << 26 // values
+	most := c.most(b.Shape[0])
+	for c.nonzero <= most {
+		if c.rows*c.columns >= looked {
+			return c.nonzero > c.most(c.rows), nil
+		}
+		block, err := b.Next()
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		values, err := block.Float32s()
+		if err != nil {
+			return false, err
+		}
+		c.rows += len(values) / c.columns
+		for _, x := range values {
+			if x != 0 {
+				c.nonzero++
+			}
+		}
+	}
+	return true, nil
+}
+
 // CollectMatrix is ReadMatrix for an array that comes in blocks.
 func CollectMatrix(b *npy.Blocks, o MatrixOptions) (*Matrix, error) {
 	if len(b.Shape) != 2 {
@@ -96,9 +127,8 @@ type collector struct {
 
 // add adds whole rows.
 func (c *collector) add(values []float32) error {
-	if k := NotFinite(values); k >= 0 {
-		return refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite",
-			k%c.columns, c.rows+k/c.columns, values[k])
+	if err := CheckFinite(values, c.columns, c.rows); err != nil {
+		return err
 	}
 	if c.dense == nil && c.most(1) < 0 { // sparse rows never pay
 		if err := c.expand(); err != nil {
@@ -127,6 +157,14 @@ func (c *collector) add(values []float32) error {
 	const first = 1 << 20
 	if c.nonzero > max(first, c.most(max(c.rows, c.expected))) {
 		return c.expand()
+	}
+	return nil
+}
+
+// CheckFinite refuses features that are no finite numbers, of which the first row is that of vertex first.
+func CheckFinite(values []float32, columns, first int) error {
+	if k := NotFinite(values); k >= 0 {
+		return refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite", k%columns, first+k/columns, values[k])
 	}
 	return nil
 }

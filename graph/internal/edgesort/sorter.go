@@ -1,4 +1,5 @@
-package ogb
+// Package edgesort sorts more edges than memory holds into the order of a store.
+package edgesort
 
 import (
 	"fmt"
@@ -12,25 +13,26 @@ import (
 	"weft/internal/memory"
 )
 
-// sorter sorts edges into the order of a store: by target, then by source, and parallel edges in the order
+// Sorter sorts edges into the order of a store: by target, then by source, and parallel edges in the order
 // in which they were added. Its memory does not depend on their number (an external sort): it divides the
 // targets into ranges, writes the edges into each range to a file, and then sorts one range at a time in
 // memory.
-type sorter struct {
-	sortOptions
+type Sorter struct {
+	Options
+	file      *batchFile
 	low, high int  // the targets are low … high−1
 	shift     uint // log₂ of the number of targets in a range
 	ranges    []unsorted
-	// duplicates counts the given edges that single dropped.
-	duplicates int64
+	// Duplicates counts the given edges that Single dropped.
+	Duplicates int64
 }
 
-// sortOptions are the settings of a sorter.
-type sortOptions struct {
-	file    *batchFile
-	columns int   // of edge features
-	single  bool  // keep one of parallel edges: the first given edge, or the first added edge if none is given
-	budget  int64 // bytes of edges that are sorted at a time; one target may take more
+// Options are the settings of a Sorter.
+type Options struct {
+	Scratch *os.File // an empty file for edges that wait, of 8 bytes for each and 4 for each column
+	Columns int      // of edge features
+	Single  bool     // keep one of parallel edges: the first given edge, or the first added edge if none is given
+	Budget  int64    // bytes of edges that are sorted at a time; one target may take more. 0: 128 MB, or less where memory is scarce
 }
 
 // batchFile is a file of batches of edges, as words of 32 bits.
@@ -49,8 +51,8 @@ type unsorted struct {
 
 // An edge's key is 2·source + kind. A given edge is in the source files; an added edge is the reverse of one.
 const (
-	given uint32 = iota
-	added
+	Given uint32 = iota
+	Added
 )
 
 const (
@@ -63,10 +65,18 @@ const (
 	sortBudget   = 128 << 20
 )
 
+// New returns a sorter for about so many edges into targets below high.
+func New(o Options, high int, about int64) *Sorter {
+	if o.Budget == 0 {
+		o.Budget = min(sortBudget, memory.Left()/8)
+	}
+	return newSorter(o, &batchFile{file: o.Scratch}, 0, high, about, maxShift)
+}
+
 // newSorter returns a sorter for about so many edges into targets low … high−1. A range has at most 2^most
 // targets.
-func newSorter(how sortOptions, low, high int, about int64, most uint) *sorter {
-	s := &sorter{sortOptions: how, low: low, high: high}
+func newSorter(o Options, file *batchFile, low, high int, about int64, most uint) *Sorter {
+	s := &Sorter{Options: o, file: file, low: low, high: high}
 	targets := int64(high - low)
 	want := max(about/(rangeBytes/wordBytes)*int64(s.words()), targets/rangeTargets, 1)
 	s.shift = min(most, uint(bits.Len64(uint64((targets-1)/min(want, mostRanges)))))
@@ -74,20 +84,23 @@ func newSorter(how sortOptions, low, high int, about int64, most uint) *sorter {
 	return s
 }
 
+// Limit lowers the number of targets. All edges are into those.
+func (s *Sorter) Limit(high int) { s.high = high }
+
 // words returns the number of words of an edge.
-func (s *sortOptions) words() int { return 2 + s.columns }
+func (s *Options) words() int { return 2 + s.Columns }
 
 // batch returns the number of words of a batch: a multiple of an edge's words.
-func (s *sortOptions) batch() int { return max(1, batchWords/s.words()) * s.words() }
+func (s *Options) batch() int { return max(1, batchWords/s.words()) * s.words() }
 
-// memoryFor returns a bound of the bytes that about so many edges take in memory before they are sorted.
-func (s *sorter) memoryFor(about int64) int64 {
+// Memory returns a bound of the bytes that about so many edges take in memory before they are sorted.
+func (s *Sorter) Memory(about int64) int64 {
 	batch := int64(s.batch()) * wordBytes
 	return min(int64(len(s.ranges))*batch, about*int64(s.words())*wordBytes+batch)
 }
 
-// add adds an edge with its features.
-func (s *sorter) add(source, target int32, kind uint32, features []float32) error {
+// Add adds an edge with its features.
+func (s *Sorter) Add(source, target int32, kind uint32, features []float32) error {
 	r := &s.ranges[(int(target)-s.low)>>s.shift]
 	r.last = append(r.last, uint32(target), uint32(source)<<1|kind)
 	for _, x := range features {
@@ -111,11 +124,11 @@ func wordsAsBytes(words []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), wordBytes*len(words))
 }
 
-// rows are the edges into consecutive vertices: the in-degree of each, the sources of each, ascending, and
+// Rows are the edges into consecutive vertices: the in-degree of each, the sources of each, ascending, and
 // the features of these edges.
-type rows struct {
-	indegree, sources []int32
-	features          []float32
+type Rows struct {
+	Indegree, Sources []int32
+	Features          []float32
 }
 
 // sortBuffers are the buffers for the edges of one range.
@@ -124,21 +137,24 @@ type sortBuffers struct {
 	ends  []int64 // by target: the end of its edges in keys
 	// keys has for each edge, by target, its key (upper half) and its index among the edges (lower half).
 	keys []uint64
-	rows rows
+	rows Rows
 }
 
-// each sorts all edges and calls emit with the rows of consecutive targets, until all targets have come. The
+// Each sorts all edges and calls emit with the rows of consecutive targets, until all targets have come. The
 // rows are valid until emit returns. The sorter is empty afterwards.
-func (s *sorter) each(emit func(rows) error) error { return s.eachIn(&sortBuffers{}, emit) }
+func (s *Sorter) Each(emit func(Rows) error) error { return s.eachIn(&sortBuffers{}, emit) }
 
-func (s *sorter) eachIn(m *sortBuffers, emit func(rows) error) error {
+func (s *Sorter) eachIn(m *sortBuffers, emit func(Rows) error) error {
 	for k := range s.ranges {
 		r := &s.ranges[k]
 		low := s.low + k<<s.shift
+		if low >= s.high {
+			break
+		}
 		high := min(s.high, low+1<<s.shift)
 		words := len(r.batches)*s.batch() + len(r.last)
 		var err error
-		if s.shift > 0 && int64(words)*wordBytes > s.budget {
+		if s.shift > 0 && int64(words)*wordBytes > s.Budget {
 			err = s.divide(r, low, high, words, m, emit)
 		} else {
 			err = s.sort(r, low, high, words, m, emit)
@@ -152,15 +168,15 @@ func (s *sorter) eachIn(m *sortBuffers, emit func(rows) error) error {
 }
 
 // divide sorts the edges into targets low … high−1 by a sorter with smaller ranges, and emits their rows.
-func (s *sorter) divide(r *unsorted, low, high, words int, m *sortBuffers, emit func(rows) error) error {
-	smaller := newSorter(s.sortOptions, low, high, int64(words/s.words()), s.shift-1)
-	features := make([]float32, s.columns)
+func (s *Sorter) divide(r *unsorted, low, high, words int, m *sortBuffers, emit func(Rows) error) error {
+	smaller := newSorter(s.Options, s.file, low, high, int64(words/s.words()), s.shift-1)
+	features := make([]float32, s.Columns)
 	again := func(words []uint32) error {
 		for ; len(words) > 0; words = words[s.words():] {
 			for c := range features {
 				features[c] = math.Float32frombits(words[2+c])
 			}
-			if err := smaller.add(int32(words[1]>>1), int32(words[0]), words[1]&1, features); err != nil {
+			if err := smaller.Add(int32(words[1]>>1), int32(words[0]), words[1]&1, features); err != nil {
 				return err
 			}
 		}
@@ -179,7 +195,7 @@ func (s *sorter) divide(r *unsorted, low, high, words int, m *sortBuffers, emit 
 		return err
 	}
 	err := smaller.eachIn(m, emit)
-	s.duplicates += smaller.duplicates
+	s.Duplicates += smaller.Duplicates
 	return err
 }
 
@@ -191,7 +207,7 @@ func (c *batchFile) read(words []uint32, at int64) error {
 }
 
 // sort sorts the edges into targets low … high−1 in memory, and emits their rows.
-func (s *sorter) sort(r *unsorted, low, high, words int, m *sortBuffers, emit func(rows) error) error {
+func (s *Sorter) sort(r *unsorted, low, high, words int, m *sortBuffers, emit func(Rows) error) error {
 	edges, targets := words/s.words(), high-low
 	if err := m.grow(edges, targets, s); err != nil {
 		return err
@@ -234,30 +250,30 @@ func (m *sortBuffers) begin(t int) int64 {
 }
 
 // row adds the row of the next target, whose keys ascend.
-func (s *sorter) row(m *sortBuffers, keys []uint64) {
-	before, degree := len(m.rows.sources), 0
+func (s *Sorter) row(m *sortBuffers, keys []uint64) {
+	before, degree := len(m.rows.Sources), 0
 	last := uint64(math.MaxUint64) // key of the previous edge
 	for _, k := range keys {
 		key := k >> 32
-		if s.single && degree > 0 && key>>1 == last>>1 {
-			if uint32(key)&1 == given {
-				s.duplicates++
+		if s.Single && degree > 0 && key>>1 == last>>1 {
+			if uint32(key)&1 == Given {
+				s.Duplicates++
 			}
 			continue
 		}
 		last = key
 		degree++
-		m.rows.sources = append(m.rows.sources, int32(key>>1))
+		m.rows.Sources = append(m.rows.Sources, int32(key>>1))
 		at := int(uint32(k))*s.words() + 2
-		for _, word := range m.words[at : at+s.columns] {
-			m.rows.features = append(m.rows.features, math.Float32frombits(word))
+		for _, word := range m.words[at : at+s.Columns] {
+			m.rows.Features = append(m.rows.Features, math.Float32frombits(word))
 		}
 	}
-	m.rows.indegree = append(m.rows.indegree, int32(len(m.rows.sources)-before))
+	m.rows.Indegree = append(m.rows.Indegree, int32(len(m.rows.Sources)-before))
 }
 
 // grow makes the buffers large enough for so many edges into so many targets, and empties the rows.
-func (m *sortBuffers) grow(edges, targets int, s *sorter) (err error) {
+func (m *sortBuffers) grow(edges, targets int, s *Sorter) (err error) {
 	if edges > math.MaxInt32 {
 		return fmt.Errorf("%d edges into one vertex", edges)
 	}
@@ -271,13 +287,13 @@ func (m *sortBuffers) grow(edges, targets int, s *sorter) (err error) {
 		return err
 	}
 	clear(m.ends)
-	if m.rows.indegree, err = memory.Grow(m.rows.indegree[:0], targets); err != nil {
+	if m.rows.Indegree, err = memory.Grow(m.rows.Indegree[:0], targets); err != nil {
 		return err
 	}
-	if m.rows.sources, err = memory.Grow(m.rows.sources[:0], edges); err != nil {
+	if m.rows.Sources, err = memory.Grow(m.rows.Sources[:0], edges); err != nil {
 		return err
 	}
-	m.rows.features, err = memory.Grow(m.rows.features[:0], edges*s.columns)
+	m.rows.Features, err = memory.Grow(m.rows.Features[:0], edges*s.Columns)
 	return err
 }
 

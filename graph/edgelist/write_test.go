@@ -1,0 +1,178 @@
+package edgelist
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// TestWrite: what is written in a stream are the bytes of the store of the same graph made in memory.
+func TestWrite(t *testing.T) {
+	var plain, weighted strings.Builder
+	for k := range 5000 {
+		u, v := k*7919%301, k*k%307
+		fmt.Fprintf(&plain, "%d %d\n", u, v)
+		fmt.Fprintf(&weighted, "%d,%d,%d.5\n", u, v, k)
+	}
+	const vertices = 310
+	class, rows, wide, marks := make([]int64, vertices), make([]float32, 2*vertices), make([]float64, 200*vertices), make([]bool, vertices)
+	for v := range vertices {
+		class[v], marks[v], rows[2*v] = int64(v%4)-1, v%4 > 1, float32(v)
+	}
+	for k := range wide {
+		wide[k] = float64(k % 2)
+	}
+	list, x, y := write(t, "list.txt", plain.String()), array(t, rows, vertices, 2), array(t, class, vertices)
+	split := func(g *graph.Graph) error { return g.MakeSplits("random:50/25/25", 2, 7) }
+	for name, c := range map[string]struct {
+		o Options
+		c Changes
+	}{
+		"edges alone":     {Options{Path: list}, Changes{}},
+		"vertices given":  {Options{Path: list, Vertices: 5000}, Changes{}},
+		"symmetric":       {Options{Path: list}, Changes{Symmetrize: true}},
+		"weights":         {Options{Path: write(t, "weighted.csv", weighted.String()), Features: x, Labels: y}, Changes{}},
+		"weights, both":   {Options{Path: write(t, "both.csv", weighted.String()), Features: x}, Changes{Symmetrize: true}},
+		"given split":     {Options{Path: list, Labels: y, Train: array(t, marks, vertices)}, Changes{}},
+		"a rule":          {Options{Path: list, Features: array(t, wide, vertices, 200), Labels: y}, Changes{Split: split}},
+		"several classes": {Options{Path: list, Labels: array(t, make([]uint8, 3*vertices), vertices, 3)}, Changes{}},
+		"kept dense":      {Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices, 300), DenseFeatures: true}, Changes{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if streams, err := c.o.Streams(); err != nil || !streams {
+				t.Fatalf("streams: %v, %v", streams, err)
+			}
+			dir := t.TempDir()
+			streamed, whole := filepath.Join(dir, "streamed"), filepath.Join(dir, "whole")
+			c.c.Provenance = "edges " + c.o.Path
+			got, err := c.o.Write(streamed, c.c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := Read(c.o)
+			if err == nil && c.c.Symmetrize {
+				want, err = want.Symmetrize()
+			}
+			if err == nil && c.c.Split != nil {
+				err = c.c.Split(want)
+			}
+			if err == nil {
+				err = want.Write(whole)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(files(t, whole), files(t, streamed)); diff != "" {
+				t.Error("(-in memory +streamed): ", diff)
+			}
+			ignored := cmpopts.IgnoreFields(graph.Graph{}, "Count", "Relations", "Features.Dense")
+			if diff := cmp.Diff(want, got.Graph, ignored, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+				t.Error("(-in memory +streamed): ", diff)
+			}
+			if got.Edges != want.Edges() || got.Weighted != (want.Relations[0].Weights != nil) || got.Graph.Count != want.Vertices() {
+				t.Errorf("%d edges, weighted %v, %d vertices", got.Edges, got.Weighted, got.Graph.Count)
+			}
+		})
+	}
+}
+
+// files are the contents of a directory's files.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, path))
+		found[path] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestStreams: names, text and sparse rows need memory for all of them.
+func TestStreams(t *testing.T) {
+	list := write(t, "list.txt", "0 1\n")
+	for name, o := range map[string]Options{
+		"names":       {Path: list, Strings: true},
+		"text":        {Path: list, Features: write(t, "x.csv", "1\n2\n")},
+		"sparse rows": {Path: list, Features: array(t, make([]float32, 600), 2, 300)},
+	} {
+		if streams, err := o.Streams(); streams || err != nil {
+			t.Errorf("%s: streams %v, error %v", name, streams, err)
+		}
+	}
+}
+
+// TestWriteRefuses: what is refused names the file, and nothing is left.
+func TestWriteRefuses(t *testing.T) {
+	list := write(t, "list.txt", "0 1\n1 2\n")
+	nan := array(t, []float32{1, 2, float32(math.NaN())}, 3, 1)
+	for want, o := range map[string]Options{
+		"no such file":                              {Path: "missing.txt"},
+		nan + ": feature 0 of vertex 2 is NaN":      {Path: list, Features: nan},
+		"has 2 rows, the graph of " + list + " has": {Path: list, Features: array(t, []float32{1, 2}, 2, 1)},
+		"features of shape [3]":                     {Path: list, Features: array(t, []float32{1, 2, 3}, 3)},
+		list + ":2: vertex 2 is out of the range":   {Path: list, Vertices: 2},
+	} {
+		dir := t.TempDir()
+		_, err := o.Write(filepath.Join(dir, "store"), Changes{})
+		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want a refusal with %q", err, want)
+		}
+		if left := files(t, dir); len(left) > 0 {
+			t.Errorf("%s: left %v", want, left)
+		}
+	}
+}
+
+// TestWriteWithoutMemory: edges that exceed the memory are written, in a stream. Read refuses them.
+func TestWriteWithoutMemory(t *testing.T) {
+	const edges, vertices, left = 8 << 20, 1 << 20, 160 << 20
+	path := filepath.Join(t.TempDir(), "list.txt")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bufio.NewWriter(f)
+	for k := range edges {
+		fmt.Fprintf(b, "%d %d\n", k*7919%vertices, k*104729%(vertices-1))
+	}
+	if err := b.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // pools keep what they have for one collection
+		runtime.GC()
+	}
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.Sys-now.HeapIdle) + left))
+	o := Options{Path: path}
+	if _, err := Read(o); !refusal.Is(err) || !strings.Contains(err.Error(), " needs ") {
+		t.Errorf("read: error %v, want a refusal with the figure", err)
+	}
+	got, err := o.Write(filepath.Join(t.TempDir(), "store"), Changes{})
+	if err != nil || got.Edges != edges {
+		t.Errorf("%+v, error %v", got, err)
+	}
+}

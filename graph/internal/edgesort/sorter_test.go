@@ -1,0 +1,64 @@
+package edgesort
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/graph"
+)
+
+// Edges that exceed the memory for them are divided again, until a range is one vertex.
+func TestSorterDivides(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	const vertices, edges = 3000, 200_000
+	e := graph.Edges{FeatureColumns: 1}
+	for range edges {
+		target := int32(random.IntN(vertices))
+		if random.IntN(3) == 0 {
+			target = 1234
+		}
+		e.Source, e.Target = append(e.Source, int32(random.IntN(vertices))), append(e.Target, target)
+		e.Features = append(e.Features, random.Float32())
+	}
+	want, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []int{vertices, 1 << 16} { // known before, or only after all edges
+		if diff := cmp.Diff(want, sorted(t, e, vertices, limit)); diff != "" {
+			t.Errorf("of %d (-want +got):\n%.1000s", limit, diff)
+		}
+	}
+}
+
+func sorted(t *testing.T, e graph.Edges, vertices, limit int) graph.Relation {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	s := New(Options{Scratch: file, Columns: 1, Budget: 100_000}, limit, 10)
+	for k := range e.Len() {
+		if err := s.Add(e.Source[k], e.Target[k], Given, e.Features[k:k+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := graph.Relation{Indptr: []int64{0}, EdgeColumns: 1}
+	s.Limit(vertices)
+	err = s.Each(func(r Rows) error {
+		for _, n := range r.Indegree {
+			got.Indptr = append(got.Indptr, got.Indptr[len(got.Indptr)-1]+int64(n))
+		}
+		got.Sources, got.EdgeFeatures = append(got.Sources, r.Sources...), append(got.EdgeFeatures, r.Features...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
