@@ -15,7 +15,7 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build demo test check race levels guard bench bench-peers bench-axes reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -63,6 +63,9 @@ bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB
 
 bench-axes: build ## meshes of workers beside one worker, here and over virtual hosts at given rates: minutes; needs root; ARGS="--graphs rmat --layers 3 --rates 100mbit"
 	@python3 -B scripts/hosts/axes.py $(ARGS)
+
+papers: build ## a graph of the shape of ogbn-papers100M, a tenth of it, on one worker and on virtual hosts: an hour, 60 GB of disk; needs root; ARGS="--share 0.01"
+	@python3 -B scripts/papers/papers.py $(ARGS)
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)

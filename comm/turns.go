@@ -56,8 +56,8 @@ func (c *Comm) Meet() {
 	})
 }
 
-// Share lets the nearby ranks of the group see a value, by Shared, from the next Meet on. They use it in their
-// turns. For a rank that has its worker for itself, Share does nothing.
+// Share lets the nearby ranks of the group see a value, by Shared, from the next Meet on. They use it in
+// their turns. For a rank that has its worker for itself, Share does nothing.
 func (c *Comm) Share(value any) {
 	if m := c.member(); m != nil {
 		m.mu.Lock()

@@ -22,7 +22,7 @@ func (m kept) Take(into []byte) error { copy(into, m); return nil }
 func (m kept) Drop()                  {}
 
 // TestPlannedMessages: a plan counts the memory of messages to and from other workers: all that do not rest
-// between two calls of Meet, from others twice, and of those that rest the largest.
+// between two calls of Meet, twice, and of those that rest the largest.
 func TestPlannedMessages(t *testing.T) {
 	h := PlanHost(0, []int{0, 1}, halves{})
 	c := New(h.Transports()[0], 0)
@@ -34,8 +34,8 @@ func TestPlannedMessages(t *testing.T) {
 	c.Meet()
 	c.Send(Halo, make([]byte, 3), 1)
 	c.Receive(Halo, make([]byte, 15), 1)
-	if h.Queued() != 60+2*20 || h.Largest() != 120 {
-		t.Errorf("%d bytes wait and %d rest, want 100 and 120", h.Queued(), h.Largest())
+	if h.Queued() != 2*(60+20) || h.Largest() != 120 {
+		t.Errorf("%d bytes wait and %d rest, want 160 and 120", h.Queued(), h.Largest())
 	}
 }
 

@@ -111,6 +111,7 @@ func TestTablesRest(t *testing.T) {
 			case "links":
 				o = linked(func(o *Options) { o.Epochs, o.Model, o.NodeEmbedding, o.Precision = 3, "sage", 64, "bf16" })
 			}
+			o.Select = "loss" // each epoch is the best so far: as in a plan, its weights are saved
 			want := mustRun(t, inTurns(Job{Graph: &g, Options: o}, "graph=4"))
 			o.Offload = t.TempDir()
 			bounds, err := inTurns(Job{Graph: &g, Options: o, PlanRange: true}, "graph=1").Plan(t.Context())

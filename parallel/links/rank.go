@@ -138,7 +138,8 @@ func (r *ranking) tell() (sent []*comm.Pending) {
 	return sent
 }
 
-// talks reports whether there are messages to and from a rank. A plan of one partition for each worker has none.
+// talks reports whether there are messages to and from a rank. A plan of one partition for each worker has
+// none.
 func (r *ranking) talks(rank int) bool {
 	return rank != r.me && !r.comm.Nearby(rank) && (!r.team.Planning() || r.comm.TakesTurns())
 }

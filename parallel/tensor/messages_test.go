@@ -94,6 +94,9 @@ type queued struct {
 	now, most int
 }
 
+// Takes is of plans alone.
+func (q *queued) Takes(comm.Kind, int) (memory int64, rests bool) { return 0, false }
+
 func (q *queued) Put(k comm.Kind, message []byte) (comm.Message, error) {
 	if k != comm.ToSlices && k != comm.ToRows {
 		return content{bytes.Clone(message), nil}, nil

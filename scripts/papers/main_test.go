@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"weft/graph"
+	"weft/graph/ogb"
+	"weft/partition"
+	"weft/train"
+	"weft/train/setting"
+)
+
+func generated(t *testing.T, share float64) *graph.Graph {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "ogbn_papers100M")
+	if err := run([]string{"graph", folder, fmt.Sprint(share)}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	g, err := ogb.Read(ogb.Options{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestGraph: a hundredth of a percent has that share of the counts of ogbn-papers100M, and its split. 1.4 %
+// have labels, of several classes. The most cited paper has many times the mean of citations, and most
+// citations stay in the class.
+func TestGraph(t *testing.T) {
+	g := generated(t, 1e-4)
+	if g.Vertices() != 11_106 || g.Edges() != 161_569 || g.Features.Columns != 128 || g.Labels.Classes < 150 || g.Labels.Classes > 172 {
+		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes)
+	}
+	s := g.Splits[0]
+	if len(s.Train) != 121 || len(s.Val) != 13 || len(s.Test) != 21 {
+		t.Errorf("%d train, %d validate, %d test", len(s.Train), len(s.Val), len(s.Test))
+	}
+	labelled, found := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test))), []int64{}
+	p, classes := newPapers(1e-4), map[int64]bool{}
+	for v, class := range g.Labels.Class {
+		if class >= 0 {
+			found, classes[class] = append(found, int64(v)), true
+			if want := p.class(p.ids.of(uint64(v))); want != int(class) {
+				t.Errorf("vertex %d has the class %d, want %d", v, class, want)
+			}
+		}
+	}
+	if !slices.Equal(labelled, found) || len(classes) < 80 {
+		t.Errorf("%d vertices of %d classes have labels", len(found), len(classes))
+	}
+	most, within, r := int64(0), 0, g.Relations[0]
+	for v := range g.Vertices() {
+		most = max(most, r.Indptr[v+1]-r.Indptr[v])
+		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
+			if p.class(p.ids.of(uint64(u))) == p.class(p.ids.of(uint64(v))) {
+				within++
+			}
+		}
+	}
+	if most < 10*161_569/11_106 || within < 161_569*3/4 {
+		t.Errorf("at most %d in-edges, %d edges within classes", most, within)
+	}
+}
+
+// TestPermutation: each position has an id of its own, and of finds it.
+func TestPermutation(t *testing.T) {
+	p := newPermutation(1000, 2_654_435_761, 7)
+	seen := map[uint64]bool{}
+	for x := range uint64(1000) {
+		seen[p.at(x)] = true
+		if p.of(p.at(x)) != x {
+			t.Errorf("%d → %d → %d", x, p.at(x), p.of(p.at(x)))
+		}
+	}
+	if len(seen) != 1000 {
+		t.Errorf("%d ids", len(seen))
+	}
+}
+
+// TestPlan: the plan from counts sends what the formula of docs/architecture.md says. It needs nearly what a
+// graph in random partitions with these counts needs, which are as equal as the counts say.
+func TestPlan(t *testing.T) {
+	const k = 4
+	g, err := generated(t, 1e-4).Symmetrize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]string{"model": "sage", "layers": "3", "hidden": "256", "norm": "batch", "partition": "random"}
+	c := counts{Workers: k, Vertices: g.Vertices(), Edges: g.Edges()}
+	options, err := setting.FromTexts(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Parallel = fmt.Sprintf("graph=%d", k)
+	a, err := partition.Assign(context.Background(), g, options.Assignment(g, k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shares, err := partition.Split(g, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := shares[0].Whole.Statistics
+	c.CutShare, c.HaloRows = float64(made.CutEdges)/float64(c.Edges), made.Replication()-1
+	cases := []planned{{Settings: settings, counts: c}}
+	if err := planAll(context.Background(), cases); err != nil {
+		t.Fatal(err)
+	}
+	p := cases[0]
+	if want := int64(2 * 4 * (256 + 172) * k * (k - 1) * c.halo()); p.SentBytes != want {
+		t.Errorf("%d bytes are sent, want %d", p.SentBytes, want)
+	}
+	real, err := (&train.Job{Graph: g, Options: options}).Plan(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	need, want := p.TensorBytes+p.GraphBytes, real.PeakTensorBytes[0]+real.GraphBytes[0]
+	if math.Abs(float64(need)/float64(want)-1) > 0.05 {
+		t.Errorf("a worker needs %d bytes by counts, and %d by the graph itself", need, want)
+	}
+}
+
+// TestNoSuchPartitions: counts that contradict each other are refused.
+func TestNoSuchPartitions(t *testing.T) {
+	for _, c := range []counts{
+		{Workers: 1, Vertices: 100, Edges: 1000},
+		{Workers: 4, Vertices: 100, Edges: 1000, CutShare: 0.1, HaloRows: 2}, // more rows than cut edges
+		{Workers: 2, Vertices: 100, Edges: 1000, CutShare: 1, HaloRows: 3},   // more rows than the others have
+	} {
+		if c.check() == nil {
+			t.Errorf("%+v", c)
+		}
+	}
+}
