@@ -92,11 +92,11 @@ func TestPlannedMessages(t *testing.T) {
 			if err != nil {
 				t.Fatal(name, mesh, err)
 			}
-			if got, want := worker.SumOf(p.Sent), r.Totals.Communication; got != want {
+			if got, want := worker.SumOf(p.Sent), r.Communication; got != want {
 				t.Errorf("%s %s: planned %+v, sent %+v", name, mesh, got, want)
 			}
-			if !slices.Equal(p.PeakTensorBytes, r.Totals.PeakTensorBytes) {
-				t.Errorf("%s %s: planned %v bytes, took %v", name, mesh, p.PeakTensorBytes, r.Totals.PeakTensorBytes)
+			if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) {
+				t.Errorf("%s %s: planned %v bytes, took %v", name, mesh, p.PeakTensorBytes, r.PeakTensorBytes)
 			}
 			for rank, w := range p.Workers {
 				if len(w.Steps) == 0 {

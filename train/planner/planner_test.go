@@ -58,10 +58,10 @@ func TestMeshes(t *testing.T) {
 		if err != nil {
 			t.Fatal(m.Parallel, err)
 		}
-		if got, want := m.SentBytes(), r.Totals.Communication.Bytes(); got != want {
+		if got, want := m.SentBytes(), r.Communication.Bytes(); got != want {
 			t.Errorf("%s: %d bytes planned, %d sent", m.Parallel, got, want)
 		}
-		if got, want := m.PeakTensorBytes(), slices.Max(r.Totals.PeakTensorBytes); got != want {
+		if got, want := m.PeakTensorBytes(), slices.Max(r.PeakTensorBytes); got != want {
 			t.Errorf("%s: %d bytes of memory planned, %d taken", m.Parallel, got, want)
 		}
 		wire := 0.0 // of the worker that sends most: no epoch is shorter

@@ -9,9 +9,8 @@ import (
 
 // log is the steps of a worker, made one after the other.
 type log struct {
-	steps  []trace.Event
-	begun  map[trace.Category]int
-	points trace.Point
+	steps []trace.Event
+	begun map[trace.Category]int
 }
 
 // kernel is a call that takes so many seconds, on a track.
@@ -85,7 +84,8 @@ func TestReplay(t *testing.T) {
 		"a bubble": {
 			Machine{Cores: 1, Threads: 1, Sharers: 1, Link: math.Inf(1)},
 			[]*log{l().kernel(0, 1).send(1, 8).kernel(0, 1).send(1, 8), l().receive(0, 8).kernel(0, 1).receive(0, 8).kernel(0, 1)},
-			3, []Work{{2, 0, 1}, {2, 0, 1}},
+			3,
+			[]Work{{2, 0, 1}, {2, 0, 1}},
 		},
 		// Two messages to one worker have half of its link each, and so have two from one worker.
 		"many to one": {usual, []*log{l().send(2, 10), l().send(2, 10), l().starts(0, trace.Start, 0, 10).receiveAnother(1, 10).waits(0, trace.Receive, 0, 1)}, 2, []Work{{0, 2, 0}, {0, 2, 0}, {0, 2, 0}}},
