@@ -17,6 +17,7 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/nn"
+	"weft/parallel/edges"
 	"weft/partition"
 )
 
@@ -152,14 +153,14 @@ func TestOddPartitions(t *testing.T) {
 
 // TestPlanOfWorkers compares the plan with each worker's memory, to the byte, and live bytes after each
 // epoch. Rows are sent in several messages, for which paralleltest's graphs are too small. Every other model
-// keeps its halo.
+// keeps its halo, and every third sends partial sums.
 func TestPlanOfWorkers(t *testing.T) {
 	g := tangled(t)
 	all := networks()
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		o := all[name]
-		o.KeepHalo = i%2 == 1
-		t.Run(fmt.Sprintf("%s, halo kept %v", name, o.KeepHalo), func(t *testing.T) {
+		o.KeepHalo, o.Halo = i%2 == 1, edges.HaloNames[i%3]
+		t.Run(fmt.Sprintf("%s, halo of %s, kept %v", name, o.Halo, o.KeepHalo), func(t *testing.T) {
 			if r, _ := planAndRun(t, divided(t, g, o, 3, nil)); o.Model != "mlp" && r.Communication.Halo.Bytes == 0 {
 				t.Error("no rows were sent")
 			}

@@ -53,7 +53,8 @@ weights come from a safetensors file with the names and shapes of PyTorch Geomet
 Training settings are accepted and ignored.
 
 With --vertices it computes the listed vertices only, and reads only the part of the graph that they depend on, layer by layer.
-Their rows are in the order of the list and have the same bits as in a prediction of all vertices. Their ids go to a second file:
+Their rows are in the order of the list and have the same bits as in a prediction of all vertices (and --halo rows). Their ids go to
+a second file:
 preds.vertices.npy for preds.npy.`,
 		Example: `  weft predict runs/first --out runs/preds.npy
   weft predict runs/first stores/newer --out runs/preds.npy --embeddings runs/hidden.npy

@@ -124,7 +124,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		}
 		chunk.Partition = sar.Of(team, g.Halo, sar.Source{
 			Rows: autograd.RowsOf(team, ids, len(ids), total, others), Vertices: ids, Schema: sar.SchemaOf(s),
-			Read: func(a gnn.Along) (*edges.Edges, error) {
+			Read: func(a gnn.Along, _ edges.Halo) (*edges.Edges, error) {
 				st, err := c.structure(a)
 				if err != nil {
 					return nil, err

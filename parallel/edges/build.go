@@ -40,13 +40,14 @@ func messages(n, partition int) (sizes []int) {
 type span struct {
 	r              *graph.Relation
 	from, to, ends []int64 // for each row: the span's first edge, its end, and the end of the row
+	rows           []int32 // that have edges in the span, ascending
 }
 
 // allRows returns an empty span in all rows. The first call of next moves it to the first partition.
-func (s *Source) allRows() *span {
-	starts := s.Relation.Indptr
+func allRows(r *graph.Relation) *span {
+	starts := r.Indptr
 	n := len(starts) - 1
-	return &span{r: s.Relation, from: make([]int64, n), to: slices.Clone(starts[:n]), ends: starts[1:]}
+	return &span{r: r, from: make([]int64, n), to: slices.Clone(starts[:n]), ends: starts[1:]}
 }
 
 // someRows returns an empty span in the rows that s.Some selects. For a row that is not in Some.Into the span
@@ -73,21 +74,24 @@ func (s *Source) someRows() *span {
 
 // next moves the span to the edges that follow it, up to those whose sources are below end.
 func (s *span) next(end int32) {
+	s.rows = s.rows[:0]
 	for v := range s.to {
 		k := s.to[v]
 		s.from[v] = k
 		for k < s.ends[v] && s.r.Sources[k] < end {
 			k++
 		}
-		s.to[v] = k
+		if s.to[v] = k; k > s.from[v] {
+			s.rows = append(s.rows, int32(v))
+		}
 	}
 }
 
 // each calls f for every edge of the span.
 func (s *span) each(f func(v int, k int64)) {
-	for v := range s.to {
+	for _, v := range s.rows {
 		for k := s.from[v]; k < s.to[v]; k++ {
-			f(v, k)
+			f(int(v), k)
 		}
 	}
 }
@@ -167,72 +171,122 @@ func readLoopWeights(s *span, isLoop func(v int, k int64) bool, loops []int32) (
 	return starts, weights
 }
 
-// newRemote makes the blocks of the span's edges, whose sources peer holds at the positions start … end−1.
-// It also returns the list of these sources. all is the span in all rows: it decides which sources travel in
-// which message of at most step rows, and each message has a block. So a row of the result is summed in the
-// same parts and the same order, whichever other rows are selected.
-func newRemote(team *kernel.Team, s, all *span, peer, start, end, step int) (blocks []*Block, needed []int32) {
-	const inAll, inSpan = 1, 2
-	index := make([]int32, end-start) // for each row of the peer: inAll or inSpan if it is needed, later message·step + column
-	if all != s {
-		all.each(func(_ int, k int64) { index[int(s.r.Sources[k])-start] = inAll })
+// entryList passes on the entries of blocks' matrices, row by row. An item is what a column stands for; a
+// row's items ascend.
+type entryList func(f func(row int, item int32, weight float32))
+
+// entries are those of the edges from the rows of a partition, whose positions begin at start. A source is an
+// item. Where only the partial sum of a row's sources travels, it is an item behind all sources; c (nil: rows
+// alone) knows.
+func (s *span) entries(start int32, c *cut) entryList {
+	return func(f func(row int, item int32, weight float32)) {
+		for _, v := range s.rows {
+			sum := false
+			for k := s.from[v]; k < s.to[v]; k++ {
+				if u := s.r.Sources[k] - start; c == nil || c.row[u] {
+					f(int(v), u, weight(s.r, k))
+				} else {
+					sum = true
+				}
+			}
+			if sum {
+				f(int(v), int32(len(c.row))+v, 1)
+			}
+		}
 	}
-	s.each(func(_ int, k int64) { index[int(s.r.Sources[k])-start] = inSpan })
-	seen := 0
-	var columns []int // columns of each message's block
-	for row, mark := range index {
+}
+
+// outline is what newBlocks must know besides the entries.
+type outline struct {
+	peer     int
+	items    int // that may have entries
+	sources  int // those of them that are rows of the peer; they come first
+	rows     int // that may have entries
+	allRows  int // the same of all entries
+	before   int // items that travel before these
+	step     int // the most items of a message
+	weighted bool
+}
+
+// newBlocks makes the blocks of some entries. It also returns the list of the items. all (nil: the same)
+// decides which items travel in which message of at most step items, and each message has a block; nil if it
+// has none of these items. So a row of the result is summed in the same parts and the same order, whichever
+// other rows are selected.
+func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Block, listed []int32) {
+	const inAll, inSome = 1, 2
+	// inAll or inSome if the item travels, later message·step + column
+	index := make([]int32, o.items)
+	if all != nil {
+		all(func(_ int, item int32, _ float32) { index[item] = inAll })
+	}
+	some(func(_ int, item int32, _ float32) { index[item] = inSome })
+	seen := o.before
+	var columns, sources []int // of each message's block: columns, and those that are rows of the peer
+	for item, mark := range index {
 		if mark == 0 {
 			continue
 		}
-		message := seen / step
+		message := seen / o.step
 		seen++
-		if message == len(columns) {
-			columns = append(columns, 0)
+		for message >= len(columns) {
+			columns, sources = append(columns, 0), append(sources, 0)
 		}
-		index[row] = int32(message*step + columns[message])
-		if mark == inSpan {
+		index[item] = int32(message*o.step + columns[message])
+		if mark == inSome {
 			columns[message]++
-			needed = append(needed, int32(row))
+			listed = append(listed, int32(item))
+			if item < o.sources {
+				sources[message]++
+			}
 		}
 	}
-	at := func(k int64) int { return int(index[int(s.r.Sources[k])-start]) }
-	count := func(s *span) []blockCount {
+	count := func(list entryList) []blockCount {
 		counts := make([]blockCount, len(columns))
-		s.each(func(v int, k int64) { counts[at(k)/step].add(v) })
+		list(func(v int, item int32, _ float32) { counts[int(index[item])/o.step].add(v) })
 		return counts
 	}
-	counts := count(s)
+	counts := count(some)
 	allCounts := counts
-	if all != s {
+	if all != nil {
 		allCounts = count(all)
 	}
 	mem := team.Memory
-	var fillers []*filler
-	for message, sources := range columns {
-		b := &Block{Peer: peer, IDs: mem.NewElement(tensor.Graph, tensor.Int32, 1, sources)}
-		rows := len(s.to)
-		if allCounts[message].rows*fewTargets < len(all.to) {
+	fillers := make([]*filler, len(columns))
+	for message, n := range columns {
+		if n == 0 && message < o.before/o.step {
+			blocks = append(blocks, nil)
+			continue
+		}
+		b := &Block{Peer: o.peer}
+		if o.sources > 0 {
+			b.IDs = mem.NewElement(tensor.Graph, tensor.Int32, 1, sources[message])
+		}
+		rows := o.rows
+		if allCounts[message].rows*fewTargets < o.allRows {
 			rows = counts[message].rows
 			b.Targets = mem.NewElement(tensor.Graph, tensor.Int32, 1, rows)
 		}
-		b.In = newCSR(team, rows, sources, counts[message].edges, s.r.Weights != nil)
+		b.In = newCSR(team, rows, n, counts[message].edges, o.weighted)
 		blocks = append(blocks, b)
 		if !team.Planning() {
-			f := newFiller(b.In)
+			fillers[message] = newFiller(b.In)
 			if b.Targets != nil {
-				f.targets = b.Targets.Int32s()
+				fillers[message].targets = b.Targets.Int32s()
 			}
-			fillers = append(fillers, f)
 		}
 	}
 	if team.Planning() {
-		return blocks, needed
+		return blocks, listed
 	}
-	s.each(func(v int, k int64) { fillers[at(k)/step].add(v, int32(at(k)%step), weight(s.r, k)) })
+	some(func(v int, item int32, weight float32) {
+		fillers[int(index[item])/o.step].add(v, index[item]%int32(o.step), weight)
+	})
 	for _, f := range fillers {
-		f.finish()
+		if f != nil {
+			f.finish()
+		}
 	}
-	return blocks, needed
+	return blocks, listed
 }
 
 // blockCount counts a block's edges and their destination rows. Edges are added row by row.

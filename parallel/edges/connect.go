@@ -11,10 +11,11 @@ import (
 )
 
 // connect tells the other workers which of their rows this worker needs, and learns which of its own rows
-// they need. needed[q] lists the rows that are needed of partition q.
-func (e *Edges) connect(s *Source, needed [][]int32) error {
+// they need. needed[q] lists the rows that are needed of partition q, and out[q] is what travels to it, if
+// this worker knows (s.Halo).
+func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 	k, me, n := len(s.Holders), s.Me, e.comm.Size()
-	messages, err := e.messages(s)
+	messages, err := e.messages(s, needed, out)
 	if err != nil {
 		return err
 	}
@@ -47,6 +48,11 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 				vertices[rank] = append(vertices[rank], e.SourceIDs.Int32s()[row])
 			}
 		}
+		for q, o := range out {
+			if o != nil && !slices.Equal(lists[s.Holders[q]], o.rows) {
+				return refusal.Graph.Errorf("partitions %d and %d store different edges from one to the other; partition the graph again", me, q)
+			}
+		}
 		if err := e.comm.AllToAll(comm.Setup, bytesOf(vertices), bytesOf(theirs)); err != nil {
 			return err
 		}
@@ -58,18 +64,32 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 	for round := 1; round < k; round++ {
 		q := (me + round) % k
 		list := lists[s.Holders[q]]
-		for _, rows := range messages(q, me) {
-			e.Needed = append(e.Needed, &Message{s.Holders[q], kernel.List(e.team, tensor.Graph, list[:rows])})
+		for i, rows := range messages(q, me) {
+			m := &Message{Peer: s.Holders[q], Rows: kernel.List(e.team, tensor.Graph, list[:rows])}
+			if out != nil && i < len(out[q].sums) {
+				m.Sums = out[q].sums[i]
+			}
+			e.Needed = append(e.Needed, m)
 			list = list[rows:]
 		}
 	}
 	return nil
 }
 
-// messages returns a function that gives the sizes of the messages from partition q to partition p. If rows
-// were selected, the workers tell each other these sizes.
-func (e *Edges) messages(s *Source) (of func(p, q int) []int, err error) {
+// messages returns a function that gives how many rows of vertices the messages from partition q to partition
+// p have. If rows were selected, the workers tell each other these sizes. If partial sums travel, too, only
+// the workers at both ends know them.
+func (e *Edges) messages(s *Source, needed [][]int32, out []*outgoing) (of func(p, q int) []int, err error) {
 	k := len(s.Holders)
+	if out != nil {
+		return func(p, q int) []int {
+			if p == s.Me {
+				return messages(len(needed[q]), s.Starts[q+1]-s.Starts[q])
+			}
+			sizes := messages(len(out[p].rows), s.sources())
+			return append(sizes, make([]int, max(0, len(out[p].sums)-len(sizes)))...)
+		}, nil
+	}
 	if s.Some == nil {
 		return func(p, q int) []int { return messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) }, nil
 	}
@@ -100,7 +120,8 @@ func sum(sizes []int) (n int) {
 // workers implements Others for rows that other workers hold.
 type workers struct{}
 
-// Columns implements Others: the workers send each other the values.
+// Columns implements Others: the workers send each other the values. Partial sums have ones, as their terms
+// have the values already.
 func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error) {
 	own, columns := column(e), make([]*tensor.Matrix, len(e.Remote()))
 	for i, b := range e.Remote() {
@@ -117,14 +138,18 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 		}
 	}
 	for _, b := range e.Remote() {
-		receive[b.Peer] = append(receive[b.Peer], make([]float32, b.In.Cols)...)
+		receive[b.Peer] = append(receive[b.Peer], make([]float32, b.IDs.Cols)...)
 	}
 	if err := e.comm.AllToAll(comm.Setup, bytesOf(send), bytesOf(receive)); err != nil {
 		return nil, err
 	}
 	at := make([]int, n)
 	for i, b := range e.Remote() {
-		at[b.Peer] += copy(columns[i].Floats(), receive[b.Peer][at[b.Peer]:])
+		values := columns[i].Floats()
+		for sum := b.IDs.Cols; sum < len(values); sum++ {
+			values[sum] = 1
+		}
+		at[b.Peer] += copy(values[:b.IDs.Cols], receive[b.Peer][at[b.Peer]:])
 	}
 	return columns, nil
 }

@@ -25,10 +25,13 @@ type Edges struct {
 	// Blocks holds the edges among local rows first, then those from other workers' rows in the order of the
 	// halo exchange.
 	Blocks  []*Block
-	Needed  []*Message     // local source rows that other workers need, in the order in which they are sent
-	MostIn  int            // rows of the largest message received
-	MostOut int            // rows of the largest message sent
-	Loops   *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
+	Needed  []*Message // local source rows that other workers need, in the order in which they are sent
+	MostIn  int        // rows of the largest message received
+	MostOut int        // rows of the largest message sent
+	Sums    bool       // partial sums travel
+	// MostSpread is the most rows that the sums of a sent message list as Targets.
+	MostSpread int
+	Loops      *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
 	ends      Ends
 	degrees   func(degreeOf) []float64 // in-degrees in the whole relation; nil: the blocks have all edges, and are counted
@@ -57,12 +60,13 @@ const (
 )
 
 // Block holds the edges from some rows of one worker into the local rows. The columns of its matrix are those
-// source rows. A remote block's sources are the rows of one message.
+// source rows. A remote block's sources are the rows of one message. If partial sums travel, they are columns
+// behind the rows of vertices, each with an entry of value 1 in its destination's row.
 type Block struct {
 	Peer int            // rank of the worker that holds the sources' rows
 	In   *kernel.CSR    // rows × sources; the values are edge weights, nil if there are none
 	Out  *kernel.CSR    // the transpose of In; In itself if symmetric; nil if Source.Some selects rows
-	IDs  *tensor.Matrix // Int32: the sources' vertices in the original graph; nil: the row numbers
+	IDs  *tensor.Matrix // Int32: the sources' vertices in the original graph, without sums; nil: the row numbers
 	// Targets (Int32, 1 × n) lists the local rows that In has rows for, if only few local rows have edges in
 	// the block. It is nil if In has a row for each local row.
 	Targets *tensor.Matrix
@@ -80,10 +84,13 @@ func (b *Block) Target(i int) int {
 // is then proportional to its edges.
 const fewTargets = 4
 
-// Message lists the local rows that one message to another worker holds.
+// Message lists the local rows that one message to another worker holds, and the partial sums behind them.
 type Message struct {
 	Peer int            // rank of the worker that needs them
 	Rows *tensor.Matrix // Int32, 1 × n
+	// Sums are the edges that the message holds partial sums of; nil: none. They are seen from their sources:
+	// In has local rows × sums, and Out, sums × all local rows of the sources' type, makes the sums.
+	Sums *Block
 }
 
 // Source says where a worker reads the edges of one relation and direction from.
@@ -103,6 +110,12 @@ type Source struct {
 	Ends      Ends
 	SourceIDs *tensor.Matrix
 	held      bool // this worker itself holds the rows of all sources
+	// Halo says what travels between partitions. Unless it is HaloRows, Back has the same edges by their
+	// sources: a row for each local row of the sources' type, with the positions of destinations, which
+	// BackStarts counts as Starts. An aggregation must then be linear.
+	Halo       Halo
+	Back       *graph.Relation
+	BackStarts []int
 	// Some selects the rows to compute on; IDs and SourceIDs then belong to these rows. nil: all rows.
 	Some *Some
 }
@@ -164,19 +177,32 @@ type Others interface {
 // New copies edges into the team's memory. The workers of all partitions call it together; c connects them
 // (comm.Plan if the team only plans). They tell each other which rows they need: O(halo) numbers.
 func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
-	e, needed := read(team, s)
+	e, needed, err := read(team, s)
+	if err != nil {
+		return nil, err
+	}
 	e.comm, e.others = c, workers{}
 	if len(s.Holders) == 1 {
 		return e, nil
 	}
-	if err := e.connect(&s, needed); err != nil {
+	out, err := e.readOutgoing(&s)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.connect(&s, needed, out); err != nil {
 		return nil, err
 	}
 	for _, b := range e.Remote() {
 		e.MostIn = max(e.MostIn, b.In.Cols)
 	}
 	for _, p := range e.Needed {
-		e.MostOut = max(e.MostOut, p.Rows.Cols)
+		e.MostOut = max(e.MostOut, p.Len())
+		if p.Sums != nil {
+			e.Sums = true
+			if p.Sums.Targets != nil {
+				e.MostSpread = max(e.MostSpread, p.Sums.In.Rows)
+			}
+		}
 	}
 	return e, nil
 }
@@ -187,24 +213,24 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 // undefined.
 func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix, o Others) (e *Edges, sources []int32) {
 	own := len(r.Indptr) - 1
-	e, needed := read(team, Source{Relation: r, Starts: []int{0, own, own + others}, Holders: []int{0, 1}, IDs: ids, held: true})
+	e, needed, _ := read(team, Source{Relation: r, Starts: []int{0, own, own + others}, Holders: []int{0, 1}, IDs: ids, held: true})
 	e.others = o
 	return e, needed[1]
 }
 
-// read copies edges. needed[q] lists the rows of partition q that are sources of these edges.
-func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
+// read copies edges. needed[q] lists the rows of partition q that travel here.
+func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 	k := len(s.Starts) - 1
 	var at, all *span // at: in the selected rows; all: in all rows, which decide which rows a message has
 	switch {
 	case s.Some == nil:
-		at = s.allRows()
+		at = allRows(s.Relation)
 		all = at
 	case k == 1: // there are no messages
 		at = s.someRows()
 		all = at
 	default:
-		at, all = s.someRows(), s.allRows()
+		at, all = s.someRows(), allRows(s.Relation)
 	}
 	n := len(at.to)
 	e = &Edges{
@@ -214,7 +240,10 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 		e.Sources, e.SourceIDs = s.sources(), s.SourceIDs
 	}
 	if s.Some != nil {
-		e.Sources, e.degrees = len(s.Some.Sources), s.inDegrees
+		e.Sources = len(s.Some.Sources)
+	}
+	if s.Some != nil || s.Halo != HaloRows {
+		e.degrees = s.inDegrees
 	}
 	e.reset()
 	needed = make([][]int32, k)
@@ -232,7 +261,9 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 			symmetric = s.Ends == OneType && s.Some == nil && at.symmetric(int32(s.Starts[q]))
 			e.Blocks[0] = e.newLocal(&s, at)
 		} else {
-			remote[q], needed[q] = newRemote(team, at, all, s.Holders[q], s.Starts[q], s.Starts[q+1], rowsOfBlock(s.Starts[q+1]-s.Starts[q], least))
+			if remote[q], needed[q], err = s.newRemote(team, at, all, q, rowsOfBlock(s.Starts[q+1]-s.Starts[q], least)); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	for round := 1; round < k; round++ {
@@ -248,16 +279,65 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 		}
 	}
 	e.Local().IDs = e.SourceIDs
-	return e, needed
+	return e, needed, nil
+}
+
+// newRemote makes the blocks of the span's edges, whose sources are in partition q. It also returns the list
+// of the rows that travel. all is the span in all rows.
+func (s *Source) newRemote(team *kernel.Team, at, all *span, q, step int) (blocks []*Block, needed []int32, err error) {
+	start, sources := int32(s.Starts[q]), s.Starts[q+1]-s.Starts[q]
+	o := outline{peer: s.Holders[q], items: sources, sources: sources, rows: len(at.to), allRows: len(all.to), step: step, weighted: s.Relation.Weights != nil}
+	c, err := s.cutFrom(q, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	var ofAll entryList
+	if all != at {
+		ofAll = all.entries(start, nil)
+	}
+	if c != nil {
+		o.items += o.rows
+	}
+	blocks, needed = newBlocks(team, at.entries(start, c), ofAll, o)
+	if c != nil {
+		needed = needed[:c.rows]
+	}
+	return blocks, needed, nil
+}
+
+// readOutgoing returns what travels from the own rows, by partition; nil if the other workers say it.
+func (e *Edges) readOutgoing(s *Source) ([]*outgoing, error) {
+	if s.Halo == HaloRows {
+		return nil, nil
+	}
+	at, out := allRows(s.Back), make([]*outgoing, len(s.Holders))
+	for q := range out {
+		at.next(int32(s.BackStarts[q+1]))
+		if q == s.Me {
+			continue
+		}
+		var err error
+		if out[q], err = e.outgoing(s, q, at); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // Local returns the block of the edges among local rows.
 func (e *Edges) Local() *Block { return e.Blocks[0] }
 
-// Entries returns the number of edges in all blocks: all edges into local rows but self loops.
+// Entries returns the number of terms that an aggregation on this worker adds up: all edges into local rows
+// but self loops. If partial sums travel, each is one term for its destination, and its edges are terms of
+// the worker that makes it.
 func (e *Edges) Entries() (n int64) {
 	for _, b := range e.Blocks {
 		n += int64(b.In.Entries())
+	}
+	for _, m := range e.Needed {
+		if m.Sums != nil {
+			n += int64(m.Sums.In.Entries())
+		}
 	}
 	return n
 }

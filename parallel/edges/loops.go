@@ -168,11 +168,19 @@ func (e *Edges) inDegrees(of degreeOf) []float64 {
 	return sums
 }
 
-// inDegrees returns the in-degrees of the selected rows in the whole relation, without self loops. It adds
-// weights in the order of the blocks that New would make for all rows.
+// inDegrees returns the in-degrees of the rows, or of the selected ones, in the whole relation, without self
+// loops. It adds weights in the order of the blocks that New would make for all rows and HaloRows.
 func (s *Source) inDegrees(of degreeOf) []float64 {
-	sums, k := make([]float64, len(s.Some.Rows)), len(s.Starts)-1
-	for v, row := range s.Some.Rows {
+	n := len(s.Relation.Indptr) - 1
+	if s.Some != nil {
+		n = len(s.Some.Rows)
+	}
+	sums, k := make([]float64, n), len(s.Starts)-1
+	for v := range sums {
+		row := int32(v)
+		if s.Some != nil {
+			row = s.Some.Rows[v]
+		}
 		lo, hi := s.Relation.Indptr[row], s.Relation.Indptr[row+1]
 		sources := s.Relation.Sources[lo:hi]
 		for round := range k {

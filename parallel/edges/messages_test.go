@@ -58,7 +58,10 @@ func TestSymmetricOfPlainEdges(t *testing.T) {
 			if before > 0 {
 				s.Starts, s.Holders, s.Me = []int{0, int(before), int(before) + 4}, []int{0, 1}, 1
 			}
-			e, _ := read(kernel.NewTeam(1, mem), s)
+			e, _, err := read(kernel.NewTeam(1, mem), s)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if once := e.Local().Out == e.Local().In; once != c.once {
 				t.Errorf("%s behind %d vertices is held once: %v", name, before, once)
 			}

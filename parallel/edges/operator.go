@@ -109,6 +109,11 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 			its := b.ofTargets(e.team, root)
 			o.factors[b] = factors{kernel.Scales{Row: its, Col: remote[i]}, kernel.Scales{Row: remote[i], Col: its}}
 		}
+		for _, m := range e.Needed {
+			if b := m.Sums; b != nil {
+				o.factors[b] = factors{forward: kernel.Scales{Row: b.ofTargets(e.team, root)}, backward: kernel.Scales{Col: root}}
+			}
+		}
 		own := kernel.Scales{Row: root, Col: root}
 		if r.Kind == gnn.KindSymmetric || e.Loops != nil {
 			own.Self = e.column(func(v int) float64 { return e.totalLoopWeight(v, loops) * float64(root.Floats()[v]) })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
@@ -20,21 +21,27 @@ func TestGraphAxis(t *testing.T) {
 	)
 }
 
-// TestGraphAxisPropagators tests each layer, with any prefetch depth, with the halo kept, and with sums in
-// tiles. It alone compares every kind of aggregation on partitions with double precision, in both directions:
-// outputs and gradients.
+// TestGraphAxisPropagators tests each layer, with any prefetch depth, with the halo kept, with sums in tiles,
+// and with partial sums. It alone compares every kind of aggregation on partitions with double precision, in
+// both directions: outputs and gradients.
 func TestGraphAxisPropagators(t *testing.T) {
 	for k, settings := range map[int][]sar.Options{
 		1: {{}},
-		2: {{}},
-		4: {{Prefetch: 7}, {KeepHalo: true}, {Tile: 2}}, // and one in sar's TestHolders
+		2: {{}, {Halo: edges.HaloCover}},
+		3: {{Halo: edges.HaloAuto, KeepHalo: true}},
+		4: {{Prefetch: 7}, {KeepHalo: true}, {Tile: 2}, {Halo: edges.HaloCover, Tile: 2, Prefetch: 1}}, // and one in sar's TestHolders
 	} {
 		for _, o := range settings {
 			t.Run(fmt.Sprintf("%d %+v", k, o), func(t *testing.T) {
 				t.Parallel()
-				paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
+				m, axis := mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
 					return sar.New(c.Team, c.Groups, c.Share, c.Order, o)
-				})
+				}
+				if o.Halo == edges.HaloRows {
+					paralleltest.Propagators(t, m, axis)
+				} else {
+					paralleltest.PartialSums(t, m, axis)
+				}
 			})
 		}
 	}

@@ -31,6 +31,19 @@ var (
 // weights. They are divided evenly, unevenly and with empty partitions. One graph has more edges than a
 // message function sees at a time, and more rows than a message has.
 func Propagators(t *testing.T, m mesh.Mesh, axis Axis, methods ...string) {
+	compare(t, m, axis, roundedOnce, methods)
+}
+
+// PartialSums is Propagators for an axis whose messages may hold partial sums, which are rounded, too.
+func PartialSums(t *testing.T, m mesh.Mesh, axis Axis) {
+	compare(t, m, axis, func(testing.TB, string, []float64, []float64) {}, nil)
+}
+
+// sumCheck compares sums with the exact ones.
+type sumCheck func(t testing.TB, what string, got, want []float64)
+
+// compare is Propagators. rounded checks a sum in bfloat16.
+func compare(t *testing.T, m mesh.Mesh, axis Axis, rounded sumCheck, methods []string) {
 	both := []gnn.Along{Stored, Reversed}
 	for _, c := range []struct {
 		name       string
@@ -49,7 +62,7 @@ func Propagators(t *testing.T, m mesh.Mesh, axis Axis, methods ...string) {
 			if c.division != "" {
 				d = map[string][]int32{c.division: Dividings(c.graph.of(t).Vertices(), m.Partitions)[c.division]}
 			}
-			agree(t, m, c.storage, axis, methods, c.graph, c.directions, d)
+			agree(t, m, c.storage, axis, rounded, methods, c.graph, c.directions, d)
 		})
 	}
 }
@@ -116,7 +129,7 @@ func divisions(n, k int) map[string][]int32 {
 const passes = 2
 
 // agree runs the layers on one graph.
-func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, methods []string, on *given, directions []gnn.Along, dividings map[string][]int32) {
+func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, rounded sumCheck, methods []string, on *given, directions []gnn.Along, dividings map[string][]int32) {
 	t.Helper()
 	g := on.of(t)
 	type work struct {
@@ -156,7 +169,7 @@ func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, methods
 		for i, l := range all {
 			for pass, o := range got[i] {
 				if storage == tensor.BFloat16 && l.exact != nil && l.method == "Propagate" && !l.rounds {
-					roundedOnce(t, fmt.Sprintf("%s, %+v, divided %s", l.Name, l.along, division), o.Out, l.want.Out)
+					rounded(t, fmt.Sprintf("%s, %+v, divided %s", l.Name, l.along, division), o.Out, l.want.Out)
 				}
 				o.within(t, l.tolerance(storage), fmt.Sprintf("%s, %+v, divided %s, pass %d", l.Name, l.along, division, pass+1), l.want)
 			}

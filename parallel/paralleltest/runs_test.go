@@ -12,6 +12,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/nn"
+	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train"
@@ -165,16 +166,16 @@ var variants = []variant{
 		name: "batch norm, residual, halo kept", anyModel: true,
 		set: func(o *train.Options) { o.Norm, o.Residual = "batch", true }, halo: func(o *train.Options) { o.KeepHalo = true },
 	},
-	{name: "both directions, layer norm", uses: "direction", directions: 2, set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }},
+	{name: "both directions, layer norm", uses: "direction", directions: 2, set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }, halo: inCovers},
 	{name: "decoupled", uses: "decoupled", set: func(o *train.Options) {
 		o.Teleport, o.Direction = .1, "out"
 		decoupled(o)
 	}},
-	{name: "decoupled, no teleport", uses: "decoupled", set: decoupled},
+	{name: "decoupled, no teleport", uses: "decoupled", set: decoupled, halo: inCovers},
 	{name: "decoupled, gradient stopped", uses: "attention-gradient", set: func(o *train.Options) {
 		o.Decoupled, o.AttentionGradient, o.AttentionDropout, o.Heads = true, "stop", .4, 1
 	}, halo: func(o *train.Options) { o.KeepHalo = true }},
-	{name: "residual blocks", blocks: true, set: func(o *train.Options) { o.Blocks = "residual" }},
+	{name: "residual blocks", blocks: true, set: func(o *train.Options) { o.Blocks = "residual" }, halo: inCovers},
 	{name: "residual blocks, both directions, batch norm", blocks: true, directions: 2, set: func(o *train.Options) {
 		o.Blocks, o.Direction, o.Norm = "residual", "both", "batch"
 	}},
@@ -185,6 +186,8 @@ var variants = []variant{
 		set: func(o *train.Options) { o.TransformDropout = .3 }, halo: func(o *train.Options) { o.Prefetch = 0 },
 	},
 }
+
+func inCovers(o *train.Options) { o.Halo = edges.HaloNames[edges.HaloCover] }
 
 const bfloat16 = "bf16"
 

@@ -9,6 +9,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
+	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
@@ -122,7 +123,7 @@ func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *auto
 }
 
 // TestBetweenTypes: a relation between two vertex types, for any division, gives the result of the same edges
-// between vertices of one type, in both directions.
+// between vertices of one type, in both directions. Two and five partitions also send partial sums.
 func TestBetweenTypes(t *testing.T) {
 	const items, users = 9, 14 // the first type is the items
 	r := rand.New(rand.NewPCG(7, 7))
@@ -170,7 +171,7 @@ func TestBetweenTypes(t *testing.T) {
 					what := fmt.Sprintf("%s, reversed %v, %d partitions, %s", b.name, reversed, k, division)
 					got := blank()
 					Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Storage: storage, Graph: typed, Of: of}.Run(t, func(c engine.Config) {
-						a, err := sar.New(c.Team, c.Groups, c.Share, order.Options{}, sar.Options{KeepHalo: k == 3, Tile: k % 2})
+						a, err := sar.New(c.Team, c.Groups, c.Share, order.Options{}, sar.Options{KeepHalo: k == 3, Tile: k % 2, Halo: edges.Halo(k % 3)})
 						if err != nil {
 							panic(err)
 						}

@@ -27,6 +27,7 @@ func TestWorkAlone(t *testing.T) {
 		{"aggregation-order", true, func(o *train.Options) { o.AggregationOrder = "aggregate-first" }},
 		{"prefetch", true, func(o *train.Options) { o.Prefetch = 3 }},
 		{"keep-halo", true, func(o *train.Options) { o.KeepHalo = true }},
+		{"halo", true, func(o *train.Options) { o.Halo = "cover" }},
 		{"aggregation-chunks", true, func(o *train.Options) { o.AggregationChunks = 2 }},
 	}
 	g := paralleltest.Tangled(t)

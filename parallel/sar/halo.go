@@ -21,6 +21,7 @@ type Call struct {
 	Edges  *edges.Edges
 
 	part    *Partition
+	by      edges.Operator   // of a linear aggregation
 	buffers []*tensor.Matrix // with Options.KeepHalo: a buffer for each remote block's rows
 }
 
@@ -54,8 +55,19 @@ type Visit struct {
 	Grads []*tensor.Matrix
 }
 
-// call begins the forward pass of one call of the layer on a tape.
-func (p *propagator) call(t *autograd.Tape) *Call {
+// call begins the forward pass of one call of the layer on a tape. All rows of the halo travel.
+func (p *propagator) call(t *autograd.Tape) *Call { return p.callOver(t, edges.HaloRows) }
+
+// callLinear is call for a linear aggregation. What travels is what Options.Halo says.
+func (p *propagator) callLinear(t *autograd.Tape, r gnn.Reduce) *Call {
+	c := p.callOver(t, p.part.options.Halo)
+	var err error
+	c.by, err = c.Edges.Operator(r)
+	exchange.Must(err)
+	return c
+}
+
+func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 	if p.tape != t {
 		p.tape, p.calls = t, 0
 	}
@@ -63,7 +75,7 @@ func (p *propagator) call(t *autograd.Tape) *Call {
 	p.calls++
 	c.resume()
 	var err error
-	c.Edges, err = p.part.Edges(p.along)
+	c.Edges, err = p.part.edgesOf(p.along, h)
 	exchange.Must(err)
 	return c
 }
@@ -72,12 +84,6 @@ func (p *propagator) call(t *autograd.Tape) *Call {
 func (c *Call) resume() { c.part.comm.At(c.part.epoch, c.Path) }
 
 func (c *Call) count(columns int) { c.part.Count(c.Path, c.Edges, columns) }
-
-func (c *Call) operator(r gnn.Reduce) edges.Operator {
-	o, err := c.Edges.Operator(r)
-	exchange.Must(err)
-	return o
-}
 
 // fetch visits every remote block with its sources' rows of the matrices xs, which share a message. With
 // Options.KeepHalo the rows stay in c.buffers, and the caller releases them.

@@ -15,6 +15,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/partition"
+	"weft/tensor"
 )
 
 // Partition is a worker's part of a graph: the whole graph, one partition, or some of its rows. Its
@@ -23,12 +24,18 @@ type Partition struct {
 	team    *kernel.Team
 	comm    *comm.Comm // is told the epoch and the layer, for errors
 	from    Source
-	made    map[gnn.Along]*edges.Edges // the edges that were read so far
+	made    map[edgesKey]*edges.Edges // the edges that were read so far
 	options Options
 
 	costs *order.Costs
 	epoch int // for errors
 	read  int // bytes of mapped relations that were read since the last Share.Unload
+}
+
+// edgesKey is a relation and direction, and what travels between partitions along its edges.
+type edgesKey struct {
+	along gnn.Along
+	halo  edges.Halo
 }
 
 // unloadEvery is the number of bytes of mapped relations after which Share.Unload gives their pages back to
@@ -41,8 +48,9 @@ type Source struct {
 	Vertices []int32            // original ids, ascending; nil: all vertices of the graph
 	Others   []*autograd.RowSet // rows of the other vertex types
 	Schema   gnn.Schema         // of the graph
-	// Read makes the edges of a relation and direction into the rows. It is called once for each of these.
-	Read func(gnn.Along) (*edges.Edges, error)
+	// Read makes the edges of a relation and direction into the rows. It is called once for each of these,
+	// and once more with what Options.Halo says.
+	Read func(gnn.Along, edges.Halo) (*edges.Edges, error)
 	// Exchanger exchanges the rows of the remote blocks' sources.
 	Exchanger Exchanger
 	// Chunk says that the rows are a chunk of several: gradients of other chunks are added to theirs.
@@ -57,6 +65,8 @@ type Options struct {
 	// as in SAR, a worker holds a few messages at a time, and fetches rows again in the backward pass. The
 	// option shows the memory that SAR saves.
 	KeepHalo bool
+	// Halo says what travels between partitions in a linear aggregation. Other aggregations need rows.
+	Halo edges.Halo
 	// Tile is the number of columns of a BFloat16 sum over several partitions that are Float32 at a time; 0
 	// chooses it for each aggregation. It changes no bits.
 	Tile int
@@ -71,6 +81,9 @@ type Options struct {
 // calls in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Partition, error) {
 	p := ofShare(team, g, s, nil, order.NewCosts(w, nil), o)
+	if p.options.Halo != edges.HaloRows { // which edges are needed depends on the model; they are read at their first use
+		return p, nil
+	}
 	for _, r := range p.from.Schema.Relations {
 		if _, err := p.Edges(gnn.Along{Relation: r.Name}); err != nil {
 			return nil, err
@@ -111,7 +124,10 @@ func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, c
 			from.Others = append(from.Others, rows)
 		}
 	}
-	from.Read = func(a gnn.Along) (*edges.Edges, error) { return p.readEdges(g, s, some, a) }
+	from.Read = func(a gnn.Along, h edges.Halo) (*edges.Edges, error) { return p.readEdges(g, s, some, a, h) }
+	if len(g.Holders) == 1 || some != nil {
+		o.Halo = edges.HaloRows
+	}
 	p = Of(team, g.Halo, from, costs, o)
 	return p
 }
@@ -119,7 +135,7 @@ func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, c
 // Of makes a Partition of rows whose edges and halo do not come from a share. Partitions of one worker may
 // share a cost table.
 func Of(team *kernel.Team, c *comm.Comm, from Source, costs *order.Costs, o Options) *Partition {
-	return &Partition{team: team, comm: c, from: from, options: o, made: map[gnn.Along]*edges.Edges{}, costs: costs}
+	return &Partition{team: team, comm: c, from: from, options: o, made: map[edgesKey]*edges.Edges{}, costs: costs}
 }
 
 // SchemaOf returns the schema of the graph that the share belongs to.
@@ -193,25 +209,30 @@ func (p *Partition) Count(path string, e *edges.Edges, columns int) {
 
 // Edges returns the edges of a relation in a direction, and makes them at the first call. All workers ask for
 // the same edges in the same order.
-func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {
-	if e, made := p.made[a]; made {
+func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) { return p.edgesOf(a, edges.HaloRows) }
+
+// edgesOf is Edges, with what travels between partitions.
+func (p *Partition) edgesOf(a gnn.Along, h edges.Halo) (*edges.Edges, error) {
+	key := edgesKey{a, h}
+	if e, made := p.made[key]; made {
 		return e, nil
 	}
-	e, err := p.from.Read(a)
+	e, err := p.from.Read(a, h)
 	if err == nil {
-		p.made[a] = e
+		p.made[key] = e
 	}
 	return e, err
 }
 
 // readEdges makes the edges from the share. With one partition it makes the reverse direction from the edges
 // as stored.
-func (p *Partition) readEdges(g mesh.Groups, s *partition.Share, some *Some, a gnn.Along) (*edges.Edges, error) {
+func (p *Partition) readEdges(g mesh.Groups, s *partition.Share, some *Some, a gnn.Along, h edges.Halo) (*edges.Edges, error) {
 	r := &s.Edges.Relations[p.relation(a.Relation)]
 	source, target := p.ends(a)
 	from := edges.Source{
 		Relation: &r.In, HaloRows: r.HaloRows, Starts: s.Edges.Types()[source].Starts, Me: s.Edges.P, Holders: g.Holders,
 		IDs: p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs,
+		Halo: h, Back: &r.Out, BackStarts: s.Edges.Types()[target].Starts,
 	}
 	if some != nil {
 		from.Some = &edges.Some{Rows: some.Rows[target], Into: some.Into[target], Sources: some.Rows[source]}
@@ -224,9 +245,12 @@ func (p *Partition) readEdges(g mesh.Groups, s *partition.Share, some *Some, a g
 		}
 		return e.Reversed(), nil
 	case a.Reversed:
-		from.Relation, from.HaloRows = &r.Out, r.HaloRowsOut
+		from.Relation, from.HaloRows, from.Back = &r.Out, r.HaloRowsOut, &r.In
 	}
 	e, err := edges.New(p.team, g.Halo, from)
+	if p.options.Halo != edges.HaloRows { // else New reads the edges, and its caller freezes them
+		p.team.Memory.FreezeAll(tensor.Graph)
+	}
 	if p.read += 8*len(from.Relation.Indptr) + 4*len(from.Relation.Sources); p.read > unloadEvery {
 		s.Unload()
 		p.read = 0

@@ -40,19 +40,18 @@ func (p *propagator) targets() *autograd.RowSet {
 
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
-	c, team := p.call(x.Tape()), p.part.team
-	o := c.operator(r)
+	c, team := p.callLinear(x.Tape(), r), p.part.team
 	c.count(x.Cols())
 	switch tile := p.tile(x); {
 	case tile < x.Cols():
-		c.inTiles(tile, z, x.Value(), kernel.Replace, func(z, x *tensor.Matrix) { c.sum(o, z, x) })
+		c.inTiles(tile, z, x.Value(), kernel.Replace, c.sum)
 	case len(c.Edges.Blocks) > 1 && z.Element != tensor.Float32:
 		sum := team.Memory.New(tensor.Buffers, z.Rows, z.Cols)
-		c.sum(o, sum, x.Value())
+		c.sum(sum, x.Value())
 		team.Convert(z, sum)
 		sum.Release()
 	default:
-		c.sum(o, z, x.Value())
+		c.sum(z, x.Value())
 	}
 	exchange.Release(c.buffers...)
 }

@@ -19,6 +19,9 @@
 // ("add what comes": the gradients that other workers send for rows of p.) A single worker has no remote
 // blocks.
 //
+// With Options.Halo the sources of a remote block of a linear aggregation may be partial sums, which their
+// worker makes with the other end's edges. Nothing changes here, as each is a row of x_b to this worker.
+//
 // Reading order: sar.go has this algorithm for sums, maxima and attention. halo.go has the halo exchange that
 // it calls, and wire.go sends and receives its messages. propagator.go implements
 // gnn.Propagator. attention.go computes attention on one block; message.go and batch.go compute message
@@ -30,33 +33,30 @@ import (
 	"weft/gnn"
 	"weft/kernel"
 	"weft/nn"
-	"weft/parallel/edges"
 	"weft/parallel/order"
 	"weft/tensor"
 )
 
 // Aggregate computes the linear aggregation Â·x (case 1). Large sums are computed in tiles of columns.
 func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
-	t, c := x.Tape(), p.call(x.Tape())
-	o, tile := c.operator(r), p.tile(x)
-	sum := func(z, x *tensor.Matrix) { c.sum(o, z, x) }
+	t, c, tile := x.Tape(), p.callLinear(x.Tape(), r), p.tile(x)
 	var z *tensor.Matrix
 	if c.count(x.Cols()); tile < x.Cols() {
 		z = t.New(c.Edges.Rows, x.Cols())
-		c.inTiles(tile, z, x.Value(), kernel.Replace, sum)
+		c.inTiles(tile, z, x.Value(), kernel.Replace, c.sum)
 	} else {
 		z = t.NewSum(len(c.Edges.Blocks), c.Edges.Rows, x.Cols())
-		sum(z, x.Value())
+		c.sum(z, x.Value())
 		z = t.Rounded(z)
 	}
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: c.buffers, Reads: true, Backward: func(g *tensor.Matrix) {
 		c.resume()
 		if c.count(g.Cols); tile < g.Cols {
 			dx, add := x.Grad()
-			c.inTiles(tile, dx, g, kernel.Output(add), func(dx, g *tensor.Matrix) { c.sumTransposed(o, dx, g, x.Element(), kernel.Replace) })
+			c.inTiles(tile, dx, g, kernel.Output(add), func(dx, g *tensor.Matrix) { c.sumTransposed(dx, g, x.Element(), kernel.Replace) })
 		} else {
 			dx, add := x.BlockGrad(c.sums())
-			c.sumTransposed(o, dx, g, x.Element(), kernel.Output(add))
+			c.sumTransposed(dx, g, x.Element(), kernel.Output(add))
 			x.AddBlockGrad(dx)
 		}
 		g.Release()
@@ -64,18 +64,18 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 }
 
 // sum computes z = Â·x.
-func (c *Call) sum(o edges.Operator, z, x *tensor.Matrix) {
-	o.Apply(z, c.Edges.Local(), x, kernel.Replace)
+func (c *Call) sum(z, x *tensor.Matrix) {
+	c.by.Apply(z, c.Edges.Local(), x, kernel.Replace)
 	for v := range c.fetch(x) {
-		o.Apply(z, v.Block, v.Rows[0], kernel.Accumulate)
+		c.by.Apply(z, v.Block, v.Rows[0], kernel.Accumulate)
 	}
 }
 
 // sumTransposed computes dx = Âᵀ·g, or adds it. Gradients travel in an element type.
-func (c *Call) sumTransposed(o edges.Operator, dx, g *tensor.Matrix, sent tensor.Element, to kernel.Output) {
-	o.ApplyTransposed(dx, c.Edges.Local(), g, to)
+func (c *Call) sumTransposed(dx, g *tensor.Matrix, sent tensor.Element, to kernel.Output) {
+	c.by.ApplyTransposed(dx, c.Edges.Local(), g, to)
 	for v := range c.sendGradients(dx, sent) {
-		o.ApplyTransposed(v.Grads[0], v.Block, g, kernel.Replace)
+		c.by.ApplyTransposed(v.Grads[0], v.Block, g, kernel.Replace)
 	}
 }
 

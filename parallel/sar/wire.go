@@ -34,16 +34,18 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 	const messages = 2 // one is made while the other is being sent
 	in, back, release := w.buffers(call, t, messages)
 	defer release()
+	beside, done := w.beside(call)
+	defer done()
 	var sides []exchange.Side
 	if back != nil {
-		incoming := w.forGradients(call, t)
-		defer exchange.Release(incoming...)
-		sides = append(sides, func(aside *comm.Comm) error { return w.addGradients(call, aside, incoming, &t) })
+		incoming, spread := w.forGradients(call, t)
+		defer exchange.Release(append(incoming, spread)...)
+		sides = append(sides, func(aside *comm.Comm) error { return beside.addGradients(call, aside, incoming, spread, &t) })
 	}
 	if in != nil {
 		out := exchange.FormOf(t.Rows).New(memory, messages, e.MostOut)
 		defer exchange.Release(out...)
-		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(call, aside, out, t.Rows) })
+		sides = append(sides, func(aside *comm.Comm) error { return beside.sendRows(call, aside, out, t.Rows) })
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error { return t.visit(e.Remote(), in, back, yield) }))
 }
@@ -68,9 +70,9 @@ func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) {
 	if back != nil {
 		c.Meet()
 		hold := c.Hold()
-		incoming := w.forGradients(call, t)
-		err := w.addGradients(call, c, incoming, &t)
-		exchange.Release(incoming...)
+		incoming, spread := w.forGradients(call, t)
+		err := w.addGradients(call, c, incoming, spread, &t)
+		exchange.Release(append(incoming, spread)...)
 		hold()
 		exchange.Must(err)
 	}
@@ -96,9 +98,29 @@ func (w *wire) buffers(call *Call, t Transfer, messages int) (in *exchange.Recei
 	return in, back, func() { exchange.Release(own...) }
 }
 
-// forGradients makes the buffers in which gradients of local rows are received.
-func (w *wire) forGradients(call *Call, t Transfer) []*tensor.Matrix {
-	return t.Sent.New(w.team.Memory, min(w.prefetch+1, len(call.Edges.Needed)), call.Edges.MostOut)
+// beside returns the wire whose team makes the sums of messages beside the worker's main work. Its scratch, a
+// few rows, is not counted: it would be live at another time in each run, and no plan could tell the peak.
+func (w *wire) beside(call *Call) (beside *wire, done func()) {
+	if !call.Edges.Sums {
+		return w, func() {}
+	}
+	team := kernel.NewTeam(w.team.Threads(), tensor.NewMeter())
+	if w.team.Planning() {
+		team = kernel.NewPlan(w.team.Threads(), tensor.NewMeter())
+	}
+	team.Uncut, team.Storage, team.Watch = true, w.team.Storage, w.team.Watch
+	aside := *w
+	aside.team = team
+	return &aside, team.Memory.Close
+}
+
+// forGradients makes the buffers in which gradients of local rows are received, and scratch for those of
+// partial sums; nil: none.
+func (w *wire) forGradients(call *Call, t Transfer) (buffers []*tensor.Matrix, spread *tensor.Matrix) {
+	if n := call.Edges.MostSpread; n > 0 {
+		spread = w.team.Memory.New(tensor.Buffers, n, t.Sent.Width())
+	}
+	return t.Sent.New(w.team.Memory, min(w.prefetch+1, len(call.Edges.Needed)), call.Edges.MostOut), spread
 }
 
 // fetches reports whether rows are received.
@@ -150,12 +172,12 @@ func (t *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exc
 func (w *wire) sendRows(call *Call, aside *comm.Comm, buffers, xs []*tensor.Matrix) error {
 	out, form := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: buffers}, exchange.FormOf(xs)
 	for _, p := range call.Edges.Needed {
-		buffer, err := out.Buffer(p.Rows.Cols, form.Width())
+		buffer, err := out.Buffer(p.Len(), form.Width())
 		if err != nil {
 			return err
 		}
 		for i, rows := range form.Parts(buffer) {
-			w.team.Gather(rows, xs[i], p.Rows)
+			call.by.Pack(w.team, rows, p, xs[i])
 		}
 		out.Send(p.Peer)
 	}
@@ -164,10 +186,10 @@ func (w *wire) sendRows(call *Call, aside *comm.Comm, buffers, xs []*tensor.Matr
 
 // addGradients adds the gradients that other workers send for local rows to t.Grads. It runs concurrently
 // with the visits.
-func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matrix, t *Transfer) error {
+func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matrix, spread *tensor.Matrix, t *Transfer) error {
 	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Buffers: buffers}
 	for _, p := range call.Edges.Needed {
-		in.Expect(p.Peer, p.Rows.Cols, t.Sent.Width())
+		in.Expect(p.Peer, p.Len(), t.Sent.Width())
 	}
 	for _, p := range call.Edges.Needed {
 		message, err := in.Next()
@@ -175,7 +197,7 @@ func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matr
 			return err
 		}
 		for i, rows := range t.Sent.Parts(message) {
-			w.team.ScatterAdd(t.Grads[i], rows, p.Rows)
+			call.by.Unpack(w.team, t.Grads[i], p, rows, spread)
 		}
 		in.Free()
 	}

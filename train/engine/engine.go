@@ -10,6 +10,7 @@ import (
 	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/partition"
@@ -79,9 +80,10 @@ type Config struct {
 	Order order.Options
 	// AggregationChunks is tensor.Options.Chunks, of the tensor axis.
 	AggregationChunks int
-	// Prefetch and KeepHalo are sar.Options, of the graph axis.
+	// Prefetch, KeepHalo and Halo are sar.Options, of the graph axis.
 	Prefetch int
 	KeepHalo bool
+	Halo     edges.Halo
 	// Stage has the options of the pipeline axis.
 	Stage StageOptions
 }

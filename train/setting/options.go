@@ -8,6 +8,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/parallel/chunked"
+	"weft/parallel/edges"
 	"weft/parallel/order"
 	"weft/partition"
 	"weft/train/metric"
@@ -92,7 +93,9 @@ type Options struct {
 	Partition string `yaml:"partition"` // a method, or "auto": what is stored, or else metis or stream
 	Prefetch  int    `yaml:"prefetch"`  // messages of remote rows received ahead
 	// KeepHalo: receive all remote rows at once and keep them until the backward pass
-	KeepHalo    bool          `yaml:"keep-halo"`
+	KeepHalo bool `yaml:"keep-halo"`
+	// Halo: what travels between partitions in a linear aggregation, one of edges.HaloNames
+	Halo        string        `yaml:"halo"`
 	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
 
 	// The tensor axis.
@@ -115,7 +118,7 @@ func Defaults() Options {
 		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
-		Precision: precisions[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
+		Precision: precisions[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
 		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: RecomputeAuto,
 	}

@@ -100,7 +100,7 @@ func TestSettingsOfAPipeline(t *testing.T) {
 	if diff := cmp.Diff(o, again); diff != "" {
 		t.Errorf("%s\n%s", diff, written)
 	}
-	for _, name := range []string{"prefetch", "keep-halo", "aggregation-chunks"} {
+	for _, name := range []string{"prefetch", "keep-halo", "halo", "aggregation-chunks"} {
 		if strings.Contains(string(written), "\n"+name+":") {
 			t.Errorf("%s stands in\n%s", name, written)
 		}

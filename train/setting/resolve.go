@@ -12,6 +12,7 @@ import (
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 	"weft/parallel/chunked"
+	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
@@ -32,6 +33,8 @@ type Resolved struct {
 	Kind    task.Kind
 	Order   order.Choice
 	Stale   chunked.Stale
+	// Travels is what travels between partitions, of Options.Halo.
+	Travels edges.Halo
 	// Storage is the element type of Precision.
 	Storage tensor.Element
 }
@@ -78,6 +81,9 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, err
 	}
 	if r.Stale, err = chunked.ParseStale(o.StaleGradients); err != nil {
+		return nil, err
+	}
+	if r.Travels, err = edges.ParseHalo(o.Halo); err != nil {
 		return nil, err
 	}
 	if m != (mesh.Mesh{}) {

@@ -17,6 +17,7 @@ import (
 	"weft/internal/suggest"
 	"weft/optim"
 	"weft/parallel/chunked"
+	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/partition"
@@ -196,6 +197,10 @@ var settings = withFields([]Setting{
 	},
 	{Name: "prefetch", Group: GraphAxisGroup, changes: true, axis: "graph", beside: "pipeline", limits: between(0, 1<<10), Meaning: "messages with other workers' rows that are received ahead"},
 	{Name: "keep-halo", Group: GraphAxisGroup, changes: true, axis: "graph", beside: "pipeline", Meaning: "receive all of the halo at once and keep it for the backward pass, to show what that costs"},
+	{
+		Name: "halo", Group: GraphAxisGroup, changes: true, axis: "graph", beside: "pipeline", Choices: edges.HaloNames,
+		Meaning: "what travels between partitions in sums and means, cover for rows and partial sums by a minimum vertex cover, auto for these where they are at least a tenth fewer",
+	},
 
 	{
 		Name: "aggregation-chunks", Group: TensorAxisGroup, changes: true, axis: "tensor", some: true,

@@ -1,0 +1,207 @@
+package edges
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Halo says what travels between two partitions in a linear aggregation.
+type Halo uint8
+
+const (
+	// HaloRows: the rows of all sources.
+	HaloRows Halo = iota
+	// HaloCover: the rows of some sources, and for the other edges their partial sum for each destination. A
+	// minimum vertex cover of the edges decides: each edge has an end in it, which travels (pre- and
+	// post-aggregation; SuperGNN, arXiv 2411.16025). Where both ends are in it, the row travels, and the edge
+	// is not in a sum.
+	HaloCover
+	// HaloAuto: as HaloCover between two partitions where that saves at least a tenth of the rows, and else
+	// as HaloRows.
+	HaloAuto
+)
+
+// HaloNames are the names of the choices.
+var HaloNames = []string{HaloRows: "rows", HaloCover: "cover", HaloAuto: "auto"}
+
+// ParseHalo returns the choice of that name, one of HaloNames.
+func ParseHalo(name string) (Halo, error) {
+	i := slices.Index(HaloNames, name)
+	if i < 0 {
+		return HaloRows, fmt.Errorf("unknown halo %q", name)
+	}
+	return Halo(i), nil
+}
+
+// cut is what travels along the edges from one partition to another: the rows of some sources, and partial
+// sums for the destinations of all other edges.
+type cut struct {
+	row     []bool // by source: its row travels
+	sources int    // that have edges
+	rows    int    // sources whose rows travel
+}
+
+// cut returns what travels along the edges that each passes on. The partitions at both ends compute the same.
+func (h Halo) cut(sources, destinations int, each func(edge func(source, destination int32))) *cut {
+	from, to := newNumbering(sources), newNumbering(destinations)
+	type edge struct{ source, destination int32 }
+	var edges []edge
+	each(func(u, v int32) { edges = append(edges, edge{from.of(u), to.of(v)}) })
+	row, sums := newBipartite(from.n, to.n, func(add func(left, right int32)) {
+		for _, e := range edges {
+			add(e.source, e.destination)
+		}
+	}).minimumCover()
+	c := &cut{row: make([]bool, sources), sources: from.n, rows: count(row)}
+	const least = 10 // auto saves at least one row in so many
+	all := h == HaloAuto && (c.rows+count(sums))*least > c.sources*(least-1)
+	if all {
+		c.rows = c.sources
+	}
+	for u, i := range from.numbers {
+		c.row[u] = i != none && (all || row[i])
+	}
+	return c
+}
+
+// numbering numbers some vertices in the order in which they come.
+type numbering struct {
+	numbers []int32 // of each vertex, or none
+	n       int
+}
+
+func newNumbering(vertices int) *numbering {
+	m := &numbering{numbers: make([]int32, vertices)}
+	fill(m.numbers, none)
+	return m
+}
+
+// of returns the number of a vertex.
+func (m *numbering) of(v int32) int32 {
+	if m.numbers[v] == none {
+		m.numbers[v] = int32(m.n)
+		m.n++
+	}
+	return m.numbers[v]
+}
+
+func count(list []bool) (n int) {
+	for _, in := range list {
+		if in {
+			n++
+		}
+	}
+	return n
+}
+
+// outgoing is what travels from this worker's partition to another.
+type outgoing struct {
+	rows []int32  // the rows that travel, ascending
+	sums []*Block // the partial sums of each message, as Message.Sums
+}
+
+// cutFrom returns what travels along the span's edges, from the rows of partition q into the own rows; nil if
+// all rows do.
+func (s *Source) cutFrom(q int, at *span) (*cut, error) {
+	if s.Halo == HaloRows {
+		return nil, nil
+	}
+	start := int32(s.Starts[q])
+	c := s.Halo.cut(s.Starts[q+1]-s.Starts[q], len(at.to), func(edge func(source, destination int32)) {
+		at.each(func(v int, k int64) { edge(at.r.Sources[k]-start, int32(v)) })
+	})
+	return c, s.checkHalo(s.Me, q, c.sources)
+}
+
+// outgoing returns what travels from the own rows to partition q. The span has the edges of s.Back to q.
+func (e *Edges) outgoing(s *Source, q int, at *span) (*outgoing, error) {
+	start, destinations := int32(s.BackStarts[q]), s.BackStarts[q+1]-s.BackStarts[q]
+	c := s.Halo.cut(len(at.to), destinations, func(edge func(source, destination int32)) {
+		at.each(func(u int, k int64) { edge(int32(u), at.r.Sources[k]-start) })
+	})
+	if err := s.checkHalo(q, s.Me, c.sources); err != nil {
+		return nil, err
+	}
+	o := &outgoing{}
+	for u, travels := range c.row {
+		if travels {
+			o.rows = append(o.rows, int32(u))
+		}
+	}
+	sums := func(f func(row int, item int32, weight float32)) {
+		at.each(func(u int, k int64) {
+			if !c.row[u] {
+				f(u, at.r.Sources[k]-start, weight(at.r, k))
+			}
+		})
+	}
+	o.sums, _ = newBlocks(e.team, sums, nil, outline{
+		peer: s.Holders[q], items: destinations, rows: len(at.to), allRows: len(at.to), before: c.rows, step: messageRows(s.sources()), weighted: at.r.Weights != nil,
+	})
+	for _, b := range o.sums {
+		if b != nil {
+			b.Out = e.team.Transpose(b.In, tensor.Graph)
+			b.toRows(e.team, len(at.to))
+		}
+	}
+	return o, nil
+}
+
+// toRows renumbers the columns of Out, which are rows of In, to local rows.
+func (b *Block) toRows(team *kernel.Team, rows int) {
+	if b.Out.Cols = rows; b.Targets == nil || team.Planning() {
+		return
+	}
+	for i, column := range b.Out.Indices.Int32s() {
+		b.Out.Indices.Int32s()[i] = b.Targets.Int32s()[column]
+	}
+}
+
+// checkHalo refuses a share with edges from so many rows of partition q into partition p, if the stored
+// partition says otherwise.
+func (s *Source) checkHalo(p, q, rows int) error {
+	if want := s.HaloRows[p][q]; rows != want {
+		return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored partition says %d; partition the graph again",
+			p, rows, q, want)
+	}
+	return nil
+}
+
+// Len is the number of rows of the message.
+func (m *Message) Len() int {
+	if m.Sums == nil {
+		return m.Rows.Cols
+	}
+	return m.Rows.Cols + m.Sums.In.Cols
+}
+
+// Pack writes the rows of a message: the listed rows of x, and then the partial sums. A zero Operator does
+// for a message without sums.
+func (o Operator) Pack(team *kernel.Team, z *tensor.Matrix, m *Message, x *tensor.Matrix) {
+	team.Gather(z, x, m.Rows)
+	if b := m.Sums; b != nil {
+		team.SpMM(z.RowRange(m.Rows.Cols, m.Len()), o.matrix(b.Out), x, o.factors[b].backward, kernel.Replace)
+	}
+}
+
+// Unpack is the transpose of Pack: it adds to dx what the gradients g of a message's rows contribute.
+// scratch (Float32) has room for Edges.MostSpread rows.
+func (o Operator) Unpack(team *kernel.Team, dx *tensor.Matrix, m *Message, g, scratch *tensor.Matrix) {
+	team.ScatterAdd(dx, g, m.Rows)
+	b := m.Sums
+	if b == nil {
+		return
+	}
+	sums := g.RowRange(m.Rows.Cols, m.Len())
+	if b.Targets == nil {
+		team.SpMM(dx, o.matrix(b.In), sums, o.factors[b].forward, kernel.Accumulate)
+		return
+	}
+	some := scratch.Prefix(b.In.Rows, g.Cols)
+	team.SpMM(some, o.matrix(b.In), sums, o.factors[b].forward, kernel.Replace)
+	team.ScatterAdd(dx, some, b.Targets)
+}
