@@ -59,12 +59,8 @@ func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
 	if err := c.exchange(k, send, receive, "a sum"); err != nil {
 		return err
 	}
-	for i := range mine {
-		total := float64(of[0][i])
-		for _, term := range of[1:] {
-			total += float64(term[i])
-		}
-		mine[i] = T(total)
+	if !c.end.plans() { // a plan has no values, and touches none
+		addUp(mine, of)
 	}
 	for r := range n {
 		if r != c.rank {
@@ -72,6 +68,17 @@ func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
 		}
 	}
 	return c.exchange(k, send, receive, "a sum")
+}
+
+// addUp makes mine, which is one of the terms, their sum.
+func addUp[T float32 | float64](mine []T, of [][]T) {
+	for i := range mine {
+		total := float64(of[0][i])
+		for _, term := range of[1:] {
+			total += float64(term[i])
+		}
+		mine[i] = T(total)
+	}
 }
 
 // AllToAll sends send[r] to rank r and receives receive[r] from it, for every rank r of the group. The own

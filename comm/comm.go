@@ -107,12 +107,17 @@ func (c *Comm) Sent(k Kind) Traffic {
 func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
 	aside, done := *c, make(chan struct{})
 	aside.aside, aside.track = true, c.track.Beside()
+	var end trace.Point
 	go func() {
 		defer close(done)
-		defer aside.track.Leave()
+		aside.track.Enter()
+		defer func() { end = aside.track.Leave() }()
 		f(&aside)
 	}()
-	return func() { c.Await(func() { <-done }) }
+	return func() {
+		c.Await(func() { <-done })
+		c.track.After(end)
+	}
 }
 
 // Waited is how long this rank has waited for others so far, in all its groups. Waits of goroutines beside
@@ -128,7 +133,15 @@ func (c *Comm) Await(f func()) {
 		m.during(f)
 		return
 	}
-	f()
+	c.track.Yield(f)
+}
+
+// Reach waits for a point of work beside, as Await does. came is false if there is none any more.
+func (c *Comm) Reach(points <-chan trace.Point) (came bool) {
+	var p trace.Point
+	c.Await(func() { p, came = <-points })
+	c.track.After(p)
+	return came
 }
 
 // countWait counts a wait that ends now.

@@ -76,10 +76,10 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 			args.d_a, args.da_row = doubles(partial.RowRange(k, k+1)), floats(row.RowRange(k, k+1))
 			r.run(unsafe.Pointer(&args), lo, hi)
 		}
-		call := Call{names[r.name], Shape{e.Rows, a.Heads * a.Width}}
+		call := Call{names[r.name], Shape{e.Rows, a.Heads * a.Width}, e.Entries()}
 		t.make(call, n, func(k int) { run(args, k, k*C.WEFT_TILE, min((k+1)*C.WEFT_TILE, e.Rows)) })
 		for range p.each() {
-			t.make(Call{call.Kernel, Shape{lanes}}, lanes, func(k int) { run(part, n+k, k, k+1) })
+			t.make(Call{Kernel: call.Kernel, Shape: Shape{lanes}}, lanes, func(k int) { run(part, n+k, k, k+1) })
 		}
 		t.mergeTiles(partial, func(c int, v float64) { d.A.Floats()[c] += float32(v) })
 		partial.Release()

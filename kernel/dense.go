@@ -90,7 +90,7 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 		defer fullZ.Release()
 	}
 	parts := min(whole, t.threads*chunks)
-	t.make(Call{"product", Shape{x.Rows, in, out}}, rest+parts, func(k int) {
+	t.make(Call{Kernel: "product", Shape: Shape{x.Rows, in, out}}, rest+parts, func(k int) {
 		if k < rest {
 			fill(fullX, restOfX)
 			if accumulate {
@@ -236,7 +236,7 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	}
 	for first := 0; first < count; first += atOnce {
 		end := min(first+atOnce, count)
-		t.make(Call{names[C.weft_weight], Shape{begins(end) - begins(first), x.Cols, g.Cols}}, end-first, func(k int) {
+		t.make(Call{Kernel: names[C.weft_weight], Shape: Shape{begins(end) - begins(first), x.Cols, g.Cols}}, end-first, func(k int) {
 			one, lane := args, first+k
 			one.partial = (*C.double)(ofFirst(sums, total+k, lane))
 			one.tile_sum, one.scratch = (*C.float)(ofFirst(tileSums, k, lane)), (*C.float)(ofFirst(panels, k, lane))

@@ -98,7 +98,7 @@ func (p *parts) sum(m *tensor.Matrix) []float32 {
 
 // run runs a kernel over the parts.
 func (p *parts) run(r routine, args unsafe.Pointer) {
-	p.team.make(Call{names[r.name], Shape{lanes}}, lanes, func(k int) { r.run(args, k, k+1) })
+	p.team.make(Call{Kernel: names[r.name], Shape: Shape{lanes}}, lanes, func(k int) { r.run(args, k, k+1) })
 }
 
 // each goes through the parts of every hub, a matrix of them at a time, and gives the hub's row and whether

@@ -96,8 +96,9 @@ func (t *Team) Parallel(n int, work func(k int)) {
 
 // Call is a kernel call as Team.Watch is told of it.
 type Call struct {
-	Kernel string // as in weft.h, or "product"
-	Shape  Shape
+	Kernel  string // as in weft.h, or "product"
+	Shape   Shape
+	Entries int // of a kernel over a sparse matrix, in its rows. A plan takes rows to be equally long
 }
 
 // Shape is the rows that a kernel works on and about how many elements it reads for each, or for each of its
@@ -121,7 +122,7 @@ var names = func() (names [C.WEFT_KERNEL_COUNT]string) {
 
 // make makes a call, which is work(0) … work(n−1).
 func (t *Team) make(c Call, n int, work func(k int)) {
-	if t.Watch == nil || t.plan {
+	if t.Watch == nil {
 		t.Parallel(n, work)
 		return
 	}
@@ -177,7 +178,7 @@ func (t *Team) ranges(r routine, args unsafe.Pointer, s Shape, n, cost int) {
 	if t.threads > 1 {
 		parts = max(1, min(t.threads*chunks, n, n*max(1, cost)/grain))
 	}
-	t.make(Call{names[r.name], s}, parts, func(k int) { r.run(args, n*k/parts, n*(k+1)/parts) })
+	t.make(Call{Kernel: names[r.name], Shape: s}, parts, func(k int) { r.run(args, n*k/parts, n*(k+1)/parts) })
 }
 
 // edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read
@@ -189,11 +190,23 @@ func (t *Team) edges(r routine, args unsafe.Pointer, a *CSR, skipped []int, cols
 // edgesOf is edges for rows first…last−1, of which skipped are some.
 func (t *Team) edgesOf(r routine, args unsafe.Pointer, a *CSR, first, last int, skipped []int, cols int) {
 	bounds := t.balance(a, first, last, skipped, cols)
-	t.make(Call{names[r.name], Shape{last - first, cols}}, len(bounds)-1, func(k int) {
+	t.make(Call{names[r.name], Shape{last - first, cols}, t.entries(a, first, last)}, len(bounds)-1, func(k int) {
 		if bounds[k] < bounds[k+1] {
 			r.run(args, bounds[k], bounds[k+1])
 		}
 	})
+}
+
+// entries is the number of entries of rows first…last−1 of a.
+func (t *Team) entries(a *CSR, first, last int) int {
+	switch {
+	case last-first == a.Rows:
+		return a.Entries()
+	case t.plan:
+		return int(int64(a.Entries()) * int64(last-first) / int64(max(1, a.Rows)))
+	}
+	indptr := a.Indptr.Int64s()
+	return int(indptr[last] - indptr[first])
 }
 
 // balance cuts rows first…last−1 of a into ranges whose entries, but for those of skipped rows and counting

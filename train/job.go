@@ -75,6 +75,8 @@ type Job struct {
 	Engine func(engine.Config) (engine.Engine, error)
 	// PlanRange asks for Plan.Least and Plan.All.
 	PlanRange bool
+	// PlanSteps asks for the steps of each worker of a plan.
+	PlanSteps bool
 	// Planned is the result of Plan for this job, unchanged. nil: Run plans if there is a memory limit.
 	Planned *plan.Plan
 
@@ -98,7 +100,7 @@ func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 
 func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 	return plan.Of(ctx, plan.Inputs{
-		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange,
+		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Steps: j.PlanSteps,
 	})
 }
 

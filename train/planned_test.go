@@ -2,12 +2,15 @@ package train
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 
 	"weft/graph"
 	"weft/tensor"
 	"weft/train/plan"
 	"weft/train/setting"
+	"weft/train/worker"
 )
 
 func planOf(t *testing.T, g *graph.Graph, o Options) plan.Plan {
@@ -56,6 +59,49 @@ func TestPlannedNumbers(t *testing.T) {
 			}
 			if got := planOf(t, &of, o).Workers[0].UnusedWeights; got != (ignores && weighted) {
 				t.Errorf("%s, weights %v: unused %v", model, weighted, got)
+			}
+		}
+	}
+}
+
+// TestPlannedMessages: on each mesh a plan has the messages of a run, of each kind, and its memory, to the
+// byte.
+func TestPlannedMessages(t *testing.T) {
+	g := tangled(t)
+	for name, change := range map[string]func(o *Options){
+		"gcn":  func(o *Options) { o.Model, o.Norm = "gcn", "batch" },
+		"gat":  func(o *Options) { o.Model, o.Heads, o.Norm = "gat", 2, "layer" },
+		"sage": func(o *Options) { o.Model, o.Direction, o.Dropout = "sage", "both", .3 },
+		"deep": func(o *Options) { o.Model, o.Layers = "gcnii", 6 },
+	} {
+		for _, mesh := range []string{"", "graph=2", "graph=4", "tensor=3", "pipeline=3", "graph=2,tensor=2", "graph=2,pipeline=2"} {
+			o := Defaults()
+			o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel = 3, 12, 3, 1, mesh
+			change(&o)
+			if strings.Contains(mesh, "pipeline") {
+				o.Chunks, o.ChunkOrder = 4, setting.OrderFixed
+				if o.Norm == "batch" {
+					o.Chunks = setting.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition
+				}
+			}
+			p, err := (&Job{Graph: g, Options: o, PlanSteps: true}).Plan(context.Background())
+			if err != nil {
+				t.Fatal(name, mesh, err)
+			}
+			r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
+			if err != nil {
+				t.Fatal(name, mesh, err)
+			}
+			if got, want := worker.SumOf(p.Sent), r.Communication; got != want {
+				t.Errorf("%s %s: planned %+v, sent %+v", name, mesh, got, want)
+			}
+			if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) {
+				t.Errorf("%s %s: planned %v bytes, took %v", name, mesh, p.PeakTensorBytes, r.PeakTensorBytes)
+			}
+			for rank, w := range p.Workers {
+				if len(w.Steps) == 0 {
+					t.Errorf("%s %s: no steps of worker %d", name, mesh, rank)
+				}
 			}
 		}
 	}

@@ -109,7 +109,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
-			"same-losses": sameLosses, "same-rows": sameRows, "near-arrays": nearArrays, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
+			"same-losses": sameLosses, "same-rows": sameRows, "near-arrays": nearArrays, "planned": plannedAsRun, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
 			"early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
 		},
 	})
@@ -166,6 +166,27 @@ func sameLosses(ts *testscript.TestScript, negated bool, args []string) {
 	}
 	if same == negated {
 		ts.Fatalf("same within %v: %v; losses %v and %v", tolerance, same, a, b)
+	}
+}
+
+// plannedAsRun holds what plan --json printed to what train --json did on one of the meshes, as in "planned
+// plan.json run.json": bytes sent and memory.
+func plannedAsRun(ts *testscript.TestScript, negated bool, args []string) {
+	var (
+		plan struct{ Meshes []plannedMesh }
+		run  rundir.Summary
+	)
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &plan))
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &run))
+	sent := int64(0)
+	for _, bytes := range run.SentBytes {
+		sent += bytes
+	}
+	same := slices.ContainsFunc(plan.Meshes, func(m plannedMesh) bool {
+		return m.Parallel == run.Parallel && m.SentBytes == sent && m.PeakTensorBytes == slices.Max(run.PeakTensorBytes)
+	})
+	if same == negated {
+		ts.Fatalf("planned as run: %v; %+v, sent %d and took %v", same, plan.Meshes, sent, run.PeakTensorBytes)
 	}
 }
 

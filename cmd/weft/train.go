@@ -79,9 +79,12 @@ second later or more stops at once.`,
 
 func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 	run, err := t.findRun(args)
-	var settings *setting.Resolved
+	var (
+		settings *setting.Resolved
+		auto     bool
+	)
 	if err == nil {
-		settings, err = t.settings.resolve()
+		settings, auto, err = t.settle()
 	}
 	return asRank(cmd, settings, err, func(r ranks) error {
 		if err := run.agree(r); err != nil {
@@ -89,6 +92,11 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 		}
 		if run != nil {
 			return t.resumeRun(cmd, r, run, settings)
+		}
+		if auto {
+			if settings, err = t.choose(cmd, r, args[0], settings); err != nil {
+				return err
+			}
 		}
 		return t.train(cmd, r, args[0], settings, nil)
 	})

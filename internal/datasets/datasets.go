@@ -103,9 +103,9 @@ func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, err
 	if path == "" {
 		return "", refusal.Errorf("%s: no place for its store: set WEFT_CACHE to a folder", d.Name)
 	}
-	switch err := graph.CheckPlace(cacheRoot(), d.inCache()); {
+	switch err := graph.CheckPlace(CacheRoot(), d.inCache()); {
 	case errors.Is(err, syscall.ENOTDIR):
-		return "", refusal.Errorf("%s: its store goes into the cache, and %s is not a folder; set WEFT_CACHE to one", d.Name, cacheRoot())
+		return "", refusal.Errorf("%s: its store goes into the cache, and %s is not a folder; set WEFT_CACHE to one", d.Name, CacheRoot())
 	case err != nil:
 		return "", err
 	}
@@ -122,7 +122,7 @@ func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, err
 
 // cached is the path of the dataset's store, there or not; empty when the user has no cache directory.
 func (d *Dataset) cached() string {
-	root := cacheRoot()
+	root := CacheRoot()
 	if root == "" {
 		return ""
 	}
@@ -132,8 +132,8 @@ func (d *Dataset) cached() string {
 // inCache is cached below the cache's root.
 func (d *Dataset) inCache() string { return filepath.Join("stores-"+revision, d.Name) }
 
-// cacheRoot is the directory of the cache, there or not; empty when the user has none.
-func cacheRoot() string {
+// CacheRoot is the directory of weft's cache, there or not; empty when the user has none.
+func CacheRoot() string {
 	if root := os.Getenv("WEFT_CACHE"); root != "" {
 		return root
 	}

@@ -32,6 +32,7 @@ type Recorder struct {
 	beside  lanes
 	kernels lanes
 	disk    lanes
+	plan    *steps // of a recorder that NewPlan made
 }
 
 // New returns a Recorder with a clock, which keeps at most so many spans of an epoch.
@@ -91,13 +92,17 @@ func (r *Recorder) Work() *Track {
 	return r.work
 }
 
-// Kernel begins a span of a kernel on the given shape, on a track of the kernels. Its module and chunk are
-// those of the main work.
-func (r *Recorder) Kernel(name string, shape Shape) Span {
+// Kernel begins a span of a kernel on the given shape and number of edges, on a track of the kernels. Its
+// module and chunk are those of the main work.
+func (r *Recorder) Kernel(name string, shape Shape, entries int) Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.begin(Event{Category: Compute, Name: name, Args: Args{Module: r.module, Chunk: r.work.chunk, Shape: shape}})
-	if s.recorder != nil {
+	s := r.begin(Event{Category: Compute, Name: name, Args: Args{Module: r.module, Chunk: r.work.chunk, Shape: shape, Entries: entries}})
+	switch {
+	case s.recorder == nil:
+	case r.plan != nil:
+		r.events[s.index].Lane = r.plan.current.lane
+	default:
 		r.events[s.index].Lane = Lane{kernelLanes, r.kernels.take()}
 	}
 	return s
@@ -118,7 +123,7 @@ func (r *Recorder) begin(e Event) Span {
 	switch {
 	case !r.on:
 		return Span{}
-	case len(r.events) == r.most:
+	case len(r.events) == r.most && r.plan == nil:
 		r.lost++
 		return Span{}
 	}
@@ -140,6 +145,7 @@ type Track struct {
 	recorder *Recorder
 	lane     Lane
 	chunk    Index
+	begins   Point // in a plan: after that of the goroutine that it is beside
 }
 
 // Begin begins a span on the track. The track's goroutine ends it, after the spans inside it.
@@ -166,24 +172,35 @@ func (t *Track) Chunk(i Index) {
 	t.chunk = i
 }
 
-// Beside is the track of a goroutine beside this one, until its Leave.
+// Beside is the track of a goroutine beside this one, from its Enter until its Leave.
 func (t *Track) Beside() *Track {
 	if t == nil {
 		return nil
 	}
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
-	return &Track{recorder: t.recorder, lane: Lane{besideLanes, t.recorder.beside.take()}, chunk: t.chunk}
+	b := &Track{recorder: t.recorder, lane: Lane{besideLanes, t.recorder.beside.take()}, chunk: t.chunk}
+	if t.recorder.plan != nil {
+		b.begins = t.signal()
+	}
+	return b
 }
 
-// Leave ends the use of a track from Beside.
-func (t *Track) Leave() {
+// Leave ends the use of a track from Beside. It returns the point where the track ends.
+func (t *Track) Leave() (end Point) {
 	if t == nil {
-		return
+		return 0
 	}
-	t.recorder.mu.Lock()
-	defer t.recorder.mu.Unlock()
-	t.recorder.beside.leave(t.lane.Number)
+	r := t.recorder
+	if r.plan != nil { // each goroutine has a track of its own
+		end = t.Signal()
+		r.plan.turn.Unlock()
+		return end
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.beside.leave(t.lane.Number)
+	return 0
 }
 
 // At sets the module of the kernels that run from now on.

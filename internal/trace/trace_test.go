@@ -29,9 +29,9 @@ func epoch(r *trace.Recorder, rank int) trace.Worker {
 	whole := work.Begin(trace.Phase, "forward", trace.Args{})
 	work.At("convs.0")
 	work.Chunk(trace.At(0))
-	first := r.Kernel("spmm", trace.Shape{3, 4})
+	first := r.Kernel("spmm", trace.Shape{3, 4}, 0)
 	aside := work.Beside()
-	second := r.Kernel("gather", trace.Shape{5, 6, 7})
+	second := r.Kernel("gather", trace.Shape{5, 6, 7}, 0)
 	sent := aside.Begin(trace.Send, "send of halo rows", message(1-rank, 24))
 	first.End()
 	sent.End()
@@ -146,7 +146,7 @@ func TestMost(t *testing.T) {
 		r.Start(e)
 		whole := r.Work().Begin(trace.Phase, "whole", trace.Args{})
 		for range 10 {
-			r.Kernel("spmm", trace.Shape{1}).End()
+			r.Kernel("spmm", trace.Shape{1}, 0).End()
 		}
 		whole.End()
 		r.Stop()
@@ -167,7 +167,7 @@ func TestConcurrent(t *testing.T) {
 			for range 20 {
 				aside := r.Work().Beside()
 				outer := aside.Begin(trace.Wait, "outer", trace.Args{})
-				kernel := r.Kernel("spmm", trace.Shape{1})
+				kernel := r.Kernel("spmm", trace.Shape{1}, 0)
 				aside.Begin(trace.Wait, "inner", trace.Args{}).End()
 				kernel.End()
 				outer.End()

@@ -5,6 +5,7 @@ import (
 
 	"weft/autograd"
 	"weft/comm"
+	"weft/internal/trace"
 	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/tensor"
@@ -254,13 +255,11 @@ func (t *allToAll) inStep(c *comm.Comm) error {
 
 // send sends each chunk's messages after a signal from ready, or without waiting if ready is nil. It stops if
 // ready is closed before the last chunk, because the computation has failed.
-func (t *allToAll) send(c *comm.Comm, ready <-chan struct{}) error {
+func (t *allToAll) send(c *comm.Comm, ready <-chan trace.Point) error {
 	s := &exchange.Sender{Comm: c, Kind: t.kind, Buffers: t.sendBuffers}
 	for chunk := range t.chunks {
-		if ready != nil {
-			if _, open := <-ready; !open {
-				break
-			}
+		if ready != nil && !c.Reach(ready) {
+			break
 		}
 		for _, m := range t.out[chunk] {
 			if err := t.sendOne(s, m); err != nil {
@@ -284,7 +283,7 @@ func (t *allToAll) sendOne(s *exchange.Sender, m message) error {
 
 // receive receives chunks first … last−1. For each chunk it copies the worker's own rows, receives the
 // messages of the others, and then sends a signal to arrived, unless that is nil.
-func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- struct{}) error {
+func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- trace.Point) error {
 	r := t.receiver(c, first, last, t.receiveBuffers)
 	for chunk := first; chunk < last; chunk++ {
 		t.copyOwn(chunk)
@@ -294,7 +293,7 @@ func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- struct{
 			}
 		}
 		if arrived != nil {
-			arrived <- struct{}{}
+			arrived <- c.Track().Signal()
 		}
 	}
 	return nil
@@ -366,9 +365,9 @@ func (t *allToAll) copyOwn(chunk int) {
 // receiveComputed receives each chunk after this worker has computed it, because the other workers compute
 // the same chunk at about the same time. It stops if computed is closed before the last chunk, because the
 // computation has failed.
-func (t *allToAll) receiveComputed(c *comm.Comm, computed <-chan struct{}) error {
+func (t *allToAll) receiveComputed(c *comm.Comm, computed <-chan trace.Point) error {
 	for chunk := range t.chunks {
-		if _, open := <-computed; !open {
+		if !c.Reach(computed) {
 			return nil
 		}
 		if err := t.receive(c, chunk, chunk+1, nil); err != nil {

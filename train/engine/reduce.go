@@ -3,6 +3,7 @@ package engine
 import (
 	"weft/autograd"
 	"weft/comm"
+	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/exchange"
@@ -11,8 +12,8 @@ import (
 
 // reducer sums gradients over the replicas during the backward pass. It leaves out the gradients of rows that
 // one worker holds. It lists complete gradients in next, and sums a list of bucketFloats elements while the
-// pass goes on. Gradients are complete in the same order on all replicas. With one replica, and in a plan,
-// nothing is summed.
+// pass goes on. Gradients are complete in the same order on all replicas. With one replica nothing is summed.
+// A plan sends the messages of the sums, but for workers whose partitions take turns.
 type reducer struct {
 	team     *kernel.Team
 	replicas *comm.Comm
@@ -20,9 +21,12 @@ type reducer struct {
 	all      int                     // the number of parameters
 	apart    map[*tensor.Matrix]bool // gradients that are not summed
 	next     []*tensor.Matrix
-	size     int                   // elements of next
-	lists    chan []*tensor.Matrix // lists to sum
+	size     int              // elements of next
+	lists    chan gradients   // lists to sum
+	points   chan trace.Point // where they were complete
 }
+
+type gradients = []*tensor.Matrix
 
 // bucketFloats is how many elements one all-reduce sums.
 const bucketFloats = 1 << 18
@@ -51,17 +55,18 @@ func newReducer(c Config, params []*nn.Param) *reducer {
 // Beside runs a training pass, and the sums beside it. The pass's tapes share the ledger, which is nil if
 // nothing is summed. Beside returns when all is summed, and fails as exchange.Beside does.
 func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
-	if r.bucket == nil || r.team.Planning() {
+	if r.bucket == nil || r.team.Planning() && r.replicas.TakesTurns() {
 		pass(nil)
 		r.replicas.Meet() // as the end of the sums does
 		r.replicas.Meet()
 		return nil
 	}
-	lists := make(chan []*tensor.Matrix, r.all) // the pass never waits for a sum
-	r.lists = lists
+	// The pass never waits for a sum
+	r.lists, r.points = make(chan gradients, r.all), make(chan trace.Point, r.all)
+	lists, points := r.lists, r.points
 	sums := func(aside *comm.Comm) error {
-		for list := range lists {
-			if err := r.sum(aside, list); err != nil {
+		for aside.Reach(points) {
+			if err := r.sum(aside, <-lists); err != nil {
 				return err
 			}
 		}
@@ -69,7 +74,7 @@ func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 	}
 	defer r.replicas.Meet() // whose sums end first is chance
 	return exchange.Beside(r.replicas, []exchange.Side{sums}, func() error {
-		defer close(lists) // even if the pass panics
+		defer close(points) // even if the pass panics
 		pass(autograd.NewLedger(r.add))
 		r.flush()
 		return nil
@@ -90,6 +95,7 @@ func (r *reducer) add(grad *tensor.Matrix) {
 func (r *reducer) flush() {
 	if len(r.next) > 0 {
 		r.lists <- r.next
+		r.points <- r.replicas.Track().Signal()
 		r.next, r.size = nil, 0
 	}
 }
@@ -101,9 +107,13 @@ func (r *reducer) sum(c *comm.Comm, list []*tensor.Matrix) error {
 	}
 	bucket, at := r.bucket.Floats(), 0
 	for _, grad := range list {
+		if r.team.Planning() {
+			at += grad.Len()
+			continue
+		}
 		at += copy(bucket[at:], grad.Floats())
 	}
-	if err := c.SumFloats(comm.Gradient, bucket[:at]); err != nil {
+	if err := c.SumFloats(comm.Gradient, bucket[:at]); err != nil || r.team.Planning() {
 		return err
 	}
 	at = 0

@@ -16,6 +16,7 @@ import (
 	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
@@ -29,7 +30,7 @@ import (
 // Plan is what a run would take.
 type Plan struct {
 	PeakTensorBytes, GraphBytes []int64                // per worker
-	Sent                        []worker.Communication // per worker, in a training pass after the first: Halo, Layout and Stage alone
+	Sent                        []worker.Communication // per worker, in a training pass after the first
 	EdgeColumns                 []int64                // per worker, in such a pass: aggregated edges × columns
 	Stages                      []worker.Stage         // if the mesh has several
 	// Savings are those of the settings, and those that the memory limit needs.
@@ -49,7 +50,8 @@ type Plan struct {
 type Worker struct {
 	Tensors, Graph int64                // bytes at the peak
 	Kinds          []int64              // of Tensors at the peak, by tensor.Kind, without Graph
-	Sent           worker.Communication // in a training pass but the first
+	Sent           worker.Communication // in a training pass but the first; without Gradient and Statistics if partitions take turns
+	Steps          []trace.Event        // of such a pass, in order, if Inputs.Steps asked for them
 	Disk           tensor.Moved         // in such an epoch, with the evaluation before it
 	DiskBytes      int64                // that rest on disk at the peak
 	EdgeColumns    worker.ByLayer       // aggregated edges × columns in such a pass
@@ -95,6 +97,8 @@ type Inputs struct {
 	Open func(partition int, use func(*partition.Share) error) error
 	// Range asks for Plan.Least and Plan.All, which takes two more plans.
 	Range bool
+	// Steps asks for Worker.Steps. Partitions do not take turns.
+	Steps bool
 	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
 	Checkpoints bool
 }
@@ -347,6 +351,9 @@ func (in *Inputs) rank(ctx context.Context, world *comm.Comm, mem *tensor.Meter)
 // ofShare plans the rank that has a share.
 func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Meter, share *partition.Share) (p Worker, err error) {
 	team, c := kernel.NewPlan(in.Threads, mem), in.Config
+	if in.Steps {
+		c.Recorder = trace.NewPlan()
+	}
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
 	w, err := worker.New(c, team, world, share)
 	if err != nil {
@@ -381,6 +388,10 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 		if _, _, err := w.TrainEpoch(1+epoch, nil); err != nil {
 			return p, err
 		}
+		if in.Steps && epoch == epochs-1 {
+			p.Steps, _ = w.Recorder.Events()
+			p.Steps = slices.Clone(p.Steps)
+		}
 		if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
 			return p, err
 		}
@@ -398,8 +409,10 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	}
 	output.Drop()
 	p.Sent, p.EdgeColumns, p.LayoutBytes, p.Disk = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes, w.Pass.Disk
-	// A plan does not sum these, and knows no negative edges
-	p.Sent.Gradient, p.Sent.Statistics, p.Sent.Links = worker.Traffic{}, worker.Traffic{}, worker.Traffic{}
+	p.Sent.Links = worker.Traffic{} // it knows no negative edges
+	if in.TakesTurns() {            // and does not sum these
+		p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{}
+	}
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.GraphBytes(), w.Params.Count()
 	p.DiskBytes = mem.DiskBytes()
 	for k := tensor.Features; k < tensor.Graph; k++ {

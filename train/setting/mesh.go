@@ -11,6 +11,9 @@ import (
 	"weft/parallel/mesh"
 )
 
+// Auto is the value of Parallel for which weft train chooses a mesh. Options with it do not resolve.
+const Auto = "auto"
+
 // axisNames are those of a mesh in Parallel.
 var axisNames = []string{"graph", "tensor", "pipeline"}
 
@@ -28,8 +31,8 @@ func axis(m *mesh.Mesh, name string) *int {
 	return nil
 }
 
-// axes writes a mesh as Parallel has it.
-func axes(m mesh.Mesh) string {
+// Axes writes a mesh as Parallel has it.
+func Axes(m mesh.Mesh) string {
 	var parts []string
 	for _, name := range axisNames {
 		if n := *axis(&m, name); n > 1 {
@@ -53,6 +56,8 @@ func (o *Options) mesh() (mesh.Mesh, error) {
 		name, count, found := strings.Cut(part, "=")
 		n, err := strconv.Atoi(count)
 		switch size := axis(&m, name); {
+		case o.Parallel == Auto:
+			return refuse("weft train chooses a mesh for a new run alone; give one, as in graph=4")
 		case !found:
 			return refuse("a mesh is written AXIS=N[,AXIS=N…], as in graph=4")
 		case size == nil:

@@ -29,19 +29,19 @@ func (r *Resolved) checkPipeline() error {
 	case m.Stages == 1:
 	case m.Slices > 1:
 		return refusal.Errorf("%s %s: the rows of a chunk are not divided into slices; take %s graph=%d,pipeline=%d, or graph=%d,tensor=%d",
-			parallel, axes(m), parallel, m.Partitions*m.Slices, m.Stages, m.Partitions*m.Stages, m.Slices)
+			parallel, Axes(m), parallel, m.Partitions*m.Slices, m.Stages, m.Partitions*m.Stages, m.Slices)
 	case k > 0 && k < m.Partitions:
 		return refusal.Errorf("%s %d on the mesh %s: each of the %d partitions has a chunk at least; take %s %d or more",
-			chunks, k, axes(m), m.Partitions, chunks, m.Partitions)
+			chunks, k, Axes(m), m.Partitions, chunks, m.Partitions)
 	case k%m.Partitions > 0:
 		return refusal.Errorf("%s %d on the mesh %s: the %d partitions have equally many chunks; take %s %d or %d",
-			chunks, k, axes(m), m.Partitions, chunks, k/m.Partitions*m.Partitions, (k/m.Partitions+1)*m.Partitions)
+			chunks, k, Axes(m), m.Partitions, chunks, k/m.Partitions*m.Partitions, (k/m.Partitions+1)*m.Partitions)
 	case o.Norm == "batch" && r.Spec.Uses("norm") && k != m.Partitions:
 		return refusal.Errorf("%s batch on the mesh %s: its mean is over all vertices, of which a stage has one chunk at a time; "+
-			"take %s layer, or %s %d: a chunk for each partition", refusal.Setting("norm"), axes(m), refusal.Setting("norm"), chunks, m.Partitions)
+			"take %s layer, or %s %d: a chunk for each partition", refusal.Setting("norm"), Axes(m), refusal.Setting("norm"), chunks, m.Partitions)
 	case o.AggregationOrder != order.Names[order.Auto] && k != m.Partitions:
 		return refusal.Errorf("%s %s on the mesh %s: the order is given, as history holds what a layer aggregates; "+
-			"leave it out, or take %s %d: a chunk for each partition", refusal.Setting("aggregation-order"), o.AggregationOrder, axes(m), chunks, m.Partitions)
+			"leave it out, or take %s %d: a chunk for each partition", refusal.Setting("aggregation-order"), o.AggregationOrder, Axes(m), chunks, m.Partitions)
 	}
 	return nil
 }
@@ -58,8 +58,8 @@ func checkStages(m mesh.Mesh, blocks []gnn.BlockSpec) error {
 		stages--
 	}
 	return refusal.Errorf("%s %s: each stage has a layer (one that aggregates, where a model has such), and the model has %d; take %s %s",
-		refusal.Setting("parallel"), axes(m), most, refusal.Setting("parallel"),
-		axes(mesh.Mesh{Stages: stages, Partitions: m.Workers() / stages, Slices: 1}))
+		refusal.Setting("parallel"), Axes(m), most, refusal.Setting("parallel"),
+		Axes(mesh.Mesh{Stages: stages, Partitions: m.Workers() / stages, Slices: 1}))
 }
 
 // ChunksOfPartition is how many chunks each partition has, for the rows from one start to the next, and how

@@ -97,7 +97,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, err
 	}
 	if m != (mesh.Mesh{}) {
-		r.Parallel = axes(m)
+		r.Parallel = Axes(m)
 	} else if r.Mesh, err = o.mesh(); err != nil {
 		return nil, err
 	}
@@ -136,13 +136,13 @@ func (r *Resolved) divide() error {
 		return nil
 	case grid.Stages > 1:
 		return refusal.Errorf("%s %d on the mesh %s: a stage divides its rows into chunks, and partitions do not take turns there; leave it out, or "+
-			"take %s graph=%d", partitions, n, axes(grid), refusal.Setting("parallel"), r.Workers)
+			"take %s graph=%d", partitions, n, Axes(grid), refusal.Setting("parallel"), r.Workers)
 	case n < grid.Partitions:
 		return refusal.Errorf("%s %d on the mesh %s: each of the %d workers along the graph axis has a partition at least; take %s %d or more",
-			partitions, n, axes(grid), grid.Partitions, partitions, grid.Partitions)
+			partitions, n, Axes(grid), grid.Partitions, partitions, grid.Partitions)
 	case n*grid.Slices > mesh.MaxWorkers:
 		return refusal.Errorf("%s %d on the mesh %s: at most %d slices of partitions are possible; take %s %d or less",
-			partitions, n, axes(grid), mesh.MaxWorkers, partitions, mesh.MaxWorkers/grid.Slices)
+			partitions, n, Axes(grid), mesh.MaxWorkers, partitions, mesh.MaxWorkers/grid.Slices)
 	}
 	r.Mesh.Partitions = n
 	return nil

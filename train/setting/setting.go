@@ -180,7 +180,7 @@ var settings = withFields([]Setting{
 		Name: "wire", Group: MachineGroup, shared: true, Choices: wires,
 		Meaning: "number format in which workers send each other values of vertices and their gradients in training, int8 and int4 for stochastic rounding within the range of each row, auto for that of precision",
 	},
-	{Name: "parallel", Group: MachineGroup, changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4"},
+	{Name: "parallel", Group: MachineGroup, changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4; auto takes the fastest exact mesh, as weft plan predicts it"},
 	{
 		Name: "aggregation-order", Group: MachineGroup, some: true, Choices: order.Names,
 		Meaning: "whether a layer transforms or aggregates first where both give the same, auto takes the cheaper; sparse features are always transformed first",
@@ -341,7 +341,7 @@ func (s Setting) refuse(o *Options, m mesh.Mesh) error {
 			refusal.Setting(s.Name), s.Text(o), refusal.Setting("parallel"))
 	case *axis(&m, s.axis) > 1:
 		return refusal.Errorf("%s %s: the %s axis of the mesh %s does without it; leave it out, or take %s %s=%d",
-			refusal.Setting(s.Name), s.Text(o), s.beside, axes(m), refusal.Setting("parallel"), s.axis, m.Workers())
+			refusal.Setting(s.Name), s.Text(o), s.beside, Axes(m), refusal.Setting("parallel"), s.axis, m.Workers())
 	}
 	return refusal.Errorf("%s %s: belongs to the %s axis of a mesh; give %s %s=N with more than one worker, or leave it out",
 		refusal.Setting(s.Name), s.Text(o), s.axis, refusal.Setting("parallel"), s.axis)

@@ -132,6 +132,14 @@ func (t *Traffic) add(more Traffic) {
 	t.Messages += more.Messages
 }
 
+// Bytes is the bytes of all kinds.
+func (c *Communication) Bytes() (all int64) {
+	for _, kind := range c.kinds() {
+		all += kind.Bytes
+	}
+	return all
+}
+
 // kinds lists the numbers of a Communication.
 func (c *Communication) kinds() []*Traffic {
 	return []*Traffic{&c.Halo, &c.Layout, &c.Stage, &c.Gradient, &c.Links, &c.Statistics}
@@ -190,9 +198,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 		t.EdgeColumns[at] += one.Pass.EdgeColumns.Sum()
 		t.WaitSeconds[at] += one.Pass.Waited.Seconds()
 		t.WaitShare = max(t.WaitShare, t.WaitSeconds[at]/max(one.Pass.Seconds, 1e-9))
-		for _, kind := range one.Pass.Sent.kinds() {
-			t.SentBytes[at] += kind.Bytes
-		}
+		t.SentBytes[at] += one.Pass.Sent.Bytes()
 		sent = append(sent, one.Pass.Sent)
 		t.Disk = t.Disk.Plus(one.Pass.Disk)
 	}

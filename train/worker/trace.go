@@ -31,7 +31,7 @@ func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 	team.Memory.WatchDisk(func(what string, bytes int64) func() { return r.Disk(what, bytes).End })
 	watch := team.Watch
 	team.Watch = func(c kernel.Call, run func()) {
-		span := r.Kernel(c.Kernel, trace.Shape(c.Shape))
+		span := r.Kernel(c.Kernel, trace.Shape(c.Shape), c.Entries)
 		defer span.End()
 		if watch == nil {
 			run()

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"weft/comm/mpi"
+	"weft/internal/cores"
+	"weft/internal/refusal"
+	"weft/train/planner"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// settle are the settings of a run. With --parallel auto they have a mesh of as many workers as the one that
+// choose finds may have. A run that continues has its mesh.
+func (t *trainCommand) settle() (r *setting.Resolved, auto bool, err error) {
+	o, err := t.settings.merge()
+	if err != nil || o.Parallel != setting.Auto {
+		r, err = t.settings.resolve()
+		return r, false, err
+	}
+	if base := t.settings.base; base != nil {
+		r, err = t.on(base.Parallel)
+		return r, false, err
+	}
+	workers := cores.Count()
+	if mpi.Launched() {
+		workers = mpi.Ranks()
+	}
+	r, err = t.on(fmt.Sprintf("graph=%d", workers))
+	return r, true, err
+}
+
+// on are the settings on a mesh.
+func (t *trainCommand) on(parallel string) (*setting.Resolved, error) {
+	o, err := t.settings.merge()
+	if err != nil {
+		return nil, err
+	}
+	o.Parallel = parallel
+	o.ResetOtherAxes(func(string) bool { return false })
+	return o.Resolve()
+}
+
+// choose takes the fastest exact mesh that meets the memory limit, as the first rank predicts it, and says
+// so. All ranks call it together.
+func (t *trainCommand) choose(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved) (*setting.Resolved, error) {
+	m := planner.Machine{Cores: cores.Count(), Sharers: settings.Workers}
+	if r.Comm.Size() == 1 {
+		m.Link = planner.MemoryRate()
+	} else {
+		var err error
+		if m.Sharers, err = r.sharers(); err != nil {
+			return nil, err
+		}
+		m.Eager = planner.UsualEager
+		if m.Handling, err = planner.Handling(); err != nil {
+			return nil, err
+		}
+		if m.Link, m.Latency, err = planner.LinkRate(r.Comm); err != nil {
+			return nil, err
+		}
+	}
+	chosen := ""
+	err := r.OnFirst(func() (err error) {
+		chosen, err = t.fastest(cmd, r, dataset, m, settings.Workers)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, err := worker.Gather(r.Comm, chosen)
+	if err != nil {
+		return nil, err
+	}
+	settings, err = t.on(all[0])
+	return settings, r.Together(err)
+}
+
+// fastest is the mesh to take. One process may also take one worker, with all threads.
+func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m planner.Machine, workers int) (string, error) {
+	o, err := t.settings.merge()
+	if err != nil {
+		return "", err
+	}
+	show := cmd.ErrOrStderr()
+	g, store, err := openDataset(cmd.Context(), dataset, show, nil)
+	if err != nil {
+		return "", err
+	}
+	defer g.Close()
+	p, counts := graphPlanner(o, g, dataset, store, show), []int{workers}
+	if r.Comm.Size() == 1 && workers > 1 {
+		counts = []int{1, workers}
+	}
+	var (
+		best    *planner.Mesh
+		refused []planner.Refused
+	)
+	for _, n := range counts {
+		p.Machine = m
+		p.Machine.Sharers = min(m.Sharers, n)
+		meshes, not, err := p.Meshes(cmd.Context(), n)
+		if err != nil {
+			return "", about(dataset, err)
+		}
+		refused = append(refused, not...)
+		for _, mesh := range meshes {
+			if !mesh.Exact {
+				refused = append(refused, planner.Refused{Parallel: mesh.Parallel, Reason: refusal.Errorf("training is approximate; name the mesh to take it")})
+			} else if best == nil || mesh.Times.Epoch < best.Times.Epoch {
+				best = &mesh
+			}
+		}
+	}
+	if best == nil {
+		return "", noMesh(workers, refused)
+	}
+	sayChosen(show, best)
+	return best.Parallel, nil
+}
+
+func sayChosen(show io.Writer, m *planner.Mesh) {
+	fmt.Fprintf(show, "--parallel auto: %s, the fastest exact mesh: %s an epoch are predicted, limited by %s, with %s for tensors on a worker; weft plan compares all\n",
+		m.Parallel, duration(seconds(m.Times.Epoch)), m.Times.LimitedBy(), megabytes(m.PeakTensorBytes()))
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/cores"
+	"weft/internal/datasets"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/parallel/mesh"
+	"weft/train"
+	"weft/train/planner"
+	"weft/train/setting"
+)
+
+type planCommand struct {
+	settings settingFlags
+	workers  int
+	at       int
+	sharers  int
+	link     string
+	json     bool
+}
+
+func newPlan() *cobra.Command {
+	p := &planCommand{}
+	cmd := &cobra.Command{
+		Use:   "plan DATASET|STORE --workers N",
+		Short: "predict how long an epoch takes on each mesh of workers",
+		Long: `plan predicts an epoch on each mesh of N workers, before any run: its time, the memory of the worker that takes most, the bytes that
+all workers send, and what limits it. The fastest mesh comes first. Bytes and memory are those of a run. Times come from the kernel calls
+and messages of each worker, from the rates of kernels, which are measured on this machine, and from the rate of the links.
+
+An epoch is limited by compute (kernels), link (messages on their way), imbalance (waiting for the worker with most to compute), bubble
+(waiting while a pipeline fills and drains) or wait (other waiting for workers).`,
+		Example: `  weft plan stores/sbm --workers 4 --link 1gbit
+  weft plan stores/sbm --workers 4 --link 100mbit --model gcnii --layers 16 --json`,
+		ValidArgsFunction: completeInOrder(completeGraph),
+		Args:              arguments(1, 1),
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
+	}
+	flags := cmd.Flags()
+	p.settings.add(flags)
+	flags.Lookup("parallel").Hidden = true // refused: all meshes are compared
+	flags.IntVar(&p.workers, "workers", 0, "number of workers")
+	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in memory and not kept, and the rates are those of --workers")
+	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit or 1gbit (default: that of this machine's memory)")
+	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one (default: 1 with --link, else all)")
+	flags.BoolVar(&p.json, "json", false, "print one JSON object")
+	return cmd
+}
+
+// run predicts and prints.
+func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
+	o, link, err := p.understand()
+	if err != nil {
+		return err
+	}
+	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr(), nil)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	ctx, stop := untilSignal(cmd.Context(), func(os.Signal) {}, nil)
+	defer stop()
+	plans := graphPlanner(o, g, dataset, store, cmd.ErrOrStderr())
+	plans.Machine = planner.Machine{Cores: cores.Count(), Sharers: p.sharers, Link: planner.MemoryRate()}
+	if link > 0 {
+		plans.Machine.Link, plans.Machine.Latency, plans.Machine.Eager = link, planner.UsualLatency, planner.UsualEager
+		if plans.Machine.Handling, err = planner.Handling(); err != nil {
+			return err
+		}
+	}
+	workers := cmp.Or(p.at, p.workers)
+	if p.at > 0 {
+		plans.Open = plans.inMemory
+	}
+	meshes, refused, err := plans.Meshes(ctx, workers)
+	if err != nil {
+		return about(dataset, err)
+	}
+	if len(meshes) == 0 {
+		return noMesh(workers, refused)
+	}
+	if p.json {
+		return printJSON(cmd.OutOrStdout(), meshesForPrograms(meshes))
+	}
+	printMeshes(cmd.OutOrStdout(), meshes, refused)
+	if p.at > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "extrapolated from %s to %s: kernels were measured on fewer\n", counted(p.workers, "worker", "workers"), count(p.at))
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), plans.assumed(meshes))
+	return nil
+}
+
+// understand are the settings and the rate of a link in bytes per second, 0 if none is given.
+func (p *planCommand) understand() (o setting.Options, link float64, err error) {
+	if o, err = p.settings.merge(); err != nil {
+		return o, 0, err
+	}
+	one := o
+	one.Parallel = ""
+	one.ResetOtherAxes(func(string) bool { return false })
+	_, err = one.Resolve()
+	switch {
+	case p.workers < 1 || p.workers > mesh.MaxWorkers:
+		return o, 0, refusal.Errorf("--workers %d: say for how many workers, 1 to %d", p.workers, mesh.MaxWorkers)
+	case p.at < 0 || p.at > mesh.MaxWorkers || p.at > 0 && p.at < p.workers:
+		return o, 0, refusal.Errorf("--at %d: from the %d workers of --workers to %d", p.at, p.workers, mesh.MaxWorkers)
+	case o.Parallel != "":
+		return o, 0, refusal.Errorf("--parallel %s: plan compares all meshes of --workers N; leave it out", o.Parallel)
+	case p.sharers < 0 || p.sharers > p.workers:
+		return o, 0, refusal.Errorf("--per-machine %d: from 1 to the %d workers", p.sharers, p.workers)
+	case err != nil:
+		return o, 0, err
+	}
+	alone := 1
+	if p.link == "" {
+		alone = p.workers
+	} else if link, err = parseLink(p.link); err != nil {
+		return o, 0, err
+	}
+	p.sharers = cmp.Or(p.sharers, alone)
+	return o, link, nil
+}
+
+// payload is the share of TCP's bytes that are not headers, in frames of 1514 bytes.
+const payload = 1448.0 / 1514
+
+var linkRate = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(kbit|mbit|gbit)$`)
+
+// parseLink reads a rate. It returns how many bytes of messages a second has.
+func parseLink(text string) (float64, error) {
+	m := linkRate.FindStringSubmatch(text)
+	if m == nil {
+		return 0, refusal.Errorf("--link %s: no rate; write it as in 100mbit or 10gbit", text)
+	}
+	bits, err := strconv.ParseFloat(m[1], 64)
+	if bits *= map[string]float64{"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[m[2]]; err != nil || bits == 0 {
+		return 0, refusal.Errorf("--link %s: no rate; write it as in 100mbit or 10gbit", text)
+	}
+	return payload * bits / 8, nil
+}
+
+// meshPlanner is a planner, in words.
+type meshPlanner struct{ planner.Planner }
+
+// graphPlanner is the planner for a graph and its store, without a machine.
+func graphPlanner(o setting.Options, g *graph.Graph, dataset, store string, show io.Writer) meshPlanner {
+	p := planner.Planner{Options: o, Graph: g, On: fmt.Sprintf("weft %s on %s, %s", version, procEntry("/proc/cpuinfo", "model name"), kernel.SIMD())}
+	if root := datasets.CacheRoot(); root != "" {
+		p.Cache = planner.Cache(filepath.Join(root, "rates-1"))
+	}
+	p.Open = func(ctx context.Context, r *setting.Resolved) (*train.Job, error) {
+		if r.Mesh.Partitions == 1 {
+			return &train.Job{Dataset: dataset, Options: r.Options, Graph: g}, nil
+		}
+		job, _, err := ranks{launch.Ranks{Comm: comm.Alone()}}.openJob(ctx, store, r, show, nil, r.CheckGraph)
+		return job, err
+	}
+	return meshPlanner{p}
+}
+
+// inMemory opens the graph for a mesh, with partitions that nobody keeps.
+func (p *meshPlanner) inMemory(_ context.Context, r *setting.Resolved) (*train.Job, error) {
+	return &train.Job{Options: r.Options, Graph: p.Graph}, nil
+}
+
+// assumed says what predictions rest on.
+func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
+	r := meshes[0].Rates
+	kept := "kept in " + filepath.Dir(r.Path)
+	switch {
+	case r.Unkept != nil:
+		kept = "not kept: " + r.Unkept.Error()
+	case r.Path == "":
+		kept = "not kept, as there is no WEFT_CACHE"
+	}
+	m := p.Machine
+	return fmt.Sprintf("links of %.3g MB/s in each direction; %s on %s; kernels measured here on %s (%s)", m.Link/1e6,
+		counted(m.Sharers, "worker", "workers"), counted(m.Cores, "core", "cores"), r.Measured.Format("2006-01-02 15:04"), printable(kept))
+}
+
+// noMesh is the refusal if no mesh is possible.
+func noMesh(workers int, refused []planner.Refused) error {
+	var reasons []error
+	for _, r := range refused {
+		reasons = append(reasons, errors.New(reason(&r)))
+	}
+	return refusal.Errorf("no mesh of %s is possible: %w", counted(workers, "worker", "workers"), errors.Join(reasons...))
+}
+
+// reason says why a mesh is not possible. It begins with the mesh.
+func reason(r *planner.Refused) string {
+	mesh := "--parallel " + r.Parallel + ": "
+	return mesh + printable(strings.TrimPrefix(r.Reason.Error(), mesh))
+}
+
+// plannedMesh is a mesh as plan prints it as JSON.
+type plannedMesh struct {
+	Parallel        string  `json:"parallel"`
+	EpochSeconds    float64 `json:"epoch_seconds"`
+	PeakTensorBytes int64   `json:"peak_tensor_bytes"` // of the worker with most
+	SentBytes       int64   `json:"sent_bytes"`        // by all workers in an epoch
+	LimitedBy       string  `json:"limited_by"`
+}
+
+func meshesForPrograms(meshes []planner.Mesh) any {
+	var list []plannedMesh
+	for _, m := range meshes {
+		list = append(list, plannedMesh{m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(), m.Times.LimitedBy()})
+	}
+	return struct {
+		Meshes []plannedMesh `json:"meshes"`
+	}{list}
+}
+
+func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused) {
+	rows := [][]string{{"mesh", "epoch", "compute", "link", "others", "memory", "sent", "limited by"}}
+	for _, m := range meshes {
+		t := &m.Times
+		rows = append(rows, []string{
+			m.Parallel, duration(seconds(t.Epoch)), duration(seconds(t.Compute)), duration(seconds(t.Link)), duration(seconds(t.Imbalance + t.Bubble + t.Wait)),
+			megabytes(m.PeakTensorBytes()), megabytes(m.SentBytes()), t.LimitedBy(),
+		})
+	}
+	printNumbers(out, rows)
+	for _, r := range refused {
+		fmt.Fprintln(out, "left out: "+reason(&r))
+	}
+}

@@ -1,0 +1,269 @@
+// Package planner predicts how long an epoch takes on each mesh of some workers, before any run: from the
+// plan of each mesh, which knows every kernel call and every message, from rates that are measured on this
+// machine, and from the rate of the links.
+package planner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/refusal"
+	"weft/internal/trace"
+	"weft/parallel/mesh"
+	"weft/partition"
+	"weft/train"
+	"weft/train/plan"
+	"weft/train/setting"
+	"weft/train/task"
+)
+
+// Planner predicts the epochs of meshes.
+type Planner struct {
+	Options setting.Options // of the run; Parallel does not count
+	Machine Machine         // with Threads 0: as many as the workers of a machine have cores
+	// Open opens the graph for a mesh.
+	Open func(context.Context, *setting.Resolved) (*train.Job, error)
+	// Graph is the whole graph, on which kernels are measured if it is small.
+	Graph *graph.Graph
+	// Cache keeps rates by what they depend on: the graph, the settings, Machine, and On, which tells this
+	// processor and program from others.
+	Cache Cache
+	On    string
+}
+
+// Mesh is what is predicted for a mesh.
+type Mesh struct {
+	Parallel string
+	Settings *setting.Resolved
+	Plan     plan.Plan // without steps
+	Times    Times
+	// Exact says that training on the mesh gives the results of one worker, but for rounding.
+	Exact bool
+	// Rates are what kernels take on it.
+	Rates *Rates
+}
+
+// PeakTensorBytes is that of the worker with most.
+func (m *Mesh) PeakTensorBytes() int64 { return slices.Max(m.Plan.PeakTensorBytes) }
+
+// SentBytes is what all workers send in an epoch.
+func (m *Mesh) SentBytes() (all int64) {
+	for _, sent := range m.Plan.Sent {
+		all += sent.Bytes()
+	}
+	return all
+}
+
+// Refused is a mesh that is not possible.
+type Refused struct {
+	Parallel string
+	Reason   error
+}
+
+// Times say where the time of an epoch goes, in seconds. All but Epoch are means over the workers, and add up
+// to it.
+type Times struct {
+	Epoch     float64
+	Compute   float64 // kernels
+	Link      float64 // waiting for a message that is on its way
+	Imbalance float64 // waiting for others, while the worker with most to compute computes more than the mean
+	Bubble    float64 // the rest of the waiting for others in a pipeline
+	Wait      float64 // and elsewhere
+}
+
+// LimitedBy names the largest part.
+func (t *Times) LimitedBy() string {
+	parts := []struct {
+		name    string
+		seconds float64
+	}{{"compute", t.Compute}, {"link", t.Link}, {"imbalance", t.Imbalance}, {"bubble", t.Bubble}, {"wait", t.Wait}}
+	most := slices.MaxFunc(parts, func(a, b struct {
+		name    string
+		seconds float64
+	},
+	) int {
+		return cmp.Compare(a.seconds, b.seconds)
+	})
+	return most.name
+}
+
+// timesOf divides the time of an epoch by what the workers do.
+func timesOf(work []Work, epoch float64, pipeline bool) Times {
+	t, n, most := Times{Epoch: epoch}, float64(len(work)), 0.0
+	others := 0.0
+	for _, w := range work {
+		t.Compute, t.Link, others = t.Compute+w[computes]/n, t.Link+w[transfers]/n, others+w[waits]/n
+		most = max(most, w[computes])
+	}
+	t.Imbalance = min(others, most-t.Compute)
+	if rest := others - t.Imbalance; pipeline {
+		t.Bubble = rest
+	} else {
+		t.Wait = rest
+	}
+	return t
+}
+
+// Meshes predicts all meshes of so many workers, the fastest first. Those that are not possible are refused.
+func (p *Planner) Meshes(ctx context.Context, workers int) (meshes []Mesh, refused []Refused, err error) {
+	for _, grid := range grids(workers) {
+		m, err := p.mesh(ctx, grid)
+		switch {
+		case refusal.Is(err) && ctx.Err() == nil:
+			refused = append(refused, Refused{setting.Axes(grid), err})
+		case err != nil:
+			return nil, nil, err
+		default:
+			meshes = append(meshes, *m)
+		}
+	}
+	slices.SortStableFunc(meshes, func(a, b Mesh) int { return cmp.Compare(a.Times.Epoch, b.Times.Epoch) })
+	return meshes, refused, nil
+}
+
+// grids are all meshes of so many workers: first those of one axis.
+func grids(workers int) (all []mesh.Mesh) {
+	for stages := 1; stages <= workers; stages++ {
+		for slices := 1; workers%stages == 0 && slices <= workers/stages; slices++ {
+			if workers/stages%slices == 0 {
+				all = append(all, mesh.Mesh{Stages: stages, Partitions: workers / stages / slices, Slices: slices})
+			}
+		}
+	}
+	axes := func(m mesh.Mesh) (n int) {
+		for _, size := range []int{m.Stages, m.Partitions, m.Slices} {
+			if size > 1 {
+				n++
+			}
+		}
+		return n
+	}
+	slices.SortStableFunc(all, func(a, b mesh.Mesh) int { return cmp.Compare(axes(a), axes(b)) })
+	return all
+}
+
+// options are those of a run on a mesh.
+func (p *Planner) options(grid mesh.Mesh) setting.Options {
+	o := p.Options
+	o.Parallel = setting.Axes(grid)
+	o.ResetOtherAxes(func(string) bool { return false })
+	return o
+}
+
+// mesh predicts one mesh.
+func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
+	o := p.options(grid)
+	r, err := o.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	if r.Task == task.Link {
+		return nil, refusal.Errorf("%s %s: its messages depend on the negative edges of an epoch, which a plan does not know; leave it out", refusal.Setting("task"), r.Task)
+	}
+	if r.TakesTurns() {
+		return nil, refusal.Errorf("%s %d: only meshes whose workers hold one partition each are compared; leave it out", refusal.Setting("partitions"), r.Partitions)
+	}
+	if err := r.CheckGraph(p.Graph); err != nil {
+		return nil, err
+	}
+	job, err := p.Open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if job.Graph != nil && job.Graph != p.Graph {
+			err = errors.Join(err, job.Graph.Close())
+		}
+	}()
+	job.CoreSharers, job.PlanSteps = p.Machine.Sharers, true
+	job.Checkpoints = &train.Checkpoints{} // a run may write some
+	m := &Mesh{Parallel: r.Parallel, Settings: r, Exact: grid.Stages == 1 || r.Chunks == 1}
+	if m.Plan, err = job.Plan(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.Plan.CheckLimit(r.MemoryLimit); err != nil {
+		return nil, err
+	}
+	machine := p.Machine
+	machine.Threads = job.Threads(r)
+	if m.Rates, err = p.rates(ctx, p.options(fewer(grid)), &m.Plan, &machine); err != nil {
+		return nil, err
+	}
+	steps := make([][]trace.Event, len(m.Plan.Workers))
+	for rank := range steps {
+		w := &m.Plan.Workers[rank]
+		steps[rank], w.Steps = w.Steps, nil
+	}
+	work, end, err := Replay(steps, machine, func(_ int, kernel *trace.Event) float64 { return m.Rates.Of(kernel) })
+	if err != nil {
+		return nil, err
+	}
+	m.Times = timesOf(work, end, grid.Stages > 1)
+	return m, nil
+}
+
+// measuredWork is about how many multiply-adds of a forward pass a measured epoch has at most.
+const measuredWork = 5e8
+
+// fewer is a mesh with the same axes on which kernels are measured in this process.
+func fewer(grid mesh.Mesh) mesh.Mesh {
+	const most = 8
+	for grid.Workers() > most {
+		axes := []*int{&grid.Partitions, &grid.Slices, &grid.Stages}
+		longest := slices.MaxFunc(axes, func(a, b *int) int { return cmp.Compare(*a, *b) })
+		*longest = max(2, *longest/2)
+	}
+	return grid
+}
+
+// rates are those of a mesh with these options: kept ones, or measured. of is the plan of the whole graph.
+func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine) (*Rates, error) {
+	const epochs = 1 + measuredEpochs
+	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init = machine.Threads, epochs, epochs, 0, 0, ""
+	atOnce := max(1, min(machine.Sharers, machine.Cores/machine.Threads))
+	work := 0.0
+	for _, cost := range of.Workers[0].Costs {
+		work += cost
+	}
+	r, err := o.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	text, err := r.YAML()
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Appendf(text, "%s\n%d at once\n", p.On, atOnce)
+	if work > measuredWork {
+		like := p.smaller(measuredWork / work)
+		return p.Cache.of(fmt.Appendf(key, "%+v", like), func() (*Rates, error) {
+			g, err := generate.Graph(like)
+			if err != nil {
+				return nil, err
+			}
+			return measure(ctx, g, o, atOnce)
+		})
+	}
+	sum, err := p.Graph.Checksum()
+	if err != nil {
+		return nil, err
+	}
+	return p.Cache.of(fmt.Append(key, sum), func() (*Rates, error) { return measure(ctx, p.Graph, o, atOnce) })
+}
+
+// smaller describes a uniform graph with a fraction of the vertices, and the graph's degree, features and
+// classes.
+func (p *Planner) smaller(fraction float64) generate.Options {
+	const fewest = 2000
+	whole := partition.All(p.Graph).Whole
+	o := generate.Default(generate.Uniform)
+	o.Vertices = min(whole.Vertices, max(fewest, int(fraction*float64(whole.Vertices))))
+	o.Degree, o.Directed = float64(whole.Edges)/float64(whole.Vertices), true
+	o.Features, o.Classes = whole.FeatureColumns, max(1, whole.Classes)
+	return o
+}

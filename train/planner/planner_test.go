@@ -1,0 +1,197 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/refusal"
+	"weft/internal/trace"
+	"weft/parallel/mesh"
+	"weft/train"
+	"weft/train/setting"
+)
+
+func small(t *testing.T) *graph.Graph {
+	t.Helper()
+	o := generate.Default(generate.Uniform)
+	o.Vertices, o.Degree, o.Features, o.Classes, o.Directed = 300, 6, 8, 3, true
+	g, err := generate.Graph(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func planner(g *graph.Graph) *Planner {
+	o := train.Defaults()
+	o.Model, o.Layers, o.Hidden, o.Threads, o.Chunks, o.ChunkOrder = "gcnii", 4, 8, 1, 4, setting.OrderFixed
+	return &Planner{
+		Options: o, Graph: g, Machine: Machine{Cores: 2, Sharers: 1, Link: 1e6},
+		Open: func(_ context.Context, r *setting.Resolved) (*train.Job, error) {
+			return &train.Job{Graph: g, Options: r.Options}, nil
+		},
+	}
+}
+
+// TestMeshes: bytes and memory of each mesh are those of a run, times are those of its steps, and the fastest
+// comes first. What a run refuses is left out with the run's reason.
+func TestMeshes(t *testing.T) {
+	p := planner(small(t))
+	meshes, refused, err := p.Meshes(context.Background(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i, m := range meshes {
+		names = append(names, m.Parallel)
+		o := p.options(m.Settings.Mesh)
+		o.Epochs = 3
+		r, err := (&train.Job{Graph: p.Graph, Options: o, Checkpoints: &train.Checkpoints{}}).Run(context.Background())
+		if err != nil {
+			t.Fatal(m.Parallel, err)
+		}
+		if got, want := m.SentBytes(), r.Communication.Bytes(); got != want {
+			t.Errorf("%s: %d bytes planned, %d sent", m.Parallel, got, want)
+		}
+		if got, want := m.PeakTensorBytes(), slices.Max(r.PeakTensorBytes); got != want {
+			t.Errorf("%s: %d bytes of memory planned, %d taken", m.Parallel, got, want)
+		}
+		wire := 0.0 // of the worker that sends most: no epoch is shorter
+		for _, sent := range m.Plan.Sent {
+			wire = max(wire, float64(sent.Bytes())/p.Machine.Link)
+		}
+		parts := m.Times.Compute + m.Times.Link + m.Times.Imbalance + m.Times.Bubble + m.Times.Wait
+		if m.Times.Epoch < wire || parts < .999*m.Times.Epoch || parts > 1.001*m.Times.Epoch {
+			t.Errorf("%s: %+v, with %v s on the wire", m.Parallel, m.Times, wire)
+		}
+		if i > 0 && meshes[i-1].Times.Epoch > m.Times.Epoch {
+			t.Errorf("%s comes after %s", m.Parallel, meshes[i-1].Parallel)
+		}
+		if m.Exact != (m.Settings.Mesh.Stages == 1) {
+			t.Errorf("%s is exact: %v", m.Parallel, m.Exact)
+		}
+	}
+	for _, r := range refused {
+		if names = append(names, r.Parallel); !refusal.Is(r.Reason) {
+			t.Errorf("%s: %v", r.Parallel, r.Reason)
+		}
+	}
+	slices.Sort(names)
+	want := []string{"graph=2,pipeline=2", "graph=2,tensor=2", "graph=4", "pipeline=4", "tensor=2,pipeline=2", "tensor=4"}
+	if !slices.Equal(names, want) {
+		t.Errorf("%v, want %v", names, want)
+	}
+}
+
+// TestLimit: meshes that exceed the memory limit are left out.
+func TestLimit(t *testing.T) {
+	p := planner(small(t))
+	p.Options.MemoryLimit = 1
+	meshes, refused, err := p.Meshes(context.Background(), 2)
+	if err != nil || len(meshes) > 0 || len(refused) != 3 {
+		t.Errorf("%d meshes, %d refused, %v", len(meshes), len(refused), err)
+	}
+}
+
+// TestGrids: the meshes of 6 workers are those of all ways to write 6 as a product of three numbers, by hand.
+func TestGrids(t *testing.T) {
+	got := grids(6)
+	if len(got) != 9 || got[0] != (mesh.Mesh{Stages: 1, Partitions: 6, Slices: 1}) {
+		t.Errorf("%v", got)
+	}
+	if one := grids(1); len(one) != 1 || one[0] != mesh.One {
+		t.Errorf("%v", one)
+	}
+}
+
+// TestFewer: kernels are measured on at most 8 workers, along the same axes.
+func TestFewer(t *testing.T) {
+	for grid, want := range map[mesh.Mesh]mesh.Mesh{
+		{Stages: 1, Partitions: 4, Slices: 2}:    {Stages: 1, Partitions: 4, Slices: 2},
+		{Stages: 1, Partitions: 128, Slices: 1}:  {Stages: 1, Partitions: 8, Slices: 1},
+		{Stages: 1, Partitions: 100, Slices: 1}:  {Stages: 1, Partitions: 6, Slices: 1},
+		{Stages: 4, Partitions: 32, Slices: 1}:   {Stages: 4, Partitions: 2, Slices: 1},
+		{Stages: 16, Partitions: 16, Slices: 16}: {Stages: 2, Partitions: 2, Slices: 2},
+	} {
+		if got := fewer(grid); got != want {
+			t.Errorf("%v: %v, want %v", grid, got, want)
+		}
+	}
+}
+
+// TestRates: by hand, a kernel takes its rate times its work; of widths that were not measured, the rate of
+// the most similar ones; of a kernel that was not, the mean.
+func TestRates(t *testing.T) {
+	r := Rates{Kernels: map[string]*Rate{
+		"spmm 64 1":     {"spmm", [2]int{64, 1}, 1},
+		"spmm 16 1":     {"spmm", [2]int{16, 1}, 2},
+		"product 8 4":   {"product", [2]int{8, 4}, 3},
+		"product 80 40": {"product", [2]int{80, 40}, 4},
+	}}
+	for _, c := range []struct {
+		name    string
+		shape   trace.Shape
+		entries int
+		want    float64
+	}{
+		{"spmm", trace.Shape{10, 64}, 90, 100 * 64 * 1},
+		{"spmm", trace.Shape{10, 20}, 0, 10 * 20 * 2},
+		{"spmm", trace.Shape{10, 100}, 0, 10 * 100 * 1},
+		{"product", trace.Shape{5, 8, 4}, 0, 5 * 8 * 4 * 3},
+		{"product", trace.Shape{5, 90, 40}, 0, 5 * 90 * 40 * 4},
+		{"fill", trace.Shape{7, 2}, 0, 7 * 2 * 2.5},
+	} {
+		e := trace.Event{Category: trace.Compute, Name: c.name, Args: trace.Args{Shape: c.shape, Entries: c.entries}}
+		if got := r.Of(&e); got != c.want {
+			t.Errorf("%s %v: %v, want %v", c.name, c.shape, got, c.want)
+		}
+	}
+}
+
+// TestCache: rates are measured once for each key. A damaged file is refused by its name, and a folder that
+// cannot be made does no harm.
+func TestCache(t *testing.T) {
+	c, measured := Cache(filepath.Join(t.TempDir(), "rates")), 0
+	measure := func() (*Rates, error) {
+		measured++
+		return &Rates{Measured: time.Unix(int64(measured), 0), Kernels: map[string]*Rate{"fill 1 1": {"fill", [2]int{1, 1}, .1}}}, nil
+	}
+	var first *Rates
+	for i, key := range []string{"a", "a", "b"} {
+		r, err := c.of([]byte(key), measure)
+		if err != nil || r.Unkept != nil || *r.Kernels["fill 1 1"] != (Rate{"fill", [2]int{1, 1}, .1}) {
+			t.Fatal(r, err)
+		}
+		if want := []int{1, 1, 2}[i]; measured != want {
+			t.Errorf("measured %d times, want %d", measured, want)
+		}
+		if i == 0 {
+			first = r
+		}
+		if i == 1 && (r.Path != first.Path || !r.Measured.Equal(first.Measured)) {
+			t.Errorf("%v, want %v", r, first)
+		}
+	}
+	if err := os.WriteFile(first.Path, []byte("{"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.of([]byte("a"), measure); err == nil {
+		t.Error("a damaged file is read")
+	}
+	blocked := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(blocked, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Cache(filepath.Join(blocked, "rates")).of([]byte("a"), measure)
+	if err != nil || r.Unkept == nil || r.Path != "" || errors.Is(r.Unkept, fs.ErrNotExist) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
