@@ -58,6 +58,7 @@ var conformance = map[string]func(s *suite){
 	"transposed product":    conformMatMulT,
 	"rows":                  conformRows,
 	"columns":               conformColumns,
+	"coding":                conformCoding,
 	"head scale":            conformHeadScale,
 	"elements":              conformElements,
 }

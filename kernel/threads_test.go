@@ -103,6 +103,11 @@ func (s *suite) everything() map[string][]float64 {
 	team.Multiply(c, c, y)
 	keep("combine", c)
 
+	for _, f := range []kernel.Format{kernel.InBFloat16, kernel.InInt8, kernel.InInt4} {
+		team.Decode(f, c, s.encoded(f, x, nil, kernel.Draws{Key: 9, IDs: ids}), nil, kernel.Replace)
+		keep("coding", c)
+	}
+
 	m := kernel.NewMoments(cols)
 	team.Moments(m, x)
 	norm, n := kernel.Normalization{Mean: s.of(make([]float32, cols)...), Rstd: s.positive(1, cols), Gamma: gamma, Beta: bias}, stored(cols)

@@ -21,11 +21,15 @@ const (
 	// BFloat16 is the upper half of a Float32. It stores features, activations and their gradients in half
 	// the bytes; kernels compute in Float32 and round once what they store.
 	BFloat16
+	// Byte is for messages with rows that are encoded. Nothing is computed in it.
+	Byte
 )
 
 // Size is the number of bytes of one element.
 func (e Element) Size() int {
 	switch e {
+	case Byte:
+		return 1
 	case BFloat16:
 		return 2
 	case Float32, Int32:

@@ -27,7 +27,7 @@ type planned struct {
 
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
-	return slices.Concat(p.model(), p.stages(), p.recomputed(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+	return slices.Concat(p.model(), p.stages(), p.encoded(), p.recomputed(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
 }
 
 // checkpoints says what a checkpoint takes.
@@ -225,6 +225,14 @@ func (p planned) rests() (lines []string) {
 		line += fmt.Sprintf("; a worker needs %.1f MB at least, and %.1f MB for nothing to rest", float64(p.Least)/1e6, float64(p.All)/1e6)
 	}
 	return []string{line}
+}
+
+// encoded says how values travel, if not as they are stored.
+func (p planned) encoded() []string {
+	if p.settings.Sent == kernel.AsStored {
+		return nil
+	}
+	return []string{fmt.Sprintf("workers send values of vertices and their gradients in %s, which makes training approximate", p.settings.Wire)}
 }
 
 // recomputed says what the backward pass computes again.

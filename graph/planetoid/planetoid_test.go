@@ -97,7 +97,7 @@ func TestAssembly(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &graph.Graph{
-		Relations: []graph.Relation{{Indptr: []int64{0, 2, 3, 5, 6, 7, 8}, Sources: []int32{1, 2, 0, 0, 4, 5, 2, 3}}},
+		Relations: []graph.Relation{{Indptr: []int64{0, 2, 3, 5, 6, 7, 8}, Sources: []int32{1, 2, 0, 0, 4, 5, 2, 3}, Symmetric: true}},
 		Features: graph.Features{
 			Columns: 3, Indptr: []int64{0, 1, 2, 4, 5, 6, 6},
 			Indices: []int32{0, 1, 0, 2, 1, 2}, Data: []float32{1, 2, 4, 3, 6, 5},

@@ -180,6 +180,7 @@ static inline const weft_narrow *narrower(int64_t cols) {
 #include "max.h"
 #include "piece.h"
 #include "rows.h"
+#include "coding.h"
 #include "pointwise.h"
 #include "norm.h"
 #include "sums.h"

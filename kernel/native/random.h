@@ -36,28 +36,37 @@ INLINE void philox(counters *c, uint64_t key) {
 	}
 }
 
-// keep[i] = scale or 0 by the 16-bit word number `word` (0…7) of each lane's bits
+// The bits of columns batch·128 … +127 of a vertex's row: column c has lane c mod 16 of its batch's counters, and
+// of that counter's eight 16-bit words number (c mod 128) / 16. Streams of one key are apart.
+static inline void random_bits(counters *c, uint64_t key, uint32_t vertex, int64_t batch, uint32_t stream) {
+	for (int p = 0; p < PARTS; p++) {
+		c->part[0][p] = (v32)all_u(vertex);
+		c->part[1][p] = (v32)all_u((uint32_t)batch);
+		for (int i = 0; i < VW; i++)
+			c->part[2][p][i] = p * VW + i;
+		c->part[3][p] = (v32)all_u(stream);
+	}
+	philox(c, key);
+}
+
+// 16-bit word number `word` (0…7) of the bits in the p-th vector of lanes.
+static inline v32 word_of(const counters *c, int word, int p) {
+	return word % 2 ? c->part[word / 2][p] >> 16 : c->part[word / 2][p] & 0xffffu;
+}
+
+// keep[i] = scale or 0 by a 16-bit word of each lane's bits
 static inline void keep_lanes(float keep[LANES], const counters *c, int word, const weft_mask *m) {
 	for (int p = 0; p < PARTS; p++) {
-		v32 bits = word % 2 ? c->part[word / 2][p] >> 16 : c->part[word / 2][p] & 0xffffu;
-		vi stays = (vi)(bits >= (v32)all_u(m->threshold));
+		vi stays = (vi)(word_of(c, word, p) >= (v32)all_u(m->threshold));
 		store(keep + p * VW, (vf)((vi)all(m->scale) & stays));
 	}
 }
 
-// keep[0…127] = scale or 0 for columns batch·128 … +127 of a row, wherever the slice begins: column c has
-// lane c mod 16 of its batch's counters, and of that counter's eight 16-bit words number (c mod 128) / 16.
-// Columns from n on are left alone, but for the rest of n's lanes.
+// keep[0…127] = scale or 0 for columns batch·128 … +127 of a row, wherever the slice begins. Columns from n on are
+// left alone, but for the rest of n's lanes.
 static inline void mask_row(float keep[BATCH], const weft_mask *m, int64_t row, int64_t batch, int64_t n) {
 	counters c;
-	for (int p = 0; p < PARTS; p++) {
-		c.part[0][p] = (v32)all_u(m->ids ? (uint32_t)m->ids[row] : (uint32_t)row);
-		c.part[1][p] = (v32)all_u((uint32_t)batch);
-		for (int i = 0; i < VW; i++)
-			c.part[2][p][i] = p * VW + i;
-		c.part[3][p] = (v32)all_u(0);
-	}
-	philox(&c, m->key);
+	random_bits(&c, m->key, m->ids ? (uint32_t)m->ids[row] : (uint32_t)row, batch, 0);
 	for (int w = 0; w * LANES < n; w++)
 		keep_lanes(keep + w * LANES, &c, w, m);
 }

@@ -350,6 +350,34 @@ typedef struct {
 	int32_t z_type, accumulate;
 } weft_columns_args;
 
+// How the numbers of a row are encoded to be sent. A row of integers begins with two floats, its smallest number Z
+// and its range R; the number of code q is Z + q·R/(2^b − 1). Codes of 4 bits lie two in a byte, the even column's
+// in its lower half; an odd one has a byte of its own.
+enum weft_format { WEFT_FORMAT_FLOAT32, WEFT_FORMAT_BFLOAT16, WEFT_FORMAT_INT8, WEFT_FORMAT_INT4 };
+
+// Row i of z = the encoded columns of x_i, or of x_{rows_i}: count columns from `from` on, or those listed. Integers
+// are rounded at random by (key, stream, vertex, number of the column among those encoded). Runs over z's rows.
+typedef struct {
+	void *z; // of the format
+	const elem *x;
+	const int32_t *rows, *columns; // may be NULL
+	const int32_t *ids;            // per row of x, its vertex; NULL: the row itself
+	int64_t cols, from, count;     // cols: of x
+	uint64_t key;
+	uint32_t stream;
+	int32_t format;
+} weft_encode_args;
+
+// The reverse: the same columns of z_i, or of z_{rows_i}, become row i of x, or it is added to them. Runs over x's
+// rows.
+typedef struct {
+	elem *z;
+	const void *x;                 // of the format
+	const int32_t *rows, *columns; // may be NULL
+	int64_t cols, from, count;     // cols: of z
+	int32_t format, accumulate;
+} weft_decode_args;
+
 // z_ihc = x_ihc · s_ih. z may be x.
 typedef struct {
 	elem *z;
@@ -412,7 +440,7 @@ typedef struct {
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(head_scale) \
 	X(finish) X(finish_back) X(combine) X(exp) X(reciprocal) X(fill) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
-	X(gather) X(scatter) X(scatter_add) X(columns) \
+	X(gather) X(scatter) X(scatter_add) X(columns) X(encode) X(decode) \
 	X(attend) X(attend_v2) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2)
 #define WEFT_OTHER_KERNELS(X) \
 	X(ends) X(attend_pack) X(attend_end) \

@@ -72,6 +72,8 @@ type Options struct {
 	// Period is the number of epochs between two snapshots, at least 1.
 	Period int
 	Stale  Stale
+	// Wire is how a stage's replicas send each other rows and gradients in training.
+	Wire kernel.Format
 	// Aggregated is the same as in sar.Options.
 	Aggregated func(module string, edgeColumns int64)
 }
@@ -132,7 +134,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 				return st.edges[k], nil
 			},
 			Exchanger: chunk, Chunk: o.Count > 1 || g.Halo.Size() > 1,
-		}, costs, sar.Options{Aggregated: o.Aggregated})
+		}, costs, sar.Options{Aggregated: o.Aggregated, Wire: o.Wire})
 		c.Chunks = append(c.Chunks, chunk)
 	}
 	for _, r := range c.Schema().Relations {

@@ -6,6 +6,7 @@ import (
 
 	"weft/comm"
 	"weft/gnn"
+	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/parallel/sar"
 	"weft/tensor"
@@ -43,11 +44,11 @@ func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) b
 	r := g.history(key)
 	switch g.phase {
 	case forward:
-		c.publish(r, t.Rows)
+		c.publish(r, call, t.Rows)
 	case backward:
 		g.rewind(r, 1+slices.Index(g.order, c.index))
 	case inference:
-		c.publish(r, t.Rows)
+		c.publish(r, call, t.Rows)
 		c.pause()
 	}
 	if len(t.Grads) > 0 {
@@ -73,7 +74,7 @@ func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) b
 	}
 	exchange.Release(in, back)
 	if len(t.Grads) > 0 {
-		c.collect(r, &t)
+		c.collect(r, call, &t)
 	}
 	if g.phase == inference {
 		g.releaseRead(key, r)
@@ -102,7 +103,7 @@ func (g *Graph) releaseRead(key callKey, r *history) {
 
 // publish stores those rows of a chunk that other chunks read, and exchanges mirrors: it sends rows that
 // other replicas read, and receives rows of their chunks of the same number.
-func (c *Chunk) publish(r *history, xs []*tensor.Matrix) {
+func (c *Chunk) publish(r *history, call *sar.Call, xs []*tensor.Matrix) {
 	g, st := c.graph, r.st
 	stored := st.stored[c.index]
 	if r.rows == nil {
@@ -120,13 +121,14 @@ func (c *Chunk) publish(r *history, xs []*tensor.Matrix) {
 	for m, x := range xs {
 		g.team.Gather(st.of[g.me][c.index].of(r.rows[m]), x, st.own[c.index])
 	}
+	form := call.Form(xs)
 	out := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {
-		g.team.Gather(message, xs[m], st.needed[replica][c.index])
+		g.team.Encode(form[m].Format, message, xs[m], st.needed[replica][c.index], call.Draws(c.Rows().IDs))
 	}}
 	in := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
-		g.team.Copy(st.of[replica][c.index].of(r.rows[m]), message)
+		g.team.Decode(form[m].Format, st.of[replica][c.index].of(r.rows[m]), message, nil, kernel.Replace)
 	}}
-	c.exchange(comm.Halo, exchange.FormOf(xs), out, in)
+	c.exchange(comm.Halo, form, out, in)
 }
 
 // rewind restores the snapshot for all but the first slots chunks of the order. The history then has the rows
@@ -198,16 +200,18 @@ func (g *Graph) replace(r *history, sources *tensor.Matrix, grads []*tensor.Matr
 }
 
 // collect adds to a chunk's rows the gradients that other chunks computed, of this and of other replicas.
-func (c *Chunk) collect(r *history, t *sar.Transfer) {
+func (c *Chunk) collect(r *history, call *sar.Call, t *sar.Transfer) {
 	g, st := c.graph, r.st
 	for m, dx := range t.Grads {
 		g.team.ScatterAdd(dx, st.of[g.me][c.index].of(r.grads[m]), st.own[c.index])
 	}
 	out := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
-		g.team.Convert(message, st.of[replica][c.index].of(r.grads[m]))
+		mirrors := st.of[replica][c.index] // without ids: drawn by their numbers, apart for each pair of replicas and chunk
+		draws := call.GradientDraws((g.me*g.replicas.Size()+replica)*len(g.Chunks)+c.index, nil)
+		g.team.Encode(t.Sent[m].Format, message, mirrors.of(r.grads[m]), nil, draws)
 	}}
 	in := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {
-		g.team.ScatterAdd(t.Grads[m], message, st.needed[replica][c.index])
+		g.team.Decode(t.Sent[m].Format, t.Grads[m], message, st.needed[replica][c.index], kernel.Accumulate)
 	}}
 	c.exchange(comm.HaloGradient, t.Sent, out, in)
 }

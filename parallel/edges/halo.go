@@ -13,15 +13,15 @@ import (
 type Halo uint8
 
 const (
-	// HaloRows: the rows of all sources.
+	// HaloRows sends the rows of all sources.
 	HaloRows Halo = iota
-	// HaloCover: the rows of some sources, and for the other edges their partial sum for each destination. A
-	// minimum vertex cover of the edges decides: each edge has an end in it, which travels (pre- and
+	// HaloCover sends the rows of some sources, and the partial sum of the other edges for each destination.
+	// A minimum vertex cover of the edges decides: each edge has an end in it, which travels (pre- and
 	// post-aggregation; SuperGNN, arXiv 2411.16025). Where both ends are in it, the row travels, and the edge
 	// is not in a sum.
 	HaloCover
-	// HaloAuto: as HaloCover between two partitions where that saves at least a tenth of the rows, and else
-	// as HaloRows.
+	// HaloAuto is HaloCover between two partitions where that saves at least a tenth of the rows, and else
+	// HaloRows.
 	HaloAuto
 )
 

@@ -1,8 +1,7 @@
 package exchange
 
 import (
-	"slices"
-
+	"weft/kernel"
 	"weft/tensor"
 )
 
@@ -14,50 +13,98 @@ type Form []Columns
 type Columns struct {
 	Count   int
 	Element tensor.Element // Float32 or BFloat16
+	// Format is how a row is sent.
+	Format kernel.Format
 }
 
-// FormOf is the form of messages with rows of these matrices.
+// FormOf is the form of messages with rows of these matrices as they are stored.
 func FormOf(of []*tensor.Matrix) (f Form) {
 	for _, m := range of {
-		f = append(f, Columns{m.Cols, m.Element})
+		f = append(f, Columns{Count: m.Cols, Element: m.Element})
 	}
 	return f
 }
 
-// Element is the element type of a message: the smallest of its parts'.
-func (f Form) Element() tensor.Element {
-	if slices.ContainsFunc(f, func(c Columns) bool { return c.Element == tensor.BFloat16 }) {
-		return tensor.BFloat16
+// Stored is the form of the same rows as they are stored.
+func (f Form) Stored() (s Form) {
+	for _, c := range f {
+		c.Format = kernel.AsStored
+		s = append(s, c)
 	}
-	return tensor.Float32
+	return s
+}
+
+// Encodes reports whether rows are sent in another form than they are stored in.
+func (f Form) Encodes() bool {
+	for _, c := range f {
+		if element, _ := c.row(); element != c.Element {
+			return true
+		}
+	}
+	return false
+}
+
+// row is the element type of a row in a message, and its number of elements.
+func (c Columns) row() (tensor.Element, int) { return c.Format.Row(c.Element, c.Count) }
+
+// Element is the element type of a message: the smallest of its parts'. It depends on no number of columns.
+func (f Form) Element() tensor.Element {
+	smallest := tensor.Float32
+	for _, c := range f {
+		if e := c.Format.Unit(c.Element); e.Size() < smallest.Size() {
+			smallest = e
+		}
+	}
+	return smallest
 }
 
 // Width is the number of elements of a message for each row.
 func (f Form) Width() (n int) {
 	for _, c := range f {
-		n += c.Count * c.Element.Size() / f.Element().Size()
+		element, width := c.row()
+		n += width * element.Size() / f.Element().Size()
 	}
 	return n
 }
+
+// Bytes is the number of bytes of a message for each row.
+func (f Form) Bytes() int { return f.Width() * f.Element().Size() }
 
 // New makes n buffers for messages of so many rows.
 func (f Form) New(memory *tensor.Meter, n, rows int) []*tensor.Matrix {
 	return Buffers(memory, n, f.Element(), rows, f.Width())
 }
 
-// Parts returns the part of a message, or of its buffer, that holds the rows of each matrix. Float32 parts
-// come first, so that their elements are aligned.
+// Parts returns the part of a message, or of its buffer, that holds the rows of each matrix. Parts of larger
+// elements come first, so that these are aligned.
 func (f Form) Parts(message *tensor.Matrix) []*tensor.Matrix {
 	flat, at, parts := message.Reshape(message.Len(), 1), 0, make([]*tensor.Matrix, len(f))
-	for _, element := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
+	for _, element := range []tensor.Element{tensor.Float32, tensor.BFloat16, tensor.Byte} {
 		for i, c := range f {
-			if c.Element != element {
+			its, width := c.row()
+			if its != element {
 				continue
 			}
-			end := at + message.Rows*c.Count*c.Element.Size()/message.Element.Size()
-			parts[i] = flat.RowRange(at, end).As(c.Element, message.Rows, c.Count)
+			end := at + message.Rows*width*its.Size()/message.Element.Size()
+			parts[i] = flat.RowRange(at, end).As(its, message.Rows, width)
 			at = end
 		}
 	}
 	return parts
+}
+
+// Encode makes a message of rows as they are stored. Draws are those of each matrix.
+func (f Form) Encode(team *kernel.Team, message, stored *tensor.Matrix, draws func(matrix int) kernel.Draws) {
+	from := f.Stored().Parts(stored)
+	for i, part := range f.Parts(message) {
+		team.Encode(f[i].Format, part, from[i], nil, draws(i))
+	}
+}
+
+// Decode makes rows as they are stored of a message.
+func (f Form) Decode(team *kernel.Team, stored, message *tensor.Matrix) {
+	to := f.Stored().Parts(stored)
+	for i, part := range f.Parts(message) {
+		team.Decode(f[i].Format, to[i], part, nil, kernel.Replace)
+	}
 }

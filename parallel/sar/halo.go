@@ -1,10 +1,12 @@
 package sar
 
 import (
+	"fmt"
 	"iter"
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/kernel"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
@@ -19,8 +21,13 @@ type Call struct {
 	// Number counts the calls of the layer on one tape, from 0.
 	Number int
 	Edges  *edges.Edges
+	// Format is how rows are sent, and their gradients. Scores, which are sent with them, are sent as stored,
+	// and so are partial sums: Options refuse these beside a format.
+	Format kernel.Format
 
 	part    *Partition
+	key     uint64           // of the draws that encode rows
+	column  uint32           // the first column of the tile at work
 	by      edges.Operator   // of a linear aggregation
 	buffers []*tensor.Matrix // with Options.KeepHalo: a buffer for each remote block's rows
 }
@@ -35,7 +42,8 @@ type Exchanger interface {
 	Exchange(c *Call, t Transfer, yield func(Visit) bool)
 }
 
-// Transfer says what a halo exchange moves. Rows of several matrices travel in one message, matrix by matrix.
+// Transfer says what a halo exchange moves. Rows of several matrices travel in one message, matrix by matrix:
+// first those of vertices, which may be encoded, then their scores.
 type Transfer struct {
 	Rows     []*tensor.Matrix // rows of these are fetched; nil: none
 	Buffers  []*tensor.Matrix // one for each block's rows; nil: the exchange uses a few of its own in turn
@@ -73,6 +81,10 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 	}
 	c := &Call{Path: p.layer.Path, Along: p.along, Number: p.calls, part: p.part}
 	p.calls++
+	if t.Training {
+		c.Format = p.part.options.Wire
+		c.key = t.Random.Key(fmt.Sprintf("%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.slice))
+	}
 	c.resume()
 	var err error
 	c.Edges, err = p.part.edgesOf(p.along, h)
@@ -99,22 +111,44 @@ func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
 // sendGradients visits every remote block, which fills in the gradient of its sources' rows, of an element
 // type. The gradients that other workers send for local rows are added to dx.
 func (c *Call) sendGradients(dx *tensor.Matrix, e tensor.Element) iter.Seq[Visit] {
-	return c.exchange(Transfer{Grads: []*tensor.Matrix{dx}, Sent: exchange.Form{{Count: dx.Cols, Element: e}}})
+	return c.exchange(Transfer{Grads: []*tensor.Matrix{dx}, Sent: exchange.Form{{Count: dx.Cols, Element: e, Format: c.Format}}})
 }
 
 // rematerialize visits every remote block again, with its sources' rows of xs, which were kept or are fetched
 // once more. Each visit fills in a matrix of gradients for each of dxs, which belong to the Vars of. The
 // gradients that other workers send for local rows are added to dxs.
 func (c *Call) rematerialize(xs []*tensor.Matrix, of []*autograd.Var, dxs []*tensor.Matrix) iter.Seq[Visit] {
-	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers, Received: c.part.options.KeepHalo, Grads: dxs, Sent: form(of...)})
+	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers, Received: c.part.options.KeepHalo, Grads: dxs, Sent: c.formOf(of)})
 }
 
-// form is that of messages with rows of these values, or with their gradients.
-func form(of ...*autograd.Var) (f exchange.Form) {
+// formOf is the form of messages with gradients of these values.
+func (c *Call) formOf(of []*autograd.Var) (f exchange.Form) {
 	for _, v := range of {
 		f = append(f, exchange.Columns{Count: v.Cols(), Element: v.Element()})
 	}
+	return c.sent(f)
+}
+
+// Form is the form of messages with rows of these matrices.
+func (c *Call) Form(of []*tensor.Matrix) exchange.Form { return c.sent(exchange.FormOf(of)) }
+
+// sent says how the parts of a message are sent.
+func (c *Call) sent(f exchange.Form) exchange.Form {
+	if len(f) > 0 {
+		f[0].Format = c.Format
+	}
 	return f
+}
+
+// Draws are those by which rows of vertices are encoded: the same in all passes. IDs lists the vertices.
+func (c *Call) Draws(ids *tensor.Matrix) kernel.Draws {
+	return kernel.Draws{Key: c.key, Stream: c.column, IDs: ids}
+}
+
+// GradientDraws are those by which a worker encodes the gradients of rows. Each worker that sends some has
+// others.
+func (c *Call) GradientDraws(sender int, ids *tensor.Matrix) kernel.Draws {
+	return kernel.Draws{Key: autograd.Mix(c.key + 1 + uint64(sender)), Stream: c.column, IDs: ids}
 }
 
 // sums is the number of terms that the gradient of a local row may have: one from the local edges, and one

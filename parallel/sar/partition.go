@@ -29,6 +29,7 @@ type Partition struct {
 
 	costs *order.Costs
 	epoch int // for errors
+	slice int // of the columns, which this partition aggregates
 	read  int // bytes of mapped relations that were read since the last Share.Unload
 }
 
@@ -65,6 +66,8 @@ type Options struct {
 	// as in SAR, a worker holds a few messages at a time, and fetches rows again in the backward pass. The
 	// option shows the memory that SAR saves.
 	KeepHalo bool
+	// Wire is how rows and their gradients are sent in training.
+	Wire kernel.Format
 	// Halo says what travels between partitions in a linear aggregation. Other aggregations need rows.
 	Halo edges.Halo
 	// Tile is the number of columns of a BFloat16 sum over several partitions that are Float32 at a time; 0
@@ -129,6 +132,7 @@ func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, c
 		o.Halo = edges.HaloRows
 	}
 	p = Of(team, g.Halo, from, costs, o)
+	p.slice = g.Slice
 	return p
 }
 

@@ -45,6 +45,7 @@ func (c *Call) inTiles(columns int, z, x *tensor.Matrix, to kernel.Output, sum f
 		n := min(columns, x.Cols-from)
 		some, tile := team.Memory.NewElement(tensor.Buffers, x.Element, x.Rows, n), team.Memory.New(tensor.Buffers, z.Rows, n)
 		team.PickColumns(some, x, nil, from)
+		c.column = uint32(from)
 		sum(tile, some)
 		some.Release()
 		if to == kernel.Accumulate {

@@ -3,7 +3,6 @@ package sar
 import (
 	"weft/comm"
 	"weft/kernel"
-	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
 )
@@ -32,22 +31,22 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 		return
 	}
 	const messages = 2 // one is made while the other is being sent
-	in, back, release := w.buffers(call, t, messages)
-	defer release()
+	b := w.buffers(call, t, messages)
+	defer b.release()
 	beside, done := w.beside(call)
 	defer done()
 	var sides []exchange.Side
-	if back != nil {
+	if b.back != nil {
 		incoming, spread := w.forGradients(call, t)
 		defer exchange.Release(append(incoming, spread)...)
 		sides = append(sides, func(aside *comm.Comm) error { return beside.addGradients(call, aside, incoming, spread, &t) })
 	}
-	if in != nil {
-		out := exchange.FormOf(t.Rows).New(memory, messages, e.MostOut)
+	if b.in != nil {
+		out := call.Form(t.Rows).New(memory, messages, e.MostOut)
 		defer exchange.Release(out...)
 		sides = append(sides, func(aside *comm.Comm) error { return beside.sendRows(call, aside, out, t.Rows) })
 	}
-	exchange.Must(exchange.Beside(c, sides, func() error { return t.visit(e.Remote(), in, back, yield) }))
+	exchange.Must(exchange.Beside(c, sides, func() error { return b.visit(yield) }))
 }
 
 // inTurns is Exchange for a worker that holds several partitions: all of them have sent before one receives.
@@ -55,19 +54,19 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) {
 	e, c, memory := call.Edges, w.comm, w.team.Memory
 	if t.fetches() {
-		out := exchange.FormOf(t.Rows).New(memory, 1, e.MostOut)
+		out := call.Form(t.Rows).New(memory, 1, e.MostOut)
 		err := w.sendRows(call, c, out, t.Rows)
 		exchange.Release(out...)
 		exchange.Must(err)
 		c.Meet()
 	}
 	hold := c.Hold()
-	in, back, release := w.buffers(call, t, 1)
-	err := t.visit(e.Remote(), in, back, yield)
-	release()
+	b := w.buffers(call, t, 1)
+	err := b.visit(yield)
+	b.release()
 	hold()
 	exchange.Must(err)
-	if back != nil {
+	if b.back != nil {
 		c.Meet()
 		hold := c.Hold()
 		incoming, spread := w.forGradients(call, t)
@@ -78,24 +77,48 @@ func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) {
 	}
 }
 
-// buffers makes what a worker receives rows with, and what it sends gradients with from so many buffers. Each
-// is nil if there are none. release releases the buffers.
-func (w *wire) buffers(call *Call, t Transfer, messages int) (in *exchange.Receiver, back *exchange.Sender, release func()) {
+// visits are what a worker visits the remote blocks of a call with.
+type visits struct {
+	*wire
+	call *Call
+	Transfer
+	rows exchange.Form      // of the messages with rows
+	in   *exchange.Receiver // of the blocks' rows; nil if Buffers has them already, or if no rows are needed
+	back *exchange.Sender   // of gradients; nil if none are sent
+	own  []*tensor.Matrix
+	// decoded has the rows of a block, and toEncode their gradients, as they are stored. Each is nil if
+	// messages have them so.
+	decoded, toEncode *tensor.Matrix
+}
+
+// buffers makes what a worker receives rows with, and what it sends gradients with from so many buffers.
+func (w *wire) buffers(call *Call, t Transfer, messages int) *visits {
 	e, memory := call.Edges, w.team.Memory
-	var own []*tensor.Matrix
+	v := &visits{wire: w, call: call, Transfer: t, rows: call.Form(t.Rows)}
 	if len(t.Grads) > 0 {
-		own = t.Sent.New(memory, messages, e.MostIn)
-		back = &exchange.Sender{Comm: w.comm, Kind: comm.HaloGradient, Buffers: own}
+		v.own = t.Sent.New(memory, messages, e.MostIn)
+		v.back = &exchange.Sender{Comm: w.comm, Kind: comm.HaloGradient, Buffers: v.own}
+		if t.Sent.Encodes() {
+			v.toEncode = t.Sent.Stored().New(memory, 1, e.MostIn)[0]
+		}
 	}
 	if t.fetches() {
 		buffers := t.Buffers
-		if buffers == nil {
-			buffers = exchange.FormOf(t.Rows).New(memory, min(w.prefetch+1, len(e.Remote())), e.MostIn)
-			own = append(own[:len(own):len(own)], buffers...)
+		if buffers == nil || v.rows.Encodes() {
+			buffers = v.rows.New(memory, min(w.prefetch+1, len(e.Remote())), e.MostIn)
+			v.own = append(v.own[:len(v.own):len(v.own)], buffers...)
 		}
-		in = &exchange.Receiver{Comm: w.comm, Kind: comm.Halo, Buffers: buffers}
+		if t.Buffers == nil && v.rows.Encodes() {
+			v.decoded = v.rows.Stored().New(memory, 1, e.MostIn)[0]
+		}
+		v.in = &exchange.Receiver{Comm: w.comm, Kind: comm.Halo, Buffers: buffers}
 	}
-	return in, back, func() { exchange.Release(own...) }
+	return v
+}
+
+func (v *visits) release() {
+	exchange.Release(v.own...)
+	exchange.Release(v.decoded, v.toEncode)
 }
 
 // beside returns the wire whose team makes the sums of messages beside the worker's main work. Its scratch, a
@@ -126,58 +149,83 @@ func (w *wire) forGradients(call *Call, t Transfer) (buffers []*tensor.Matrix, s
 // fetches reports whether rows are received.
 func (t *Transfer) fetches() bool { return len(t.Rows) > 0 && !t.Received }
 
-// visit calls yield for each block. in receives the rows of the blocks' sources; it is nil if Buffers has
-// them already, or if no rows are needed. back sends gradients; it is nil if none are sent.
-func (t *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exchange.Sender, yield func(Visit) bool) error {
-	form := exchange.FormOf(t.Rows)
-	if in != nil {
+// visit calls yield for each block.
+func (v *visits) visit(yield func(Visit) bool) error {
+	blocks := v.call.Edges.Remote()
+	if v.in != nil {
 		for _, b := range blocks {
-			in.Expect(b.Peer, b.In.Cols, form.Width())
+			v.in.Expect(b.Peer, b.In.Cols, v.rows.Width())
 		}
 	}
 	for i, b := range blocks {
-		v := Visit{Block: b}
-		switch {
-		case in != nil:
-			rows, err := in.Next()
+		visit := Visit{Block: b}
+		if v.in != nil {
+			message, err := v.in.Next()
 			if err != nil {
 				return err
 			}
-			v.Rows = form.Parts(rows)
-		case t.Received:
-			v.Rows = form.Parts(t.Buffers[i])
+			visit.Rows = v.received(i, message)
+		} else if v.Received {
+			visit.Rows = v.rows.Stored().Parts(v.Buffers[i])
 		}
-		if back != nil {
-			buffer, err := back.Buffer(b.In.Cols, t.Sent.Width())
-			if err != nil {
+		var gradients, message *tensor.Matrix
+		if v.back != nil {
+			var err error
+			if message, err = v.back.Buffer(b.In.Cols, v.Sent.Width()); err != nil {
 				return err
 			}
-			v.Grads = t.Sent.Parts(buffer)
+			gradients = message
+			if v.toEncode != nil {
+				gradients = v.toEncode.Prefix(b.In.Cols, v.Sent.Stored().Width())
+			}
+			visit.Grads = v.Sent.Stored().Parts(gradients)
 		}
-		yield(v)
-		if back != nil {
-			back.Send(b.Peer)
+		yield(visit)
+		if v.back != nil {
+			if gradients != message {
+				v.Sent.Encode(v.team, message, gradients, func(int) kernel.Draws { return v.call.GradientDraws(v.comm.Rank(), b.IDs) })
+			}
+			v.back.Send(b.Peer)
 		}
-		if in != nil {
-			in.Free()
+		if v.in != nil {
+			v.in.Free()
 		}
 	}
-	if back != nil {
-		return back.Finish()
+	if v.back != nil {
+		return v.back.Finish()
 	}
 	return nil
 }
 
+// received returns the rows of a message of block i as they are stored.
+func (v *visits) received(i int, message *tensor.Matrix) []*tensor.Matrix {
+	stored := v.rows.Stored()
+	if v.rows.Encodes() {
+		into := v.decoded
+		if v.Buffers != nil {
+			into = v.Buffers[i]
+		}
+		into = into.Prefix(message.Rows, stored.Width())
+		v.rows.Decode(v.team, into, message)
+		message = into
+	}
+	return stored.Parts(message)
+}
+
 // sendRows sends the rows of xs that other workers need. It runs concurrently with the visits.
 func (w *wire) sendRows(call *Call, aside *comm.Comm, buffers, xs []*tensor.Matrix) error {
-	out, form := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: buffers}, exchange.FormOf(xs)
+	out, form := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: buffers}, call.Form(xs)
 	for _, p := range call.Edges.Needed {
 		buffer, err := out.Buffer(p.Len(), form.Width())
 		if err != nil {
 			return err
 		}
 		for i, rows := range form.Parts(buffer) {
-			call.by.Pack(w.team, rows, p, xs[i])
+			if form.Encodes() {
+				w.team.Encode(form[i].Format, rows, xs[i], p.Rows, call.Draws(call.Edges.SourceIDs))
+			} else {
+				call.by.Pack(w.team, rows, p, xs[i])
+			}
 		}
 		out.Send(p.Peer)
 	}
@@ -197,7 +245,11 @@ func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matr
 			return err
 		}
 		for i, rows := range t.Sent.Parts(message) {
-			call.by.Unpack(w.team, t.Grads[i], p, rows, spread)
+			if t.Sent.Encodes() {
+				w.team.Decode(t.Sent[i].Format, t.Grads[i], rows, p.Rows, kernel.Accumulate)
+			} else {
+				call.by.Unpack(w.team, t.Grads[i], p, rows, spread)
+			}
 		}
 		in.Free()
 	}

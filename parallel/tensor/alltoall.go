@@ -3,8 +3,10 @@ package tensor
 import (
 	"slices"
 
+	"weft/autograd"
 	"weft/comm"
 	"weft/internal/trace"
+	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/tensor"
 )
@@ -13,6 +15,7 @@ import (
 // has one chunk.
 type allToAll struct {
 	module
+	number int // among those of an epoch
 	kind   comm.Kind
 	parts  []part
 	chunks int
@@ -21,12 +24,17 @@ type allToAll struct {
 	// pack fills a buffer with rows of a part for worker q, from the given row on. unpack stores a buffer
 	// that came from worker q.
 	pack, unpack func(buffer *tensor.Matrix, p part, q, row int)
+	// sentRows (Int32, 1 × n) lists the owner's rows, as rows of the partition, in the order in which they
+	// are sent.
+	sentRows func(owner int) *tensor.Matrix
 
 	maxRows        int              // of a message
 	out, in, own   [][]message      // of each chunk: to other workers, from them, and to itself
 	sendBuffers    []*tensor.Matrix // for out
 	receiveBuffers []*tensor.Matrix // for in
 	ownBuffers     []*tensor.Matrix // for own
+	// Of messages that are encoded: one that is sent, and one that is received, as they are stored.
+	toEncode, decoded []*tensor.Matrix
 }
 
 // rows is the range of rows lo … hi−1.
@@ -59,7 +67,11 @@ type message struct {
 // form returns the form of messages with the columns of each part that worker q has in the slice layout.
 func (t *allToAll) form(q int) (f exchange.Form) {
 	for _, p := range t.parts {
-		f = append(f, exchange.Columns{Count: p.cut[q].count, Element: p.element()})
+		c := exchange.Columns{Count: p.cut[q].count, Element: p.element()}
+		if !p.scores {
+			c.Format = t.format
+		}
+		f = append(f, c)
 	}
 	return f
 }
@@ -83,6 +95,9 @@ func (t *allToAll) between(sender, receiver, chunk int) (list []message) {
 		peer = sender
 	}
 	form := t.form(slice)
+	if sender == receiver { // nothing travels
+		form = form.Stored()
+	}
 	for r := t.of(owner, chunk); r.lo < r.hi && form.Width() > 0; {
 		n := min(r.hi-r.lo, t.maxRows)
 		list = append(list, message{peer, r.lo, n, form})
@@ -123,10 +138,11 @@ func (t *allToAll) inTurn(direction int, messages func(q int) []message) (list [
 	return list
 }
 
-// elements returns a bound of a message's size. It does not depend on the chunks, which a plan does not know.
-func (t *allToAll) elements(sender, receiver int) int {
+// elements returns a bound of a message's size, for rows of a width. It does not depend on the chunks, which
+// a plan does not know.
+func (t *allToAll) elements(sender, receiver int, width func(exchange.Form) int) int {
 	owner, slice := t.ends(sender, receiver)
-	return min(t.axis.rowsOf[owner].Cols, t.maxRows) * t.form(slice).Width()
+	return min(t.axis.rowsOf[owner].Cols, t.maxRows) * width(t.form(slice))
 }
 
 // report passes the bytes that this worker sends to Options.Redistributed.
@@ -137,7 +153,7 @@ func (t *allToAll) report() {
 	bytes := int64(0)
 	for _, out := range t.out {
 		for _, m := range out {
-			bytes += int64(m.form.Element().Size() * m.rows * m.form.Width())
+			bytes += int64(m.rows * m.form.Bytes())
 		}
 	}
 	t.axis.redistributed(t.path, bytes)
@@ -147,27 +163,34 @@ func (t *allToAll) report() {
 func (m module) newAllToAll(t allToAll) *allToAll {
 	a, me := m.axis, m.axis.comm.Rank()
 	a.comm.At(a.epoch, m.path)
-	t.module = m
-	widest := 1
+	a.allToAlls++
+	t.module, t.number = m, a.allToAlls
+	widest, encodes := 1, false
 	for q := range a.comm.Size() {
-		widest = max(widest, t.form(q).Width())
+		widest, encodes = max(widest, t.form(q).Stored().Width()), encodes || t.form(q).Encodes()
 	}
 	t.maxRows = max(1, messageElements/widest)
 	t.list()
 	t.report()
-	maxOut, maxIn := 0, 0
+	sent, stored := exchange.Form.Width, func(f exchange.Form) int { return f.Stored().Width() }
+	maxOut, maxIn, storedOut, storedIn := 0, 0, 0, 0
 	for q := range a.comm.Size() {
 		if q != me {
-			maxOut, maxIn = max(maxOut, t.elements(me, q)), max(maxIn, t.elements(q, me))
+			maxOut, maxIn = max(maxOut, t.elements(me, q, sent)), max(maxIn, t.elements(q, me, sent))
+			storedOut, storedIn = max(storedOut, t.elements(me, q, stored)), max(storedIn, t.elements(q, me, stored))
 		}
 	}
-	memory, inFlight, element := a.team.Memory, 2*(a.comm.Size()-1), t.form(me).Element()
+	memory, inFlight, form := a.team.Memory, 2*(a.comm.Size()-1), t.form(me)
 	if !a.comm.TakesTurns() {
 		inFlight = min(inFlight, maxInFlight)
 	}
-	t.sendBuffers = exchange.Buffers(memory, inFlight, element, 1, maxOut)
-	t.receiveBuffers = exchange.Buffers(memory, inFlight, element, 1, maxIn)
-	t.ownBuffers = exchange.Buffers(memory, 1, element, 1, t.elements(me, me))
+	t.sendBuffers = exchange.Buffers(memory, inFlight, form.Element(), 1, maxOut)
+	t.receiveBuffers = exchange.Buffers(memory, inFlight, form.Element(), 1, maxIn)
+	t.ownBuffers = exchange.Buffers(memory, 1, form.Stored().Element(), 1, t.elements(me, me, stored))
+	if encodes {
+		t.toEncode = exchange.Buffers(memory, 1, form.Stored().Element(), 1, storedOut)
+		t.decoded = exchange.Buffers(memory, 1, form.Stored().Element(), 1, storedIn)
+	}
 	return &t
 }
 
@@ -176,6 +199,8 @@ func (t *allToAll) release() {
 	exchange.Release(t.sendBuffers...)
 	exchange.Release(t.receiveBuffers...)
 	exchange.Release(t.ownBuffers...)
+	exchange.Release(t.toEncode...)
+	exchange.Release(t.decoded...)
 }
 
 // run does the whole all-to-all and releases the buffers. It panics if another worker fails.
@@ -251,7 +276,7 @@ func (t *allToAll) sendOne(s *exchange.Sender, m message) error {
 	if err != nil {
 		return err
 	}
-	t.each(m, buffer, t.pack)
+	t.fill(m, buffer)
 	s.Send(m.peer)
 	return nil
 }
@@ -291,14 +316,39 @@ func (t *allToAll) receiveOne(r *exchange.Receiver, m message) error {
 	if err != nil {
 		return err
 	}
-	t.each(m, buffer, t.unpack)
+	t.store(m, buffer)
 	r.Free()
 	return nil
 }
 
-// each calls f for each part of a message, with the part's columns of the buffer.
+// fill makes a message.
+func (t *allToAll) fill(m message, buffer *tensor.Matrix) {
+	if !m.form.Encodes() {
+		t.each(m, buffer, t.pack)
+		return
+	}
+	stored := t.toEncode[0].Prefix(m.rows, m.form.Stored().Width())
+	t.each(m, stored, t.pack)
+	owner, slice := t.ends(t.axis.comm.Rank(), m.peer)
+	key := autograd.Mix(t.random.Key(t.path) + uint64(t.number*t.axis.mesh.Partitions+t.axis.partition))
+	m.form.Encode(t.axis.team, buffer, stored, func(i int) kernel.Draws {
+		return kernel.Draws{Key: autograd.Mix(key + uint64(i)), Stream: uint32(t.parts[i].cut[slice].from), IDs: listed(t.sentRows(owner), m.row, m.rows)}
+	})
+}
+
+// store stores what a message has.
+func (t *allToAll) store(m message, buffer *tensor.Matrix) {
+	if m.form.Encodes() {
+		stored := t.decoded[0].Prefix(m.rows, m.form.Stored().Width())
+		m.form.Decode(t.axis.team, stored, buffer)
+		buffer = stored
+	}
+	t.each(m, buffer, t.unpack)
+}
+
+// each calls f for each part of a message as it is stored, with the part's columns of the buffer.
 func (t *allToAll) each(m message, buffer *tensor.Matrix, f func(buffer *tensor.Matrix, of part, q, row int)) {
-	for i, columns := range m.form.Parts(buffer) {
+	for i, columns := range m.form.Stored().Parts(buffer) {
 		f(columns, t.parts[i], m.peer, m.row)
 	}
 }

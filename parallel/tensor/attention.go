@@ -37,7 +37,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	if columnsOf(touched) > a.Heads { // some heads are in several slices
 		shared = kernel.Accumulate
 	}
-	in := []input{{a.Source, cut, kernel.Replace}, {a.SourceScore, touched, shared}, {a.TargetScore, touched, shared}}
+	in := append(inputs(cut, a.Source), input{a.SourceScore, touched, shared, true}, input{a.TargetScore, touched, shared, true})
 	z := p.onSlices(in, cut, func(own []*autograd.Var) (parts []*autograd.Var) {
 		for _, s := range segments(cut[me], width) {
 			b, head := a, s.head-touched[me].from

@@ -50,6 +50,9 @@ type Axis struct {
 	costs         *order.Costs
 	redistributed func(module string, bytes int64) // Options.Redistributed
 	epoch         int                              // for errors
+	partition     int                              // whose columns are sliced
+	wire          kernel.Format                    // sar.Options.Wire
+	allToAlls     int                              // so far in this epoch
 
 	chunks    int                     // Options.Chunks
 	oneChunk  *schedule               // of one aggregation chunk
@@ -78,6 +81,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	a := &Axis{
 		team: team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner, starts: s.Edges.Starts, all: inner.Rows(),
 		redistributed: o.Redistributed, chunks: o.Chunks, schedules: map[direction]*schedule{},
+		partition: g.Partition, wire: o.Wire,
 	}
 	a.costs = order.NewCosts(w, a.redistributedBytes)
 	for _, list := range lists {
@@ -95,11 +99,17 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 // redistributedBytes returns the number of bytes that all workers send in the two all-to-alls of an
 // aggregation.
 func (a *Axis) redistributedBytes(columns int) (bytes int64) {
-	cut := even(columns, a.comm.Size())
+	cut, sent := even(columns, a.comm.Size()), 0
+	bytesOf := func(s span) int {
+		return exchange.Form{{Count: s.count, Element: a.team.Storage, Format: a.wire}}.Bytes()
+	}
+	for _, s := range cut {
+		sent += bytesOf(s)
+	}
 	for p, start := range a.starts[:len(a.starts)-1] {
 		for t, mine := range cut {
 			rows := ownedRows(a.starts[p+1]-start, len(cut), t)
-			bytes += 2 * int64(a.team.Storage.Size()) * int64(rows) * int64(columns-mine.count)
+			bytes += 2 * int64(rows) * int64(sent-bytesOf(mine))
 		}
 	}
 	return bytes
@@ -122,12 +132,12 @@ func (a *Axis) Schema() gnn.Schema { return a.inner.Schema() }
 
 // BeginEpoch begins an epoch. Errors name it.
 func (a *Axis) BeginEpoch(epoch int) {
-	a.epoch = epoch
+	a.epoch, a.allToAlls = epoch, 0
 	a.costs.BeginEpoch()
 	a.inner.BeginEpoch(epoch)
 }
 
 // Propagator returns the gnn.Propagator of the layer with that module path.
 func (a *Axis) Propagator(path string, along gnn.Along) gnn.Propagator {
-	return &propagator{module: module{a, path}, along: along, inner: a.inner.Propagator(path, along), order: a.costs.Layer(path)}
+	return &propagator{module: module{axis: a, path: path}, along: along, inner: a.inner.Propagator(path, along), order: a.costs.Layer(path)}
 }

@@ -17,6 +17,18 @@ import (
 type module struct {
 	axis *Axis
 	path string
+	// format is how values are sent; random keys the draws that encode them.
+	format kernel.Format
+	random autograd.Random
+}
+
+// on is the module in a pass of a tape. In inference values are sent as they are stored.
+func (m module) on(t *autograd.Tape) module {
+	m.format = kernel.AsStored
+	if t.Training {
+		m.format, m.random = m.axis.wire, t.Random
+	}
+	return m
 }
 
 // span is a range of columns: those that a worker has in the slice layout.
@@ -46,13 +58,14 @@ type input struct {
 	cut []span
 	// back is Accumulate if spans overlap. If several workers have a column, its gradient is the sum of
 	// theirs.
-	back kernel.Output
+	back   kernel.Output
+	scores bool // which are sent as they are stored
 }
 
 // inputs makes inputs with the same spans, which do not overlap.
 func inputs(cut []span, xs ...*autograd.Var) (list []input) {
 	for _, x := range xs {
-		list = append(list, input{x, cut, kernel.Replace})
+		list = append(list, input{x: x, cut: cut, back: kernel.Replace})
 	}
 	return list
 }
@@ -64,7 +77,8 @@ type part struct {
 	z   *tensor.Matrix
 	cut []span // of each worker
 	// to says how received rows are stored in x: Accumulate where spans overlap.
-	to kernel.Output
+	to     kernel.Output
+	scores bool // which are sent as they are stored
 }
 
 // element returns the element type of both matrices.
@@ -104,10 +118,11 @@ func (m module) onSlices(inputs []input, cut []span, inner func(own []*autograd.
 // toSlices redistributes own rows × all columns into all rows × own columns, in one all-to-all. In the
 // backward pass one all-to-all redistributes all gradients, after the last of them is complete.
 func (m module) toSlices(inputs []input) (own []*autograd.Var) {
+	m = m.on(inputs[0].x.Tape())
 	var there, back []part
 	wanted := 0
 	for _, in := range inputs {
-		there = append(there, part{x: in.x.Value(), z: m.axis.slice(in.x.Element(), in.cut), cut: in.cut})
+		there = append(there, part{x: in.x.Value(), z: m.axis.slice(in.x.Element(), in.cut), cut: in.cut, scores: in.scores})
 		if in.x.Wants() {
 			wanted++
 		}
@@ -118,7 +133,7 @@ func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 		own = append(own, in.x.Tape().Record(autograd.Op{
 			Value: there[i].z, Inputs: []*autograd.Var{in.x}, Rows: m.axis.all, Reads: true,
 			Backward: func(g *tensor.Matrix) {
-				xs, back = slices.Insert(xs, 0, in.x), slices.Insert(back, 0, part{z: g, cut: in.cut, to: in.back})
+				xs, back = slices.Insert(xs, 0, in.x), slices.Insert(back, 0, part{z: g, cut: in.cut, to: in.back, scores: in.scores})
 				if len(back) < wanted {
 					return
 				}
@@ -139,6 +154,7 @@ func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 // toRows redistributes all rows × own columns into own rows × all columns. It is the inverse and the adjoint
 // of toSlices where the spans are disjoint and cover all columns.
 func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
+	m = m.on(z.Tape())
 	x := m.axis.team.Memory.NewElement(tensor.Activations, z.Element(), m.axis.own.Here, columnsOf(cut))
 	m.moveToRows(part{x: x, z: z.Value(), cut: cut})
 	return z.Tape().Record(autograd.Op{
@@ -180,7 +196,8 @@ func (m module) slicesByChunk(parts []part, o *schedule) *allToAll {
 	team := m.axis.team
 	return m.newAllToAll(allToAll{
 		kind: comm.ToSlices, parts: parts, chunks: len(o.chunks),
-		of: func(owner, chunk int) rows { return rows{o.offsets[owner][chunk], o.offsets[owner][chunk+1]} },
+		of:       func(owner, chunk int) rows { return rows{o.offsets[owner][chunk], o.offsets[owner][chunk+1]} },
+		sentRows: func(owner int) *tensor.Matrix { return o.sendOrder[owner] },
 		pack: func(buffer *tensor.Matrix, p part, q, row int) {
 			if o.ownOrder == nil {
 				team.PickColumns(buffer, p.x.RowRange(row, row+buffer.Rows), nil, p.cut[q].from)
@@ -199,7 +216,8 @@ func (m module) rowsByChunk(parts []part, o *schedule) *allToAll {
 	team := m.axis.team
 	return m.newAllToAll(allToAll{
 		kind: comm.ToRows, parts: parts, chunks: len(o.chunks),
-		of: func(owner, chunk int) rows { return o.results[owner][chunk] },
+		of:       func(owner, chunk int) rows { return o.results[owner][chunk] },
+		sentRows: func(owner int) *tensor.Matrix { return m.axis.rowsOf[owner] },
 		pack: func(buffer *tensor.Matrix, p part, q, row int) {
 			team.PickColumns(buffer, p.z, listed(m.axis.rowsOf[q], row, buffer.Rows), 0)
 		},

@@ -64,10 +64,12 @@ func (p *propagator) newOverlap(of pass, columns int, r gnn.Reduce, k gnn.Rounds
 // aggregateOverlapped is aggregate, computed in chunks.
 func (p *propagator) aggregateOverlapped(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
 	z := p.axis.team.Memory.NewElement(tensor.Activations, x.Element(), p.axis.own.Here, x.Cols())
-	p.newOverlap(forward, x.Cols(), r, k).run(z, x.Value())
+	on := *p
+	on.module = p.on(x.Tape())
+	on.newOverlap(forward, x.Cols(), r, k).run(z, x.Value())
 	return x.Tape().Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
 		dx := p.axis.team.Memory.NewElement(tensor.Gradients, g.Element, g.Rows, g.Cols)
-		p.newOverlap(backward, g.Cols, r, k).run(dx, g)
+		on.newOverlap(backward, g.Cols, r, k).run(dx, g)
 		g.Release()
 		x.AddGrad(dx)
 	}})

@@ -28,12 +28,11 @@ func (s *Spool) Takes(k comm.Kind, bytes int) (memory int64, rests bool) {
 
 // Put implements comm.Spool.
 func (s *Spool) Put(k comm.Kind, message []byte) (p comm.Message, err error) {
-	const element = 2 // bytes; rows have no odd number of them
 	if !metered(k) {
 		return heap(bytes.Clone(message)), nil
 	}
 	defer refused(&err)
-	m := s.Memory.NewElement(tensor.Activations, tensor.BFloat16, 1, len(message)/element).Pin()
+	m := s.Memory.NewElement(tensor.Activations, tensor.Byte, 1, len(message)).Pin()
 	if into := m.Bytes(); !s.Plan {
 		copy(into, message)
 	}

@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"fmt"
+
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
+	"weft/kernel"
 	"weft/parallel/chunked"
 	"weft/parallel/exchange"
 	"weft/tensor"
@@ -128,11 +131,25 @@ type link struct {
 	p     *Pipeline
 	peer  int
 	worst *worst // nil: no padding
+	coding
+}
+
+// coding says how values are sent, and keys the draws that encode them. The zero value sends them as they are
+// stored.
+type coding struct {
+	format kernel.Format
+	random autograd.Random
+}
+
+// form is the form of messages with rows of so many columns.
+func (b *link) form(columns int) exchange.Form {
+	return exchange.Form{{Count: columns, Element: b.p.Team.Storage, Format: b.format}}
 }
 
 // message is a chunk's matrices, one or two.
 type message struct {
-	values  []*tensor.Matrix
+	values  []*tensor.Matrix // nil: they are sent, encoded
+	encoded []*tensor.Matrix // nil: the values are sent as they are
 	padding []*tensor.Matrix // in a plan: memory besides the values
 	pending []*comm.Pending
 }
@@ -148,24 +165,24 @@ const inFlight = 2
 
 // states receives the states of the chunks from the previous stage, in that order. It is nil on the first
 // stage.
-func (p *Pipeline) states(order []int) *inbox {
+func (p *Pipeline) states(order []int, c coding) *inbox {
 	if p.first() {
 		return nil
 	}
-	return p.inbox(p.Groups.Stage-1, tensor.Activations, p.from, order, nil)
+	return p.inbox(p.Groups.Stage-1, tensor.Activations, p.from, order, nil, c)
 }
 
 // gradients receives the gradients of this stage's output. It is nil on the last stage.
-func (p *Pipeline) gradients(order []int) *inbox {
+func (p *Pipeline) gradients(order []int, c coding) *inbox {
 	if p.last() {
 		return nil
 	}
-	return p.inbox(p.Groups.Stage+1, tensor.Gradients, p.from+len(p.model), order, p.worst)
+	return p.inbox(p.Groups.Stage+1, tensor.Gradients, p.from+len(p.model), order, p.worst, c)
 }
 
 // inbox receives states or gradients of the input of a block.
-func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *worst) *inbox {
-	b := &inbox{link: link{p, peer, w}, kind: kind, widths: []int{p.Blocks[block].In}}
+func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *worst, c coding) *inbox {
+	b := &inbox{link: link{p, peer, w, c}, kind: kind, widths: []int{p.Blocks[block].In}}
 	if width := p.Blocks[block].H0; width > 0 {
 		b.widths = append(b.widths, width)
 	}
@@ -183,7 +200,11 @@ func (b *inbox) ask() {
 		for _, width := range b.widths {
 			rows := b.rows[len(b.come)]
 			v := b.p.Team.Memory.NewElement(b.kind, b.p.Team.Storage, rows, width)
-			m.values, m.padding = append(m.values, v), append(m.padding, b.worst.padding(rows, width))
+			m.values, m.padding = append(m.values, v), append(m.padding, b.worst.padding(v))
+			if form := b.form(width); form.Encodes() {
+				v = form.New(b.p.Team.Memory, 1, rows)[0]
+				m.encoded, m.padding = append(m.encoded, v), append(m.padding, b.worst.padding(v))
+			}
 			m.pending = append(m.pending, b.p.Groups.Stages.Receive(comm.Stage, v.Bytes(), b.peer))
 		}
 		b.come = append(b.come, m)
@@ -200,28 +221,44 @@ func (b *inbox) take() []*tensor.Matrix {
 	b.taken++
 	b.ask()
 	m.wait()
+	for i, e := range m.encoded {
+		b.form(m.values[i].Cols).Decode(b.p.Team, m.values[i], e)
+	}
+	exchange.Release(m.encoded...)
 	exchange.Release(m.padding...)
 	return m.values
 }
 
 // outbox sends to the stage at a distance of step. It is nil if there is no such stage.
-func (p *Pipeline) outbox(step int, w *worst) *outbox {
+func (p *Pipeline) outbox(step int, w *worst, c coding) *outbox {
 	peer := p.Groups.Stage + step
 	if peer < 0 || peer == p.Groups.Mesh.Stages {
 		return nil
 	}
-	return &outbox{link: link{p, peer, w}}
+	return &outbox{link: link{p, peer, w, c}}
 }
 
-// send sends matrices, and releases them once they are sent.
-func (b *outbox) send(values []*tensor.Matrix) {
+// send sends a chunk's matrices, and releases them once they are sent.
+func (b *outbox) send(values []*tensor.Matrix, of *pass) {
 	if len(b.gone) == inFlight {
 		b.settle(1)
 	}
 	m := message{values: values}
-	for _, v := range values {
+	for i, v := range values {
+		if form := b.form(v.Cols); form.Encodes() {
+			e := form.New(b.p.Team.Memory, 1, v.Rows)[0]
+			form.Encode(b.p.Team, e, v, func(int) kernel.Draws {
+				key := b.random.Key(fmt.Sprintf("stage %d to %d", b.p.Groups.Stage, b.peer))
+				return kernel.Draws{Key: key, Stream: uint32(i), IDs: of.Rows().IDs}
+			})
+			m.encoded, v = append(m.encoded, e), e
+		}
 		m.pending = append(m.pending, b.p.Groups.Stages.Send(comm.Stage, v.Bytes(), b.peer))
-		m.padding = append(m.padding, b.worst.padding(v.Rows, v.Cols))
+		m.padding = append(m.padding, b.worst.padding(v))
+	}
+	if m.encoded != nil {
+		exchange.Release(m.values...)
+		m.values = nil
 	}
 	b.gone = append(b.gone, m)
 }
@@ -238,6 +275,7 @@ func (b *outbox) settle(n int) {
 	for _, m := range b.gone[:n] {
 		m.wait()
 		exchange.Release(m.values...)
+		exchange.Release(m.encoded...)
 		exchange.Release(m.padding...)
 	}
 	b.gone = b.gone[n:]

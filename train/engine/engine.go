@@ -84,6 +84,9 @@ type Config struct {
 	Prefetch int
 	KeepHalo bool
 	Halo     edges.Halo
+	// Wire is how workers send each other values of vertices and their gradients in training. Inference sends
+	// them as they are stored.
+	Wire kernel.Format
 	// Stage has the options of the pipeline axis.
 	Stage StageOptions
 }

@@ -34,7 +34,7 @@ type Pipeline struct {
 // newPipeline makes the engine of a stage.
 func newPipeline(c Config) (*Pipeline, error) {
 	o := c.Stage.Options
-	o.Aggregated = c.Aggregated
+	o.Aggregated, o.Wire = c.Aggregated, c.Wire
 	if err := c.agree(); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,8 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 	exchange.Must(p.reducer.Beside(func(l *autograd.Ledger) {
 		order := p.order(epoch)
 		p.graph.Forward(epoch, order)
-		states, next := p.states(order), p.outbox(+1, p.worst)
+		encoded := coding{p.Wire, autograd.Random{Seed: p.Seed, Epoch: epoch}}
+		states, next := p.states(order, encoded), p.outbox(+1, p.worst, encoded)
 		var logits *tensor.Matrix
 		for _, k := range order {
 			c, span := p.passes[k], p.span("forward", k)
@@ -102,7 +103,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			if p.last() {
 				logits = p.join(logits, c, out)
 			} else {
-				next.send(held(out.Vars()))
+				next.send(held(out.Vars()), c)
 			}
 			if p.Recompute {
 				drop(out.Vars())
@@ -115,7 +116,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 
 		p.graph.Backward()
 		slices.Reverse(order)
-		grads, back := p.gradients(order), p.outbox(-1, nil)
+		grads, back := p.gradients(order, encoded), p.outbox(-1, nil, encoded)
 		var dLogits *tensor.Matrix
 		if p.last() {
 			loss, dLogits = p.lossOf(logits)
@@ -129,7 +130,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			}
 			p.backward(c, epoch, roots)
 			if !p.first() {
-				back.send(taken(c.in.Vars()))
+				back.send(taken(c.in.Vars()), c)
 			}
 			span.End()
 		}
@@ -188,7 +189,7 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 // infer runs the first blocks of the stage on the chunks. run calls pass for each chunk. On the last stage
 // infer returns the result for all rows.
 func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor.Matrix) {
-	states, next := p.states(p.inOrder()), p.outbox(+1, nil)
+	states, next := p.states(p.inOrder(), coding{}), p.outbox(+1, nil, coding{})
 	run(func(k int) {
 		c := p.passes[k]
 		c.came = states.take()
@@ -196,7 +197,7 @@ func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor
 		if p.last() {
 			result = p.join(result, c, out)
 		} else {
-			next.send(held(out.Vars()))
+			next.send(held(out.Vars()), c)
 		}
 		drop(out.Vars())
 	})

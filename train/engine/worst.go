@@ -80,7 +80,7 @@ func (w *worst) end() {
 }
 
 // padding is the memory that a chunk's message lacks of the largest chunk's message.
-func (w *worst) padding(rows, columns int) *tensor.Matrix {
+func (w *worst) padding(message *tensor.Matrix) *tensor.Matrix {
 	if w == nil {
 		return nil
 	}
@@ -88,5 +88,5 @@ func (w *worst) padding(rows, columns int) *tensor.Matrix {
 	for _, c := range w.passes {
 		most = max(most, c.Rows().Here)
 	}
-	return w.Team.Memory.NewElement(tensor.Gradients, w.Team.Storage, most-rows, columns)
+	return w.Team.Memory.NewElement(tensor.Gradients, message.Element, most-message.Rows, message.Cols)
 }

@@ -77,6 +77,7 @@ type Options struct {
 	Threads     int    `yaml:"threads"`      // per worker, 0: all cores shared among the local workers
 	MemoryLimit Bytes  `yaml:"memory-limit"` // per worker, tensors and graph, 0: none
 	Precision   string `yaml:"precision"`
+	Wire        string `yaml:"wire"`     // one of wires
 	Parallel    string `yaml:"parallel"` // the mesh, "AXIS=N[,AXIS=N…]", empty: one worker
 
 	// Recompute: what the backward pass computes again, RecomputeAuto, RecomputeNone or RecomputeBlocks
@@ -118,7 +119,7 @@ func Defaults() Options {
 		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
-		Precision: precisions[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], CommTimeout: time.Minute,
+		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
 		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: RecomputeAuto,
 	}
@@ -134,6 +135,9 @@ const (
 const bf16 = "bf16"
 
 var precisions = []string{"f32", bf16}
+
+// wires are how workers send values of vertices. The first is in the type that Precision stores them in.
+var wires = []string{"auto", "f32", bf16, "int8", "int4"}
 
 // What the backward pass computes again instead of keeping it: nothing, or the values within each block of
 // the model. RecomputeAuto is RecomputeBlocks in a pipeline, and elsewhere where the memory limit needs it.

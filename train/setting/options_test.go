@@ -13,6 +13,7 @@ import (
 
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/kernel"
 )
 
 // writtenYAML is what a run writes of its options.
@@ -105,6 +106,38 @@ func TestHeadsDivideHidden(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"heads"}, o.Unused()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestWireRefuses: a format that would say no more than what is stored, and one where nothing travels.
+func TestWireRefuses(t *testing.T) {
+	o := Defaults()
+	o.Precision, o.Wire, o.Parallel = "bf16", "f32", "graph=2"
+	want := "wire f32: with precision bf16 values are stored in bf16, and more bits would tell nothing more; leave it out, or take int8 or int4"
+	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	o.Wire, o.Parallel = "int8", ""
+	want = "wire int8: belongs to a mesh of more than one worker; give parallel graph=N, or leave it out"
+	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	o.Halo, o.Parallel = "cover", "graph=2"
+	want = "wire int8 with halo cover: partial sums travel as they are stored; leave one of the two out"
+	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	o.Halo = "rows"
+	for precision, wires := range map[string]map[string]kernel.Format{
+		"f32":  {"auto": kernel.AsStored, "f32": kernel.AsStored, "bf16": kernel.InBFloat16, "int8": kernel.InInt8, "int4": kernel.InInt4},
+		"bf16": {"auto": kernel.AsStored, "bf16": kernel.AsStored, "int8": kernel.InInt8, "int4": kernel.InInt4},
+	} {
+		for wire, format := range wires {
+			o.Precision, o.Wire, o.Parallel = precision, wire, "tensor=2"
+			if r, err := o.Resolve(); err != nil || r.Sent != format {
+				t.Errorf("wire %s with precision %s: format %d, %v; want %d", wire, precision, r.Sent, err, format)
+			}
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
+	"weft/kernel"
 	"weft/parallel/chunked"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
@@ -37,6 +38,8 @@ type Resolved struct {
 	Travels edges.Halo
 	// Storage is the element type of Precision.
 	Storage tensor.Element
+	// Sent is the format of Wire.
+	Sent kernel.Format
 }
 
 // Resolve refuses options that make no sense, naming the setting and what would be accepted. Those of the
@@ -77,6 +80,13 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if o.Precision == bf16 {
 		r.Storage = tensor.BFloat16
 	}
+	if r.Sent, err = r.format(); err != nil {
+		return nil, err
+	}
+	if r.Sent != kernel.AsStored && r.Halo != edges.HaloNames[edges.HaloRows] {
+		return nil, refusal.Errorf("%s %s with %s %s: partial sums travel as they are stored; leave one of the two out",
+			refusal.Setting("wire"), r.Wire, refusal.Setting("halo"), r.Halo)
+	}
 	if r.Order, err = order.Parse(o.AggregationOrder); err != nil {
 		return nil, err
 	}
@@ -95,6 +105,22 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, err
 	}
 	return r, r.checkMesh(given)
+}
+
+// format is the format of Wire.
+func (r *Resolved) format() (kernel.Format, error) {
+	switch {
+	case r.Wire == "int8":
+		return kernel.InInt8, nil
+	case r.Wire == "int4":
+		return kernel.InInt4, nil
+	case r.Wire == bf16 && r.Storage == tensor.Float32:
+		return kernel.InBFloat16, nil
+	case r.Wire == precisions[0] && r.Storage == tensor.BFloat16:
+		return 0, refusal.Errorf("%s %s: with %s %s values are stored in %s, and more bits would tell nothing more; leave it out, or take int8 or int4",
+			refusal.Setting("wire"), r.Wire, refusal.Setting("precision"), bf16, bf16)
+	}
+	return kernel.AsStored, nil
 }
 
 // divide divides the graph into as many partitions as Partitions says.

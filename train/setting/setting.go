@@ -176,6 +176,10 @@ var settings = withFields([]Setting{
 		Meaning: "what the backward pass computes again instead of keeping it, blocks for the values within each block of the model, auto for these in a pipeline and where memory-limit needs it",
 	},
 	{Name: "precision", Group: MachineGroup, Choices: precisions, Meaning: "number format in which features, activations, their gradients and messages are stored, bf16 takes half the bytes of f32"},
+	{
+		Name: "wire", Group: MachineGroup, shared: true, Choices: wires,
+		Meaning: "number format in which workers send each other values of vertices and their gradients in training, int8 and int4 for stochastic rounding within the range of each row, auto for that of precision",
+	},
 	{Name: "parallel", Group: MachineGroup, changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4; auto takes the fastest exact mesh, as weft plan predicts it"},
 	{
 		Name: "aggregation-order", Group: MachineGroup, some: true, Choices: order.Names,

@@ -1,0 +1,138 @@
+package kernel
+
+// #include "native/weft.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"weft/tensor"
+)
+
+// Format is how the numbers of a row are sent to another worker.
+type Format uint8
+
+// The formats. A row of integers has its smallest number Z and its range R beside it, two Float32; a number is
+// one of the 2^b values Z + q·R/(2^b − 1), rounded up or down at random so that its mean is exact (stochastic
+// rounding, as in AdaQP; Wan, Zhao and Wu, MLSys 2023). A row with a number that is not finite arrives as NaN.
+const (
+	AsStored   Format = iota // in the element type of the matrix
+	InBFloat16               // rounded to nearest
+	InInt8
+	InInt4
+)
+
+// rangeBytes are those of Z and R.
+const rangeBytes = 8
+
+// Unit is the element type of messages with rows of a matrix of type e: Byte for integers.
+func (f Format) Unit(e tensor.Element) tensor.Element {
+	switch f {
+	case InBFloat16:
+		return tensor.BFloat16
+	case InInt8, InInt4:
+		return tensor.Byte
+	}
+	return e
+}
+
+// Row returns the element type of an encoded row of so many columns, and its number of elements. Integers are
+// sent where they take fewer bytes than the type e of the matrix, and otherwise the row as it is stored.
+func (f Format) Row(e tensor.Element, columns int) (tensor.Element, int) {
+	if bits := f.bits(); bits > 0 {
+		if n := rangeBytes + (columns*bits+7)/8; n < columns*e.Size() {
+			return tensor.Byte, n
+		}
+		return e, columns
+	}
+	return f.Unit(e), columns
+}
+
+// bits are those of an integer; 0: no integers.
+func (f Format) bits() int {
+	switch f {
+	case InInt8:
+		return 8
+	case InInt4:
+		return 4
+	}
+	return 0
+}
+
+// Draws keys the random numbers of stochastic rounding, one for each vertex and column. They come from the
+// generator of dropout masks. Encodings of different keys or streams are independent.
+type Draws struct {
+	Key    uint64
+	Stream uint32
+	IDs    *tensor.Matrix // Int32: the vertices of the rows; nil: their numbers
+}
+
+// Encode makes row i of z (n × Row's number of elements) an encoding of row rows_i of x (Int32, 1 × n; nil: of
+// row i).
+func (t *Team) Encode(f Format, z, x, rows *tensor.Matrix, d Draws) {
+	n := z.Rows
+	if rows != nil {
+		n = rows.Cols
+	}
+	f.check(z, x)
+	switch {
+	case z.Element == x.Element && rows != nil:
+		t.Gather(z, x, rows)
+		return
+	case z.Element != tensor.Byte && rows == nil:
+		t.Convert(z, x)
+		return
+	}
+	args := &C.weft_encode_args{
+		z: z.Pointer(), x: storage(x), rows: ints(rows), ids: ints(d.IDs), cols: C.int64_t(x.Cols), count: C.int64_t(x.Cols),
+		key: C.uint64_t(d.Key), stream: C.uint32_t(d.Stream), format: f.of(z),
+	}
+	t.rows(on(C.weft_encode, x), unsafe.Pointer(args), n, x.Cols)
+}
+
+// Decode makes row rows_i of z (Int32, 1 × n, all different; nil: row i) what row i of x encodes, or adds it.
+func (t *Team) Decode(f Format, z, x, rows *tensor.Matrix, to Output) {
+	n := x.Rows
+	if rows != nil {
+		n = rows.Cols
+	}
+	f.check(x, z)
+	switch {
+	case x.Element == z.Element && rows != nil && to == Accumulate:
+		t.ScatterAdd(z, x, rows)
+		return
+	case x.Element != tensor.Byte && rows == nil && to == Replace:
+		t.Convert(z, x)
+		return
+	}
+	args := &C.weft_decode_args{
+		z: storage(z), x: x.Pointer(), rows: ints(rows), cols: C.int64_t(z.Cols), count: C.int64_t(z.Cols), format: f.of(x),
+		accumulate: boolean(to == Accumulate),
+	}
+	t.rows(on(C.weft_decode, z), unsafe.Pointer(args), n, z.Cols)
+}
+
+// of returns C's format of encoded rows.
+func (f Format) of(encoded *tensor.Matrix) C.int32_t {
+	switch {
+	case encoded.Element == tensor.Float32:
+		return C.WEFT_FORMAT_FLOAT32
+	case encoded.Element == tensor.BFloat16:
+		return C.WEFT_FORMAT_BFLOAT16
+	case f == InInt8:
+		return C.WEFT_FORMAT_INT8
+	}
+	return C.WEFT_FORMAT_INT4
+}
+
+// check panics unless rows may be encoded ones of m.
+func (f Format) check(encoded, m *tensor.Matrix) {
+	width := m.Cols
+	if encoded.Element == tensor.Byte {
+		width = rangeBytes + (m.Cols*f.bits()+7)/8
+	}
+	if encoded.Cols != width || encoded.Element == tensor.Byte && f.bits() == 0 {
+		panic(fmt.Sprintf("kernel: %d columns in format %d as %d elements of type %d", m.Cols, f, encoded.Cols, encoded.Element))
+	}
+}

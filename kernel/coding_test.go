@@ -1,0 +1,260 @@
+package kernel_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"weft/kernel"
+	"weft/kernel/reference"
+	"weft/tensor"
+)
+
+var integers = map[kernel.Format]int{kernel.InInt8: 8, kernel.InInt4: 4}
+
+// TestPhilox compares the reference with the known answers of the authors' Random123 (kat_vectors).
+func TestPhilox(t *testing.T) {
+	all := uint32(math.MaxUint32)
+	for _, known := range []struct {
+		counter [4]uint32
+		key     uint64
+		want    [4]uint32
+	}{
+		{want: [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+		{[4]uint32{all, all, all, all}, math.MaxUint64, [4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+		{[4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822, [4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+	} {
+		if got := reference.Philox(known.counter, known.key); got != known.want {
+			t.Errorf("%x of %x: %x, want %x", known.counter, known.key, got, known.want)
+		}
+	}
+}
+
+// encoded returns an encoding of rows.
+func (s *suite) encoded(f kernel.Format, x, rows *tensor.Matrix, d kernel.Draws) *tensor.Matrix {
+	n := x.Rows
+	if rows != nil {
+		n = rows.Cols
+	}
+	element, width := f.Row(x.Element, x.Cols)
+	z := s.team.Memory.NewElement(tensor.Buffers, element, n, width)
+	s.team.Encode(f, z, x, rows, d)
+	return z
+}
+
+// conformCoding compares codes, and the rows that they decode to, with the reference. A sum that is within a
+// few roundings of a whole number may be rounded to either side.
+func conformCoding(s *suite) {
+	for _, width := range widths {
+		const n = 6
+		x := s.stored(n+3, width)
+		ids, rows := s.permutation(n+3), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, n)
+		copy(rows.Int32s(), []int32{5, 0, 8, 2, 7, 4})
+		for f, bits := range integers {
+			d := kernel.Draws{Key: 77, Stream: uint32(width), IDs: ids}
+			z := s.encoded(f, x, rows, d)
+			if z.Element != tensor.Byte {
+				if size := x.Element.Size(); width*size > 8+(width*bits+7)/8 {
+					s.t.Errorf("%d columns of %d bytes are sent as they are", width, size)
+				}
+				continue
+			}
+			if want := n * (8 + (width*bits+7)/8); z.Len() != want {
+				s.t.Fatalf("%d columns: %d bytes, the formula says %d", width, z.Len(), want)
+			}
+			into := s.as(s.storage, s.team.Zeros(tensor.Buffers, n+3, width))
+			s.team.Decode(f, into, z, rows, kernel.Replace)
+			sum := s.normal(n+3, width)
+			before := values(sum)
+			s.team.Decode(f, sum, z, rows, kernel.Accumulate)
+			for i, row := range rows.Int32s() {
+				numbers := values(x)[int(row)*width:][:width]
+				least, spread, want := reference.Quantize(numbers, bits, func(c int) float64 {
+					return reference.Uniform(d.Key, d.Stream, uint32(ids.Int32s()[row]), c)
+				})
+				low, wide, got := unpack(z.Bytes()[i*z.Cols:][:z.Cols], width, bits)
+				if low != least || math.Abs(wide-spread) > 1e-6*spread {
+					s.t.Fatalf("%d columns: range %v from %v, want %v from %v", width, wide, low, spread, least)
+				}
+				exact, largest := reference.Dequantize(least, spread, got, bits), math.Abs(least)+spread
+				for c, q := range got {
+					near := (numbers[c]-least)/spread*float64(int(1)<<bits-1) + reference.Uniform(d.Key, d.Stream, uint32(ids.Int32s()[row]), c)
+					if q != want[c] && math.Abs(near-math.Round(near)) > 1e-4 {
+						s.t.Fatalf("%d columns, %d bits: code %d is %d, want %d", width, bits, c, q, want[c])
+					}
+					at := int(row)*width + c
+					if d := values(into)[at] - exact[c]; math.Abs(d) > s.rounding()*largest {
+						s.t.Fatalf("%d columns, %d bits: %v is decoded as %v", width, bits, exact[c], values(into)[at])
+					}
+					if d := values(sum)[at] - before[at] - exact[c]; math.Abs(d) > 4e-7*(largest+math.Abs(before[at])) {
+						s.t.Fatalf("%d columns, %d bits: %v is added as %v", width, bits, exact[c], values(sum)[at]-before[at])
+					}
+				}
+			}
+		}
+	}
+}
+
+// rounding bounds the error of a number that is computed by a few operations and stored.
+func (s *suite) rounding() float64 {
+	if s.storage == tensor.BFloat16 {
+		return 1. / 256
+	}
+	return 4e-7
+}
+
+// unpack reads a row of codes.
+func unpack(row []byte, width, bits int) (least, spread float64, codes []int) {
+	number := func(b []byte) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) }
+	for c := range width {
+		b := row[8+c*bits/8]
+		if bits == 4 {
+			b = b >> (c % 2 * 4) & 15
+		}
+		codes = append(codes, int(b))
+	}
+	return number(row), number(row[4:]), codes
+}
+
+// TestStochasticRounding: over many keys the mean of what arrives is the number, within four standard errors
+// of its own two values, no error is above a step, and the variance is that of the rounding: in the mean over
+// numbers that are spread evenly, a sixth of the square of a step (AdaQP's d·R²/(6·(2^b−1)²) for a row).
+func TestStochasticRounding(t *testing.T) {
+	with(t, func(s *suite) {
+		const width, keys = 150, 1500
+		x := s.team.Memory.New(tensor.Buffers, 1, width)
+		for c := range x.Floats() {
+			x.Floats()[c] = s.r.Float32()*3 - 1
+		}
+		into := s.team.Zeros(tensor.Buffers, 1, width)
+		for f, bits := range integers {
+			least, spread, _ := reference.Quantize(values(x), bits, func(int) float64 { return 0 })
+			step := spread / float64(int(1)<<bits-1)
+			sum, variance := make([]float64, width), 0.
+			for key := range uint64(keys) {
+				z := s.encoded(f, x, nil, kernel.Draws{Key: key * 0x9e3779b97f4a7c15})
+				s.team.Decode(f, into, z, nil, kernel.Replace)
+				z.Release()
+				for c, got := range values(into) {
+					d := got - float64(x.Floats()[c])
+					if math.Abs(d) > step*1.0001 {
+						t.Fatalf("%d bits: %v arrives as %v, and a step is %v", bits, x.Floats()[c], got, step)
+					}
+					sum[c] += d
+					variance += d * d / (width * keys)
+				}
+			}
+			expected := 0.
+			for c, v := range x.Floats() {
+				part := math.Mod((float64(v)-least)/step, 1)
+				expected += part * (1 - part) * step * step / width
+				if e := math.Sqrt(part*(1-part)/keys) * step; math.Abs(sum[c]/keys) > 4*e+1e-6 {
+					t.Errorf("%d bits: the mean of %v is off by %v, %.1f standard errors", bits, v, sum[c]/keys, sum[c]/keys/e)
+				}
+			}
+			if math.Abs(variance/expected-1) > .05 {
+				t.Errorf("%d bits: variance %v, want %v", bits, variance, expected)
+			}
+			if sixth := step * step / 6; bits == 8 && math.Abs(variance/sixth-1) > .2 {
+				t.Errorf("variance %v, a sixth of a step's square is %v", variance, sixth)
+			}
+		}
+	})
+}
+
+// TestOddRowsEncoded: equal numbers arrive as they are, and a row with a number that is not finite as NaN.
+func TestOddRowsEncoded(t *testing.T) {
+	with(t, func(s *suite) {
+		nan, inf := float32(math.NaN()), float32(math.Inf(1))
+		for f := range integers {
+			for _, width := range []int{5, 16, 37, 129} {
+				for _, odd := range []float32{nan, inf, -inf} {
+					for _, at := range []int{0, width / 2, width - 1} {
+						x := s.normal(1, width)
+						x.Floats()[at] = odd
+						into := s.team.Zeros(tensor.Buffers, 1, width)
+						s.team.Decode(f, into, s.encoded(f, x, nil, kernel.Draws{}), nil, kernel.Replace)
+						if k := slices.IndexFunc(into.Floats(), func(v float32) bool { return v == v }); k >= 0 {
+							t.Fatalf("a row with %v arrives with %v", odd, into.Floats()[k])
+						}
+					}
+				}
+				for _, row := range [][2]float32{{0, 0}, {-2.5, -2.5}, {1e-42, 3e-42}, {-3e38, 3e38}} {
+					x := s.team.Zeros(tensor.Buffers, 1, width)
+					s.team.Fill(x, row[0])
+					x.Floats()[width/2] = row[1]
+					into := s.team.Zeros(tensor.Buffers, 1, width)
+					s.team.Decode(f, into, s.encoded(f, x, nil, kernel.Draws{}), nil, kernel.Replace)
+					for _, got := range into.Floats() {
+						if row[0] == -3e38 { // the range is not finite
+							if got == got {
+								t.Fatalf("a row of range 6e38 arrives with %v", got)
+							}
+						} else if math.Abs(float64(got-row[0])) > 3e-42 {
+							t.Fatalf("%v arrives as %v", row[0], got)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestDrawsAreApart: another key, stream, vertex or column is rounded by another number.
+func TestDrawsAreApart(t *testing.T) {
+	with(t, func(s *suite) {
+		const width = 1000
+		x := s.team.Zeros(tensor.Buffers, 2, width)
+		for c := range width {
+			x.Floats()[c], x.Floats()[width+c] = .5, .5
+		}
+		for i := range 2 { // a range of 15 steps, in whose middle the others are
+			x.Floats()[i*width], x.Floats()[i*width+1] = -7, 8
+		}
+		of := func(d kernel.Draws) []byte { return slices.Clone(s.encoded(kernel.InInt4, x, nil, d).Bytes()) }
+		first := of(kernel.Draws{Key: 1})
+		half := len(first) / 2
+		for name, other := range map[string][]byte{
+			"key": of(kernel.Draws{Key: 2})[:half], "stream": of(kernel.Draws{Key: 1, Stream: 1})[:half], "vertex": first[half:],
+		} {
+			_, _, a := unpack(first[:half], width, 4)
+			_, _, b := unpack(other, width, 4)
+			same := 0
+			for c := range a {
+				if a[c] == b[c] {
+					same++
+				}
+			}
+			if math.Abs(float64(same)/width-.5) > 4*.5/math.Sqrt(width) {
+				t.Errorf("another %s: %d of %d codes agree, want a half", name, same, width)
+			}
+		}
+		if !slices.Equal(first, of(kernel.Draws{Key: 1})) {
+			t.Error("equal keys give different codes")
+		}
+	})
+}
+
+// TestFormats: what a row of each width takes.
+func TestFormats(t *testing.T) {
+	for _, c := range []struct {
+		f       kernel.Format
+		of      tensor.Element
+		columns int
+		bytes   int
+	}{
+		{kernel.AsStored, tensor.Float32, 7, 28}, {kernel.AsStored, tensor.BFloat16, 7, 14},
+		{kernel.InBFloat16, tensor.Float32, 7, 14}, {kernel.InBFloat16, tensor.BFloat16, 7, 14},
+		{kernel.InInt8, tensor.Float32, 2, 8}, {kernel.InInt8, tensor.Float32, 3, 11}, {kernel.InInt8, tensor.Float32, 128, 136},
+		{kernel.InInt8, tensor.BFloat16, 8, 16}, {kernel.InInt8, tensor.BFloat16, 9, 17},
+		{kernel.InInt4, tensor.Float32, 2, 8}, {kernel.InInt4, tensor.Float32, 3, 10}, {kernel.InInt4, tensor.Float32, 129, 73},
+		{kernel.InInt4, tensor.BFloat16, 5, 10}, {kernel.InInt4, tensor.BFloat16, 6, 11},
+	} {
+		element, width := c.f.Row(c.of, c.columns)
+		if got := width * element.Size(); got != c.bytes {
+			t.Errorf("%s", fmt.Sprint(c.columns, " columns in format ", c.f, ": ", got, " bytes, want ", c.bytes))
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package paralleltest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"weft/parallel/mesh"
+	"weft/train"
+	"weft/train/worker"
+)
+
+// rowBytes is what a row of d columns takes on the wire: 4·d, 2·d, d + 8 and ⌈d/2⌉ + 8 bytes (AdaQP sends two
+// floats with each row), and at most what it is stored in.
+func rowBytes(wire string, d int) int {
+	return min(4*d, map[string]int{"auto": 4 * d, "bf16": 2 * d, "int8": d + 8, "int4": (d+1)/2 + 8}[wire])
+}
+
+// wired are options of a model of two layers that aggregates in training alone, and sends rows of 10 and of 5
+// columns.
+func wired(model, wire string) train.Options {
+	o := (&variant{}).options(model)
+	o.Layers, o.InputDropout, o.Wire = 2, .1, wire
+	return o
+}
+
+// TestBytesOnTheWire compares what is sent along each axis with the formula: halo rows and gradients, four
+// all-to-alls for each layer but two for the first, one boundary of the pipeline.
+func TestBytesOnTheWire(t *testing.T) {
+	g := Tangled(t)
+	sent := func(t *testing.T, m mesh.Mesh, wire string) worker.Communication {
+		o := wired("gcn", wire)
+		if m.Stages > 1 {
+			o.Chunks = 1
+		}
+		got, plan := run(t, (&Case{Mesh: m}).job(t, g, o))
+		asPlanned(t, got, &plan)
+		return got.Communication
+	}
+	graph, tensor, pipeline := grid(1, 2, 1), grid(1, 1, 2), grid(2, 1, 1)
+	rows := sent(t, graph, "auto").Halo.Bytes / int64(2*4*(10+5))
+	for _, wire := range []string{"auto", "bf16", "int8", "int4"} {
+		t.Run(wire, func(t *testing.T) {
+			if got, want := sent(t, graph, wire).Halo.Bytes, 2*rows*int64(rowBytes(wire, 10)+rowBytes(wire, 5)); got != want {
+				t.Errorf("halo: %d bytes, the formula says %d", got, want)
+			}
+			allToAll := func(d, first int) int { // the first worker has so many rows
+				return first*rowBytes(wire, d-d/2) + (g.Vertices()-first)*rowBytes(wire, d/2)
+			}
+			got := int(sent(t, tensor, wire).Layout.Bytes)
+			if of := func(first int) int { return 2*allToAll(13, first) + 4*allToAll(5, first) }; got != of(75) && got != of(76) {
+				t.Errorf("layout: %d bytes, the formula says %d or %d", got, of(75), of(76))
+			}
+			if got, want := int(sent(t, pipeline, wire).Stage.Bytes), 2*g.Vertices()*rowBytes(wire, 10); got != want {
+				t.Errorf("stage: %d bytes, the formula says %d", got, want)
+			}
+		})
+	}
+}
+
+// TestEncodedRuns trains with each encoding on meshes of all axes. Losses are finite and near those of values
+// as they are stored, plans have the bytes of runs, and threads, prefetching, recomputation, rows that are
+// kept instead of fetched again, and the number of aggregation chunks change no bit.
+func TestEncodedRuns(t *testing.T) {
+	g := Tangled(t)
+	for _, c := range []struct {
+		mesh          mesh.Mesh
+		model, wire   string
+		bf16          bool
+		otherwise     func(*train.Options)
+		recomputation bool
+	}{
+		{mesh: grid(1, 3, 1), model: "gcn", wire: "int8", otherwise: func(o *train.Options) { o.Prefetch, o.Threads = 3, 2 }, recomputation: true},
+		{mesh: grid(1, 2, 1), model: "gat", wire: "int8", otherwise: func(o *train.Options) { o.KeepHalo = true }},
+		{mesh: grid(1, 2, 1), model: "gatv2", wire: "int4", otherwise: func(o *train.Options) { o.KeepHalo = true }, recomputation: true},
+		{mesh: grid(1, 3, 1), model: "sage", wire: "bf16", otherwise: func(o *train.Options) { o.KeepHalo = true }},
+		{mesh: grid(1, 2, 1), model: "gin", wire: "int4", bf16: true, otherwise: func(o *train.Options) { o.Prefetch = 0 }},
+		{mesh: grid(1, 1, 2), model: "gcn", wire: "int8", otherwise: func(o *train.Options) { o.AggregationChunks = 3 }, recomputation: true},
+		{mesh: grid(1, 1, 3), model: "gat", wire: "int8", bf16: true, otherwise: func(o *train.Options) { o.Threads = 2 }},
+		{mesh: grid(1, 1, 2), model: "gatv2", wire: "int4", otherwise: func(o *train.Options) { o.Threads = 2 }},
+		{mesh: grid(1, 2, 2), model: "sage", wire: "int8", otherwise: func(o *train.Options) { o.Prefetch = 2 }},
+		{mesh: grid(2, 1, 1), model: "gcnii", wire: "int8", otherwise: func(o *train.Options) { o.Threads = 2 }, recomputation: true},
+		{mesh: grid(2, 2, 1), model: "gcn", wire: "int4", otherwise: func(o *train.Options) { o.Threads = 2 }, recomputation: true},
+	} {
+		t.Run(fmt.Sprint(c.mesh, " ", c.model, " ", c.wire), func(t *testing.T) {
+			o := wired(c.model, c.wire)
+			o.Hidden = 20
+			if c.bf16 {
+				inBFloat16(&o)
+				o.Hidden = 48 // slices of 8 columns would be sent as they are stored
+			}
+			if c.mesh.Stages > 1 {
+				o.Layers, o.Chunks = 4, 4
+				o.ChunkOrder = "fixed" // for an exact plan
+			}
+			stored := o
+			stored.Wire = "auto"
+			want, _ := run(t, (&Case{Mesh: c.mesh}).job(t, g, stored))
+			got, plan := run(t, (&Case{Mesh: c.mesh}).job(t, g, o))
+			asPlanned(t, got, &plan)
+			if slices.Equal(got.Losses, want.Losses) {
+				t.Error("an encoding changes no loss")
+			}
+			for i, loss := range got.Losses {
+				if d := math.Abs(loss - want.Losses[i]); !(d < .2*want.Losses[i]) {
+					t.Errorf("losses %v, and %v without an encoding", got.Losses, want.Losses)
+					break
+				}
+			}
+			c.otherwise(&o)
+			again, plan := run(t, (&Case{Mesh: c.mesh}).job(t, g, o))
+			asPlanned(t, again, &plan)
+			if !slices.Equal(again.Losses, got.Losses) || !slices.Equal(again.Logits, got.Logits) {
+				t.Errorf("done otherwise: losses %v, want %v, or other logits", again.Losses, got.Losses)
+			}
+			if c.recomputation {
+				(&Case{Mesh: c.mesh}).otherwiseRecomputed(t, g, o, again)
+			}
+		})
+	}
+}
+
+// TestEncodedInTurns: workers that hold several partitions have the bits of as many workers.
+func TestEncodedInTurns(t *testing.T) {
+	g := Tangled(t)
+	o := wired("gat", "int8")
+	o.Parallel, o.Partition = "graph=3", "random"
+	want, _ := run(t, &train.Job{Graph: g, Options: o})
+	for _, workers := range []int{1, 2} {
+		o.Parallel, o.Partitions = fmt.Sprintf("graph=%d", workers), 3
+		got, _ := run(t, &train.Job{Graph: g, Options: o})
+		if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
+			t.Errorf("%d workers: losses %v, want %v, or other logits", workers, got.Losses, want.Losses)
+		}
+	}
+}
+
+// TestEncodedTypes trains a model on partitions of a graph of several vertex types.
+func TestEncodedTypes(t *testing.T) {
+	c := typedModels[0]
+	g, o := typedGraphs[c.graph](t), typedOptions(c.name, c.set)
+	o.Wire, o.Hidden = "int8", 16
+	got, plan := run(t, &train.Job{Graph: g, Options: o, Mesh: grid(1, 2, 1), Parts: evenParts(t, g, 2)})
+	asPlanned(t, got, &plan)
+	for _, loss := range got.Losses {
+		if math.IsNaN(loss) {
+			t.Errorf("losses %v", got.Losses)
+		}
+	}
+}
