@@ -77,7 +77,6 @@ func (o *Options) Write(dir string, c Changes) (*Written, error) {
 	if g.Labels, err = o.labels(labels); err != nil {
 		return nil, err
 	}
-	labels = nil
 	if g.Splits, err = o.splits(vertices, list.edges, &g.Labels); err == nil && c.Split != nil {
 		err = c.Split(g)
 	}

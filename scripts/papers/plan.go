@@ -42,7 +42,6 @@ func planAll(ctx context.Context, cases []planned) error {
 			if err := p.check(); err != nil {
 				return err
 			}
-			edges = graph.Relation{} // before the next are made
 			edges = p.edges()
 		}
 		if err := p.plan(ctx, edges); err != nil {
