@@ -245,12 +245,20 @@ func TestFormats(t *testing.T) {
 		columns int
 		bytes   int
 	}{
-		{kernel.AsStored, tensor.Float32, 7, 28}, {kernel.AsStored, tensor.BFloat16, 7, 14},
-		{kernel.InBFloat16, tensor.Float32, 7, 14}, {kernel.InBFloat16, tensor.BFloat16, 7, 14},
-		{kernel.InInt8, tensor.Float32, 2, 8}, {kernel.InInt8, tensor.Float32, 3, 11}, {kernel.InInt8, tensor.Float32, 128, 136},
-		{kernel.InInt8, tensor.BFloat16, 8, 16}, {kernel.InInt8, tensor.BFloat16, 9, 17},
-		{kernel.InInt4, tensor.Float32, 2, 8}, {kernel.InInt4, tensor.Float32, 3, 10}, {kernel.InInt4, tensor.Float32, 129, 73},
-		{kernel.InInt4, tensor.BFloat16, 5, 10}, {kernel.InInt4, tensor.BFloat16, 6, 11},
+		{kernel.AsStored, tensor.Float32, 7, 28},
+		{kernel.AsStored, tensor.BFloat16, 7, 14},
+		{kernel.InBFloat16, tensor.Float32, 7, 14},
+		{kernel.InBFloat16, tensor.BFloat16, 7, 14},
+		{kernel.InInt8, tensor.Float32, 2, 8},
+		{kernel.InInt8, tensor.Float32, 3, 11},
+		{kernel.InInt8, tensor.Float32, 128, 136},
+		{kernel.InInt8, tensor.BFloat16, 8, 16},
+		{kernel.InInt8, tensor.BFloat16, 9, 17},
+		{kernel.InInt4, tensor.Float32, 2, 8},
+		{kernel.InInt4, tensor.Float32, 3, 10},
+		{kernel.InInt4, tensor.Float32, 129, 73},
+		{kernel.InInt4, tensor.BFloat16, 5, 10},
+		{kernel.InInt4, tensor.BFloat16, 6, 11},
 	} {
 		element, width := c.f.Row(c.of, c.columns)
 		if got := width * element.Size(); got != c.bytes {
