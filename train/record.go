@@ -19,8 +19,8 @@ type Record struct {
 	Mesh      mesh.Mesh         `json:"mesh"`
 	Store     string            `json:"store"`     // checksum
 	Partition string            `json:"partition"` // id
-	// Chunks identifies the chunks that a history belongs to, or the partitions of a late halo. It is "" where
-	// there is neither.
+	// Chunks identifies the chunks that a history belongs to, or the partitions of a late halo. It is ""
+	// where there is neither.
 	Chunks string     `json:"chunks,omitempty"`
 	Curve  []Epoch    `json:"curve"`
 	Best   bestRecord `json:"best"`

@@ -43,8 +43,8 @@ type Engine interface {
 	Train(epoch int) (loss float64)
 	// Arrays lists what the engine holds from one epoch to the next, besides Params.
 	Arrays() []checkpoint.Array
-	// Settle waits until no message of the last epoch is on its way. It comes before anybody reads Arrays, and
-	// before the run ends.
+	// Settle waits until no message of the last epoch is on its way. It comes before anybody reads Arrays,
+	// and before the run ends.
 	Settle() error
 	// Restore loads what a checkpoint holds of these arrays, before the first epoch.
 	Restore(from *checkpoint.Checkpoint) error
