@@ -16,10 +16,10 @@ import (
 	"weft/train/engine"
 )
 
-// pipeGCN trains a GCN of three layers on partitions by PipeGCN's definition (Wan et al., ICLR 2022), in double
-// precision, with one step of SGD for each epoch. The edges are local or remote. Remote ones read the rows of
-// the epoch before, and what they contribute to the gradients of these rows is added in the next epoch. The
-// features are aggregated exactly. The other layers multiply by their weights first.
+// pipeGCN trains a GCN of three layers on partitions by PipeGCN's definition (Wan et al., ICLR 2022), in
+// double precision, with one step of SGD for each epoch. The edges are local or remote. Remote ones read the
+// rows of the epoch before, and what they contribute to the gradients of these rows is added in the next
+// epoch. The features are aggregated exactly. The other layers multiply by their weights first.
 type pipeGCN struct {
 	local, remote, features *reference.Matrix // features: aggregated
 	class, train            []int64
