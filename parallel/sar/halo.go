@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"weft/autograd"
+	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
 	"weft/parallel/edges"
@@ -21,8 +22,8 @@ type Call struct {
 	// Number counts the calls of the layer on one tape, from 0.
 	Number int
 	Edges  *edges.Edges
-	// Format is how rows are sent, and their gradients. Scores, which are sent with them, are sent as stored,
-	// and so are partial sums: Options refuse these beside a format.
+	// Format is how rows and partial sums are sent, and their gradients. Scores, which are sent with rows, are
+	// sent as stored.
 	Format kernel.Format
 
 	part    *Partition
@@ -149,6 +150,12 @@ func (c *Call) Draws(ids *tensor.Matrix) kernel.Draws {
 // others.
 func (c *Call) GradientDraws(sender int, ids *tensor.Matrix) kernel.Draws {
 	return kernel.Draws{Key: autograd.Mix(c.key + 1 + uint64(sender)), Stream: c.column, IDs: ids}
+}
+
+// sumDraws are those by which a worker encodes the partial sums of a message, or their gradients. The
+// message's number counts those that the worker sends in the exchange.
+func (c *Call) sumDraws(k comm.Kind, sender, number int) kernel.Draws {
+	return kernel.Draws{Key: autograd.Mix(^c.key + uint64(k)<<48 + uint64(sender)<<24 + uint64(number)), Stream: c.column}
 }
 
 // sums is the number of terms that the gradient of a local row may have: one from the local edges, and one

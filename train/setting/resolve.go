@@ -83,10 +83,6 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if r.Sent, err = r.format(); err != nil {
 		return nil, err
 	}
-	if r.Sent != kernel.AsStored && r.Halo != edges.HaloNames[edges.HaloRows] {
-		return nil, refusal.Errorf("%s %s with %s %s: partial sums travel as they are stored; leave one of the two out",
-			refusal.Setting("wire"), r.Wire, refusal.Setting("halo"), r.Halo)
-	}
 	if r.Order, err = order.Parse(o.AggregationOrder); err != nil {
 		return nil, err
 	}
