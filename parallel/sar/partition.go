@@ -68,6 +68,9 @@ type Options struct {
 	KeepHalo bool
 	// Wire is how rows and their gradients are sent in training.
 	Wire kernel.Format
+	// Kept is how many of so many columns of rows and their gradients are sent in an epoch of training; nil:
+	// all. It is the same on all workers.
+	Kept func(epoch, columns int) int
 	// Halo says what travels between partitions in a linear aggregation. Other aggregations need rows.
 	Halo edges.Halo
 	// Tile is the number of columns of a BFloat16 sum over several partitions that are Float32 at a time; 0

@@ -247,7 +247,7 @@ func (v *visits) encode(message, gradients *tensor.Matrix, b *edges.Block, i int
 	stored, rows := v.Sent.Stored().Parts(gradients), b.IDs.Cols
 	for k, part := range v.Sent.Parts(message) {
 		encode := func(lo, hi int, d kernel.Draws) {
-			v.team.Encode(v.Sent[k].Format, part.RowRange(lo, hi), stored[k].RowRange(lo, hi), nil, d)
+			v.Sent[k].Encode(v.team, part.RowRange(lo, hi), stored[k].RowRange(lo, hi), nil, d)
 		}
 		encode(0, rows, v.call.GradientDraws(v.comm.Rank(), b.IDs))
 		if rows < part.Rows {
@@ -269,11 +269,11 @@ func (w *wire) sendRows(call *Call, aside *comm.Comm, from *local, xs []*tensor.
 				call.by.Pack(w.team, rows, p, xs[i])
 				continue
 			}
-			w.team.Encode(form[i].Format, rows, xs[i], p.Rows, call.Draws(call.Edges.SourceIDs))
+			form[i].Encode(w.team, rows, xs[i], p.Rows, call.Draws(call.Edges.SourceIDs))
 			if p.Sums != nil {
 				sums := from.sums.Prefix(p.Sums.In.Cols, xs[i].Cols)
 				call.by.PackSums(w.team, sums, p, xs[i])
-				w.team.Encode(form[i].Format, rows.RowRange(p.Rows.Cols, p.Len()), sums, nil, call.sumDraws(comm.Halo, w.comm.Rank(), number))
+				form[i].Encode(w.team, rows.RowRange(p.Rows.Cols, p.Len()), sums, nil, call.sumDraws(comm.Halo, w.comm.Rank(), number))
 			}
 		}
 		out.Send(p.Peer)
@@ -298,10 +298,10 @@ func (w *wire) addGradients(call *Call, aside *comm.Comm, into *local, t *Transf
 				call.by.Unpack(w.team, t.Grads[i], p, rows, into.spread)
 				continue
 			}
-			w.team.Decode(t.Sent[i].Format, t.Grads[i], rows, p.Rows, kernel.Accumulate)
+			t.Sent[i].Decode(w.team, t.Grads[i], rows, p.Rows, kernel.Accumulate)
 			if p.Sums != nil {
 				sums := into.sums.Prefix(p.Sums.In.Cols, t.Sent[i].Count)
-				w.team.Decode(t.Sent[i].Format, sums, rows.RowRange(p.Rows.Cols, p.Len()), nil, kernel.Replace)
+				t.Sent[i].Decode(w.team, sums, rows.RowRange(p.Rows.Cols, p.Len()), nil, kernel.Replace)
 				call.by.UnpackSums(w.team, t.Grads[i], p, sums, into.spread)
 			}
 		}

@@ -27,7 +27,7 @@ func New(c Config) (Engine, error) {
 	if c.Groups.Mesh.Stages > 1 {
 		return newPipeline(c)
 	}
-	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Halo, Wire: c.Wire, Aggregated: c.Aggregated}
+	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Halo, Wire: c.Wire, Kept: c.Kept, Aggregated: c.Aggregated}
 	if c.Groups.Mesh.Slices > 1 {
 		a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Options: o, Chunks: c.AggregationChunks, Redistributed: c.Redistributed})
 		if err != nil {

@@ -96,8 +96,10 @@ type Options struct {
 	// KeepHalo: receive all remote rows at once and keep them until the backward pass
 	KeepHalo bool `yaml:"keep-halo"`
 	// Halo: what travels between partitions in a linear aggregation, one of edges.HaloNames
-	Halo        string        `yaml:"halo"`
-	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
+	Halo string `yaml:"halo"`
+	// WireSchedule: how many columns of halo rows are sent in each epoch of training
+	WireSchedule WireSchedule  `yaml:"wire-schedule"`
+	CommTimeout  time.Duration `yaml:"comm-timeout"` // of every wait for another worker
 
 	// The tensor axis.
 	AggregationChunks Chunks `yaml:"aggregation-chunks"` // of rows, 0: as many as suit
