@@ -12,7 +12,8 @@ import (
 // Cerviño et al., arXiv 2406.17611). The zero value sends all in every epoch.
 //
 // Of d columns epoch k of K, from 0, sends ⌈d/c(k)⌉. The compression ratio c falls from From to 1 in K/Slope
-// epochs: c(k) = max(From − Slope·(From − 1)·k/K, 1).
+// epochs: c(k) = max(From − Slope·(From − 1)·k/K, 1). With a slope of 0 it stays, which the publication compares
+// with.
 type WireSchedule struct{ Slope, From float64 }
 
 // The names of the schedules, and the ratio that published runs begin with. Their slopes are 2 to 7.
@@ -22,8 +23,7 @@ const (
 	usualSlope   = 5
 	usualFrom    = 128
 	mostFrom     = 1 << 20
-	leastSlope   = 1 // a smaller one would not send all in the end
-	scheduleForm = "must be none, or varco, varco:slope=A, varco:from=C or varco:slope=A,from=C, for A of 1 or more and C above 1"
+	scheduleForm = "must be none, or varco, varco:slope=A, varco:from=C or varco:slope=A,from=C, for A of 0 or more and C above 1"
 )
 
 // parseWireSchedule reads "none", "varco" or "varco:slope=5,from=128".
@@ -45,7 +45,7 @@ func parseWireSchedule(text string) (s WireSchedule, err error) {
 		value, err := strconv.ParseFloat(number, 64)
 		switch {
 		case err != nil || given[name]:
-		case name == "slope" && value >= leastSlope && !math.IsInf(value, 1):
+		case name == "slope" && value >= 0 && !math.IsInf(value, 1):
 			s.Slope = value
 			given[name] = true
 			continue

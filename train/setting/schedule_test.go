@@ -24,6 +24,7 @@ func TestWireSchedule(t *testing.T) {
 		{"varco:slope=2", 26, 100, 64.5, 128, 2}, // 2·127·25/100 = 63.5
 		{"varco:from=9,slope=1", 3, 4, 5, 10, 2}, // 8·2/4 = 4
 		{"varco:from=9", 1, 4, 9, 10, 2},
+		{"varco:from=4,slope=0", 4, 4, 4, 10, 3},
 		{"none", 1, 4, 0, 10, 10},
 	} {
 		s, err := parseWireSchedule(c.text)
@@ -43,7 +44,7 @@ func TestWireSchedule(t *testing.T) {
 	if got, want := (WireSchedule{Slope: 1, From: 9}).Mean(4), (1./9+1./7+1./5+1./3)/4; math.Abs(got-want) > 1e-12 {
 		t.Errorf("a mean epoch sends %v of all columns, want %v", got, want)
 	}
-	for _, text := range []string{"", "varco:", "linear", "varco:slope", "varco:slope=0.5", "varco:from=1", "varco:from=NaN", "varco:slope=Inf", "varco:slope=2,slope=3", "varco:a=2"} {
+	for _, text := range []string{"", "varco:", "linear", "varco:slope", "varco:slope=-1", "varco:from=1", "varco:from=NaN", "varco:slope=Inf", "varco:slope=2,slope=3", "varco:a=2"} {
 		if s, err := parseWireSchedule(text); err == nil {
 			t.Errorf("%q is read as %v", text, s)
 		}

@@ -208,7 +208,7 @@ var settings = withFields([]Setting{
 	{
 		Name: "wire-schedule", Group: GraphAxisGroup, axis: "graph", beside: "pipeline",
 		Meaning: "which share of the columns of halo rows is sent in an epoch of training, none for all, varco for one that grows to all: of d columns " +
-			"d/c, where c falls from C to 1 in 1/A of the epochs, as in varco:slope=5,from=128",
+			"d/c, where c falls from C to 1 in 1/A of the epochs, as in varco:slope=5,from=128; slope=0 keeps C",
 	},
 
 	{
