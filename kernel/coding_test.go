@@ -72,8 +72,9 @@ func conformCoding(s *suite) {
 			sum := s.normal(n+3, width)
 			before := values(sum)
 			s.team.Decode(f, sum, z, rows, nil, kernel.Accumulate)
+			source, decoded, added := values(x), values(into), values(sum)
 			for i, row := range rows.Int32s() {
-				numbers := values(x)[int(row)*width:][:width]
+				numbers := source[int(row)*width:][:width]
 				least, spread, want := reference.Quantize(numbers, bits, func(c int) float64 {
 					return reference.Uniform(d.Key, d.Stream, uint32(ids.Int32s()[row]), c)
 				})
@@ -88,11 +89,11 @@ func conformCoding(s *suite) {
 						s.t.Fatalf("%d columns, %d bits: code %d is %d, want %d", width, bits, c, q, want[c])
 					}
 					at := int(row)*width + c
-					if d := values(into)[at] - exact[c]; math.Abs(d) > s.rounding()*largest {
-						s.t.Fatalf("%d columns, %d bits: %v is decoded as %v", width, bits, exact[c], values(into)[at])
+					if d := decoded[at] - exact[c]; math.Abs(d) > s.rounding()*largest {
+						s.t.Fatalf("%d columns, %d bits: %v is decoded as %v", width, bits, exact[c], decoded[at])
 					}
-					if d := values(sum)[at] - before[at] - exact[c]; math.Abs(d) > 4e-7*(largest+math.Abs(before[at])) {
-						s.t.Fatalf("%d columns, %d bits: %v is added as %v", width, bits, exact[c], values(sum)[at]-before[at])
+					if d := added[at] - before[at] - exact[c]; math.Abs(d) > 4e-7*(largest+math.Abs(before[at])) {
+						s.t.Fatalf("%d columns, %d bits: %v is added as %v", width, bits, exact[c], added[at]-before[at])
 					}
 				}
 			}

@@ -195,7 +195,7 @@ func TestMemoryOfCutSums(t *testing.T) {
 	}
 	o := Defaults()
 	// The peak is in a sum, over 67 MB.
-	o.Layers, o.Hidden, o.Norm, o.Residual, o.Epochs = 3, 128, "batch", true, 2
+	o.Layers, o.Hidden, o.Norm, o.Residual, o.Epochs = 2, 128, "batch", true, 2
 	free := &Job{Graph: g, Options: o}
 	want, planned := planAndRun(t, free)
 	o.MemoryLimit = setting.Bytes(planned - 1)

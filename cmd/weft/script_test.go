@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -102,6 +103,8 @@ func TestScripts(t *testing.T) {
 			switch name {
 			case "mpi":
 				return mpi.Built() && launcher() != "", nil
+			case "hangup": // is not ignored, as it is by nohup
+				return !signal.Ignored(syscall.SIGHUP), nil
 			case "avx2": // or better
 				return kernel.SIMD() != "portable", nil
 			}
