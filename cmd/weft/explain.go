@@ -241,9 +241,9 @@ func scheduled(o *setting.Options) []string {
 	if s == (setting.WireSchedule{}) {
 		return nil
 	}
-	return []string{fmt.Sprintf("partitions send 1/%.4g of the columns of halo rows in epoch 1 and 1/%.4g in epoch %d, which makes training approximate; "+
-		"bytes, memory and times are those of the last epoch, which sends most, and a mean epoch sends %.3g of all columns",
-		s.Ratio(1, o.Epochs), s.Ratio(o.Epochs, o.Epochs), o.Epochs, s.Mean(o.Epochs))}
+	return []string{fmt.Sprintf("of the columns of halo rows partitions send %.3g %% in epoch 1, %.3g %% in epoch %d and %.3g %% in the mean, which makes training "+
+		"approximate; bytes, memory and times are those of the last epoch, which sends most",
+		100/s.Ratio(1, o.Epochs), 100/s.Ratio(o.Epochs, o.Epochs), o.Epochs, 100*s.Mean(o.Epochs))}
 }
 
 // recomputed says what the backward pass computes again.
