@@ -55,7 +55,7 @@ func TestKeptColumnsByHand(t *testing.T) {
 	z, dx := sumsByHand(g, of, x, s, columns)
 	run := func(o sar.Options, path string, random autograd.Random, training bool) (out, grad []float64) {
 		out, grad = make([]float64, len(x)), make([]float64, len(x))
-		o.Kept = func(epoch, of int) int { return kept + epoch - 4 }
+		o.Kept = func(epoch, _ int) int { return kept + epoch - 4 }
 		var mu sync.Mutex
 		workers(t, g, of, workersOf, o, nil, func(w engine.Config, p *sar.Partition) {
 			rows := p.Rows()
