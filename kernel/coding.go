@@ -69,14 +69,15 @@ type Draws struct {
 }
 
 // Encode makes row i of z (n × Row's number of elements) an encoding of row rows_i of x (Int32, 1 × n; nil: of
-// row i).
-func (t *Team) Encode(f Format, z, x, rows *tensor.Matrix, d Draws) {
+// row i): of the listed columns (Int32, 1 × their number, ascending; nil: of all).
+func (t *Team) Encode(f Format, z, x, rows, columns *tensor.Matrix, d Draws) {
 	n := z.Rows
 	if rows != nil {
 		n = rows.Cols
 	}
-	f.check(z, x)
+	count := f.check(z, x, columns)
 	switch {
+	case columns != nil:
 	case z.Element == x.Element && rows != nil:
 		t.Gather(z, x, rows)
 		return
@@ -85,20 +86,22 @@ func (t *Team) Encode(f Format, z, x, rows *tensor.Matrix, d Draws) {
 		return
 	}
 	args := &C.weft_encode_args{
-		z: z.Pointer(), x: storage(x), rows: ints(rows), ids: ints(d.IDs), cols: C.int64_t(x.Cols), count: C.int64_t(x.Cols),
+		z: z.Pointer(), x: storage(x), rows: ints(rows), columns: ints(columns), ids: ints(d.IDs), cols: C.int64_t(x.Cols), count: C.int64_t(count),
 		key: C.uint64_t(d.Key), stream: C.uint32_t(d.Stream), format: f.of(z),
 	}
 	t.rows(on(C.weft_encode, x), unsafe.Pointer(args), n, x.Cols)
 }
 
-// Decode makes row rows_i of z (Int32, 1 × n, all different; nil: row i) what row i of x encodes, or adds it.
-func (t *Team) Decode(f Format, z, x, rows *tensor.Matrix, to Output) {
+// Decode makes row rows_i of z (Int32, 1 × n, all different; nil: row i) what row i of x encodes, or adds it: in
+// the listed columns, as for Encode. The other columns are left alone.
+func (t *Team) Decode(f Format, z, x, rows, columns *tensor.Matrix, to Output) {
 	n := x.Rows
 	if rows != nil {
 		n = rows.Cols
 	}
-	f.check(x, z)
+	count := f.check(x, z, columns)
 	switch {
+	case columns != nil:
 	case x.Element == z.Element && rows != nil && to == Accumulate:
 		t.ScatterAdd(z, x, rows)
 		return
@@ -107,7 +110,7 @@ func (t *Team) Decode(f Format, z, x, rows *tensor.Matrix, to Output) {
 		return
 	}
 	args := &C.weft_decode_args{
-		z: storage(z), x: x.Pointer(), rows: ints(rows), cols: C.int64_t(z.Cols), count: C.int64_t(z.Cols), format: f.of(x),
+		z: storage(z), x: x.Pointer(), rows: ints(rows), columns: ints(columns), cols: C.int64_t(z.Cols), count: C.int64_t(count), format: f.of(x),
 		accumulate: boolean(to == Accumulate),
 	}
 	t.rows(on(C.weft_decode, z), unsafe.Pointer(args), n, z.Cols)
@@ -126,13 +129,17 @@ func (f Format) of(encoded *tensor.Matrix) C.int32_t {
 	return C.WEFT_FORMAT_INT4
 }
 
-// check panics unless rows may be encoded ones of m.
-func (f Format) check(encoded, m *tensor.Matrix) {
-	width := m.Cols
+// check panics unless rows may be encoded ones of these columns of m. It returns their number.
+func (f Format) check(encoded, m, columns *tensor.Matrix) (count int) {
+	if count = m.Cols; columns != nil {
+		count = columns.Cols
+	}
+	width := count
 	if encoded.Element == tensor.Byte {
-		width = rangeBytes + (m.Cols*f.bits()+7)/8
+		width = rangeBytes + (count*f.bits()+7)/8
 	}
 	if encoded.Cols != width || encoded.Element == tensor.Byte && f.bits() == 0 {
-		panic(fmt.Sprintf("kernel: %d columns in format %d as %d elements of type %d", m.Cols, f, encoded.Cols, encoded.Element))
+		panic(fmt.Sprintf("kernel: %d columns in format %d as %d elements of type %d", count, f, encoded.Cols, encoded.Element))
 	}
+	return count
 }

@@ -32,15 +32,18 @@ func TestPhilox(t *testing.T) {
 	}
 }
 
-// encoded returns an encoding of rows.
-func (s *suite) encoded(f kernel.Format, x, rows *tensor.Matrix, d kernel.Draws) *tensor.Matrix {
-	n := x.Rows
+// encoded returns an encoding of rows, of all columns or the listed ones.
+func (s *suite) encoded(f kernel.Format, x, rows, columns *tensor.Matrix, d kernel.Draws) *tensor.Matrix {
+	n, count := x.Rows, x.Cols
 	if rows != nil {
 		n = rows.Cols
 	}
-	element, width := f.Row(x.Element, x.Cols)
+	if columns != nil {
+		count = columns.Cols
+	}
+	element, width := f.Row(x.Element, count)
 	z := s.team.Memory.NewElement(tensor.Buffers, element, n, width)
-	s.team.Encode(f, z, x, rows, d)
+	s.team.Encode(f, z, x, rows, columns, d)
 	return z
 }
 
@@ -54,7 +57,7 @@ func conformCoding(s *suite) {
 		copy(rows.Int32s(), []int32{5, 0, 8, 2, 7, 4})
 		for f, bits := range integers {
 			d := kernel.Draws{Key: 77, Stream: uint32(width), IDs: ids}
-			z := s.encoded(f, x, rows, d)
+			z := s.encoded(f, x, rows, nil, d)
 			if z.Element != tensor.Byte {
 				if size := x.Element.Size(); width*size > 8+(width*bits+7)/8 {
 					s.t.Errorf("%d columns of %d bytes are sent as they are", width, size)
@@ -65,10 +68,10 @@ func conformCoding(s *suite) {
 				s.t.Fatalf("%d columns: %d bytes, the formula says %d", width, z.Len(), want)
 			}
 			into := s.as(s.storage, s.team.Zeros(tensor.Buffers, n+3, width))
-			s.team.Decode(f, into, z, rows, kernel.Replace)
+			s.team.Decode(f, into, z, rows, nil, kernel.Replace)
 			sum := s.normal(n+3, width)
 			before := values(sum)
-			s.team.Decode(f, sum, z, rows, kernel.Accumulate)
+			s.team.Decode(f, sum, z, rows, nil, kernel.Accumulate)
 			source, decoded, added := values(x), values(into), values(sum)
 			for i, row := range rows.Int32s() {
 				numbers := source[int(row)*width:][:width]
@@ -135,8 +138,8 @@ func TestStochasticRounding(t *testing.T) {
 			step := spread / float64(int(1)<<bits-1)
 			sum, variance := make([]float64, width), 0.
 			for key := range uint64(keys) {
-				z := s.encoded(f, x, nil, kernel.Draws{Key: key * 0x9e3779b97f4a7c15})
-				s.team.Decode(f, into, z, nil, kernel.Replace)
+				z := s.encoded(f, x, nil, nil, kernel.Draws{Key: key * 0x9e3779b97f4a7c15})
+				s.team.Decode(f, into, z, nil, nil, kernel.Replace)
 				z.Release()
 				for c, got := range values(into) {
 					d := got - float64(x.Floats()[c])
@@ -176,7 +179,7 @@ func TestOddRowsEncoded(t *testing.T) {
 						x := s.normal(1, width)
 						x.Floats()[at] = odd
 						into := s.team.Zeros(tensor.Buffers, 1, width)
-						s.team.Decode(f, into, s.encoded(f, x, nil, kernel.Draws{}), nil, kernel.Replace)
+						s.team.Decode(f, into, s.encoded(f, x, nil, nil, kernel.Draws{}), nil, nil, kernel.Replace)
 						if k := slices.IndexFunc(into.Floats(), func(v float32) bool { return v == v }); k >= 0 {
 							t.Fatalf("a row with %v arrives with %v", odd, into.Floats()[k])
 						}
@@ -187,7 +190,7 @@ func TestOddRowsEncoded(t *testing.T) {
 					s.team.Fill(x, row[0])
 					x.Floats()[width/2] = row[1]
 					into := s.team.Zeros(tensor.Buffers, 1, width)
-					s.team.Decode(f, into, s.encoded(f, x, nil, kernel.Draws{}), nil, kernel.Replace)
+					s.team.Decode(f, into, s.encoded(f, x, nil, nil, kernel.Draws{}), nil, nil, kernel.Replace)
 					for _, got := range into.Floats() {
 						if row[0] == -3e38 { // the range is not finite
 							if got == got {
@@ -214,7 +217,7 @@ func TestDrawsAreApart(t *testing.T) {
 		for i := range 2 { // a range of 15 steps, in whose middle the others are
 			x.Floats()[i*width], x.Floats()[i*width+1] = -7, 8
 		}
-		of := func(d kernel.Draws) []byte { return slices.Clone(s.encoded(kernel.InInt4, x, nil, d).Bytes()) }
+		of := func(d kernel.Draws) []byte { return slices.Clone(s.encoded(kernel.InInt4, x, nil, nil, d).Bytes()) }
 		first := of(kernel.Draws{Key: 1})
 		half := len(first) / 2
 		for name, other := range map[string][]byte{
@@ -234,6 +237,52 @@ func TestDrawsAreApart(t *testing.T) {
 		}
 		if !slices.Equal(first, of(kernel.Draws{Key: 1})) {
 			t.Error("equal keys give different codes")
+		}
+	})
+}
+
+// TestListedColumns: rows of some columns are encoded as the rows of a matrix that has these alone. Decoded or
+// added they leave the other columns as they are.
+func TestListedColumns(t *testing.T) {
+	with(t, func(s *suite) {
+		const n = 5
+		for _, c := range []struct{ width, count int }{{1, 1}, {9, 0}, {9, 1}, {40, 39}, {150, 131}, {300, 17}} {
+			x, rows, ids := s.stored(n+2, c.width), kernel.List(s.team, tensor.Buffers, []int32{4, 0, 6, 2, 5}), s.permutation(n+2)
+			columns := s.r.Perm(c.width)[:c.count]
+			slices.Sort(columns)
+			list, alone := kernel.List(s.team, tensor.Buffers, []int32{}), s.as(s.storage, s.team.Zeros(tensor.Buffers, n+2, c.count))
+			if c.count > 0 {
+				list = s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, c.count)
+			}
+			for k, column := range columns {
+				list.Int32s()[k] = int32(column)
+				s.team.Columns(alone, k, x, column, 1, kernel.Replace)
+			}
+			for _, f := range []kernel.Format{kernel.AsStored, kernel.InBFloat16, kernel.InInt8, kernel.InInt4} {
+				d := kernel.Draws{Key: 3, IDs: ids}
+				z, want := s.encoded(f, x, rows, list, d), s.encoded(f, alone, rows, nil, d)
+				if !slices.Equal(z.Bytes(), want.Bytes()) {
+					t.Fatalf("format %d, %d of %d columns: other bytes than of these alone", f, c.count, c.width)
+				}
+				for _, to := range []kernel.Output{kernel.Replace, kernel.Accumulate} {
+					into, decoded := s.normal(n+2, c.width), s.team.Zeros(tensor.Buffers, n+2, c.count)
+					before := values(into)
+					s.team.Decode(f, into, z, rows, list, to)
+					s.team.Decode(f, decoded, want, rows, nil, kernel.Accumulate)
+					for _, row := range rows.Int32s() {
+						for k, column := range columns {
+							at, v := int(row)*c.width+column, values(decoded)[int(row)*c.count+k]
+							if to == kernel.Accumulate {
+								v = float64(float32(before[at]) + float32(v))
+							}
+							before[at] = v
+						}
+					}
+					if !slices.Equal(values(into), before) {
+						t.Fatalf("format %d, %d of %d columns: other numbers than of these alone, or in other columns", f, c.count, c.width)
+					}
+				}
+			}
 		}
 	})
 }

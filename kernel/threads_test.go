@@ -104,7 +104,7 @@ func (s *suite) everything() map[string][]float64 {
 	keep("combine", c)
 
 	for _, f := range []kernel.Format{kernel.InBFloat16, kernel.InInt8, kernel.InInt4} {
-		team.Decode(f, c, s.encoded(f, x, nil, kernel.Draws{Key: 9, IDs: ids}), nil, kernel.Replace)
+		team.Decode(f, c, s.encoded(f, x, nil, nil, kernel.Draws{Key: 9, IDs: ids}), nil, nil, kernel.Replace)
 		keep("coding", c)
 	}
 

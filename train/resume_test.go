@@ -90,6 +90,9 @@ func resumes() map[string]Options {
 	add("sage", "", func(o *Options) { o.Norm, o.Schedule, o.Clip = "batch", "cosine", 1 })
 	add("sage", "graph=3", func(o *Options) { o.Norm = "batch" })
 	add("gat", "graph=3", func(o *Options) { o.Model, o.Heads, o.Optimizer = "gat", 2, "adamw" })
+	add("scheduled", "graph=3", func(o *Options) {
+		o.Model, o.Halo, o.Wire, o.WireSchedule = "gcn", "cover", "int8", setting.WireSchedule{Slope: 1, From: 8}
+	})
 	add("gcn", "tensor=2", func(o *Options) { o.Model, o.Select = "gcn", setting.SelectLoss })
 	add("decoupled", "graph=2,tensor=2", func(o *Options) { o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd" })
 	add("turns", "tensor=2", func(o *Options) { o.Model, o.Partitions, o.Partition = "gat", 3, "random" })

@@ -104,6 +104,9 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "extrapolated from %s to %s: kernels were measured on fewer\n", counted(p.workers, "worker", "workers"), count(p.at))
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), plans.assumed(meshes))
+	for _, line := range scheduled(&o) {
+		fmt.Fprintln(cmd.OutOrStdout(), line)
+	}
 	return nil
 }
 

@@ -115,10 +115,10 @@ func (c *Chunk) publish(r *history, call *sar.Call, xs []*tensor.Matrix) {
 	}
 	form := call.Form(xs)
 	out := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {
-		g.team.Encode(form[m].Format, message, xs[m], st.needed[replica][c.index], call.Draws(c.Rows().IDs))
+		form[m].Encode(g.team, message, xs[m], st.needed[replica][c.index], call.Draws(c.Rows().IDs))
 	}}
 	in := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
-		g.team.Decode(form[m].Format, st.of[replica][c.index].of(r.rows[m]), message, nil, kernel.Replace)
+		form[m].Decode(g.team, st.of[replica][c.index].of(r.rows[m]), message, nil, kernel.Replace)
 	}}
 	c.exchange(comm.Halo, form, out, in)
 }
@@ -200,10 +200,10 @@ func (c *Chunk) collect(r *history, call *sar.Call, t *sar.Transfer) {
 	out := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
 		mirrors := st.of[replica][c.index] // without ids: drawn by their numbers, apart for each pair of replicas and chunk
 		draws := call.GradientDraws((g.me*g.replicas.Size()+replica)*len(g.Chunks)+c.index, nil)
-		g.team.Encode(t.Sent[m].Format, message, mirrors.of(r.grads[m]), nil, draws)
+		t.Sent[m].Encode(g.team, message, mirrors.of(r.grads[m]), nil, draws)
 	}}
 	in := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {
-		g.team.Decode(t.Sent[m].Format, t.Grads[m], message, st.needed[replica][c.index], kernel.Accumulate)
+		t.Sent[m].Decode(g.team, t.Grads[m], message, st.needed[replica][c.index], kernel.Accumulate)
 	}}
 	c.exchange(comm.HaloGradient, t.Sent, out, in)
 }

@@ -29,6 +29,8 @@ type Edges struct {
 	MostIn  int        // rows of the largest message received
 	MostOut int        // rows of the largest message sent
 	Sums    bool       // partial sums travel
+	// MostSums is the most partial sums of a sent message.
+	MostSums int
 	// MostSpread is the most rows that the sums of a sent message list as Targets.
 	MostSpread int
 	Loops      *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
@@ -199,6 +201,7 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 		e.MostOut = max(e.MostOut, p.Len())
 		if p.Sums != nil {
 			e.Sums = true
+			e.MostSums = max(e.MostSums, p.Sums.In.Cols)
 			if p.Sums.Targets != nil {
 				e.MostSpread = max(e.MostSpread, p.Sums.In.Rows)
 			}

@@ -183,25 +183,33 @@ func (m *Message) Len() int {
 // for a message without sums.
 func (o Operator) Pack(team *kernel.Team, z *tensor.Matrix, m *Message, x *tensor.Matrix) {
 	team.Gather(z, x, m.Rows)
-	if b := m.Sums; b != nil {
-		team.SpMM(z.RowRange(m.Rows.Cols, m.Len()), o.matrix(b.Out), x, o.factors[b].backward, kernel.Replace)
+	if m.Sums != nil {
+		o.PackSums(team, z.RowRange(m.Rows.Cols, m.Len()), m, x)
 	}
+}
+
+// PackSums writes the partial sums of a message alone.
+func (o Operator) PackSums(team *kernel.Team, z *tensor.Matrix, m *Message, x *tensor.Matrix) {
+	team.SpMM(z, o.matrix(m.Sums.Out), x, o.factors[m.Sums].backward, kernel.Replace)
 }
 
 // Unpack is the transpose of Pack: it adds to dx what the gradients g of a message's rows contribute.
 // scratch (Float32) has room for Edges.MostSpread rows.
 func (o Operator) Unpack(team *kernel.Team, dx *tensor.Matrix, m *Message, g, scratch *tensor.Matrix) {
 	team.ScatterAdd(dx, g, m.Rows)
-	b := m.Sums
-	if b == nil {
-		return
+	if m.Sums != nil {
+		o.UnpackSums(team, dx, m, g.RowRange(m.Rows.Cols, m.Len()), scratch)
 	}
-	sums := g.RowRange(m.Rows.Cols, m.Len())
+}
+
+// UnpackSums is the transpose of PackSums, as Unpack.
+func (o Operator) UnpackSums(team *kernel.Team, dx *tensor.Matrix, m *Message, g, scratch *tensor.Matrix) {
+	b := m.Sums
 	if b.Targets == nil {
-		team.SpMM(dx, o.matrix(b.In), sums, o.factors[b].forward, kernel.Accumulate)
+		team.SpMM(dx, o.matrix(b.In), g, o.factors[b].forward, kernel.Accumulate)
 		return
 	}
 	some := scratch.Prefix(b.In.Rows, g.Cols)
-	team.SpMM(some, o.matrix(b.In), sums, o.factors[b].forward, kernel.Replace)
+	team.SpMM(some, o.matrix(b.In), g, o.factors[b].forward, kernel.Replace)
 	team.ScatterAdd(dx, some, b.Targets)
 }

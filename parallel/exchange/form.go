@@ -15,6 +15,9 @@ type Columns struct {
 	Element tensor.Element // Float32 or BFloat16
 	// Format is how a row is sent.
 	Format kernel.Format
+	// Kept (Int32, 1 × their number, ascending) lists the columns that are sent; nil: all. Who receives a row
+	// has zeros in the others.
+	Kept *tensor.Matrix
 }
 
 // FormOf is the form of messages with rows of these matrices as they are stored.
@@ -28,7 +31,7 @@ func FormOf(of []*tensor.Matrix) (f Form) {
 // Stored is the form of the same rows as they are stored.
 func (f Form) Stored() (s Form) {
 	for _, c := range f {
-		c.Format = kernel.AsStored
+		c.Format, c.Kept = kernel.AsStored, nil
 		s = append(s, c)
 	}
 	return s
@@ -45,7 +48,7 @@ func (f Form) InFloat32() (s Form) {
 // Encodes reports whether rows are sent in another form than they are stored in.
 func (f Form) Encodes() bool {
 	for _, c := range f {
-		if element, _ := c.row(); element != c.Element {
+		if element, _ := c.row(); element != c.Element || c.Kept != nil {
 			return true
 		}
 	}
@@ -53,7 +56,12 @@ func (f Form) Encodes() bool {
 }
 
 // row is the element type of a row in a message, and its number of elements.
-func (c Columns) row() (tensor.Element, int) { return c.Format.Row(c.Element, c.Count) }
+func (c Columns) row() (tensor.Element, int) {
+	if c.Kept != nil {
+		return c.Format.Row(c.Element, c.Kept.Cols)
+	}
+	return c.Format.Row(c.Element, c.Count)
+}
 
 // Element is the element type of a message: the smallest of its parts'. It depends on no number of columns.
 func (f Form) Element() tensor.Element {
@@ -105,7 +113,7 @@ func (f Form) Parts(message *tensor.Matrix) []*tensor.Matrix {
 func (f Form) Encode(team *kernel.Team, message, stored *tensor.Matrix, draws func(matrix int) kernel.Draws) {
 	from := f.Stored().Parts(stored)
 	for i, part := range f.Parts(message) {
-		team.Encode(f[i].Format, part, from[i], nil, draws(i))
+		f[i].Encode(team, part, from[i], nil, draws(i))
 	}
 }
 
@@ -113,6 +121,20 @@ func (f Form) Encode(team *kernel.Team, message, stored *tensor.Matrix, draws fu
 func (f Form) Decode(team *kernel.Team, stored, message *tensor.Matrix) {
 	to := f.Stored().Parts(stored)
 	for i, part := range f.Parts(message) {
-		team.Decode(f[i].Format, to[i], part, nil, kernel.Replace)
+		f[i].Decode(team, to[i], part, nil, kernel.Replace)
 	}
+}
+
+// Encode makes a part of a message of the listed rows of x, as kernel.Team.Encode.
+func (c Columns) Encode(team *kernel.Team, part, x, rows *tensor.Matrix, d kernel.Draws) {
+	team.Encode(c.Format, part, x, rows, c.Kept, d)
+}
+
+// Decode makes the listed rows of z of a part of a message, or adds it, as kernel.Team.Decode. What is to
+// replace z, and has not all columns, leaves zeros elsewhere in z.
+func (c Columns) Decode(team *kernel.Team, z, part, rows *tensor.Matrix, to kernel.Output) {
+	if c.Kept != nil && to == kernel.Replace {
+		team.Zero(z)
+	}
+	team.Decode(c.Format, z, part, rows, c.Kept, to)
 }

@@ -21,7 +21,8 @@ func TestLateRuns(t *testing.T) {
 		{model: "gcn", wire: "auto", halo: "rows", smoothing: "none"},
 		{model: "sage", wire: "int8", halo: "rows", smoothing: "both"},
 		{model: "gcn", wire: "auto", halo: "cover", smoothing: "both"},
-		{model: "gin", wire: "auto", halo: "cover", smoothing: "none", bf16: true},
+		{model: "gcn", wire: "int8", halo: "cover", smoothing: "none"},
+		{model: "gin", wire: "int4", halo: "cover", smoothing: "both", bf16: true},
 		{model: "gat", wire: "int8", halo: "rows", smoothing: "none"},
 		{model: "gatv2", wire: "auto", halo: "rows", smoothing: "features", bf16: true},
 	} {

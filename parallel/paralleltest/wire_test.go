@@ -1,13 +1,16 @@
 package paralleltest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"testing"
 
+	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/train"
+	"weft/train/setting"
 	"weft/train/worker"
 )
 
@@ -25,12 +28,20 @@ func wired(model, wire string) train.Options {
 	return o
 }
 
+// half sends half the columns in the last of three epochs, and whole all; none has no schedule.
+var (
+	half  = setting.WireSchedule{Slope: 1, From: 4} // 4, 3 and 2
+	whole = setting.WireSchedule{Slope: 5, From: 128}
+	none  setting.WireSchedule
+)
+
 // TestBytesOnTheWire compares what is sent along each axis with the formula: halo rows and gradients, four
 // all-to-alls for each layer but two for the first, one boundary of the pipeline.
 func TestBytesOnTheWire(t *testing.T) {
 	g := Tangled(t)
-	sent := func(t *testing.T, m mesh.Mesh, wire string) worker.Communication {
+	sent := func(t *testing.T, m mesh.Mesh, wire, halo string, schedule setting.WireSchedule) worker.Communication {
 		o := wired("gcn", wire)
+		o.Halo, o.WireSchedule = halo, schedule
 		if m.Stages > 1 {
 			o.Chunks = 1
 		}
@@ -39,20 +50,28 @@ func TestBytesOnTheWire(t *testing.T) {
 		return got.Communication
 	}
 	graph, tensor, pipeline := grid(1, 2, 1), grid(1, 1, 2), grid(2, 1, 1)
-	rows := sent(t, graph, "auto").Halo.Bytes / int64(2*4*(10+5))
+	travels := map[string]int64{} // rows and partial sums: TestCoverTravels counts them
+	for _, halo := range edges.HaloNames {
+		travels[halo] = sent(t, graph, "auto", halo, none).Halo.Bytes / int64(2*4*(10+5))
+	}
 	for _, wire := range []string{"auto", "bf16", "int8", "int4"} {
 		t.Run(wire, func(t *testing.T) {
-			if got, want := sent(t, graph, wire).Halo.Bytes, 2*rows*int64(rowBytes(wire, 10)+rowBytes(wire, 5)); got != want {
-				t.Errorf("halo: %d bytes, the formula says %d", got, want)
+			for halo, rows := range travels {
+				if got, want := sent(t, graph, wire, halo, none).Halo.Bytes, 2*rows*int64(rowBytes(wire, 10)+rowBytes(wire, 5)); got != want {
+					t.Errorf("halo %s: %d bytes, the formula says %d", halo, got, want)
+				}
+				if got, want := sent(t, graph, wire, halo, half).Halo.Bytes, 2*rows*int64(rowBytes(wire, 5)+rowBytes(wire, 3)); got != want {
+					t.Errorf("half the columns, halo %s: %d bytes, the formula says %d", halo, got, want)
+				}
 			}
 			allToAll := func(d, first int) int { // the first worker has so many rows
 				return first*rowBytes(wire, d-d/2) + (g.Vertices()-first)*rowBytes(wire, d/2)
 			}
-			got := int(sent(t, tensor, wire).Layout.Bytes)
+			got := int(sent(t, tensor, wire, "rows", none).Layout.Bytes)
 			if of := func(first int) int { return 2*allToAll(13, first) + 4*allToAll(5, first) }; got != of(75) && got != of(76) {
 				t.Errorf("layout: %d bytes, the formula says %d or %d", got, of(75), of(76))
 			}
-			if got, want := int(sent(t, pipeline, wire).Stage.Bytes), 2*g.Vertices()*rowBytes(wire, 10); got != want {
+			if got, want := int(sent(t, pipeline, wire, "rows", none).Stage.Bytes), 2*g.Vertices()*rowBytes(wire, 10); got != want {
 				t.Errorf("stage: %d bytes, the formula says %d", got, want)
 			}
 		})
@@ -67,6 +86,8 @@ func TestEncodedRuns(t *testing.T) {
 	for _, c := range []struct {
 		mesh          mesh.Mesh
 		model, wire   string
+		halo          string
+		schedule      setting.WireSchedule
 		bf16          bool
 		otherwise     func(*train.Options)
 		recomputation bool
@@ -76,6 +97,14 @@ func TestEncodedRuns(t *testing.T) {
 		{mesh: grid(1, 2, 1), model: "gatv2", wire: "int4", otherwise: func(o *train.Options) { o.KeepHalo = true }, recomputation: true},
 		{mesh: grid(1, 3, 1), model: "sage", wire: "bf16", otherwise: func(o *train.Options) { o.KeepHalo = true }},
 		{mesh: grid(1, 2, 1), model: "gin", wire: "int4", bf16: true, otherwise: func(o *train.Options) { o.Prefetch = 0 }},
+		{mesh: grid(1, 3, 1), model: "gcn", wire: "int8", halo: "cover", otherwise: func(o *train.Options) { o.Prefetch, o.Threads = 3, 2 }, recomputation: true},
+		{mesh: grid(1, 2, 1), model: "sage", wire: "int4", halo: "cover", bf16: true, otherwise: func(o *train.Options) { o.KeepHalo = true }},
+		{mesh: grid(1, 2, 2), model: "gcn", wire: "bf16", halo: "cover", otherwise: func(o *train.Options) { o.Prefetch = 0 }},
+		{mesh: grid(1, 3, 1), model: "gcn", wire: "auto", halo: "cover", schedule: half, otherwise: func(o *train.Options) { o.KeepHalo = true }, recomputation: true},
+		{mesh: grid(1, 2, 1), model: "gat", wire: "auto", schedule: half, otherwise: func(o *train.Options) { o.KeepHalo = true }, recomputation: true},
+		{mesh: grid(1, 2, 1), model: "gatv2", wire: "int8", schedule: half, otherwise: func(o *train.Options) { o.Prefetch, o.Threads = 0, 2 }},
+		{mesh: grid(1, 2, 1), model: "sage", wire: "auto", bf16: true, schedule: whole, otherwise: func(o *train.Options) { o.KeepHalo = true }},
+		{mesh: grid(1, 2, 2), model: "gcn", wire: "int4", halo: "cover", schedule: half, otherwise: func(o *train.Options) { o.Prefetch = 2 }},
 		{mesh: grid(1, 1, 2), model: "gcn", wire: "int8", otherwise: func(o *train.Options) { o.AggregationChunks = 3 }, recomputation: true},
 		{mesh: grid(1, 1, 3), model: "gat", wire: "int8", bf16: true, otherwise: func(o *train.Options) { o.Threads = 2 }},
 		{mesh: grid(1, 1, 2), model: "gatv2", wire: "int4", otherwise: func(o *train.Options) { o.Threads = 2 }},
@@ -83,9 +112,9 @@ func TestEncodedRuns(t *testing.T) {
 		{mesh: grid(2, 1, 1), model: "gcnii", wire: "int8", otherwise: func(o *train.Options) { o.Threads = 2 }, recomputation: true},
 		{mesh: grid(2, 2, 1), model: "gcn", wire: "int4", otherwise: func(o *train.Options) { o.Threads = 2 }, recomputation: true},
 	} {
-		t.Run(fmt.Sprint(c.mesh, " ", c.model, " ", c.wire), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.mesh, " ", c.model, " ", c.wire, " ", c.halo, " ", c.schedule), func(t *testing.T) {
 			o := wired(c.model, c.wire)
-			o.Hidden = 20
+			o.Hidden, o.Halo, o.WireSchedule = 20, cmp.Or(c.halo, o.Halo), c.schedule
 			if c.bf16 {
 				inBFloat16(&o)
 				o.Hidden = 48 // slices of 8 columns would be sent as they are stored
@@ -95,7 +124,7 @@ func TestEncodedRuns(t *testing.T) {
 				o.ChunkOrder = "fixed" // for an exact plan
 			}
 			stored := o
-			stored.Wire = "auto"
+			stored.Wire, stored.WireSchedule = "auto", setting.WireSchedule{}
 			want, _ := run(t, (&Case{Mesh: c.mesh}).job(t, g, stored))
 			got, plan := run(t, (&Case{Mesh: c.mesh}).job(t, g, o))
 			asPlanned(t, got, &plan)
@@ -124,14 +153,19 @@ func TestEncodedRuns(t *testing.T) {
 // TestEncodedInTurns: workers that hold several partitions have the bits of as many workers.
 func TestEncodedInTurns(t *testing.T) {
 	g := Tangled(t)
-	o := wired("gat", "int8")
-	o.Parallel, o.Partition = "graph=3", "random"
-	want, _ := run(t, &train.Job{Graph: g, Options: o})
-	for _, workers := range []int{1, 2} {
-		o.Parallel, o.Partitions = fmt.Sprintf("graph=%d", workers), 3
-		got, _ := run(t, &train.Job{Graph: g, Options: o})
-		if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
-			t.Errorf("%d workers: losses %v, want %v, or other logits", workers, got.Losses, want.Losses)
+	for model, halo := range map[string]string{"gat": "rows", "gcn": "cover", "gatv2": "rows", "sage": "cover"} {
+		o := wired(model, "int8")
+		o.Parallel, o.Partition, o.Halo = "graph=3", "random", halo
+		if model == "gatv2" || model == "sage" {
+			o.WireSchedule = half
+		}
+		want, _ := run(t, &train.Job{Graph: g, Options: o})
+		for _, workers := range []int{1, 2} {
+			o.Parallel, o.Partitions = fmt.Sprintf("graph=%d", workers), 3
+			got, _ := run(t, &train.Job{Graph: g, Options: o})
+			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
+				t.Errorf("%s, %d workers: losses %v, want %v, or other logits", model, workers, got.Losses, want.Losses)
+			}
 		}
 	}
 }

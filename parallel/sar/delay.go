@@ -133,7 +133,7 @@ func (d *delay) exchange(call *Call, t *Transfer, yield func(Visit) bool) error 
 		yield(visit)
 		if len(t.Grads) > 0 {
 			if toSend != message {
-				d.encode(call, t.Sent, message, toSend, b)
+				d.encode(call, t.Sent, message, toSend, b, i)
 			}
 			l.gradients.send(i, b.Peer)
 		}
@@ -209,12 +209,14 @@ func (t *travelling) arrive(i int) error {
 
 // sendRows sends the rows of xs that other workers need.
 func (t *travelling) sendRows(call *Call, xs []*tensor.Matrix) error {
+	from := &local{sums: t.storedSums(call, t.form)}
+	defer from.release()
 	for i, p := range call.Edges.Needed {
 		message, err := t.buffer(i)
 		if err != nil {
 			return err
 		}
-		t.pack(call, t.form, message, p, xs)
+		t.pack(call, t.form, message, p, i, from, xs)
 		t.send(i, p.Peer)
 	}
 	return nil
@@ -259,7 +261,7 @@ func (t *travelling) smooth(i int, sum *tensor.Matrix) *tensor.Matrix {
 	received := sum.Prefix(message.Rows, floats.Width())
 	to := floats.Parts(received)
 	for m, part := range t.form.Parts(message) {
-		t.team.Decode(t.form[m].Format, to[m], part, nil, kernel.Replace)
+		t.form[m].Decode(t.team, to[m], part, nil, kernel.Replace)
 	}
 	average := t.averages[i].Prefix(message.Rows, floats.Width())
 	t.team.Add(average, momentum, average, 1-momentum, received)
@@ -269,27 +271,31 @@ func (t *travelling) smooth(i int, sum *tensor.Matrix) *tensor.Matrix {
 // addGradients adds the gradients of the epoch before to those of the local rows, and lets this epoch's come.
 func (t *travelling) addGradients(call *Call, to *Transfer) error {
 	e, memory := call.Edges, t.team.Memory
-	var spread, sum *tensor.Matrix
+	into := &local{}
+	defer into.release()
 	if e.MostSpread > 0 {
-		spread = memory.New(tensor.Buffers, e.MostSpread, t.form.InFloat32().Width())
+		into.spread = memory.New(tensor.Buffers, e.MostSpread, t.form.InFloat32().Width())
 	}
+	var sum *tensor.Matrix
 	if t.averages != nil {
 		sum = t.form.InFloat32().New(memory, 1, e.MostOut)[0]
+	} else {
+		into.sums = t.storedSums(call, t.form)
 	}
 	for i, p := range e.Needed {
 		if err := t.arrive(i); err != nil {
 			return err
 		}
 		if t.averages == nil {
-			t.unpack(call, to, t.in[i].value, p, spread)
+			t.unpack(call, to, t.in[i].value, p, into)
 		} else {
 			for m, rows := range t.form.InFloat32().Parts(t.smooth(i, sum)) {
-				call.by.Unpack(t.team, to.Grads[m], p, rows, spread)
+				call.by.Unpack(t.team, to.Grads[m], p, rows, into.spread)
 			}
 		}
 		t.receive(i, p.Peer)
 	}
-	exchange.Release(spread, sum)
+	exchange.Release(sum)
 	return nil
 }
 

@@ -1,10 +1,14 @@
 package sar
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
+	"math/rand/v2"
+	"slices"
 
 	"weft/autograd"
+	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
 	"weft/parallel/edges"
@@ -21,15 +25,18 @@ type Call struct {
 	// Number counts the calls of the layer on one tape, from 0.
 	Number int
 	Edges  *edges.Edges
-	// Format is how rows are sent, and their gradients. Scores, which are sent with them, are sent as stored,
-	// and so are partial sums: Options refuse these beside a format.
+	// Format is how rows and partial sums are sent, and their gradients. Scores, which are sent with rows,
+	// are sent as stored.
 	Format kernel.Format
 	// Late says that the rows are those of the epoch before, and so are the gradients of local rows.
 	Late bool
 
 	part    *Partition
-	key     uint64           // of the draws that encode rows
-	column  uint32           // the first column of the tile at work
+	key     uint64           // of the draws that encode rows, and of those that keep columns
+	sends   func(of int) int // how many of so many columns are sent; nil: all
+	column  int              // the first column of the tile at work
+	columns int              // of all tiles; 0: there are none
+	kept    *tensor.Matrix   // during an exchange: the columns that are sent, as exchange.Columns.Kept
 	by      edges.Operator   // of a linear aggregation
 	buffers []*tensor.Matrix // for each remote block's rows, where they stay
 	keeps   bool             // they stay until the backward pass
@@ -86,6 +93,9 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 	p.calls++
 	if t.Training {
 		c.Format, c.Late = p.part.options.Wire, p.part.late != nil
+		if kept := p.part.options.Kept; kept != nil {
+			c.sends = func(of int) int { return kept(t.Random.Epoch, of) }
+		}
 		c.key = t.Random.Key(fmt.Sprintf("%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.slice))
 	}
 	c.resume()
@@ -121,7 +131,7 @@ func (c *Call) fetchAgain(xs ...*tensor.Matrix) iter.Seq[Visit] {
 // sendGradients visits every remote block, which fills in the gradient of its sources' rows, of an element
 // type. The gradients that other workers send for local rows are added to dx.
 func (c *Call) sendGradients(dx *tensor.Matrix, e tensor.Element) iter.Seq[Visit] {
-	return c.exchange(Transfer{Grads: []*tensor.Matrix{dx}, Sent: exchange.Form{{Count: dx.Cols, Element: e, Format: c.Format}}})
+	return c.exchange(Transfer{Grads: []*tensor.Matrix{dx}, Sent: exchange.Form{{Count: dx.Cols, Element: e}}})
 }
 
 // rematerialize visits every remote block again, with its sources' rows of xs, which were kept or are fetched
@@ -136,7 +146,7 @@ func (c *Call) formOf(of []*autograd.Var) (f exchange.Form) {
 	for _, v := range of {
 		f = append(f, exchange.Columns{Count: v.Cols(), Element: v.Element()})
 	}
-	return c.sent(f)
+	return f
 }
 
 // Form is the form of messages with rows of these matrices.
@@ -145,20 +155,26 @@ func (c *Call) Form(of []*tensor.Matrix) exchange.Form { return c.sent(exchange.
 // sent says how the parts of a message are sent.
 func (c *Call) sent(f exchange.Form) exchange.Form {
 	if len(f) > 0 {
-		f[0].Format = c.Format
+		f[0].Format, f[0].Kept = c.Format, c.kept
 	}
 	return f
 }
 
 // Draws are those by which rows of vertices are encoded: the same in all passes. IDs lists the vertices.
 func (c *Call) Draws(ids *tensor.Matrix) kernel.Draws {
-	return kernel.Draws{Key: c.key, Stream: c.column, IDs: ids}
+	return kernel.Draws{Key: c.key, Stream: uint32(c.column), IDs: ids}
 }
 
 // GradientDraws are those by which a worker encodes the gradients of rows. Each worker that sends some has
 // others.
 func (c *Call) GradientDraws(sender int, ids *tensor.Matrix) kernel.Draws {
-	return kernel.Draws{Key: autograd.Mix(c.key + 1 + uint64(sender)), Stream: c.column, IDs: ids}
+	return kernel.Draws{Key: autograd.Mix(c.key + 1 + uint64(sender)), Stream: uint32(c.column), IDs: ids}
+}
+
+// sumDraws are those by which a worker encodes the partial sums of a message, or their gradients. The
+// message's number counts those that the worker sends in the exchange.
+func (c *Call) sumDraws(k comm.Kind, sender, number int) kernel.Draws {
+	return kernel.Draws{Key: autograd.Mix(^c.key + uint64(k)<<48 + uint64(sender)<<24 + uint64(number)), Stream: uint32(c.column)}
 }
 
 // sums is the number of terms that the gradient of a local row may have: one from the local edges, and one
@@ -172,6 +188,14 @@ func (c *Call) sums() int {
 
 func (c *Call) exchange(t Transfer) iter.Seq[Visit] {
 	return func(yield func(Visit) bool) {
+		if c.sends != nil {
+			c.kept = c.keep(slices.Concat(t.Rows, t.Grads)[0].Cols)
+			defer func() {
+				c.kept.Release()
+				c.kept = nil
+			}()
+		}
+		t.Sent = c.sent(t.Sent)
 		c.part.from.Exchanger.Exchange(c, t, func(v Visit) bool {
 			if !yield(v) {
 				panic("sar: a halo exchange was broken off, and other workers would wait for it")
@@ -179,6 +203,21 @@ func (c *Call) exchange(t Transfer) iter.Seq[Visit] {
 			return true
 		})
 	}
+}
+
+// keep lists those of so many columns from the tile's first one on that are sent. They are drawn among the
+// columns of all tiles: the same on all workers, and in all exchanges of the call.
+func (c *Call) keep(columns int) *tensor.Matrix {
+	of := cmp.Or(c.columns, columns)
+	kept := rand.New(rand.NewPCG(c.key, 0)).Perm(of)[:c.sends(of)]
+	slices.Sort(kept)
+	var list []int32
+	for _, column := range kept {
+		if column -= c.column; column >= 0 && column < columns {
+			list = append(list, int32(column))
+		}
+	}
+	return kernel.List(c.part.team, tensor.Buffers, list)
 }
 
 // separateGradient returns the matrix in which the gradient of target is summed, while another goroutine

@@ -69,6 +69,9 @@ type Options struct {
 	KeepHalo bool
 	// Wire is how rows and their gradients are sent in training.
 	Wire kernel.Format
+	// Kept is how many of so many columns of rows and their gradients are sent in an epoch of training; nil:
+	// all. It is the same on all workers.
+	Kept func(epoch, columns int) int
 	// Halo says what travels between partitions in a linear aggregation. Other aggregations need rows.
 	Halo edges.Halo
 	// Delay makes the halo an epoch late in training (PipeGCN): layers read the rows that other workers sent

@@ -41,11 +41,12 @@ func (p *propagator) tile(x *autograd.Var) int {
 // matrix z from these columns of x. It is then rounded.
 func (c *Call) inTiles(columns int, z, x *tensor.Matrix, to kernel.Output, sum func(z, x *tensor.Matrix)) {
 	team := c.part.team
+	c.columns = x.Cols
 	for from := 0; from < x.Cols; from += columns {
 		n := min(columns, x.Cols-from)
 		some, tile := team.Memory.NewElement(tensor.Buffers, x.Element, x.Rows, n), team.Memory.New(tensor.Buffers, z.Rows, n)
 		team.PickColumns(some, x, nil, from)
-		c.column = uint32(from)
+		c.column = from
 		sum(tile, some)
 		some.Release()
 		if to == kernel.Accumulate {

@@ -23,7 +23,7 @@ type wire struct {
 // Exchange implements Exchanger. Gradients for local rows are added in the order of the rounds. If another
 // worker fails, the pass ends.
 func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
-	e, c, memory := call.Edges, w.comm, w.team.Memory
+	e, c := call.Edges, w.comm
 	if c.TakesTurns() {
 		w.inTurns(call, t, yield)
 		return
@@ -38,13 +38,13 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 	defer done()
 	var sides []exchange.Side
 	if b.back != nil {
-		incoming, spread := w.forGradients(call, t)
-		defer exchange.Release(append(incoming, spread)...)
-		sides = append(sides, func(aside *comm.Comm) error { return beside.addGradients(call, aside, incoming, spread, &t) })
+		incoming := w.forGradients(call, t)
+		defer incoming.release()
+		sides = append(sides, func(aside *comm.Comm) error { return beside.addGradients(call, aside, incoming, &t) })
 	}
 	if b.in != nil {
-		out := call.Form(t.Rows).New(memory, messages, e.MostOut)
-		defer exchange.Release(out...)
+		out := w.forRows(call, t, messages)
+		defer out.release()
 		sides = append(sides, func(aside *comm.Comm) error { return beside.sendRows(call, aside, out, t.Rows) })
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error { return b.visit(yield) }))
@@ -53,11 +53,11 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 // inTurns is Exchange for a worker that holds several partitions: all of them have sent before one receives.
 // So the messages that a partition receives are there, and one buffer is enough for those that it makes.
 func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) {
-	e, c, memory := call.Edges, w.comm, w.team.Memory
+	c := w.comm
 	if t.fetches() {
-		out := call.Form(t.Rows).New(memory, 1, e.MostOut)
+		out := w.forRows(call, t, 1)
 		err := w.sendRows(call, c, out, t.Rows)
-		exchange.Release(out...)
+		out.release()
 		exchange.Must(err)
 		c.Meet()
 	}
@@ -70,9 +70,9 @@ func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) {
 	if b.back != nil {
 		c.Meet()
 		hold := c.Hold()
-		incoming, spread := w.forGradients(call, t)
-		err := w.addGradients(call, c, incoming, spread, &t)
-		exchange.Release(append(incoming, spread)...)
+		incoming := w.forGradients(call, t)
+		err := w.addGradients(call, c, incoming, &t)
+		incoming.release()
 		hold()
 		exchange.Must(err)
 	}
@@ -104,8 +104,12 @@ func (w *wire) buffers(call *Call, t Transfer, messages int) *visits {
 		}
 	}
 	if t.fetches() {
-		buffers := t.Buffers
-		if buffers == nil || v.rows.Encodes() {
+		var buffers []*tensor.Matrix
+		if t.Buffers != nil && !v.rows.Encodes() {
+			for _, b := range t.Buffers { // messages count in the elements of their form
+				buffers = append(buffers, b.As(v.rows.Element(), b.Rows, v.rows.Width()))
+			}
+		} else {
 			buffers = v.rows.New(memory, min(w.prefetch+1, len(e.Remote())), e.MostIn)
 			v.own = append(v.own[:len(v.own):len(v.own)], buffers...)
 		}
@@ -138,13 +142,37 @@ func (w *wire) beside(call *Call) (beside *wire, done func()) {
 	return &aside, team.Memory.Close
 }
 
-// forGradients makes the buffers in which gradients of local rows are received, and scratch for those of
-// partial sums; nil: none.
-func (w *wire) forGradients(call *Call, t Transfer) (buffers []*tensor.Matrix, spread *tensor.Matrix) {
+// local is what a worker sends local rows from, or receives their gradients in.
+type local struct {
+	buffers []*tensor.Matrix
+	sums    *tensor.Matrix // the partial sums of a message as they are stored; nil if messages have them so
+	spread  *tensor.Matrix // scratch for the gradients of partial sums; nil: none
+}
+
+func (l *local) release() { exchange.Release(append(l.buffers, l.sums, l.spread)...) }
+
+// forRows makes what rows are sent from, in so many buffers.
+func (w *wire) forRows(call *Call, t Transfer, messages int) *local {
+	form := call.Form(t.Rows)
+	return &local{buffers: form.New(w.team.Memory, messages, call.Edges.MostOut), sums: w.storedSums(call, form)}
+}
+
+// forGradients makes what gradients of local rows are received in.
+func (w *wire) forGradients(call *Call, t Transfer) *local {
+	l := &local{}
 	if n := call.Edges.MostSpread; n > 0 {
-		spread = w.team.Memory.New(tensor.Buffers, n, t.Sent.Width())
+		l.spread = w.team.Memory.New(tensor.Buffers, n, t.Sent.Stored().Width())
 	}
-	return t.Sent.New(w.team.Memory, min(w.prefetch+1, len(call.Edges.Needed)), call.Edges.MostOut), spread
+	l.sums = w.storedSums(call, t.Sent)
+	l.buffers = t.Sent.New(w.team.Memory, min(w.prefetch+1, len(call.Edges.Needed)), call.Edges.MostOut)
+	return l
+}
+
+func (w *wire) storedSums(call *Call, form exchange.Form) *tensor.Matrix {
+	if !call.Edges.Sums || !form.Encodes() {
+		return nil
+	}
+	return form.Stored().New(w.team.Memory, 1, call.Edges.MostSums)[0]
 }
 
 // fetches reports whether rows are received.
@@ -184,7 +212,7 @@ func (v *visits) visit(yield func(Visit) bool) error {
 		yield(visit)
 		if v.back != nil {
 			if gradients != message {
-				v.encode(v.call, v.Sent, message, gradients, b)
+				v.encode(v.call, v.Sent, message, gradients, b, i)
 			}
 			v.back.Send(b.Peer)
 		}
@@ -196,11 +224,6 @@ func (v *visits) visit(yield func(Visit) bool) error {
 		return v.back.Finish()
 	}
 	return nil
-}
-
-// encode makes a message of the gradients of a block's sources.
-func (w *wire) encode(call *Call, form exchange.Form, message, gradients *tensor.Matrix, b *edges.Block) {
-	form.Encode(w.team, message, gradients, func(int) kernel.Draws { return call.GradientDraws(w.comm.Rank(), b.IDs) })
 }
 
 // received returns the rows of a message of block i as they are stored.
@@ -218,35 +241,55 @@ func (v *visits) received(i int, message *tensor.Matrix) []*tensor.Matrix {
 	return stored.Parts(message)
 }
 
+// encode makes a message of the gradients of block b, which is remote block number i: those of rows of
+// vertices, and then those of partial sums.
+func (w *wire) encode(call *Call, form exchange.Form, message, gradients *tensor.Matrix, b *edges.Block, i int) {
+	stored, rows := form.Stored().Parts(gradients), b.IDs.Cols
+	for k, part := range form.Parts(message) {
+		encode := func(lo, hi int, d kernel.Draws) {
+			form[k].Encode(w.team, part.RowRange(lo, hi), stored[k].RowRange(lo, hi), nil, d)
+		}
+		encode(0, rows, call.GradientDraws(w.comm.Rank(), b.IDs))
+		if rows < part.Rows {
+			encode(rows, part.Rows, call.sumDraws(comm.HaloGradient, w.comm.Rank(), i))
+		}
+	}
+}
+
 // sendRows sends the rows of xs that other workers need. It runs concurrently with the visits.
-func (w *wire) sendRows(call *Call, aside *comm.Comm, buffers, xs []*tensor.Matrix) error {
-	out, form := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: buffers}, call.Form(xs)
-	for _, p := range call.Edges.Needed {
+func (w *wire) sendRows(call *Call, aside *comm.Comm, from *local, xs []*tensor.Matrix) error {
+	out, form := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: from.buffers}, call.Form(xs)
+	for number, p := range call.Edges.Needed {
 		buffer, err := out.Buffer(p.Len(), form.Width())
 		if err != nil {
 			return err
 		}
-		w.pack(call, form, buffer, p, xs)
+		w.pack(call, form, buffer, p, number, from, xs)
 		out.Send(p.Peer)
 	}
 	return out.Finish()
 }
 
-// pack makes a message of rows of xs.
-func (w *wire) pack(call *Call, form exchange.Form, message *tensor.Matrix, p *edges.Message, xs []*tensor.Matrix) {
+// pack makes message p, which has this number among those of the call: rows of xs, and then partial sums.
+func (w *wire) pack(call *Call, form exchange.Form, message *tensor.Matrix, p *edges.Message, number int, from *local, xs []*tensor.Matrix) {
 	for i, rows := range form.Parts(message) {
-		if form.Encodes() {
-			w.team.Encode(form[i].Format, rows, xs[i], p.Rows, call.Draws(call.Edges.SourceIDs))
-		} else {
+		if !form.Encodes() {
 			call.by.Pack(w.team, rows, p, xs[i])
+			continue
+		}
+		form[i].Encode(w.team, rows, xs[i], p.Rows, call.Draws(call.Edges.SourceIDs))
+		if p.Sums != nil {
+			sums := from.sums.Prefix(p.Sums.In.Cols, xs[i].Cols)
+			call.by.PackSums(w.team, sums, p, xs[i])
+			form[i].Encode(w.team, rows.RowRange(p.Rows.Cols, p.Len()), sums, nil, call.sumDraws(comm.Halo, w.comm.Rank(), number))
 		}
 	}
 }
 
 // addGradients adds the gradients that other workers send for local rows to t.Grads. It runs concurrently
 // with the visits.
-func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matrix, spread *tensor.Matrix, t *Transfer) error {
-	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Buffers: buffers}
+func (w *wire) addGradients(call *Call, aside *comm.Comm, into *local, t *Transfer) error {
+	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Buffers: into.buffers}
 	for _, p := range call.Edges.Needed {
 		in.Expect(p.Peer, p.Len(), t.Sent.Width())
 	}
@@ -255,19 +298,24 @@ func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matr
 		if err != nil {
 			return err
 		}
-		w.unpack(call, t, message, p, spread)
+		w.unpack(call, t, message, p, into)
 		in.Free()
 	}
 	return nil
 }
 
-// unpack adds the gradients of a message to t.Grads.
-func (w *wire) unpack(call *Call, t *Transfer, message *tensor.Matrix, p *edges.Message, spread *tensor.Matrix) {
+// unpack adds the gradients of message p to t.Grads.
+func (w *wire) unpack(call *Call, t *Transfer, message *tensor.Matrix, p *edges.Message, into *local) {
 	for i, rows := range t.Sent.Parts(message) {
-		if t.Sent.Encodes() {
-			w.team.Decode(t.Sent[i].Format, t.Grads[i], rows, p.Rows, kernel.Accumulate)
-		} else {
-			call.by.Unpack(w.team, t.Grads[i], p, rows, spread)
+		if !t.Sent.Encodes() {
+			call.by.Unpack(w.team, t.Grads[i], p, rows, into.spread)
+			continue
+		}
+		t.Sent[i].Decode(w.team, t.Grads[i], rows, p.Rows, kernel.Accumulate)
+		if p.Sums != nil {
+			sums := into.sums.Prefix(p.Sums.In.Cols, t.Sent[i].Count)
+			t.Sent[i].Decode(w.team, sums, rows.RowRange(p.Rows.Cols, p.Len()), nil, kernel.Replace)
+			call.by.UnpackSums(w.team, t.Grads[i], p, sums, into.spread)
 		}
 	}
 }

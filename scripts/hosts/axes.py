@@ -8,7 +8,7 @@ table is arithmetic and trains nothing.
 
     axes.py [--graphs rmat,uniform,debian,PATH] [--scale 14] [--models gcn,decoupled,gcnii,resgcn] [--layers 2,3,4,5]
             [--hidden 64] [--meshes graph=4 tensor=4 pipeline=4 graph=2,pipeline=2] [--rates 1gbit,100mbit]
-            [--crossover 2,4,8,16] [--epochs 5] [--longest 600] [--accuracy EPOCHS] [--json]
+            [--with '; --wire int8'] [--crossover 2,4,8,16] [--epochs 5] [--longest 600] [--accuracy EPOCHS] [--json]
 
 PATH is a store, or the archive of Map of GitHub, edges.npz, which gets features and labels drawn at random. What weft
 refuses, what this machine has no memory for (all workers are processes on it) and what would be on the wire too long is
@@ -52,6 +52,8 @@ def main():
                         help="width of hidden layers, and of features that are made here (default 64)")
     parser.add_argument("--meshes", type=Mesh, nargs="+", default=[Mesh(m) for m in ("graph=2", "graph=4", "tensor=2", "tensor=4")],
                         metavar="MESH", help="as --parallel takes them (default graph=2 graph=4 tensor=2 tensor=4)")
+    parser.add_argument("--with", dest="lists", type=lambda text: [part.split() for part in text.split(";")], default=[[]], metavar="FLAGS;…",
+                        help="flags of weft train for the meshes, and after a semicolon those for another row (default none)")
     parser.add_argument("--rates", type=listed(Rate), default="1gbit,100mbit", help="at which a host sends, or none (default 1gbit,100mbit)")
     parser.add_argument("--crossover", type=listed(between(2, 1024)), default="2,4,8,16", metavar="N,…", help="or none (default 2,4,8,16)")
     parser.add_argument("--epochs", type=between(2, 1000), default=5, metavar="N", help="of which the first does not count (default 5)")
@@ -124,7 +126,11 @@ class Graph:
     def report(self):
         tables = []
         for layers in self.options.layers:
-            rows = [(mesh, self.row(name, layers, mesh)) for name in self.options.models for mesh in [Mesh(""), *self.options.meshes]]
+            rows = []
+            for name in self.options.models:
+                rows.append((Mesh(""), self.row(name, layers, Mesh(""), [])))
+                for mesh, flags in itertools.product(self.options.meshes, self.options.lists):
+                    rows.append((mesh, self.row(name, layers, mesh, flags)))
             for rate in self.options.rates:
                 for mesh, row in rows:
                     if mesh.text and "left_out" not in row:
@@ -135,13 +141,13 @@ class Graph:
         return {"graph": self.name, **{key: counts[key] for key in ("vertices", "edges", "features", "classes")},
                 "width": self.options.hidden, "tables": tables, "crossover": crossover}
 
-    def row(self, name, layers, mesh):
-        """A model on a mesh, on this machine."""
-        row = {"model": name, "parallel": mesh.text, "seconds": {}, "wire_seconds": {}}
-        log(f"{self.name}, {layers} layers: {name}, {mesh.text or 'one worker'}, {HERE}")
+    def row(self, name, layers, mesh, flags):
+        """A model on a mesh, with flags of weft train, on this machine."""
+        row = {"model": name, "parallel": mesh.text, "flags": flags, "seconds": {}, "wire_seconds": {}}
+        log(f"{self.name}, {layers} layers: {name}, {mesh.text or 'one worker'}, {' '.join([HERE, *flags])}")
         if mesh.ways > 1:
             self.halo(mesh.ways)  # before its partitions are needed
-        arguments = self.arguments(name, layers, mesh)
+        arguments = self.arguments(row, layers, mesh)
         try:
             weft(*arguments, "--explain", "--memory-limit", str(int(SPARE * available() / mesh.workers)))
         except subprocess.CalledProcessError as refused:
@@ -172,13 +178,13 @@ class Graph:
         if wire * self.options.epochs > self.options.longest:
             log(f"{self.name}, {layers} layers: {row['model']}, {mesh.text}, {rate.text}: left out, {wire:.0f} s an epoch on the wire")
             return
-        log(f"{self.name}, {layers} layers: {row['model']}, {mesh.text}, {rate.text}")
+        log(f"{self.name}, {layers} layers: {row['model']}, {mesh.text}, {' '.join([rate.text, *row['flags']])}")
         with hosts(mesh.workers, rate) as launcher:
-            run = self.train(self.arguments(row["model"], layers, mesh), self.options.epochs, self.options.epochs, launcher(mesh.workers))
+            run = self.train(self.arguments(row, layers, mesh), self.options.epochs, self.options.epochs, launcher(mesh.workers))
         row["seconds"][rate.text] = statistics.median(run["epoch_seconds"][1:])
 
-    def arguments(self, name, layers, mesh):
-        return ["train", self.store, "--model", *MODELS[name], "--layers", str(layers), "--hidden", str(self.options.hidden),
+    def arguments(self, row, layers, mesh):
+        return ["train", self.store, "--model", *MODELS[row["model"]], *row["flags"], "--layers", str(layers), "--hidden", str(self.options.hidden),
                 "--threads", "1", "--json", *(["--parallel", mesh.text, "--comm-timeout", "15m"] if mesh.text else [])]
 
     def train(self, arguments, epochs, evaluate_every, launcher=()):
@@ -258,7 +264,7 @@ def show(graph):
         rates = list(dict.fromkeys(rate for r in done for rate in r["wire_seconds"]))
         accuracy = ["test"] if any("accuracy" in r for r in done) else []
         head = [f"{table['layers']} layers", "parallel", *(f"epoch, {p}" for p in [HERE, *rates]), *(f"wire, {p}" for p in rates),
-                "moved", "÷ formula", "gradients", "÷ formula", "tensors", "graph", "edges ÷ mean", "sent ÷ mean", *accuracy]
+                "moved", "÷ formula", "gradients", "÷ formula", "tensors", "graph", "edges ÷ mean", "sent ÷ mean", *accuracy, "flags"]
         rows = []
         for r in done:
             rows.append([r["model"], r["parallel"] or "one worker", *(seconds(r["seconds"].get(p)) for p in [HERE, *rates]),
@@ -266,7 +272,8 @@ def show(graph):
                          megabytes(r["sent_bytes"]), ratio(r["sent_bytes"], r["formula_bytes"]),
                          megabytes(r["gradient_bytes"]), ratio(r["gradient_bytes"], r["gradient_formula_bytes"]),
                          megabytes(r["peak_tensor_bytes"]), megabytes(r["graph_bytes"]),
-                         number(r["edge_balance"]), number(r["sent_balance"]), *([percent(r.get("accuracy"))] if accuracy else [])])
+                         number(r["edge_balance"]), number(r["sent_balance"]), *([percent(r.get("accuracy"))] if accuracy else []),
+                         " ".join(r["flags"])])
         align([head, *rows])
         for r in table["rows"]:
             if "left_out" in r:
@@ -301,7 +308,7 @@ def number(x):
 def align(rows):
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     for row in rows:
-        print("  ".join(cell.ljust(w) if k < 2 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths))).rstrip())
+        print("  ".join(cell.rjust(w) if 2 <= k < len(row) - 1 else cell.ljust(w) for k, (cell, w) in enumerate(zip(row, widths))).rstrip())
     print(flush=True)
 
 

@@ -3,7 +3,7 @@
 // would:
 //
 //	go run ./scripts/reproduce --data FOLDER [--only cora-gcn,cora-gat] [--seeds N] \
-//		[--precisions f32,bf16] [--json FILE]
+//		[--with '--precision f32; --precision bf16'] [--json FILE]
 //
 // Graphs and runs are kept in a temporary folder until the end. The table goes to standard output, progress
 // to standard error, and the figures of every run to the JSON file. The exit status says whether the runs
@@ -33,7 +33,7 @@ func main() {
 	var (
 		job  = reproduction{stores: map[*dataset]string{}}
 		only = flag.String("only", "", "configurations to run, separated by commas (default all)")
-		each = flag.String("precisions", "f32", "precisions that each configuration is run in, separated by commas")
+		with = flag.String("with", "", "flags of weft train that each configuration is run with, and after a semicolon those that it is run with once more")
 		file = flag.String("json", "runs/reproduce.json", "where the figures of every run are written")
 	)
 	flag.StringVar(&job.weft, "weft", "bin/weft", "the command to drive")
@@ -46,7 +46,9 @@ func main() {
 	if job.seeds < 0 {
 		fail(2, fmt.Errorf("--seeds %d: must be at least 1", job.seeds))
 	}
-	job.precisions = strings.Split(*each, ",")
+	for flags := range strings.SplitSeq(*with, ";") {
+		job.with = append(job.with, strings.Fields(flags))
+	}
 	chosen, err := choose(*only)
 	if err != nil {
 		fail(2, err)
@@ -100,8 +102,10 @@ type reproduction struct {
 	folder string // of stores and run directories
 	seeds  int    // 0 stands for each experiment's own number
 	stores map[*dataset]string
+	// trained counts the runs
+	trained int
 
-	precisions []string
+	with [][]string // flags of weft train: each experiment runs with each of these
 }
 
 // run trains the chosen experiments. The rows of those that were finished come back with an error too.
@@ -112,12 +116,12 @@ func (p *reproduction) run(ctx context.Context, chosen []experiment) ([]row, err
 			fmt.Fprintf(os.Stderr, "%s: left out: no %s\n", e.config, e.dataset.below(p.data, e.dataset.files))
 			continue
 		}
-		for _, precision := range p.precisions {
-			runs, err := p.train(ctx, e, precision)
+		for _, flags := range p.with {
+			runs, err := p.train(ctx, e, flags)
 			if err != nil {
 				return rows, fmt.Errorf("%s: %w", e.config, err)
 			}
-			rows = append(rows, summarise(e, precision, runs))
+			rows = append(rows, summarise(e, flags, runs))
 		}
 	}
 	if len(rows) == 0 {
@@ -127,7 +131,7 @@ func (p *reproduction) run(ctx context.Context, chosen []experiment) ([]row, err
 }
 
 // train runs one experiment with seeds 0, 1, 2, …
-func (p *reproduction) train(ctx context.Context, e experiment, precision string) ([]result, error) {
+func (p *reproduction) train(ctx context.Context, e experiment, flags []string) ([]result, error) {
 	seeds := p.seeds
 	if seeds == 0 {
 		seeds = e.seeds
@@ -138,11 +142,13 @@ func (p *reproduction) train(ctx context.Context, e experiment, precision string
 	}
 	var runs []result
 	for seed := range seeds {
-		out := filepath.Join(p.folder, fmt.Sprintf("%s-%s-%d", e.config, precision, seed))
+		p.trained++
+		out := filepath.Join(p.folder, fmt.Sprintf("run-%d", p.trained))
 		args := []string{
 			"train", store, "--config", filepath.Join("configs", e.config+".yaml"),
-			"--seed", strconv.Itoa(seed), "--precision", precision, "--json", "--out", out,
+			"--seed", strconv.Itoa(seed), "--json", "--out", out,
 		}
+		args = append(args, flags...)
 		if e.dataset.randomSplits || e.dataset.storedSplits {
 			args = append(args, "--split", strconv.Itoa(seed))
 		}
@@ -155,7 +161,7 @@ func (p *reproduction) train(ctx context.Context, e experiment, precision string
 		if err := json.Unmarshal(text, &r); err != nil {
 			return nil, fmt.Errorf("%s: what it printed is not JSON: %w", p.weft, err)
 		}
-		fmt.Fprintf(os.Stderr, "%s %s seed %d: test %.2f %% after %d epochs, %.1f s\n", e.config, precision, seed, 100*r.Test, r.EpochsRun, r.Seconds)
+		fmt.Fprintf(os.Stderr, "%s %s seed %d: test %.2f %% after %d epochs, %.1f s\n", e.config, strings.Join(flags, " "), seed, 100*r.Test, r.EpochsRun, r.Seconds)
 		runs = append(runs, r)
 	}
 	return runs, nil

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		os.Exit(2)
 	}
 	if os.Args[1] == "train" {
-		fmt.Println(`{"test": 0.81, "val": 0.8, "seed": 0, "epochs_run": 7, "peak_tensor_bytes": [5]}`)
+		fmt.Println(`{"test": 0.81, "val": 0.8, "seed": 0, "epochs_run": 7, "peak_tensor_bytes": [5], "communication": {"halo": {"bytes": 2.5e6}}}`)
 	}
 	os.Exit(0)
 }
@@ -80,16 +80,16 @@ func TestTable(t *testing.T) {
 	gat := experiment{config: "cora-gat", dataset: cora, model: "GAT", published: 83, deviation: 0.7}
 	mlp := experiment{config: "debian-mlp", dataset: debian, model: "perceptron"}
 	rows := []row{
-		summarise(gat, "bf16", []result{{Test: 0.82, Seconds: 1}, {Test: 0.84, Seconds: 2}}),
-		summarise(mlp, "f32", []result{{Test: 0.625, Seconds: 30}}),
+		summarise(gat, []string{"--precision", "bf16"}, []result{{Test: 0.82, Seconds: 1}, {Test: 0.84, Seconds: 2}}),
+		summarise(mlp, nil, []result{{Test: 0.625, Seconds: 30}}),
 	}
 	var got bytes.Buffer
 	if err := writeTable(&got, rows); err != nil {
 		t.Fatal(err)
 	}
-	want := `dataset           model        precision   test %, ours       published    difference   s/run
-Cora              GAT          bf16        83.00 ± 1.41 (2)   83.0 ± 0.7   +0.00        1.5
-Debian packages   perceptron   f32         62.50 (1)          -            -            30.0
+	want := `dataset           model        test %, ours       published    difference   s/run   halo, MB   flags
+Cora              GAT          83.00 ± 1.41 (2)   83.0 ± 0.7   +0.00        1.5     -          --precision bf16
+Debian packages   perceptron   62.50 (1)          -            -            30.0    -          -
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Error(diff)
@@ -115,16 +115,16 @@ func TestCommands(t *testing.T) {
 	log := filepath.Join(folder, "log")
 	t.Setenv(standIn, log)
 	touch(t, filepath.Join(folder, "npz", "coauthor_physics.npz"))
-	p := &reproduction{weft: os.Args[0], data: folder, folder: "/tmp/w", seeds: 2, stores: map[*dataset]string{}, precisions: []string{"f32", "bf16"}}
+	p := &reproduction{weft: os.Args[0], data: folder, folder: "/tmp/w", seeds: 2, stores: map[*dataset]string{}, with: [][]string{nil, {"--parallel", "graph=2"}}}
 	chosen, err := choose("cora-gcn,physics-gcn,physics-sage")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows, err := p.run(t.Context(), chosen)
 	if err != nil || len(rows) != 4 {
-		t.Fatalf("%d rows, %v; want the two of the data that is there in each precision", len(rows), err)
+		t.Fatalf("%d rows, %v; want the two of the data that is there with both lists of flags", len(rows), err)
 	}
-	if r := rows[3]; r.Precision != "bf16" || r.Mean < 80.99 || r.Mean > 81.01 || r.Runs[1].EpochsRun != 7 || r.Runs[0].PeakTensorBytes[0] != 5 {
+	if r := rows[3]; r.Flags != "--parallel graph=2" || r.HaloMegabytes != 2.5 || r.Mean < 80.99 || r.Mean > 81.01 || r.Runs[1].EpochsRun != 7 || r.Runs[0].PeakTensorBytes[0] != 5 {
 		t.Errorf("row %+v", r)
 	}
 	got, err := os.ReadFile(log)
@@ -132,14 +132,14 @@ func TestCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf(`import npz %s/npz/coauthor_physics.npz /tmp/w/Coauthor Physics --symmetrize --largest-component --split per-class=20,30 --splits 2
-train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 0 --precision f32 --json --out /tmp/w/physics-gcn-f32-0 --split 0
-train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 1 --precision f32 --json --out /tmp/w/physics-gcn-f32-1 --split 1
-train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 0 --precision bf16 --json --out /tmp/w/physics-gcn-bf16-0 --split 0
-train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 1 --precision bf16 --json --out /tmp/w/physics-gcn-bf16-1 --split 1
-train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 0 --precision f32 --json --out /tmp/w/physics-sage-f32-0 --split 0
-train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 1 --precision f32 --json --out /tmp/w/physics-sage-f32-1 --split 1
-train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 0 --precision bf16 --json --out /tmp/w/physics-sage-bf16-0 --split 0
-train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 1 --precision bf16 --json --out /tmp/w/physics-sage-bf16-1 --split 1
+train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 0 --json --out /tmp/w/run-1 --split 0
+train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 1 --json --out /tmp/w/run-2 --split 1
+train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 0 --json --out /tmp/w/run-3 --parallel graph=2 --split 0
+train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 1 --json --out /tmp/w/run-4 --parallel graph=2 --split 1
+train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 0 --json --out /tmp/w/run-5 --split 0
+train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 1 --json --out /tmp/w/run-6 --split 1
+train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 0 --json --out /tmp/w/run-7 --parallel graph=2 --split 0
+train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 1 --json --out /tmp/w/run-8 --parallel graph=2 --split 1
 `, folder)
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
@@ -151,7 +151,7 @@ func TestFailure(t *testing.T) {
 	t.Setenv(standIn, filepath.Join(folder, "log"))
 	broken := experiment{config: "x", dataset: &dataset{name: "x", files: "log", format: "planetoid", source: "broken"}, seeds: 1}
 	touch(t, filepath.Join(folder, "log"))
-	p := &reproduction{weft: os.Args[0], data: folder, folder: folder, stores: map[*dataset]string{}, precisions: []string{"f32"}}
+	p := &reproduction{weft: os.Args[0], data: folder, folder: folder, stores: map[*dataset]string{}, with: [][]string{nil}}
 	_, err := p.run(t.Context(), []experiment{broken})
 	if err == nil || !strings.HasPrefix(err.Error(), "x: ") || !strings.HasSuffix(err.Error(), "exit status 2: ind.broken: damaged") {
 		t.Errorf("got %v", err)

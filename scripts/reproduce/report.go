@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -20,6 +22,11 @@ type result struct {
 	EpochsRun       int     `json:"epochs_run"`
 	BestEpoch       int     `json:"best_epoch"`
 	PeakTensorBytes []int64 `json:"peak_tensor_bytes"`
+	Communication   struct {
+		Halo struct {
+			Bytes float64 `json:"bytes"` // of all workers in the last epoch
+		} `json:"halo"`
+	} `json:"communication"`
 
 	Seconds float64 `json:"seconds"` // of the whole command
 }
@@ -29,23 +36,25 @@ type row struct {
 	Config             string   `json:"config"`
 	Dataset            string   `json:"dataset"`
 	Model              string   `json:"model"`
-	Precision          string   `json:"precision"`
+	Flags              string   `json:"flags"`
 	Mean               float64  `json:"mean"`
 	Deviation          float64  `json:"deviation"` // of a sample: divided by n-1; 0 for one run
 	Published          *float64 `json:"published"`
 	PublishedDeviation *float64 `json:"published_deviation"`
 	Difference         *float64 `json:"difference"` // mean - published
 	SecondsPerRun      float64  `json:"seconds_per_run"`
+	HaloMegabytes      float64  `json:"halo_mb"` // between partitions in the last epoch, the mean of the runs
 	Runs               []result `json:"runs"`
 }
 
 // summarise is the row of an experiment after at least one run.
-func summarise(e experiment, precision string, runs []result) row {
-	r := row{Config: e.config, Dataset: e.dataset.name, Model: e.model, Precision: precision, Runs: runs}
+func summarise(e experiment, flags []string, runs []result) row {
+	r := row{Config: e.config, Dataset: e.dataset.name, Model: e.model, Flags: strings.Join(flags, " "), Runs: runs}
 	n := float64(len(runs))
 	for _, run := range runs {
 		r.Mean += 100 * run.Test / n
 		r.SecondsPerRun += run.Seconds / n
+		r.HaloMegabytes += run.Communication.Halo.Bytes / 1e6 / n
 	}
 	if len(runs) > 1 {
 		var squares float64
@@ -67,7 +76,7 @@ func summarise(e experiment, precision string, runs []result) row {
 // writeTable prints rows for a person, one line each.
 func writeTable(w io.Writer, rows []row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "dataset\tmodel\tprecision\ttest %, ours\tpublished\tdifference\ts/run")
+	fmt.Fprintln(t, "dataset\tmodel\ttest %, ours\tpublished\tdifference\ts/run\thalo, MB\tflags")
 	for _, r := range rows {
 		ours := fmt.Sprintf("%.2f (1)", r.Mean)
 		if len(r.Runs) > 1 {
@@ -80,7 +89,11 @@ func writeTable(w io.Writer, rows []row) error {
 		if r.PublishedDeviation != nil {
 			published += fmt.Sprintf(" ± %.1f", *r.PublishedDeviation)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%.1f\n", r.Dataset, r.Model, r.Precision, ours, published, difference, r.SecondsPerRun)
+		halo := "-"
+		if r.HaloMegabytes > 0 {
+			halo = fmt.Sprintf("%.3g", r.HaloMegabytes)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.1f\t%s\t%s\n", r.Dataset, r.Model, ours, published, difference, r.SecondsPerRun, halo, cmp.Or(r.Flags, "-"))
 	}
 	return t.Flush()
 }

@@ -93,6 +93,8 @@ type Config struct {
 	// Wire is how workers send each other values of vertices and their gradients in training. Inference sends
 	// them as they are stored.
 	Wire kernel.Format
+	// Kept is sar.Options.Kept.
+	Kept func(epoch, columns int) int
 	// Stage has the options of the pipeline axis.
 	Stage StageOptions
 }

@@ -30,7 +30,7 @@ import (
 // Plan is what a run would take.
 type Plan struct {
 	PeakTensorBytes, GraphBytes []int64                // per worker
-	Sent                        []worker.Communication // per worker, in a training pass after the first
+	Sent                        []worker.Communication // per worker, in a training pass after the first; of a wire schedule, in the last
 	EdgeColumns                 []int64                // per worker, in such a pass: aggregated edges × columns
 	Stages                      []worker.Stage         // if the mesh has several
 	// Savings are those of the settings, and those that the memory limit needs.
@@ -385,7 +385,11 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 		if err := context.Cause(ctx); err != nil {
 			return p, err
 		}
-		if _, _, err := w.TrainEpoch(1+epoch, nil); err != nil {
+		number := 1 + epoch
+		if c.WireSchedule != (setting.WireSchedule{}) {
+			number = c.Epochs // which sends most
+		}
+		if _, _, err := w.TrainEpoch(number, nil); err != nil {
 			return p, err
 		}
 		if in.Steps && epoch == epochs-1 {

@@ -100,8 +100,10 @@ type Options struct {
 	// HaloDelay: epochs by which halo rows and their gradients are late in training
 	HaloDelay int `yaml:"halo-delay"`
 	// HaloSmoothing: what moving averages replace with HaloDelay, one of smoothings
-	HaloSmoothing string        `yaml:"halo-smoothing"`
-	CommTimeout   time.Duration `yaml:"comm-timeout"` // of every wait for another worker
+	HaloSmoothing string `yaml:"halo-smoothing"`
+	// WireSchedule: how many columns of halo rows are sent in each epoch of training
+	WireSchedule WireSchedule  `yaml:"wire-schedule"`
+	CommTimeout  time.Duration `yaml:"comm-timeout"` // of every wait for another worker
 
 	// The tensor axis.
 	AggregationChunks Chunks `yaml:"aggregation-chunks"` // of rows, 0: as many as suit

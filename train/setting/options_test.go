@@ -139,6 +139,12 @@ func TestDelayRefuses(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+	o := Defaults()
+	o.Parallel, o.HaloDelay, o.WireSchedule = "graph=2", 1, WireSchedule{Slope: 5, From: 128}
+	want := "halo-delay 1 with wire-schedule varco: rows of the epoch before have other columns; leave one of the two out"
+	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
+		t.Errorf("%v, want %q", err, want)
+	}
 }
 
 // TestWireRefuses: a format that would say no more than what is stored, and one where nothing travels.
@@ -154,12 +160,6 @@ func TestWireRefuses(t *testing.T) {
 	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
 		t.Errorf("%v, want %q", err, want)
 	}
-	o.Halo, o.Parallel = "cover", "graph=2"
-	want = "wire int8 with halo cover: partial sums travel as they are stored; leave one of the two out"
-	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
-		t.Errorf("%v, want %q", err, want)
-	}
-	o.Halo = "rows"
 	for precision, wires := range map[string]map[string]kernel.Format{
 		"f32":  {"auto": kernel.AsStored, "f32": kernel.AsStored, "bf16": kernel.InBFloat16, "int8": kernel.InInt8, "int4": kernel.InInt4},
 		"bf16": {"auto": kernel.AsStored, "bf16": kernel.AsStored, "int8": kernel.InInt8, "int4": kernel.InInt4},

@@ -85,10 +85,6 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if r.Sent, err = r.format(); err != nil {
 		return nil, err
 	}
-	if r.Sent != kernel.AsStored && r.Halo != edges.HaloNames[edges.HaloRows] {
-		return nil, refusal.Errorf("%s %s with %s %s: partial sums travel as they are stored; leave one of the two out",
-			refusal.Setting("wire"), r.Wire, refusal.Setting("halo"), r.Halo)
-	}
 	if r.Order, err = order.Parse(o.AggregationOrder); err != nil {
 		return nil, err
 	}
@@ -209,6 +205,9 @@ func (r *Resolved) checkDelay() error {
 	case m.Slices > 1:
 		return refusal.Errorf("%s %d on the mesh %s: slices of columns would wait for each other all the same; take %s graph=%d, or leave it out",
 			delay, r.HaloDelay, Axes(m), refusal.Setting("parallel"), r.Workers)
+	case r.WireSchedule != WireSchedule{}:
+		return refusal.Errorf("%s %d with %s %s: rows of the epoch before have other columns; leave one of the two out",
+			delay, r.HaloDelay, refusal.Setting("wire-schedule"), r.WireSchedule)
 	}
 	return nil
 }

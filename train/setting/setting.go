@@ -205,6 +205,11 @@ var settings = withFields([]Setting{
 		Name: "halo", Group: GraphAxisGroup, changes: true, axis: "graph", beside: "pipeline", Choices: edges.HaloNames,
 		Meaning: "what travels between partitions in sums and means, cover for rows and partial sums by a minimum vertex cover, auto for these where they are at least a tenth fewer",
 	},
+	{
+		Name: "wire-schedule", Group: GraphAxisGroup, axis: "graph", beside: "pipeline",
+		Meaning: "which share of the columns of halo rows is sent in an epoch of training, none for all, varco for one that grows to all: of d columns " +
+			"d/c, where c falls from C to 1 in 1/A of the epochs, as in varco:slope=5,from=128; slope=0 keeps C",
+	},
 
 	{
 		Name: "halo-delay", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", limits: between(0, 1),
@@ -404,6 +409,8 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		*p, err = parseChunks(text)
 	case *Interval:
 		*p, err = parseInterval(text)
+	case *WireSchedule:
+		*p, err = parseWireSchedule(text)
 	case *task.Shares:
 		*p, err = task.ParseShares(text)
 	case *time.Duration:

@@ -153,10 +153,18 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 		NormalizeRows: c.NormalizeFeatures == "row", VaryingInput: c.InputDropout > 0,
 		Aggregated: w.aggregated, Redistributed: w.redistributed,
 		Order:    order.Options{Choice: c.Order, Explain: c.Explain},
-		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Travels, Delay: c.HaloDelay > 0, Smoothing: c.Smoothing, Wire: c.Sent, Recompute: c.Savings.Recompute,
+		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Travels, Delay: c.HaloDelay > 0, Smoothing: c.Smoothing, Wire: c.Sent, Kept: c.kept(), Recompute: c.Savings.Recompute,
 		AggregationChunks: int(c.AggregationChunks),
 		Stage:             w.Stage,
 	}, nil
+}
+
+// kept is the schedule of the columns that halo rows are sent of.
+func (c *Config) kept() func(epoch, columns int) int {
+	if c.WireSchedule == (setting.WireSchedule{}) {
+		return nil
+	}
+	return func(epoch, columns int) int { return c.WireSchedule.Kept(columns, epoch, c.Epochs) }
 }
 
 // infers sets the worker's engine.

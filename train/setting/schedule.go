@@ -1,0 +1,92 @@
+package setting
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// WireSchedule says how many columns of halo rows are sent in each epoch: variable communication rates
+// (VARCO; Cerviño et al., arXiv 2406.17611). The zero value sends all in every epoch.
+//
+// Of d columns epoch k of K, from 0, sends ⌈d/c(k)⌉. The compression ratio c falls from From to 1 in K/Slope
+// epochs: c(k) = max(From − Slope·(From − 1)·k/K, 1). With a slope of 0 it stays, which the publication
+// compares with.
+type WireSchedule struct{ Slope, From float64 }
+
+// The names of the schedules, and the ratio that published runs begin with. Their slopes are 2 to 7.
+const (
+	noSchedule   = "none"
+	varco        = "varco"
+	usualSlope   = 5
+	usualFrom    = 128
+	mostFrom     = 1 << 20
+	scheduleForm = "must be none, or varco, varco:slope=A, varco:from=C or varco:slope=A,from=C, for A of 0 or more and C above 1"
+)
+
+// parseWireSchedule reads "none", "varco" or "varco:slope=5,from=128".
+func parseWireSchedule(text string) (s WireSchedule, err error) {
+	if text == noSchedule {
+		return s, nil
+	}
+	name, list, some := strings.Cut(text, ":")
+	if name != varco {
+		return s, errors.New(scheduleForm)
+	}
+	s = WireSchedule{Slope: usualSlope, From: usualFrom}
+	if !some {
+		return s, nil
+	}
+	given := map[string]bool{}
+	for part := range strings.SplitSeq(list, ",") {
+		name, number, _ := strings.Cut(part, "=")
+		value, err := strconv.ParseFloat(number, 64)
+		switch {
+		case err != nil || given[name]:
+		case name == "slope" && value >= 0 && !math.IsInf(value, 1):
+			s.Slope = value
+			given[name] = true
+			continue
+		case name == "from" && value > 1 && value <= mostFrom:
+			s.From = value
+			given[name] = true
+			continue
+		}
+		return WireSchedule{}, errors.New(scheduleForm)
+	}
+	return s, nil
+}
+
+// String writes the schedule so that parseWireSchedule reads it.
+func (s WireSchedule) String() string {
+	switch s {
+	case WireSchedule{}:
+		return noSchedule
+	case WireSchedule{usualSlope, usualFrom}:
+		return varco
+	}
+	return fmt.Sprintf("%s:slope=%g,from=%g", varco, s.Slope, s.From)
+}
+
+// Kept is how many of so many columns are sent in an epoch, from 1, of so many epochs.
+func (s WireSchedule) Kept(columns, epoch, epochs int) int {
+	if s == (WireSchedule{}) {
+		return columns
+	}
+	return int(math.Ceil(float64(columns) / s.Ratio(epoch, epochs)))
+}
+
+// Mean is the mean share of many columns that is sent in so many epochs.
+func (s WireSchedule) Mean(epochs int) (share float64) {
+	for epoch := range epochs {
+		share += 1 / s.Ratio(epoch+1, epochs) / float64(epochs)
+	}
+	return share
+}
+
+// Ratio is the compression ratio c in an epoch, from 1, of so many.
+func (s WireSchedule) Ratio(epoch, epochs int) float64 {
+	return max(1, s.From-s.Slope*(s.From-1)*float64(epoch-1)/float64(epochs))
+}

@@ -1,0 +1,52 @@
+package setting
+
+import (
+	"math"
+	"testing"
+)
+
+// TestWireSchedule: c(k) = max(c_max − a·(c_max − c_min)·k/K, c_min) by hand, for c_min = 1 (Cerviño et al.,
+// arXiv 2406.17611), and ⌈d/c⌉ of d columns.
+func TestWireSchedule(t *testing.T) {
+	for _, c := range []struct {
+		text           string
+		epoch, epochs  int
+		ratio          float64
+		columns, sends int
+	}{
+		{"varco", 1, 100, 128, 128, 1},
+		{"varco", 1, 100, 128, 129, 2},
+		{"varco", 1, 100, 128, 5, 1},
+		{"varco", 11, 100, 128 - 63.5, 128, 2},    // 5·127·10/100 = 63.5
+		{"varco", 20, 100, 128 - 120.65, 128, 18}, // 5·127·19/100 = 120.65, and 128/7.35 = 17.4
+		{"varco", 21, 100, 1, 128, 128},           // 5·127·20/100 = 127
+		{"varco", 100, 100, 1, 5, 5},
+		{"varco:slope=2", 26, 100, 64.5, 128, 2}, // 2·127·25/100 = 63.5
+		{"varco:from=9,slope=1", 3, 4, 5, 10, 2}, // 8·2/4 = 4
+		{"varco:from=9", 1, 4, 9, 10, 2},
+		{"varco:from=4,slope=0", 4, 4, 4, 10, 3},
+		{"none", 1, 4, 0, 10, 10},
+	} {
+		s, err := parseWireSchedule(c.text)
+		if err != nil {
+			t.Error(err)
+		}
+		if got := s.Ratio(c.epoch, c.epochs); c.text != noSchedule && math.Abs(got-c.ratio) > 1e-9 {
+			t.Errorf("%s, epoch %d of %d: a ratio of %v, want %v", c.text, c.epoch, c.epochs, got, c.ratio)
+		}
+		if got := s.Kept(c.columns, c.epoch, c.epochs); got != c.sends {
+			t.Errorf("%s, epoch %d of %d: %d of %d columns, want %d", c.text, c.epoch, c.epochs, got, c.columns, c.sends)
+		}
+		if again, err := parseWireSchedule(s.String()); err != nil || again != s {
+			t.Errorf("%s is written as %s, %v", c.text, s, err)
+		}
+	}
+	if got, want := (WireSchedule{Slope: 1, From: 9}).Mean(4), (1./9+1./7+1./5+1./3)/4; math.Abs(got-want) > 1e-12 {
+		t.Errorf("a mean epoch sends %v of all columns, want %v", got, want)
+	}
+	for _, text := range []string{"", "varco:", "linear", "varco:slope", "varco:slope=-1", "varco:from=1", "varco:from=NaN", "varco:slope=Inf", "varco:slope=2,slope=3", "varco:a=2"} {
+		if s, err := parseWireSchedule(text); err == nil {
+			t.Errorf("%q is read as %v", text, s)
+		}
+	}
+}
