@@ -123,7 +123,7 @@ func (c *Chunk) publish(r *history, call *sar.Call, xs []*tensor.Matrix) {
 	}
 	form := call.Form(xs)
 	out := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {
-		g.team.Encode(form[m].Format, message, xs[m], st.needed[replica][c.index], call.Draws(c.Rows().IDs))
+		g.team.Encode(form[m].Format, message, xs[m], st.needed[replica][c.index], call.Draws(c.part.Rows().IDs))
 	}}
 	in := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
 		g.team.Decode(form[m].Format, st.of[replica][c.index].of(r.rows[m]), message, nil, kernel.Replace)

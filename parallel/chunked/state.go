@@ -7,11 +7,12 @@ import (
 
 	"weft/checkpoint"
 	"weft/internal/refusal"
+	"weft/parallel/mesh"
 	"weft/tensor"
 )
 
 // Arrays lists what the next epoch reads of this one: the snapshot of each aggregation and, with Keep, the
-// gradients. Names hold the partition, whose rows these are, and not the stage.
+// gradients. Names hold the partition, whose rows these are, and the slice, whose columns, but not the stage.
 func (g *Graph) Arrays() (all []checkpoint.Array) {
 	for key, r := range g.training {
 		for part, matrices := range r.parts() {
@@ -40,6 +41,15 @@ func (st *structure) returnedBy(sources *tensor.Matrix) string {
 	return fmt.Sprintf("returned.%d.%d", chunk, slices.Index(st.sources[chunk], sources))
 }
 
+// placeOf names the rows and columns that the history of a worker has.
+func placeOf(g mesh.Groups) string {
+	place := fmt.Sprintf("partition-%d", g.Partition)
+	if g.Mesh.Slices > 1 {
+		place += fmt.Sprintf(".slice-%d-of-%d", g.Slice, g.Mesh.Slices)
+	}
+	return place
+}
+
 const historyOf = "history/" // begins the names
 
 // array names a matrix of a history.
@@ -48,7 +58,7 @@ func (g *Graph) array(key callKey, part string, m int) string {
 	if key.along.Reversed {
 		direction = "out"
 	}
-	return fmt.Sprintf("%s%s/%s.%s.%d/partition-%d/%s.%d", historyOf, key.path, key.along.Relation, direction, key.number, g.me, part, m)
+	return fmt.Sprintf("%s%s/%s.%s.%d/%s/%s.%d", historyOf, key.path, key.along.Relation, direction, key.number, g.place, part, m)
 }
 
 // Restore loads the history that a checkpoint holds of the stage's modules. The next epoch begins with it.
@@ -56,7 +66,7 @@ func (g *Graph) Restore(from *checkpoint.Checkpoint) error {
 	g.restored = map[string]*tensor.Matrix{}
 	for path := range g.paths {
 		for _, name := range from.Names(historyOf + path + "/") {
-			if !strings.Contains(name, fmt.Sprintf("/partition-%d/", g.me)) {
+			if !strings.Contains(name, "/"+g.place+"/") {
 				continue
 			}
 			shape := from.Shape(name)

@@ -83,7 +83,7 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 	p.calls++
 	if t.Training {
 		c.Format = p.part.options.Wire
-		c.key = t.Random.Key(fmt.Sprintf("%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.slice))
+		c.key = t.Random.Key(fmt.Sprintf("%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.from.Slice))
 	}
 	c.resume()
 	var err error
