@@ -369,7 +369,6 @@ func (e *edgeWriter) mark(positions []int32) {
 // out writes the out-edges of all partitions.
 func (e *edgeWriter) out() (err error) {
 	var parts []*graph.Graph
-	var in []*graph.Relation
 	defer func() {
 		for _, part := range parts {
 			err = errors.Join(err, part.Close())
@@ -380,14 +379,14 @@ func (e *edgeWriter) out() (err error) {
 		if err != nil {
 			return err
 		}
-		parts, in = append(parts, part), append(in, &part.Relations[0])
+		parts = append(parts, part)
 	}
 	unload := func() {
 		for _, part := range parts {
 			part.Unload()
 		}
 	}
-	t, err := graph.NewTransposer(in, parts[0].Guard, unload)
+	list, most, err := e.lister(parts, unload)
 	if err != nil {
 		return err
 	}
@@ -400,14 +399,14 @@ func (e *edgeWriter) out() (err error) {
 			written := make(chan error, 1) // of one range, beside the listing of the next
 			written <- nil
 			for lo := e.source.starts[q]; lo < e.source.starts[q+1]; {
-				hi := e.until(lo, e.source.starts[q+1], t.Most())
-				rows, err := t.List(lo, hi)
+				hi := e.until(lo, e.source.starts[q+1], most)
+				rows, err := list(q, lo, hi)
 				if err = errors.Join(err, <-written); err != nil {
 					return err
 				}
 				e.w.turned += int64(len(rows.Sources))
 				e.w.progress.Of("turning edges around", e.w.turned, e.w.whole.Edges)
-				go func() { written <- write(rows) }()
+				go func() { written <- parts[q].Guard(func() error { return write(rows) }) }()
 				unload()
 				lo = hi
 			}
@@ -418,6 +417,34 @@ func (e *edgeWriter) out() (err error) {
 		}
 	}
 	return nil
+}
+
+// lister returns a function that lists the edges out of the sources of partition q at positions lo … hi−1,
+// which ascend from call to call, and how many edges to ask it for. parts have the in-edges that were written.
+func (e *edgeWriter) lister(parts []*graph.Graph, unload func()) (list func(q, lo, hi int) (*graph.Relation, error), most int64, err error) {
+	var in []*graph.Relation
+	for _, part := range parts {
+		in = append(in, &part.Relations[0])
+	}
+	if e.from.Symmetric && e.from.Weights == nil && e.from.EdgeColumns == 0 { // what goes in also goes out
+		return func(q, lo, hi int) (rows *graph.Relation, err error) {
+			first := e.source.starts[q]
+			err = parts[q].Guard(func() error {
+				bounds := in[q].Indptr[lo-first : hi-first+1]
+				rows = &graph.Relation{Sources: in[q].Sources[bounds[0]:bounds[hi-lo]]}
+				for _, end := range bounds {
+					rows.Indptr = append(rows.Indptr, end-bounds[0])
+				}
+				return nil
+			})
+			return rows, err
+		}, batchEdges, nil
+	}
+	t, err := graph.NewTransposer(in, parts[0].Guard, unload)
+	if err != nil {
+		return nil, 0, err
+	}
+	return func(_, lo, hi int) (*graph.Relation, error) { return t.List(lo, hi) }, t.Most(), nil
 }
 
 // until returns the end of a range of source positions that begins at lo and has at most so many edges, unless

@@ -85,6 +85,25 @@ func TestRoundTrip(t *testing.T) {
 		a := &Assignment{K: 5, Of: slices.Repeat([]int32{3}, 40), Method: File}
 		checkStored(t, store, g, a, write(t, store, g, a))
 	}
+	for _, name := range []string{"plain", "dense"} { // without and with weights, which need not be symmetric
+		made := made(t, 40, 150, kinds[name], 3)
+		e := made.Relations[0].Edges()
+		e.Source, e.Target = slices.Concat(e.Source, e.Target), slices.Concat(e.Target, e.Source)
+		for i := range e.Weights {
+			e.Weights = append(e.Weights, float32(i))
+		}
+		e.Features = append(e.Features, e.Features...)
+		var err error
+		if made.Relations[0], err = graph.NewRelation(40, e); err != nil {
+			t.Fatal(err)
+		}
+		store, g := stored(t, made)
+		a := divided(t, g, Options{K: 3, Method: Random, Seed: 9})
+		g.Relations[0].Symmetric = true // as the record of a larger store says
+		name := write(t, store, g, a)
+		g.Relations[0].Symmetric = false
+		checkStored(t, store, g, a, name)
+	}
 	store, g := stored(t, made(t, 3, 0, kinds["bare"], 3)) // no edges
 	a := divided(t, g, Options{K: 2, Method: Range})
 	checkStored(t, store, g, a, write(t, store, g, a))

@@ -208,6 +208,9 @@ func (s *saver) save(of *state, asked worker.Asks) error {
 // turn of this worker alone.
 func (s *saver) begin(of *state, take func() []checkpoint.Array) error {
 	w := s.w
+	if err := w.Settle(); err != nil {
+		return err
+	}
 	metadata, err := w.Figures(s.snapshot.Bytes())
 	if err != nil {
 		return err
@@ -227,7 +230,7 @@ func (s *saver) begin(of *state, take func() []checkpoint.Array) error {
 			Weft: s.Version, Settings: w.Texts(), Seed: w.Seed, Mesh: w.Mesh, Partition: s.Partition,
 			Chunks: chunksOf(&w.Config, s.Partition), Curve: slices.Clone(of.curve), Best: of.best.record(),
 		}
-		if p.record.Chunks != "" { // as many for any number of stages
+		if w.ChunkOf != nil && p.record.Chunks != "" { // as many for any number of stages
 			p.record.Settings["chunks"] = fmt.Sprint(w.Stage.Count * w.Mesh.Partitions)
 		}
 	}

@@ -170,6 +170,11 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 	if err := w.Ranks().Together(context.Cause(ctx)); err != nil { // before the first epoch there is nothing to keep
 		return nil, err
 	}
+	defer func() {
+		if err == nil || errors.As(err, new(*Common)) { // the connection works, and goes on or is closed
+			err = errors.Join(err, w.Settle())
+		}
+	}()
 	s := newState(&c.Options, j.Started)
 	s.saver = newSaver(j.Checkpoints, w)
 	defer func() { err = errors.Join(err, s.saver.close()) }()

@@ -19,7 +19,8 @@ type Record struct {
 	Mesh      mesh.Mesh         `json:"mesh"`
 	Store     string            `json:"store"`     // checksum
 	Partition string            `json:"partition"` // id
-	// Chunks identifies the chunks that a history belongs to. It is "" where there is no history.
+	// Chunks identifies the chunks that a history belongs to, or the partitions of a late halo. It is ""
+	// where there is neither.
 	Chunks string     `json:"chunks,omitempty"`
 	Curve  []Epoch    `json:"curve"`
 	Best   bestRecord `json:"best"`
@@ -49,13 +50,17 @@ func (b *best) restore(r bestRecord) {
 	b.scores.Train, b.scores.Val, b.scores.Test, b.scores.ValLoss = float64(r.Train), float64(r.Val), float64(r.Test), float64(r.ValLoss)
 }
 
-// chunksOf identifies the chunks of a mesh, "" if no chunk reads of another.
+// chunksOf identifies the division whose history a run has: the chunks of a mesh or, with a late halo, its
+// partitions. It is "" for a run without history.
 func chunksOf(c *worker.Config, partitions string) string {
 	chunks := 0
 	for _, k := range c.ChunkOf {
 		chunks = max(chunks, int(k)+1)
 	}
-	if chunks <= 1 {
+	switch {
+	case c.HaloDelay > 0:
+		return fmt.Sprintf("%d %s", c.Mesh.Partitions, partitions)
+	case chunks <= 1:
 		return ""
 	}
 	table := crc32.MakeTable(crc32.Castagnoli)
@@ -74,8 +79,11 @@ func (c *Checkpoints) check(s *shared) error {
 	parallel := refusal.Setting("parallel")
 	now := chunksOf(&s.Config, c.Partition)
 	switch {
-	case now == "" || now == r.Chunks:
+	case now == "" || now == r.Chunks || s.HaloDelay > 0 && r.Chunks == "":
 		return nil
+	case s.HaloDelay > 0:
+		return refusal.Errorf("%s %s: the late halo in %s is of other partitions; take %s %s with the same partitions, or %s tensor=%d, which needs none",
+			parallel, s.Parallel, c.From.Path, parallel, r.Settings["parallel"], parallel, s.Mesh.Workers())
 	case r.Chunks == "":
 		return refusal.Errorf("%s %s: the chunks of a pipeline need a history, and %s has none; take %s graph=%d, or one chunk for each partition: %s %d",
 			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers(), refusal.Setting("chunks"), s.Mesh.Partitions)

@@ -103,6 +103,13 @@ func resumes() map[string]Options {
 	add("hybrid", "graph=2,pipeline=2", deep)
 	add("bfloat16", "graph=2", func(o *Options) { o.Precision, o.Norm = "bf16", "batch" })
 	add("bfloat16", "graph=2,pipeline=2", func(o *Options) { deep(o); o.Precision = "bf16" })
+	late := func(o *Options) { o.HaloDelay, o.Model, o.Layers = 1, "gcn", 3 }
+	add("late", "graph=3", late)
+	add("late, smooth", "graph=2", func(o *Options) { late(o); o.HaloSmoothing, o.Wire, o.Halo = "both", "auto", "cover" })
+	add("late, encoded", "graph=2", func(o *Options) {
+		late(o)
+		o.Model, o.Wire, o.CheckpointEvery = "gat", "int8", setting.Interval{Epochs: 2}
+	})
 	add("table", "graph=2", func(o *Options) { o.NodeEmbedding = 8 })
 	add("links", "graph=2", func(o *Options) {
 		o.Task, o.Model, o.OutFeatures, o.Decoder, o.Negatives = "link", "gcn", 8, "distmult", 2

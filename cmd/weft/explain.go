@@ -27,7 +27,7 @@ type planned struct {
 
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
-	return slices.Concat(p.model(), p.stages(), p.encoded(), p.recomputed(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+	return slices.Concat(p.model(), p.stages(), p.encoded(), p.delayed(), p.recomputed(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
 }
 
 // checkpoints says what a checkpoint takes.
@@ -237,6 +237,23 @@ func (p planned) encoded() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("workers send values of vertices and their gradients in %s, which makes training approximate", p.settings.Wire)}
+}
+
+// delayed says that the halo is an epoch late, and what that takes.
+func (p planned) delayed() []string {
+	if p.settings.HaloDelay == 0 {
+		return nil
+	}
+	line := "workers read each other's rows of the epoch before, and add gradients of the epoch before (PipeGCN), which makes training approximate"
+	switch s := p.settings.Smoothing; {
+	case s.Features && s.Gradients:
+		line += "; moving averages replace both"
+	case s.Features:
+		line += "; moving averages replace the rows"
+	case s.Gradients:
+		line += "; moving averages replace the gradients"
+	}
+	return []string{line}
 }
 
 // recomputed says what the backward pass computes again.

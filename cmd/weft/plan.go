@@ -231,14 +231,21 @@ func meshesForPrograms(meshes []planner.Mesh) any {
 
 func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused) {
 	rows := [][]string{{"mesh", "epoch", "compute", "link", "others", "memory", "sent", "limited by"}}
+	var approximate []string
 	for _, m := range meshes {
 		t := &m.Times
+		if !m.Exact {
+			approximate = append(approximate, m.Parallel)
+		}
 		rows = append(rows, []string{
 			m.Parallel, duration(seconds(t.Epoch)), duration(seconds(t.Compute)), duration(seconds(t.Link)), duration(seconds(t.Imbalance + t.Bubble + t.Wait)),
 			megabytes(m.PeakTensorBytes()), megabytes(m.SentBytes()), t.LimitedBy(),
 		})
 	}
 	printNumbers(out, rows)
+	if len(approximate) > 0 {
+		fmt.Fprintln(out, "training is approximate on "+strings.Join(approximate, ", "))
+	}
 	for _, r := range refused {
 		fmt.Fprintln(out, "left out: "+reason(&r))
 	}

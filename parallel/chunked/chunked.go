@@ -52,7 +52,6 @@ type Graph struct {
 	team      *kernel.Team
 	replicas  *comm.Comm // the workers of the stage, of this worker's slice
 	me        int        // this worker's rank among them
-	place     string     // names the columns and the partition of the history
 	share     *partition.Share
 	options   Options
 	rows      [][]int32                // rows of the share, by chunk
@@ -60,13 +59,13 @@ type Graph struct {
 	vertices  []int32                  // of the worker's own rows of all chunks, ascending; nil: all vertices of the graph
 	own       *autograd.RowSet         // these rows
 	made      map[gnn.Along]*structure // the structures that were made so far
-	training  map[callKey]*history     // of training, by aggregation
-	inferring map[callKey]*history     // of an inference, by aggregation, until the last chunk has read it
+	training  map[sar.Key]*history     // of training, by aggregation
+	inferring map[sar.Key]*history     // of an inference, by aggregation, until the last chunk has read it
 	phase     phase
-	warm      bool                      // an inference makes the snapshot
-	order     []int                     // of the chunks in this epoch
-	paths     map[string]bool           // of the modules that aggregate
-	restored  map[string]*tensor.Matrix // of a checkpoint, until the first aggregation that reads them
+	warm      bool            // an inference makes the snapshot
+	order     []int           // of the chunks in this epoch
+	paths     map[string]bool // of the modules that aggregate
+	saved     sar.Saved       // the history of a checkpoint
 }
 
 // Options are the settings of the history.
@@ -120,11 +119,10 @@ type axis interface {
 // New divides a share into chunks. All workers that g.Halo connects call it together.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Graph, error) {
 	c := &Graph{
-		team: team, replicas: g.Halo, me: g.Halo.Rank(), share: s, options: o, rows: make([][]int32, o.Count),
-		made: map[gnn.Along]*structure{}, paths: map[string]bool{}, training: map[callKey]*history{}, inferring: map[callKey]*history{},
+		team: team, replicas: g.Halo, me: g.Halo.Rank(), saved: sar.Saved{What: "history", Place: sar.PlaceOf(g)}, share: s, options: o, rows: make([][]int32, o.Count),
+		made: map[gnn.Along]*structure{}, paths: map[string]bool{}, training: map[sar.Key]*history{}, inferring: map[sar.Key]*history{},
 	}
 	held, others := &s.Edges, exchange.PeersOf(g.Halo)
-	c.place = placeOf(g)
 	if o.Count > 1 {
 		w.Choice = order.Embeddings
 	}

@@ -5,24 +5,16 @@ import (
 	"slices"
 
 	"weft/comm"
-	"weft/gnn"
 	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/parallel/sar"
 	"weft/tensor"
 )
 
-// callKey identifies an aggregation within a chunk's pass.
-type callKey struct {
-	path   string
-	along  gnn.Along
-	number int
-}
-
 // history is the buffer of one aggregation: the rows that chunks read of each other. Slices have an entry for
 // each matrix that the aggregation reads (attention with given scores reads two).
 type history struct {
-	key callKey
+	key sar.Key
 	st  *structure
 	// rows has the rows that chunks read: of this epoch for the first fresh chunks of the order, and of the
 	// snapshot for the other chunks. The first snapshot is zeros.
@@ -40,7 +32,7 @@ type history struct {
 
 // Exchange implements sar.Exchanger.
 func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) bool) {
-	g, key := c.graph, callKey{call.Path, call.Along, call.Number}
+	g, key := c.graph, call.Key()
 	r := g.history(key)
 	switch g.phase {
 	case forward:
@@ -82,19 +74,19 @@ func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) b
 }
 
 // history returns the history of an aggregation, and makes it for the first chunk that computes it.
-func (g *Graph) history(key callKey) *history {
+func (g *Graph) history(key sar.Key) *history {
 	in := g.training
 	if g.phase == inference {
 		in = g.inferring
 	}
 	if in[key] == nil {
-		in[key] = &history{key: key, st: g.made[key.along]}
+		in[key] = &history{key: key, st: g.made[key.Along]}
 	}
 	return in[key]
 }
 
 // releaseRead releases the history of an aggregation once the last chunk of an inference has read it.
-func (g *Graph) releaseRead(key callKey, r *history) {
+func (g *Graph) releaseRead(key sar.Key, r *history) {
 	if r.read++; r.read == len(g.Chunks) && !g.warm {
 		exchange.Release(r.rows...)
 		delete(g.inferring, key)

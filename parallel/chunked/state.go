@@ -3,11 +3,9 @@ package chunked
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"weft/checkpoint"
-	"weft/internal/refusal"
-	"weft/parallel/mesh"
+	"weft/parallel/sar"
 	"weft/tensor"
 )
 
@@ -17,7 +15,7 @@ func (g *Graph) Arrays() (all []checkpoint.Array) {
 	for key, r := range g.training {
 		for part, matrices := range r.parts() {
 			for m, matrix := range matrices {
-				a := checkpoint.Matrix(g.array(key, part, m), matrix)
+				a := checkpoint.Matrix(g.saved.Name(key, part, m), matrix)
 				a.Own = true
 				all = append(all, a)
 			}
@@ -41,43 +39,11 @@ func (st *structure) returnedBy(sources *tensor.Matrix) string {
 	return fmt.Sprintf("returned.%d.%d", chunk, slices.Index(st.sources[chunk], sources))
 }
 
-// placeOf names the rows and columns that the history of a worker has.
-func placeOf(g mesh.Groups) string {
-	place := fmt.Sprintf("partition-%d", g.Partition)
-	if g.Mesh.Slices > 1 {
-		place += fmt.Sprintf(".slice-%d-of-%d", g.Slice, g.Mesh.Slices)
-	}
-	return place
-}
-
-const historyOf = "history/" // begins the names
-
-// array names a matrix of a history.
-func (g *Graph) array(key callKey, part string, m int) string {
-	direction := "in"
-	if key.along.Reversed {
-		direction = "out"
-	}
-	return fmt.Sprintf("%s%s/%s.%s.%d/%s/%s.%d", historyOf, key.path, key.along.Relation, direction, key.number, g.place, part, m)
-}
-
 // Restore loads the history that a checkpoint holds of the stage's modules. The next epoch begins with it.
 func (g *Graph) Restore(from *checkpoint.Checkpoint) error {
-	g.restored = map[string]*tensor.Matrix{}
 	for path := range g.paths {
-		for _, name := range from.Names(historyOf + path + "/") {
-			if !strings.Contains(name, "/"+g.place+"/") {
-				continue
-			}
-			shape := from.Shape(name)
-			if len(shape) != 2 {
-				return refusal.Errorf("%s: damaged: %s has the shape %v", from.Path, name, shape)
-			}
-			m := g.team.Memory.NewElement(tensor.Buffers, from.Element(name), shape[0], shape[1])
-			if err := from.Load([]checkpoint.Array{checkpoint.Matrix(name, m)}); err != nil {
-				return err
-			}
-			g.restored[name] = m
+		if err := g.saved.Restore(g.team.Memory, from, path+"/"); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -85,14 +51,9 @@ func (g *Graph) Restore(from *checkpoint.Checkpoint) error {
 
 // initial are the first matrices of a part of a history: those of the checkpoint that the run continues from,
 // or zeros.
-func (g *Graph) initial(key callKey, part string, zeros func() []*tensor.Matrix) (matrices []*tensor.Matrix) {
-	for m := 0; g.phase != inference; m++ {
-		name := g.array(key, part, m)
-		if g.restored[name] == nil {
-			break
-		}
-		matrices = append(matrices, g.restored[name])
-		delete(g.restored, name)
+func (g *Graph) initial(key sar.Key, part string, zeros func() []*tensor.Matrix) (matrices []*tensor.Matrix) {
+	if g.phase != inference {
+		matrices = g.saved.Take(key, part)
 	}
 	if matrices == nil {
 		return zeros()

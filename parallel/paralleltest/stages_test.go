@@ -12,8 +12,8 @@ import (
 // equal single-machine full-graph training. Any S. With dropout: if masks are keyed by (epoch, op, vertex)",
 // and "K=W (one chunk per way), any S ⇒ exact". A way is a replica. A model in stages, with one chunk for
 // each replica, computes what one worker does, up to rounding: no aggregation is cached. So do slices of such
-// chunks. This test alone covers every model and form in stages, and the plan of their memory. pipelined_test.go and pipeline_test.go
-// test more chunks, for the models that have a definition.
+// chunks. This test alone covers every model and form in stages, and the plan of their memory.
+// pipelined_test.go and pipeline_test.go test more chunks, for the models that have a definition.
 func TestStages(t *testing.T) {
 	var cases []paralleltest.Case
 	for _, m := range []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 3, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 2, Partitions: 1, Slices: 3}, {Stages: 2, Partitions: 2, Slices: 2}} {

@@ -24,12 +24,15 @@ type Call struct {
 	// Format is how rows are sent, and their gradients. Scores, which are sent with them, are sent as stored,
 	// and so are partial sums: Options refuse these beside a format.
 	Format kernel.Format
+	// Late says that the rows are those of the epoch before, and so are the gradients of local rows.
+	Late bool
 
 	part    *Partition
 	key     uint64           // of the draws that encode rows
 	column  uint32           // the first column of the tile at work
 	by      edges.Operator   // of a linear aggregation
-	buffers []*tensor.Matrix // with Options.KeepHalo: a buffer for each remote block's rows
+	buffers []*tensor.Matrix // for each remote block's rows, where they stay
+	keeps   bool             // they stay until the backward pass
 }
 
 // Exchanger does the halo exchanges of a partition.
@@ -82,7 +85,7 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 	c := &Call{Path: p.layer.Path, Along: p.along, Number: p.calls, part: p.part}
 	p.calls++
 	if t.Training {
-		c.Format = p.part.options.Wire
+		c.Format, c.Late = p.part.options.Wire, p.part.late != nil
 		c.key = t.Random.Key(fmt.Sprintf("%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.from.Slice))
 	}
 	c.resume()
@@ -100,12 +103,19 @@ func (c *Call) count(columns int) { c.part.Count(c.Path, c.Edges, columns) }
 // fetch visits every remote block with its sources' rows of the matrices xs, which share a message. With
 // Options.KeepHalo the rows stay in c.buffers, and the caller releases them.
 func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
-	if c.part.options.KeepHalo {
+	if c.keeps = c.keeps || c.part.options.KeepHalo; c.keeps {
 		for _, b := range c.Edges.Remote() {
 			c.buffers = append(c.buffers, exchange.FormOf(xs).New(c.part.team.Memory, 1, b.In.Cols)...)
 		}
 	}
 	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers})
+}
+
+// fetchAgain is fetch for an aggregation that calls rematerialize in the backward pass. Rows of the epoch
+// before cannot be fetched again: they stay in c.buffers.
+func (c *Call) fetchAgain(xs ...*tensor.Matrix) iter.Seq[Visit] {
+	c.keeps = c.Late
+	return c.fetch(xs...)
 }
 
 // sendGradients visits every remote block, which fills in the gradient of its sources' rows, of an element
@@ -118,7 +128,7 @@ func (c *Call) sendGradients(dx *tensor.Matrix, e tensor.Element) iter.Seq[Visit
 // once more. Each visit fills in a matrix of gradients for each of dxs, which belong to the Vars of. The
 // gradients that other workers send for local rows are added to dxs.
 func (c *Call) rematerialize(xs []*tensor.Matrix, of []*autograd.Var, dxs []*tensor.Matrix) iter.Seq[Visit] {
-	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers, Received: c.part.options.KeepHalo, Grads: dxs, Sent: c.formOf(of)})
+	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers, Received: c.keeps, Grads: dxs, Sent: c.formOf(of)})
 }
 
 // formOf is the form of messages with gradients of these values.

@@ -44,7 +44,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	for _, block := range own {
 		run.each(block, func(b *batch) { run.forward(b, x, z, arg) })
 	}
-	for v := range c.fetch(x) {
+	for v := range c.fetchAgain(x) {
 		run.each(v.Block, func(b *batch) { run.forward(b, v.Rows[0], z, arg) })
 	}
 

@@ -26,6 +26,7 @@ type Partition struct {
 	from    Source
 	made    map[edgesKey]*edges.Edges // the edges that were read so far
 	options Options
+	late    *delay // with Options.Delay
 
 	costs *order.Costs
 	epoch int // for errors
@@ -70,6 +71,12 @@ type Options struct {
 	Wire kernel.Format
 	// Halo says what travels between partitions in a linear aggregation. Other aggregations need rows.
 	Halo edges.Halo
+	// Delay makes the halo an epoch late in training (PipeGCN): layers read the rows that other workers sent
+	// in the epoch before, and add the gradients of that epoch to those of their own rows. Training is
+	// approximate. Inference is not. A Partition with Delay has a worker for itself.
+	Delay bool
+	// Smoothing replaces what comes with Delay by moving averages.
+	Smoothing Smoothing
 	// Tile is the number of columns of a BFloat16 sum over several partitions that are Float32 at a time; 0
 	// chooses it for each aggregation. It changes no bits.
 	Tile int
@@ -132,6 +139,12 @@ func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, c
 		o.Halo = edges.HaloRows
 	}
 	p = Of(team, g.Halo, from, costs, o)
+	if o.Delay && some == nil {
+		p.late = &delay{
+			wire: &wire{team, g.Halo, o.Prefetch}, smoothing: o.Smoothing, calls: map[Key]*late{}, saved: Saved{What: "late-halo", Place: PlaceOf(g)},
+		}
+		p.from.Exchanger = p.late
+	}
 	return p
 }
 

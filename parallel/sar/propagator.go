@@ -38,11 +38,11 @@ func (p *propagator) targets() *autograd.RowSet {
 	return p.part.Types()[target]
 }
 
-// AggregateInto implements order.Axis. Rows are sent as they are stored, because inference reads the result,
-// too.
+// AggregateInto implements order.Axis. Rows are sent as they are stored, and are of this epoch, because
+// inference reads the result, too.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
 	c, team := p.callLinear(x.Tape(), r), p.part.team
-	c.Format = kernel.AsStored
+	c.Format, c.Late = kernel.AsStored, false
 	c.count(x.Cols())
 	switch tile := p.tile(x); {
 	case tile < x.Cols():

@@ -22,10 +22,13 @@
 // With Options.Halo the sources of a remote block of a linear aggregation may be partial sums, which their
 // worker makes with the other end's edges. Nothing changes here, as each is a row of x_b to this worker.
 //
+// With Options.Delay remote rows are those that other workers sent in the epoch before, and their gradients
+// come an epoch late.
+//
 // Reading order: sar.go has this algorithm for sums, maxima and attention. halo.go has the halo exchange that
-// it calls, and wire.go sends and receives its messages. propagator.go implements
-// gnn.Propagator. attention.go computes attention on one block; message.go and batch.go compute message
-// functions.
+// it calls, and wire.go sends and receives its messages; delay.go does so an epoch late. propagator.go
+// implements gnn.Propagator. attention.go computes attention on one block; message.go and batch.go compute
+// message functions.
 package sar
 
 import (
@@ -139,7 +142,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	state := t.Team.AttentionStart(e.Rows, a.Heads, width, storage)
 	at.beginPass()
 	at.extend(state, e.Local(), at.rows(), at.loops, kernel.Ending(alone))
-	for v := range c.fetch(at.rows()...) {
+	for v := range c.fetchAgain(at.rows()...) {
 		at.extend(state, v.Block, v.Rows, nil, kernel.More)
 	}
 	at.endPass()

@@ -26,7 +26,7 @@ func (p *propagator) tile(x *autograd.Var) int {
 	switch {
 	case x.Element() == tensor.Float32 || x.Tape().Storage == tensor.Float32:
 		return columns
-	case workers == 1 || p.part.from.Chunk || o.KeepHalo:
+	case workers == 1 || p.part.from.Chunk || o.KeepHalo || o.Delay:
 		return columns
 	case o.Tile > 0:
 		return o.Tile

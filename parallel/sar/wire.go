@@ -3,6 +3,7 @@ package sar
 import (
 	"weft/comm"
 	"weft/kernel"
+	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
 )
@@ -183,7 +184,7 @@ func (v *visits) visit(yield func(Visit) bool) error {
 		yield(visit)
 		if v.back != nil {
 			if gradients != message {
-				v.Sent.Encode(v.team, message, gradients, func(int) kernel.Draws { return v.call.GradientDraws(v.comm.Rank(), b.IDs) })
+				v.encode(v.call, v.Sent, message, gradients, b)
 			}
 			v.back.Send(b.Peer)
 		}
@@ -195,6 +196,11 @@ func (v *visits) visit(yield func(Visit) bool) error {
 		return v.back.Finish()
 	}
 	return nil
+}
+
+// encode makes a message of the gradients of a block's sources.
+func (w *wire) encode(call *Call, form exchange.Form, message, gradients *tensor.Matrix, b *edges.Block) {
+	form.Encode(w.team, message, gradients, func(int) kernel.Draws { return call.GradientDraws(w.comm.Rank(), b.IDs) })
 }
 
 // received returns the rows of a message of block i as they are stored.
@@ -220,16 +226,21 @@ func (w *wire) sendRows(call *Call, aside *comm.Comm, buffers, xs []*tensor.Matr
 		if err != nil {
 			return err
 		}
-		for i, rows := range form.Parts(buffer) {
-			if form.Encodes() {
-				w.team.Encode(form[i].Format, rows, xs[i], p.Rows, call.Draws(call.Edges.SourceIDs))
-			} else {
-				call.by.Pack(w.team, rows, p, xs[i])
-			}
-		}
+		w.pack(call, form, buffer, p, xs)
 		out.Send(p.Peer)
 	}
 	return out.Finish()
+}
+
+// pack makes a message of rows of xs.
+func (w *wire) pack(call *Call, form exchange.Form, message *tensor.Matrix, p *edges.Message, xs []*tensor.Matrix) {
+	for i, rows := range form.Parts(message) {
+		if form.Encodes() {
+			w.team.Encode(form[i].Format, rows, xs[i], p.Rows, call.Draws(call.Edges.SourceIDs))
+		} else {
+			call.by.Pack(w.team, rows, p, xs[i])
+		}
+	}
 }
 
 // addGradients adds the gradients that other workers send for local rows to t.Grads. It runs concurrently
@@ -244,14 +255,19 @@ func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers []*tensor.Matr
 		if err != nil {
 			return err
 		}
-		for i, rows := range t.Sent.Parts(message) {
-			if t.Sent.Encodes() {
-				w.team.Decode(t.Sent[i].Format, t.Grads[i], rows, p.Rows, kernel.Accumulate)
-			} else {
-				call.by.Unpack(w.team, t.Grads[i], p, rows, spread)
-			}
-		}
+		w.unpack(call, t, message, p, spread)
 		in.Free()
 	}
 	return nil
+}
+
+// unpack adds the gradients of a message to t.Grads.
+func (w *wire) unpack(call *Call, t *Transfer, message *tensor.Matrix, p *edges.Message, spread *tensor.Matrix) {
+	for i, rows := range t.Sent.Parts(message) {
+		if t.Sent.Encodes() {
+			w.team.Decode(t.Sent[i].Format, t.Grads[i], rows, p.Rows, kernel.Accumulate)
+		} else {
+			call.by.Unpack(w.team, t.Grads[i], p, rows, spread)
+		}
+	}
 }

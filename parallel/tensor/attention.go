@@ -72,7 +72,7 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	}
 	mine, own := heads[p.axis.comm.Rank()], cut[p.axis.comm.Rank()]
 	p.order.Explain(func() string { return order.Attention(a, k) + ", sliced between heads" })
-	// Of all columns or of none, too: the gradients of parameters are complete in the same order on all workers
+	// Of all columns or of none, too: gradients of parameters are complete in the same order on all workers
 	vectors := [2]*autograd.Var{autograd.Columns(a.ASource, own.from, own.count)}
 	if a.ATarget != nil {
 		vectors[1] = autograd.Columns(a.ATarget, own.from, own.count)

@@ -17,7 +17,7 @@ type Chunk struct {
 	Idle func()
 	// Costs is that of all chunks of the worker, from NewCosts.
 	Costs *order.Costs
-	// Whole are the edges of the partition if the chunk has all its rows, and reads no rows of earlier epochs.
+	// Whole are the edges of the partition if the chunk has all its rows, and reads none of earlier epochs.
 	// It is nil for one chunk of several.
 	Whole *partition.Edges
 }
@@ -29,7 +29,7 @@ func NewCosts(team *kernel.Team, g mesh.Groups, starts []int, w order.Options, w
 }
 
 // OfChunk returns the Axis of one worker of g.Slices for a chunk. All workers of the stage call it for the
-// same chunks. With one chunk the workers own the same rows as without stages, and results have the same bits.
+// same chunks. With one chunk the workers own the same rows as without stages.
 func OfChunk(team *kernel.Team, g mesh.Groups, c Chunk, o Options) *Axis {
 	lists := c.owners(g.Mesh.Slices)
 	if c.Whole != nil {

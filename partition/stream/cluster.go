@@ -1,6 +1,9 @@
 package stream
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 const (
 	clusterPasses = 5
@@ -10,7 +13,8 @@ const (
 
 // clusters returns a label for each vertex; vertices of one label are a cluster. At first each vertex is a
 // cluster. In each pass a vertex joins the cluster that most of its in-neighbours are in, unless the cluster
-// is full (Meyerhenke et al., section 3.1). A label is one of the cluster's first vertices.
+// is full (Meyerhenke et al., section 3.1). A label is one of the cluster's first vertices. After the first
+// pass, in which most vertices move, all cores look for vertices to move.
 //
 // The size of a vertex is the largest share that it has of any weight, and a cluster is full if its vertices'
 // sizes add up to 1/(clustersEach·K).
@@ -21,37 +25,47 @@ func (s *passes) clusters() ([]int32, error) {
 		label[v], size[v] = int32(v), sizeOf(v)
 	}
 	full := float32(1) / float32(clustersEach*s.K)
-	edges := make([]int32, s.Vertices) // into the vertex at hand, from each cluster
-	var near []int32                   // the clusters with edges
+	// best returns the cluster that v joins. near holds the clusters of v's in-neighbours.
+	best := func(v int32, sources []int32, near []int32, pass int) (int32, []int32) {
+		near = near[:0]
+		for _, u := range sources {
+			if u != v {
+				near = append(near, label[u])
+			}
+		}
+		slices.Sort(near)
+		own, most, added := label[v], 0, sizeOf(int(v))
+		to := own
+		for i, j := 0, 0; i < len(near); i = j {
+			c := near[i]
+			for j = i + 1; j < len(near) && near[j] == c; j++ {
+			}
+			better := j-i > most || j-i == most && s.tie(c, pass) > s.tie(to, pass)
+			if better && (c == own || size[c]+added <= full) {
+				to, most = c, j-i
+			}
+		}
+		return to, near
+	}
+	var near []int32
 	for pass := range clusterPasses {
 		moved := 0
-		err := s.pass(fmt.Sprintf("clustering, pass %d", pass+1), func(v int32, sources []int32) {
-			near = near[:0]
-			for _, u := range sources {
-				if u == v {
-					continue
+		err := s.passOnAll(fmt.Sprintf("clustering, pass %d", pass+1), func() func(int32, []int32) bool {
+			var near []int32
+			return func(v int32, sources []int32) bool {
+				if pass == 0 {
+					return true // most vertices move, and those behind follow
 				}
-				c := label[u]
-				if edges[c] == 0 {
-					near = append(near, c)
-				}
-				edges[c]++
+				var to int32
+				to, near = best(v, sources, near, pass)
+				return to != label[v]
 			}
-			own, added := label[v], sizeOf(int(v))
-			best := own
-			for _, c := range near {
-				better := edges[c] > edges[best] || edges[c] == edges[best] && s.tie(c, pass) > s.tie(best, pass)
-				if better && (c == own || size[c]+added <= full) {
-					best = c
-				}
-			}
-			for _, c := range near {
-				edges[c] = 0
-			}
-			if best != own {
-				label[v] = best
-				size[own] -= added
-				size[best] += added
+		}, func(v int32, sources []int32) {
+			var to int32
+			if to, near = best(v, sources, near, pass); to != label[v] {
+				size[label[v]] -= sizeOf(int(v))
+				size[to] += sizeOf(int(v))
+				label[v] = to
 				moved++
 			}
 		})

@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 )
 
 const (
@@ -34,14 +35,19 @@ func (s *passes) refine(of []int32) error {
 
 // refineGroup moves vertices between the partitions of a group, and returns how many it moved.
 func (s *passes) refineGroup(r *refinement, pass int) (moved int, err error) {
-	clear(r.readers)
-	clear(r.several)
-	err = s.pass(fmt.Sprintf("refining, pass %d, halo rows", pass), func(v int32, sources []int32) { r.read(v, r.of[v], sources) })
+	clear(r.by)
+	err = s.passOnAll(fmt.Sprintf("refining, pass %d, halo rows", pass), func() func(int32, []int32) bool {
+		return func(v int32, sources []int32) bool { r.read(v, r.of[v], sources); return false }
+	}, nil)
 	if err != nil {
 		return 0, err
 	}
-	err = s.pass(fmt.Sprintf("refining, pass %d, moves", pass), func(v int32, sources []int32) {
-		if q := r.best(v, sources); q != r.of[v] {
+	var has counts
+	err = s.passOnAll(fmt.Sprintf("refining, pass %d, moves", pass), func() func(int32, []int32) bool {
+		var has counts
+		return func(v int32, sources []int32) bool { return r.best(v, sources, &has) != r.of[v] }
+	}, func(v int32, sources []int32) {
+		if q := r.best(v, sources, &has); q != r.of[v] {
 			r.move(v, q, sources)
 			moved++
 		}
@@ -56,19 +62,41 @@ const group = 64
 // refinement holds which partitions of a group read which vertices.
 type refinement struct {
 	of       []int32
-	first    int32    // partition of the group
-	readers  []uint64 // by vertex: the partitions that have an edge out of it, but for self loops
-	several  []uint64 // those that have edges to several vertices; a move out of one may leave its bit set
-	vertices []int    // by partition
+	first    int32     // partition of the group
+	by       []readers // by vertex
+	vertices []int     // by partition
 	weights  []func(v int) int32
-	load     [][]int64    // by weight, partition: the sum over its vertices
-	limit    []int64      // by weight: the largest load that a move may make
-	has      [group]int32 // by bit: how many in-neighbours of the vertex at hand the partition owns or reads
+	load     [][]int64 // by weight, partition: the sum over its vertices
+	limit    []int64   // by weight: the largest load that a move may make
+}
+
+// readers are the partitions of the group that read a vertex: a bit for each.
+type readers struct {
+	any     uint64 // have an edge out of it, but for self loops
+	several uint64 // have edges to several vertices; a move out of one may leave its bit set
+}
+
+// counts are numbers by bit. Word i holds binary digit i of each.
+type counts [31]uint64
+
+// add adds one to the numbers of the bits that are set.
+func (c *counts) add(set uint64) {
+	for i := 0; set != 0; i++ {
+		c[i], set = c[i]^set, c[i]&set
+	}
+}
+
+// of returns the number of a bit, which has so many digits.
+func (c *counts) of(bit int32, digits int) (n int) {
+	for i, word := range c[:digits] {
+		n |= int(word>>bit&1) << i
+	}
+	return n
 }
 
 func (s *passes) refinement(of []int32) *refinement {
 	r := &refinement{
-		of: of, readers: make([]uint64, len(of)), several: make([]uint64, len(of)), vertices: make([]int, s.K), weights: s.Weights,
+		of: of, by: make([]readers, len(of)), vertices: make([]int, s.K), weights: s.Weights,
 	}
 	for _, p := range of {
 		r.vertices[p]++
@@ -87,15 +115,19 @@ func (s *passes) refinement(of []int32) *refinement {
 // bit is that of partition p, 0 if it is not in the group.
 func (r *refinement) bit(p int32) uint64 { return 1 << uint32(p-r.first) } // Go shifts by 64 and more to 0
 
-// read notes that partition p, which v is in or moves to, reads v's in-neighbours.
+// read notes that partition p, which v is in or moves to, reads v's in-neighbours. It may run on several cores.
 func (r *refinement) read(v, p int32, sources []int32) {
 	b := r.bit(p)
 	if b == 0 {
 		return
 	}
 	each(v, sources, func(u int32) {
-		r.several[u] |= r.readers[u] & b
-		r.readers[u] |= b
+		by := &r.by[u]
+		switch {
+		case atomic.LoadUint64(&by.any)&b == 0 && atomic.OrUint64(&by.any, b)&b == 0: // v is the first
+		case atomic.LoadUint64(&by.several)&b == 0:
+			atomic.OrUint64(&by.several, b)
+		}
 	})
 }
 
@@ -105,7 +137,7 @@ func (r *refinement) read(v, p int32, sources []int32) {
 // If v moves from p to q, then p no longer reads the in-neighbours that no other vertex of p reads, and q
 // reads those in-neighbours that it neither owns nor reads yet. The row of v is then no halo row for q, but is
 // one for p if p has edges out of v.
-func (r *refinement) best(v int32, sources []int32) int32 {
+func (r *refinement) best(v int32, sources []int32, has *counts) int32 {
 	p := r.of[v]
 	own := r.bit(p)
 	if own == 0 || r.vertices[p] == 1 {
@@ -113,37 +145,37 @@ func (r *refinement) best(v int32, sources []int32) int32 {
 	}
 	last := min(r.first+group, int32(len(r.vertices))) - 1
 	all := ^uint64(0) >> (group - 1 - (last - r.first))
-	clear(r.has[:])
-	near := r.readers[v]         // partitions that may gain
+	clear(has[:])
+	near := r.by[v].any          // partitions that may gain
 	alone, common, in := 0, 0, 0 // in-neighbours that p reads for v alone, that all own or read, all
 	each(v, sources, func(u int32) {
 		in++
-		if r.of[u] != p && r.several[u]&own == 0 {
+		owner, by := r.of[u], &r.by[u]
+		if owner != p && by.several&own == 0 {
 			alone++
 		}
-		has := r.readers[u] | r.bit(r.of[u])
-		if has == all {
+		with := by.any | r.bit(owner)
+		if with == all {
 			common++
 			return
 		}
-		near |= has
-		for ; has != 0; has &= has - 1 {
-			r.has[bits.TrailingZeros64(has)]++
-		}
+		near |= with
+		has.add(with)
 	})
-	if r.readers[v]&own != 0 {
+	if r.by[v].any&own != 0 {
 		alone-- // p reads v from now on
 	}
 	to, most := p, 0
 	if near&^own == 0 && alone <= 0 {
 		return p
 	}
+	digits := bits.Len(uint(in))
 	for q := r.first; q <= last; q++ {
 		if q == p || !r.fits(v, q) {
 			continue
 		}
-		saved := alone - (in - common - int(r.has[q-r.first]))
-		if r.readers[v]&r.bit(q) != 0 {
+		saved := alone - (in - common - has.of(q-r.first, digits))
+		if r.by[v].any&r.bit(q) != 0 {
 			saved++
 		}
 		if saved > most || saved == most && to != p && r.vertices[q] < r.vertices[to] {
@@ -168,8 +200,8 @@ func (r *refinement) move(v, q int32, sources []int32) {
 	p := r.of[v]
 	b := r.bit(p)
 	each(v, sources, func(u int32) {
-		if r.several[u]&b == 0 {
-			r.readers[u] &^= b
+		if by := &r.by[u]; by.several&b == 0 {
+			by.any &^= b
 		}
 	})
 	r.read(v, q, sources)

@@ -7,13 +7,19 @@
 //  2. the clusters are contracted, and METIS divides the small graph;
 //  3. single vertices move to other partitions where this leaves fewer halo rows.
 //
-// It takes up to 20 bytes for each vertex, 4 for each neighbour of the vertex with the most, and the
-// contracted graph, which has at most maxClusters vertices and maxPairs edges. It reads in-neighbours only:
-// in a directed graph, label propagation does not see the edges out of a vertex.
+// It takes up to 20 bytes for each vertex, 4 for each neighbour of the vertex with the most on each core, and
+// the contracted graph, which has at most maxClusters vertices and maxPairs edges. It reads in-neighbours
+// only: in a directed graph, label propagation does not see the edges out of a vertex.
+//
+// All cores read. The result depends on neither their number nor their speed: what they change while they
+// read comes out the same in any order, and vertices move one after another.
 package stream
 
 import (
 	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"weft/partition/metis"
 )
@@ -21,9 +27,10 @@ import (
 // Graph is a graph whose edges are read in order.
 type Graph struct {
 	Vertices int
-	// InNeighbours returns the sources of all edges into v, in ascending order, with self loops and duplicates.
-	// It is called for v = 0, 1, … in each pass. The slice is valid until the next call.
-	InNeighbours func(v int32) []int32
+	// Reader returns a function that returns the sources of all edges into v, in ascending order, with self
+	// loops and duplicates. Its slice is valid until its next call. A pass calls it for ascending v. Several
+	// functions are called at the same time.
+	Reader func() func(v int32) []int32
 	// Unload gives the memory back that reading edges takes in this process, as mapped files do. It is called
 	// between passes and now and then within one. It may be nil.
 	Unload func()
@@ -33,7 +40,7 @@ type Graph struct {
 // beside what lists in-neighbours.
 func Memory(vertices int, edges int64) int64 {
 	const (
-		each     = 20 // label, size, edges from a cluster, its entry in a list; or partition, readers, several
+		each     = 20 // partition, readers, several; or label, size and less for the passes
 		eachPair = 64
 	)
 	return each*int64(vertices) + eachPair*min(edges, maxPairs)
@@ -80,24 +87,80 @@ type passes struct {
 	*Options
 }
 
+// block is how many consecutive vertices are read in one go, and batch how many of them a core takes at a time.
+const block, batch = 1 << 14, 1 << 9
+
 // pass calls visit for each vertex in order.
 func (s *passes) pass(name string, visit func(v int32, sources []int32)) error {
-	const between, unloaded = 1 << 14, 1 << 26 // vertices; edges
-	read := 0
-	for v := range int32(s.Vertices) {
-		if v%between == 0 {
-			if err := context.Cause(s.ctx); err != nil {
-				return err
-			}
-			if s.Progress != nil {
-				s.Progress(name, int64(v), int64(s.Vertices))
+	read := s.Reader()
+	return s.blocks(name, func(first, last int32) (edges int) {
+		for v := first; v < last; v++ {
+			sources := read(v)
+			visit(v, sources)
+			edges += len(sources)
+		}
+		return edges
+	})
+}
+
+// passOnAll calls look for each vertex, on all cores, and after each block visit for those of its vertices
+// for which look returned true, in order. newLook makes the function for a core; visit may be nil if it
+// never returns true.
+func (s *passes) passOnAll(name string, newLook func() func(v int32, sources []int32) bool, visit func(v int32, sources []int32)) error {
+	type core struct {
+		read func(v int32) []int32
+		look func(v int32, sources []int32) bool
+	}
+	cores, again := make([]core, runtime.GOMAXPROCS(0)), s.Reader()
+	for i := range cores {
+		cores[i] = core{s.Reader(), newLook()}
+	}
+	var chosen [block / batch][]int32
+	return s.blocks(name, func(first, last int32) int {
+		var next, edges atomic.Int64
+		var all sync.WaitGroup
+		for _, c := range cores {
+			all.Go(func() {
+				n := 0
+				for i := next.Add(1) - 1; i < block/batch; i = next.Add(1) - 1 {
+					chosen[i] = chosen[i][:0]
+					begin := first + int32(i)*batch
+					for v := begin; v < min(begin+batch, last); v++ {
+						sources := c.read(v)
+						if c.look(v, sources) {
+							chosen[i] = append(chosen[i], v)
+						}
+						n += len(sources)
+					}
+				}
+				edges.Add(int64(n))
+			})
+		}
+		all.Wait()
+		for _, vertices := range chosen {
+			for _, v := range vertices {
+				visit(v, again(v))
 			}
 		}
-		sources := s.InNeighbours(v)
-		visit(v, sources)
-		if read += 1 + len(sources); read > unloaded || int(v) == s.Vertices-1 {
+		return int(edges.Load())
+	})
+}
+
+// blocks calls read for the blocks of vertices first, …, last−1 in order. read returns how many edges it read.
+func (s *passes) blocks(name string, read func(first, last int32) (edges int)) error {
+	const unloaded = 1 << 26 // edges
+	edges := 0
+	for first := 0; first < s.Vertices; first += block {
+		if err := context.Cause(s.ctx); err != nil {
+			return err
+		}
+		if s.Progress != nil {
+			s.Progress(name, int64(first), int64(s.Vertices))
+		}
+		last := min(first+block, s.Vertices)
+		if edges += read(int32(first), int32(last)); edges > unloaded || last == s.Vertices {
 			s.unload()
-			read = 0
+			edges = 0
 		}
 	}
 	return nil

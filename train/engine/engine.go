@@ -13,6 +13,7 @@ import (
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
+	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -42,6 +43,9 @@ type Engine interface {
 	Train(epoch int) (loss float64)
 	// Arrays lists what the engine holds from one epoch to the next, besides Params.
 	Arrays() []checkpoint.Array
+	// Settle waits until no message of the last epoch is on its way. It comes before anybody reads Arrays,
+	// and before the run ends.
+	Settle() error
 	// Restore loads what a checkpoint holds of these arrays, before the first epoch.
 	Restore(from *checkpoint.Checkpoint) error
 }
@@ -80,10 +84,12 @@ type Config struct {
 	Order order.Options
 	// AggregationChunks is tensor.Options.Chunks, of the tensor axis.
 	AggregationChunks int
-	// Prefetch, KeepHalo and Halo are sar.Options, of the graph axis.
-	Prefetch int
-	KeepHalo bool
-	Halo     edges.Halo
+	// Prefetch, KeepHalo, Halo, Delay and Smoothing are sar.Options, of the graph axis.
+	Prefetch  int
+	KeepHalo  bool
+	Halo      edges.Halo
+	Delay     bool
+	Smoothing sar.Smoothing
 	// Wire is how workers send each other values of vertices and their gradients in training. Inference sends
 	// them as they are stored.
 	Wire kernel.Format

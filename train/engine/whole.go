@@ -15,7 +15,8 @@ import (
 type Whole struct {
 	Config
 	axis     Axis
-	features []*features // by vertex type
+	graph    *sar.Partition // the axis, if that is the graph axis alone
+	features []*features    // by vertex type
 	params   *nn.Params
 	model    gnn.Model
 	reducer  *reducer
@@ -27,7 +28,7 @@ func New(c Config) (Engine, error) {
 	if c.Groups.Mesh.Stages > 1 {
 		return newPipeline(c)
 	}
-	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Halo, Wire: c.Wire, Aggregated: c.Aggregated}
+	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Halo, Wire: c.Wire, Delay: c.Delay, Smoothing: c.Smoothing, Aggregated: c.Aggregated}
 	if c.Groups.Mesh.Slices > 1 {
 		a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Options: o, Chunks: c.AggregationChunks, Redistributed: c.Redistributed})
 		if err != nil {
@@ -39,7 +40,9 @@ func New(c Config) (Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newWhole(c, p), nil
+	w := newWhole(c, p)
+	w.graph = p
+	return w, nil
 }
 
 // newWhole builds the model in the team's memory, along the axis a of the worker's share. It copies the
@@ -77,11 +80,29 @@ func (w *Whole) Train(epoch int) (loss float64) {
 	return loss
 }
 
-// Arrays implements Engine: what a Whole keeps it can compute again.
-func (w *Whole) Arrays() []checkpoint.Array { return nil }
+// Arrays implements Engine: a late halo. All else that a Whole keeps it can compute again.
+func (w *Whole) Arrays() []checkpoint.Array {
+	if w.graph == nil {
+		return nil
+	}
+	return w.graph.Arrays()
+}
 
 // Restore implements Engine.
-func (w *Whole) Restore(*checkpoint.Checkpoint) error { return nil }
+func (w *Whole) Restore(from *checkpoint.Checkpoint) error {
+	if w.graph == nil {
+		return nil
+	}
+	return w.graph.Restore(from)
+}
+
+// Settle implements Engine.
+func (w *Whole) Settle() error {
+	if w.graph == nil {
+		return nil
+	}
+	return w.graph.Settle()
+}
 
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {

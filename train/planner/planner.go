@@ -182,7 +182,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
 	}()
 	job.CoreSharers, job.PlanSteps = p.Machine.Sharers, true
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
-	m := &Mesh{Parallel: r.Parallel, Settings: r, Exact: grid.Stages == 1 || int(r.Chunks) == grid.Partitions}
+	m := &Mesh{Parallel: r.Parallel, Settings: r, Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0}
 	if m.Plan, err = job.Plan(ctx); err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
 		w := &m.Plan.Workers[rank]
 		steps[rank], w.Steps = w.Steps, nil
 	}
-	work, end, err := Replay(steps, machine, func(_ int, kernel *trace.Event) float64 { return m.Rates.Of(kernel) })
+	work, end, err := Steady(steps, machine, func(_ int, kernel *trace.Event) float64 { return m.Rates.Of(kernel) })
 	if err != nil {
 		return nil, err
 	}

@@ -96,8 +96,12 @@ type Options struct {
 	// KeepHalo: receive all remote rows at once and keep them until the backward pass
 	KeepHalo bool `yaml:"keep-halo"`
 	// Halo: what travels between partitions in a linear aggregation, one of edges.HaloNames
-	Halo        string        `yaml:"halo"`
-	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
+	Halo string `yaml:"halo"`
+	// HaloDelay: epochs by which halo rows and their gradients are late in training
+	HaloDelay int `yaml:"halo-delay"`
+	// HaloSmoothing: what moving averages replace with HaloDelay, one of smoothings
+	HaloSmoothing string        `yaml:"halo-smoothing"`
+	CommTimeout   time.Duration `yaml:"comm-timeout"` // of every wait for another worker
 
 	// The tensor axis.
 	AggregationChunks Chunks `yaml:"aggregation-chunks"` // of rows, 0: as many as suit
@@ -119,7 +123,7 @@ func Defaults() Options {
 		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
-		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], CommTimeout: time.Minute,
+		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], HaloSmoothing: smoothings[0], CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
 		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: RecomputeAuto,
 	}
@@ -138,6 +142,9 @@ var precisions = []string{"f32", bf16}
 
 // wires are how workers send values of vertices. The first is in the type that Precision stores them in.
 var wires = []string{"auto", "f32", bf16, "int8", "int4"}
+
+// smoothings are what moving averages replace of a late halo.
+var smoothings = []string{"none", "features", "gradients", "both"}
 
 // What the backward pass computes again instead of keeping it: nothing, or the values within each block of
 // the model. RecomputeAuto is RecomputeBlocks in a pipeline, and elsewhere where the memory limit needs it.

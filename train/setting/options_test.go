@@ -108,6 +108,38 @@ func TestHeadsDivideHidden(t *testing.T) {
 	}
 }
 
+// TestDelayRefuses: a late halo where workers cannot hold one, and what belongs to it without it.
+func TestDelayRefuses(t *testing.T) {
+	for _, c := range []struct {
+		mesh, smoothing   string
+		delay, partitions int
+		want              string // empty when it is accepted
+	}{
+		{mesh: "graph=2", smoothing: "both", delay: 1},
+		{mesh: "graph=2", smoothing: "features", want: "halo-smoothing features: belongs to a late halo; give halo-delay 1, or leave it out"},
+		{mesh: "graph=2", smoothing: "none", delay: 2, want: "halo-delay 2: must be at least 0 and at most 1"},
+		{mesh: "tensor=2", smoothing: "none", delay: 1, want: "halo-delay 1: belongs to the graph axis of a mesh; give parallel graph=N with more than one worker, or leave it out"},
+		{
+			mesh: "graph=2,tensor=2", smoothing: "none", delay: 1,
+			want: "halo-delay 1 on the mesh graph=2,tensor=2: slices of columns would wait for each other all the same; take parallel graph=4, or leave it out",
+		},
+		{
+			mesh: "graph=2,pipeline=2", smoothing: "none", delay: 1,
+			want: "halo-delay 1: the pipeline axis of the mesh graph=2,pipeline=2 does without it; leave it out, or take parallel graph=4",
+		},
+		{
+			mesh: "graph=2", smoothing: "none", delay: 1, partitions: 4,
+			want: "halo-delay 1 with partitions 4: partitions that take turns get each other's rows in time; leave one of the two out",
+		},
+	} {
+		o := Defaults()
+		o.Parallel, o.HaloSmoothing, o.HaloDelay, o.Partitions = c.mesh, c.smoothing, c.delay, c.partitions
+		if _, err := o.Resolve(); c.want == "" && err != nil || c.want != "" && (err == nil || !refusal.Is(err) || err.Error() != c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
 // TestWireRefuses: a format that would say no more than what is stored, and one where nothing travels.
 func TestWireRefuses(t *testing.T) {
 	o := Defaults()

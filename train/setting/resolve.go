@@ -36,6 +36,8 @@ type Resolved struct {
 	Stale   chunked.Stale
 	// Travels is what travels between partitions, of Options.Halo.
 	Travels edges.Halo
+	// Smoothing is that of HaloSmoothing.
+	Smoothing sar.Smoothing
 	// Storage is the element type of Precision.
 	Storage tensor.Element
 	// Sent is the format of Wire.
@@ -188,7 +190,31 @@ func (r *Resolved) checkMesh(given []string) error {
 		return refusal.Errorf("%s %s: link prediction needs workers that have all layers and columns of a vertex; take %s graph=%d",
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)
 	}
+	if err := r.checkDelay(); err != nil {
+		return err
+	}
 	return r.checkPipeline()
+}
+
+// checkDelay refuses a late halo where workers cannot hold one.
+func (r *Resolved) checkDelay() error {
+	m, delay, smoothing := r.Mesh, refusal.Setting("halo-delay"), refusal.Setting("halo-smoothing")
+	r.Smoothing = sar.Smoothing{
+		Features:  r.HaloSmoothing == "features" || r.HaloSmoothing == "both",
+		Gradients: r.HaloSmoothing == "gradients" || r.HaloSmoothing == "both",
+	}
+	switch {
+	case r.HaloDelay == 0 && r.Smoothing != sar.Smoothing{}:
+		return refusal.Errorf("%s %s: belongs to a late halo; give %s 1, or leave it out", smoothing, r.HaloSmoothing, delay)
+	case r.HaloDelay == 0:
+	case r.TakesTurns():
+		return refusal.Errorf("%s %d with %s %d: partitions that take turns get each other's rows in time; leave one of the two out",
+			delay, r.HaloDelay, refusal.Setting("partitions"), r.Partitions)
+	case m.Slices > 1:
+		return refusal.Errorf("%s %d on the mesh %s: slices of columns would wait for each other all the same; take %s graph=%d, or leave it out",
+			delay, r.HaloDelay, Axes(m), refusal.Setting("parallel"), r.Workers)
+	}
+	return nil
 }
 
 // checkTask refuses the settings of another task.

@@ -207,6 +207,15 @@ var settings = withFields([]Setting{
 	},
 
 	{
+		Name: "halo-delay", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", limits: between(0, 1),
+		Meaning: "epochs by which other workers' rows and gradients are late in training, which hides a slow link behind computation and makes training approximate (PipeGCN)",
+	},
+	{
+		Name: "halo-smoothing", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", Choices: smoothings,
+		Meaning: "what moving averages over epochs replace with halo-delay 1, rows of features, their gradients, or both",
+	},
+
+	{
 		Name: "aggregation-chunks", Group: TensorAxisGroup, changes: true, axis: "tensor", some: true,
 		Meaning: "`number` of aggregation chunks in which rows are received and results sent while it computes, or auto",
 	},

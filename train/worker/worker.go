@@ -153,7 +153,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 		NormalizeRows: c.NormalizeFeatures == "row", VaryingInput: c.InputDropout > 0,
 		Aggregated: w.aggregated, Redistributed: w.redistributed,
 		Order:    order.Options{Choice: c.Order, Explain: c.Explain},
-		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Travels, Wire: c.Sent, Recompute: c.Savings.Recompute,
+		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Travels, Delay: c.HaloDelay > 0, Smoothing: c.Smoothing, Wire: c.Sent, Recompute: c.Savings.Recompute,
 		AggregationChunks: int(c.AggregationChunks),
 		Stage:             w.Stage,
 	}, nil

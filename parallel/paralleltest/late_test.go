@@ -1,0 +1,63 @@
+package paralleltest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"weft/train/setting"
+)
+
+// TestLateRuns trains with a late halo: sums, maxima, attention, message functions, with encodings, partial
+// sums and bfloat16. Plans have the bytes of runs, an epoch sends the bytes of exact training, and threads,
+// recomputation and prefetching change no bit. Attention sends its rows once, and not twice.
+func TestLateRuns(t *testing.T) {
+	g := Tangled(t)
+	for _, c := range []struct {
+		model, wire, halo, smoothing string
+		bf16                         bool
+	}{
+		{model: "gcn", wire: "auto", halo: "rows", smoothing: "none"},
+		{model: "sage", wire: "int8", halo: "rows", smoothing: "both"},
+		{model: "gcn", wire: "auto", halo: "cover", smoothing: "both"},
+		{model: "gin", wire: "auto", halo: "cover", smoothing: "none", bf16: true},
+		{model: "gat", wire: "int8", halo: "rows", smoothing: "none"},
+		{model: "gatv2", wire: "auto", halo: "rows", smoothing: "features", bf16: true},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			o := wired(c.model, c.wire)
+			o.Hidden, o.Halo = 20, c.halo
+			if c.bf16 {
+				inBFloat16(&o)
+			}
+			three := &Case{Mesh: grid(1, 3, 1)}
+			exact, _ := run(t, three.job(t, g, o))
+			o.HaloDelay, o.HaloSmoothing = 1, c.smoothing
+			got, plan := run(t, three.job(t, g, o))
+			asPlanned(t, got, &plan)
+			want := exact.Communication.Halo
+			if attends := c.model == "gat" || c.model == "gatv2"; attends {
+				o.KeepHalo, o.HaloDelay, o.HaloSmoothing = true, 0, "none"
+				kept, _ := run(t, three.job(t, g, o))
+				want = kept.Communication.Halo
+				o.KeepHalo, o.HaloDelay, o.HaloSmoothing = false, 1, c.smoothing
+			}
+			if got.Communication.Halo != want {
+				t.Errorf("sent %+v, exact training %+v", got.Communication.Halo, want)
+			}
+			for i, loss := range got.Losses {
+				if i > 0 && loss == exact.Losses[i] || !(math.Abs(loss-exact.Losses[i]) < .5*exact.Losses[i]) {
+					t.Errorf("losses %v, and %v of exact training", got.Losses, exact.Losses)
+					break
+				}
+			}
+			o.Threads, o.Prefetch, o.KeepHalo, o.Recompute = 3, 2, true, setting.RecomputeBlocks
+			again, plan := run(t, three.job(t, g, o))
+			asPlanned(t, again, &plan)
+			if !slices.Equal(again.Losses, got.Losses) || !slices.Equal(again.Logits, got.Logits) {
+				t.Errorf("done otherwise: losses %v, want %v, or other logits", again.Losses, got.Losses)
+			}
+		})
+	}
+}
