@@ -42,7 +42,10 @@ func TestPipelineRefuses(t *testing.T) {
 			[]gnn.BlockSpec{layer, layer},
 			"and the model has 2; take parallel graph=2,pipeline=2",
 		},
-		{"slices", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2}, nil, nil, "take parallel graph=2,pipeline=2, or graph=2,tensor=2"},
+		{
+			"aggregation chunks", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2}, func(o *Options) { o.AggregationChunks = 3 }, nil,
+			"aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated at once; leave it out, or take more chunks with chunks N",
+		},
 		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm = "batch" }, nil, "take norm layer, or chunks 2: a chunk for each partition"},
 		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.AggregationOrder = "transform-first" }, nil, "leave it out, or take chunks 2: a chunk for each partition"},
 		{"more chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm, o.Chunks = "batch", 4 }, nil, "take norm layer, or chunks 2"},

@@ -170,6 +170,10 @@ func (p planned) stages() (lines []string) {
 			c.Each, p.settings.ChunkMethod, c.Least, c.Most, 100*float64(c.Cut)/max(float64(c.Edges), 1))
 	}
 	lines = append(lines, line)
+	if grid := p.settings.Mesh; grid.Partitions > 1 || grid.Slices > 1 {
+		lines = append(lines, fmt.Sprintf("workers by rank: %d slices of a partition, %d partitions of a stage, %d stages",
+			grid.Slices, grid.Partitions, grid.Stages))
+	}
 	var work []float64
 	for s, stage := range p.Stages {
 		work = append(work, stage.Work)
@@ -191,7 +195,7 @@ func (p planned) stages() (lines []string) {
 // who lists the workers of a stage.
 func who(s *worker.Stage) string {
 	if n := len(s.Workers); n > 1 {
-		return fmt.Sprintf("workers %d to %d, a partition each", s.Workers[0], s.Workers[n-1])
+		return fmt.Sprintf("workers %d to %d", s.Workers[0], s.Workers[n-1])
 	}
 	return fmt.Sprintf("worker %d", s.Workers[0])
 }
@@ -334,7 +338,7 @@ func (p planned) idleSlices() (warnings []string) {
 	if grid.Slices == 1 {
 		return nil
 	}
-	partitions, byLayer := p.settings.Workers/grid.Slices, map[string][]int64{} // byLayer: the work of each slice
+	partitions, byLayer := p.settings.Workers/(grid.Slices*grid.Stages), map[string][]int64{} // byLayer: the work of each slice
 	for number, w := range p.Workers {
 		for module, n := range w.EdgeColumns {
 			if byLayer[module] == nil {
@@ -358,11 +362,9 @@ func (p planned) idleSlices() (warnings []string) {
 			continue
 		}
 		take := fmt.Sprintf("graph=%d, which divides the vertices", p.settings.Workers)
-		switch fewer := fmt.Sprintf("tensor=%d", busy); {
-		case busy > 1 && partitions > 1:
-			take = fmt.Sprintf("graph=%d,%s, or %s", partitions, fewer, take)
-		case busy > 1:
-			take = fewer + ", or " + take
+		if busy > 1 {
+			fewer := mesh.Mesh{Stages: grid.Stages, Partitions: partitions, Slices: busy}
+			take = fmt.Sprintf("%s, or %s", setting.Axes(fewer), take)
 		}
 		warnings = append(warnings, fmt.Sprintf("%s: columns for %d of %d slices, and the others aggregate nothing there; take %s %s",
 			strings.Join(byBusy[busy], ", "), busy, grid.Slices, refusal.Setting("parallel"), take))

@@ -22,6 +22,10 @@
 // the replicas of the stage. All replicas compute their chunks of one number at the same time, as one chunk.
 // Before these chunks aggregate, each replica sends the others the rows that their chunks read (mirrors).
 //
+// With several slices, the workers of a replica divide the rows of each chunk, and aggregate a slice of its
+// columns, as package parallel/tensor says. Then the algorithm is that of one slice, and the history has the
+// slice's columns.
+//
 // Reading order: history.go is this algorithm. structure.go says which chunk reads which rows.
 package chunked
 
@@ -46,13 +50,14 @@ type Graph struct {
 	Chunks []*Chunk
 
 	team      *kernel.Team
-	replicas  *comm.Comm // the workers of the stage
+	replicas  *comm.Comm // the workers of the stage, of this worker's slice
 	me        int        // this worker's rank among them
 	share     *partition.Share
 	options   Options
 	rows      [][]int32                // rows of the share, by chunk
 	inChunk   []int32                  // by row of the share: its number in its chunk
-	whole     *autograd.RowSet         // all rows of the share
+	vertices  []int32                  // of the worker's own rows of all chunks, ascending; nil: all vertices of the graph
+	own       *autograd.RowSet         // these rows
 	made      map[gnn.Along]*structure // the structures that were made so far
 	training  map[sar.Key]*history     // of training, by aggregation
 	inferring map[sar.Key]*history     // of an inference, by aggregation, until the last chunk has read it
@@ -76,6 +81,8 @@ type Options struct {
 	Wire kernel.Format
 	// Aggregated is the same as in sar.Options.
 	Aggregated func(module string, edgeColumns int64)
+	// Redistributed is the same as in tensor.Options.
+	Redistributed func(module string, bytes int64)
 }
 
 // phase is the current work of the chunks.
@@ -87,35 +94,49 @@ const (
 	inference // all chunks compute a layer before any chunk computes the next layer
 )
 
-// Chunk is a chunk of a stage's rows.
+// Chunk is a chunk of a stage's rows. Its axis has those of these rows that the worker owns: all, or with
+// several slices some.
 type Chunk struct {
-	*sar.Partition
-	// Places (Int32, 1 × rows) are the chunk's rows, by their numbers in the share, ascending.
+	axis
+	// Places (Int32, 1 × rows) are the own rows of the chunk, by their numbers among those of Graph.Rows,
+	// ascending.
 	Places *tensor.Matrix
 
+	part  *sar.Partition // aggregates all rows of the chunk
 	graph *Graph
 	index int
 	pause func()
 }
 
+// axis aggregates along the edges into a chunk.
+type axis interface {
+	Vertices() []int32
+	Rows() *autograd.RowSet
+	Propagator(path string, along gnn.Along) gnn.Propagator
+	BeginEpoch(epoch int)
+}
+
 // New divides a share into chunks. All workers that g.Halo connects call it together.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Graph, error) {
 	c := &Graph{
-		team: team, replicas: g.Halo, me: g.Halo.Rank(), saved: sar.Saved{What: "history", Partition: g.Halo.Rank()}, share: s, options: o, rows: make([][]int32, o.Count),
+		team: team, replicas: g.Halo, me: g.Halo.Rank(), saved: sar.Saved{What: "history", Place: sar.PlaceOf(g)}, share: s, options: o, rows: make([][]int32, o.Count),
 		made: map[gnn.Along]*structure{}, paths: map[string]bool{}, training: map[sar.Key]*history{}, inferring: map[sar.Key]*history{},
 	}
 	held, others := &s.Edges, exchange.PeersOf(g.Halo)
-	c.whole = autograd.RowsOf(team, held.IDs, held.Rows, s.Whole.Own(), others)
 	if o.Count > 1 {
 		w.Choice = order.Embeddings
 	}
 	costs := order.NewCosts(w, nil)
+	slice := func(chunk *Chunk, _ int) { chunk.axis = chunk.part }
+	if g.Mesh.Slices > 1 {
+		costs, slice = order.NewCosts(order.Options{}, nil), c.slicer(g, w)
+	}
 	for row, k := range o.Chunks[held.Starts[held.P]:held.Starts[held.P+1]] {
 		c.inChunk = append(c.inChunk, int32(len(c.rows[k])))
 		c.rows[k] = append(c.rows[k], int32(row))
 	}
 	for k, list := range c.rows {
-		chunk := &Chunk{Places: kernel.List(team, tensor.Graph, list), graph: c, index: k}
+		chunk := &Chunk{graph: c, index: k}
 		ids := make([]int32, len(list))
 		for i, row := range list {
 			ids[i] = s.Values.ID(int(row))
@@ -124,7 +145,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		if o.Count == 1 {
 			total = s.Whole.Own()
 		}
-		chunk.Partition = sar.Of(team, g.Halo, sar.Source{
+		chunk.part = sar.Of(team, g.Halo, sar.Source{
 			Rows: autograd.RowsOf(team, ids, len(ids), total, others), Vertices: ids, Schema: sar.SchemaOf(s),
 			Read: func(a gnn.Along, _ edges.Halo) (*edges.Edges, error) {
 				st, err := c.structure(a)
@@ -133,10 +154,12 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 				}
 				return st.edges[k], nil
 			},
-			Exchanger: chunk, Chunk: o.Count > 1 || g.Halo.Size() > 1,
+			Exchanger: chunk, Chunk: o.Count > 1 || g.Halo.Size() > 1, Slice: g.Slice,
 		}, costs, sar.Options{Aggregated: o.Aggregated, Wire: o.Wire})
+		slice(chunk, total)
 		c.Chunks = append(c.Chunks, chunk)
 	}
+	c.joinRows(g)
 	for _, r := range c.Schema().Relations {
 		if _, err := c.structure(gnn.Along{Relation: r.Name}); err != nil {
 			return nil, err
@@ -145,14 +168,40 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	return c, nil
 }
 
-// Vertices returns the original ids of the vertices of all chunks, ascending; nil: all vertices of the graph.
-func (g *Graph) Vertices() []int32 { return g.share.Edges.IDs }
+// joinRows finds the worker's own rows of all chunks, and the places of each chunk's among them.
+func (g *Graph) joinRows(of mesh.Groups) {
+	here := g.share.Edges.Rows
+	g.vertices = g.share.Edges.IDs
+	if of.Mesh.Slices > 1 {
+		g.vertices = []int32{}
+		for _, c := range g.Chunks {
+			g.vertices = append(g.vertices, c.Vertices()...)
+		}
+		slices.Sort(g.vertices)
+		here = len(g.vertices)
+	}
+	g.own = autograd.RowsOf(g.team, g.vertices, here, g.share.Whole.Own(), exchange.PeersOf(of.Replicas))
+	for _, c := range g.Chunks {
+		places := slices.Clone(c.Vertices())
+		if g.vertices != nil {
+			for i, v := range places {
+				place, _ := slices.BinarySearch(g.vertices, v)
+				places[i] = int32(place)
+			}
+		}
+		c.Places = kernel.List(g.team, tensor.Graph, places)
+	}
+}
 
-// Rows describes the rows of all chunks.
-func (g *Graph) Rows() *autograd.RowSet { return g.whole }
+// Vertices returns the original ids of the worker's rows of all chunks, ascending; nil: all vertices of the
+// graph.
+func (g *Graph) Vertices() []int32 { return g.vertices }
+
+// Rows describes the worker's rows of all chunks.
+func (g *Graph) Rows() *autograd.RowSet { return g.own }
 
 // Types returns Rows alone: the pipeline axis takes graphs of one vertex type.
-func (g *Graph) Types() []*autograd.RowSet { return []*autograd.RowSet{g.whole} }
+func (g *Graph) Types() []*autograd.RowSet { return []*autograd.RowSet{g.own} }
 
 // Schema returns the schema of the graph.
 func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share) }

@@ -115,7 +115,7 @@ func (c *Chunk) publish(r *history, call *sar.Call, xs []*tensor.Matrix) {
 	}
 	form := call.Form(xs)
 	out := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {
-		form[m].Encode(g.team, message, xs[m], st.needed[replica][c.index], call.Draws(c.Rows().IDs))
+		form[m].Encode(g.team, message, xs[m], st.needed[replica][c.index], call.Draws(c.part.Rows().IDs))
 	}}
 	in := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
 		form[m].Decode(g.team, st.of[replica][c.index].of(r.rows[m]), message, nil, kernel.Replace)

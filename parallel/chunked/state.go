@@ -10,7 +10,7 @@ import (
 )
 
 // Arrays lists what the next epoch reads of this one: the snapshot of each aggregation and, with Keep, the
-// gradients. Names hold the partition, whose rows these are, and not the stage.
+// gradients. Names hold the partition, whose rows these are, and the slice, whose columns, but not the stage.
 func (g *Graph) Arrays() (all []checkpoint.Array) {
 	for key, r := range g.training {
 		for part, matrices := range r.parts() {

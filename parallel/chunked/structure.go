@@ -56,12 +56,12 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 	st := &structure{graph: g}
 	position := st.findStored(in)
 	st.exchanged(out)
-	ids, err := ofStored(st, func(k int, row int32) int32 { return g.Chunks[k].Vertices()[row] })
+	ids, err := ofStored(st, func(k int, row int32) int32 { return g.Chunks[k].part.Vertices()[row] })
 	if err != nil {
 		return nil, err
 	}
 	for k, c := range g.Chunks {
-		e, needed := edges.Among(g.team, g.into(k, in, position), st.rows(), c.Rows().IDs, st)
+		e, needed := edges.Among(g.team, g.into(k, in, position), st.rows(), c.part.Rows().IDs, st)
 		var sources []*tensor.Matrix
 		for _, b := range e.Remote() {
 			list := needed[:b.In.Cols]

@@ -54,6 +54,7 @@ type outcome struct {
 	grads  paralleltest.Tensors
 	logits *reference.Matrix // of an exact inference after the epoch: vertices × classes
 	sent   []sent            // in the training pass, by rank
+	losses []float64         // each worker's part of the loss
 }
 
 // sent is what a worker sends.
@@ -128,7 +129,7 @@ func (s *staged) train(t testing.TB) []outcome {
 		}
 		out[i] = outcome{
 			grads: paralleltest.Tensors{}, logits: reference.New(s.graph.Vertices(), s.graph.Labels.Classes),
-			sent: make([]sent, s.mesh.Workers()),
+			sent: make([]sent, s.mesh.Workers()), losses: make([]float64, s.mesh.Workers()),
 		}
 	}
 	var mu sync.Mutex
@@ -148,7 +149,7 @@ func (s *staged) train(t testing.TB) []outcome {
 			}
 			mu.Lock()
 			o := &out[i]
-			o.loss += loss
+			o.losses[c.Groups.World.Rank()] = loss
 			o.sent[c.Groups.World.Rank()] = sent{minus(after.stage, before.stage), minus(after.halo, before.halo), minus(after.gradient, before.gradient)}
 			if c.Groups.Replicas.Rank() == 0 {
 				for _, p := range e.Params().List {
@@ -170,6 +171,11 @@ func (s *staged) train(t testing.TB) []outcome {
 			}
 		}
 	})
+	for i := range out {
+		for _, part := range out[i].losses { // in the order of the ranks
+			out[i].loss += part
+		}
+	}
 	return out
 }
 
@@ -264,6 +270,16 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 				}
 			}},
 			{"sparse features", 2, 2, 3, func(s *staged) { paralleltest.Sparsely(s.graph) }},
+			{"one chunk, slices", 2, 1, 1, sliced(2)},
+			{"five chunks, slices", 3, 1, 5, sliced(3)},
+			{"gradients kept, slices of two replicas", 2, 2, 3, func(s *staged) { s.mesh.Slices, s.stage.Stale = 2, chunked.Keep }},
+			{"warm, more slices than columns, a chunk without vertices", 2, 1, 4, func(s *staged) {
+				s.mesh.Slices, s.stage.Warm = 11, true
+				for v, c := range s.chunk {
+					s.chunk[v] = max(c, 1)
+				}
+			}},
+			{"nothing recomputed, slices", 2, 2, 3, func(s *staged) { s.mesh.Slices, s.recompute = 3, false }},
 		} {
 			if (i+slices.Index(models, model))%2 == 1 {
 				continue
@@ -278,6 +294,9 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 		}
 	})
 }
+
+// sliced divides the columns into slices.
+func sliced(slices int) func(s *staged) { return func(s *staged) { s.mesh.Slices = slices } }
 
 // TestPipelineSumsWhatIsComplete: the replicas sum gradients of weights during the backward pass, but no
 // gradient before every chunk has added to it. There are more gradients here than one all-reduce takes.
@@ -381,16 +400,19 @@ func eachModel(t *testing.T, test func(t *testing.T, spec gnn.Spec)) {
 // stage cuts move data, not math."
 func TestPipelineStages(t *testing.T) {
 	eachModel(t, func(t *testing.T, spec gnn.Spec) {
-		for replicas := 1; replicas <= 2; replicas++ {
+		for _, c := range []struct {
+			replicas, slices int
+			stages           []int
+		}{{1, 1, []int{2, 3, 4}}, {2, 1, []int{2, 3}}, {1, 2, []int{2, 3}}} {
 			var want []outcome
-			for _, stages := range map[int][]int{1: {2, 3, 4}, 2: {2, 3}}[replicas] {
-				s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: replicas, Slices: 1}, 3)
+			for _, stages := range c.stages {
+				s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: c.replicas, Slices: c.slices}, 3)
 				s.spec, s.stage.Fixed, s.epochs = spec, false, 3
 				got := s.train(t)
 				if want == nil {
 					want = got
 				}
-				bitwise(t, fmt.Sprintf("%d replicas, %d stages", replicas, stages), got, want)
+				bitwise(t, paralleltest.Name(s.mesh), got, want)
 			}
 		}
 	})
@@ -399,12 +421,12 @@ func TestPipelineStages(t *testing.T) {
 // TestPipelineRecomputes, 14: "results identical with recomputation on/off incl. dropout>0".
 func TestPipelineRecomputes(t *testing.T) {
 	eachModel(t, func(t *testing.T, spec gnn.Spec) {
-		for replicas := 1; replicas <= 2; replicas++ {
-			s := newStaged(t, spec.Model, mesh.Mesh{Stages: 2, Partitions: replicas, Slices: 1}, 3)
+		for _, m := range []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 2, Partitions: 1, Slices: 3}} {
+			s := newStaged(t, spec.Model, m, 3)
 			s.spec, s.stage.Fixed, s.epochs = spec, false, 3
 			want := s.train(t)
 			s.recompute = false
-			bitwise(t, fmt.Sprintf("%d replicas, all kept", replicas), s.train(t), want)
+			bitwise(t, paralleltest.Name(m)+", all kept", s.train(t), want)
 		}
 	})
 }
@@ -432,7 +454,10 @@ func TestPipelineInfers(t *testing.T) {
 		}
 		for without := range 2 {
 			want := infer(mesh.One, 1, without)
-			agree(t, fmt.Sprintf("all but %d blocks", without), of(infer(mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4, without)), of(want), tolerance)
+			for slices := 1; slices <= 2; slices++ {
+				m := mesh.Mesh{Stages: 3, Partitions: 2, Slices: slices}
+				agree(t, fmt.Sprintf("%s, all but %d blocks", paralleltest.Name(m), without), of(infer(m, 4, without)), of(want), tolerance)
+			}
 		}
 	})
 }
@@ -453,7 +478,7 @@ func place(all *reference.Matrix, vertices []int32, part *tensor.Matrix) {
 // TestPipelineSchedule, 4: "result independent of goroutine timing; run with -race and random delays". Each
 // worker's messages are delayed at random, before they are sent and before they are complete.
 func TestPipelineSchedule(t *testing.T) {
-	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
+	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 2}, 4)
 	s.spec.Dropout, s.stage.Fixed = .4, false
 	want := s.train(t)
 	for seed := range uint64(4) {

@@ -107,14 +107,14 @@ func TestPlanOfChunks(t *testing.T) {
 			func(o *train.Options) { o.Recompute, o.HistoryStart = setting.RecomputeNone, "warm" },
 			func(o *train.Options) { o.StaleGradients, o.HistoryPeriod = "keep", 2 },
 		} {
-			for partitions := 1; partitions <= 2; partitions++ {
+			for _, m := range []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 2, Partitions: 1, Slices: 3}} {
 				o := train.Defaults()
 				o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads, o.Epochs, o.ChunkOrder = model, 4, 10, .3, 1, 3, "fixed"
-				o.Chunks = setting.Chunks(5 * partitions)
+				o.Chunks = setting.Chunks(5 * m.Partitions)
 				set(&o)
-				job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 2, Partitions: partitions, Slices: 1}}
-				if partitions > 1 {
-					job.Parts = inTurn(t, g, partitions)
+				job := &train.Job{Graph: g, Options: o, Mesh: m}
+				if m.Partitions > 1 {
+					job.Parts = inTurn(t, g, m.Partitions)
 				}
 				plan, err := job.Plan(context.Background())
 				if err != nil {
@@ -131,7 +131,7 @@ func TestPlanOfChunks(t *testing.T) {
 				if diff := cmp.Diff(r.GraphBytes, plan.GraphBytes); diff != "" {
 					t.Errorf("%s: planned graph: %s", what, diff)
 				}
-				if planned, sent := worker.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo || planned.Stage != sent.Stage {
+				if planned, sent := worker.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo || planned.Layout != sent.Layout || planned.Stage != sent.Stage {
 					t.Errorf("%s: sent %+v, planned %+v", what, sent, planned)
 				}
 			}

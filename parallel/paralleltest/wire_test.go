@@ -110,6 +110,8 @@ func TestEncodedRuns(t *testing.T) {
 		{mesh: grid(1, 1, 2), model: "gatv2", wire: "int4", otherwise: func(o *train.Options) { o.Threads = 2 }},
 		{mesh: grid(1, 2, 2), model: "sage", wire: "int8", otherwise: func(o *train.Options) { o.Prefetch = 2 }},
 		{mesh: grid(2, 1, 1), model: "gcnii", wire: "int8", otherwise: func(o *train.Options) { o.Threads = 2 }, recomputation: true},
+		{mesh: grid(2, 2, 2), model: "gcnii", wire: "int8", otherwise: func(o *train.Options) { o.Threads = 2 }, recomputation: true},
+		{mesh: grid(2, 1, 3), model: "gat", wire: "int8", bf16: true, otherwise: func(o *train.Options) { o.Threads = 2 }, recomputation: true},
 		{mesh: grid(2, 2, 1), model: "gcn", wire: "int4", otherwise: func(o *train.Options) { o.Threads = 2 }, recomputation: true},
 	} {
 		t.Run(fmt.Sprint(c.mesh, " ", c.model, " ", c.wire, " ", c.halo, " ", c.schedule), func(t *testing.T) {

@@ -96,7 +96,7 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 		if kept := p.part.options.Kept; kept != nil {
 			c.sends = func(of int) int { return kept(t.Random.Epoch, of) }
 		}
-		c.key = t.Random.Key(fmt.Sprintf("%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.slice))
+		c.key = t.Random.Key(fmt.Sprintf("%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.from.Slice))
 	}
 	c.resume()
 	var err error

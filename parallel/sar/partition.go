@@ -30,7 +30,6 @@ type Partition struct {
 
 	costs *order.Costs
 	epoch int // for errors
-	slice int // of the columns, which this partition aggregates
 	read  int // bytes of mapped relations that were read since the last Share.Unload
 }
 
@@ -57,6 +56,7 @@ type Source struct {
 	Exchanger Exchanger
 	// Chunk says that the rows are a chunk of several: gradients of other chunks are added to theirs.
 	Chunk bool
+	Slice int // of the columns, which the Partition aggregates
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
@@ -125,7 +125,7 @@ func NewSome(team *kernel.Team, g mesh.Groups, s *partition.Share, some Some, co
 
 // ofShare makes the Partition of the selected rows of a share, or of all rows if some is nil.
 func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, costs *order.Costs, o Options) (p *Partition) {
-	from := Source{Schema: SchemaOf(s), Exchanger: &wire{team, g.Halo, o.Prefetch}}
+	from := Source{Schema: SchemaOf(s), Exchanger: &wire{team, g.Halo, o.Prefetch}, Slice: g.Slice}
 	for i, t := range s.Edges.Types() {
 		if some != nil {
 			t.IDs, t.Rows = t.Vertices(some.Rows[i]), len(some.Rows[i])
@@ -142,10 +142,9 @@ func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, c
 		o.Halo = edges.HaloRows
 	}
 	p = Of(team, g.Halo, from, costs, o)
-	p.slice = g.Slice
 	if o.Delay && some == nil {
 		p.late = &delay{
-			wire: &wire{team, g.Halo, o.Prefetch}, smoothing: o.Smoothing, calls: map[Key]*late{}, saved: Saved{What: "late-halo", Partition: g.Partition},
+			wire: &wire{team, g.Halo, o.Prefetch}, smoothing: o.Smoothing, calls: map[Key]*late{}, saved: Saved{What: "late-halo", Place: PlaceOf(g)},
 		}
 		p.from.Exchanger = p.late
 	}

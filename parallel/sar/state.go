@@ -7,6 +7,7 @@ import (
 	"weft/checkpoint"
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/parallel/mesh"
 	"weft/tensor"
 )
 
@@ -23,9 +24,9 @@ func (c *Call) Key() Key { return Key{c.Path, c.Along, c.Number} }
 // Saved has what the aggregations of a worker hold from one epoch to the next (their history) and a
 // checkpoint has of it, until they take it.
 type Saved struct {
-	What      string // begins the names
-	Partition int    // whose rows these are
-	restored  map[string]*tensor.Matrix
+	What     string // begins the names
+	Place    string // whose rows and columns these are, from PlaceOf
+	restored map[string]*tensor.Matrix
 }
 
 // Name is the name of matrix m of a part of an aggregation's history.
@@ -34,18 +35,25 @@ func (s *Saved) Name(key Key, part string, m int) string {
 	if key.Along.Reversed {
 		direction = "out"
 	}
-	return fmt.Sprintf("%s/%s/%s.%s.%d/%s%s.%d", s.What, key.Path, key.Along.Relation, direction, key.Number, s.folder(), part, m)
+	return fmt.Sprintf("%s/%s/%s.%s.%d/%s/%s.%d", s.What, key.Path, key.Along.Relation, direction, key.Number, s.Place, part, m)
 }
 
-func (s *Saved) folder() string { return fmt.Sprintf("partition-%d/", s.Partition) }
+// PlaceOf names the rows and columns whose history a worker has.
+func PlaceOf(g mesh.Groups) string {
+	place := fmt.Sprintf("partition-%d", g.Partition)
+	if g.Mesh.Slices > 1 {
+		place += fmt.Sprintf(".slice-%d-of-%d", g.Slice, g.Mesh.Slices)
+	}
+	return place
+}
 
-// Restore loads the partition's history of the module paths that begin so.
+// Restore loads the worker's history of the module paths that begin so.
 func (s *Saved) Restore(memory *tensor.Meter, from *checkpoint.Checkpoint, paths string) error {
 	if s.restored == nil {
 		s.restored = map[string]*tensor.Matrix{}
 	}
 	for _, name := range from.Names(s.What + "/" + paths) {
-		if !strings.Contains(name, "/"+s.folder()) {
+		if !strings.Contains(name, "/"+s.Place+"/") {
 			continue
 		}
 		shape := from.Shape(name)

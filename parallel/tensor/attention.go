@@ -9,14 +9,15 @@ import (
 
 // Attend implements gnn.Propagator. For GATv1 each worker computes the scores of its own rows, and
 // redistributes them with the rows: two numbers for each vertex and head. So a slice may end within a head.
-// GATv2 needs all columns of a head at each edge, so its slices are whole heads. With fewer heads than
-// workers, some workers have no head.
+// GATv2 needs all columns of a head at each edge, so its slices are whole heads. So are those of GATv1 in the
+// history of a pipeline, which has rows: scores are computed of them with the parameters of this epoch. With
+// fewer heads than workers, some workers have no head.
 func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	a.CheckScores(p.path)
 	if a.LayerHeads == 0 {
 		a.LayerHeads = a.Heads
 	}
-	if a.ATarget == nil && a.SourceScore == nil {
+	if a.SourceScore == nil && (a.ATarget == nil || p.axis.wholeHeads) {
 		return p.attendHeads(a, k)
 	}
 	a = a.WithScores()
@@ -62,7 +63,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	return z
 }
 
-// attendHeads is Attend for GATv2, whose slices are whole heads.
+// attendHeads is Attend with slices of whole heads.
 func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	width, heads := a.Source.Cols()/a.Heads, p.cut(a.Heads)
 	cut := make([]span, len(heads))
@@ -71,10 +72,14 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	}
 	mine, own := heads[p.axis.comm.Rank()], cut[p.axis.comm.Rank()]
 	p.order.Explain(func() string { return order.Attention(a, k) + ", sliced between heads" })
-	vector := columns(a.ASource, own.from, own.count) // even if empty: all workers use the same parameters
+	// Of all columns or of none, too: gradients of parameters are complete in the same order on all workers
+	vectors := [2]*autograd.Var{autograd.Columns(a.ASource, own.from, own.count)}
+	if a.ATarget != nil {
+		vectors[1] = autograd.Columns(a.ATarget, own.from, own.count)
+	}
 	return p.onSlices(inputs(cut, ends(a.Source, a.Target)...), cut, func(own []*autograd.Var) []*autograd.Var {
 		b := a
-		b.Source, b.Target, b.ASource = own[0], own[len(own)-1], vector
+		b.Source, b.Target, b.ASource, b.ATarget = own[0], own[len(own)-1], vectors[0], vectors[1]
 		b.Heads, b.FirstHead = mine.count, a.FirstHead+mine.from
 		return []*autograd.Var{p.inner.Attend(b, k)}
 	})

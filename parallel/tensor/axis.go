@@ -42,7 +42,6 @@ type Axis struct {
 	halo          *comm.Comm // the workers that have the same slice of other partitions
 	mesh          mesh.Mesh
 	inner         *sar.Partition   // aggregates the columns of the slice
-	starts        []int            // the first row of each partition, and the number of all rows
 	rowsOf        []*tensor.Matrix // Int32, 1 × n: the rows of the partition that each worker owns, ascending
 	own           *autograd.RowSet // the worker's own rows
 	all           *autograd.RowSet // all rows of the partition
@@ -53,6 +52,9 @@ type Axis struct {
 	partition     int                              // whose columns are sliced
 	wire          kernel.Format                    // sar.Options.Wire
 	allToAlls     int                              // so far in this epoch
+	idle          func()                           // takes the place of inner's work in a forward pass where the slice has no columns
+	wholeHeads    bool                             // slices of attention are whole heads
+	overlapping   bool                             // a slice has all rows that its edges read, so that chunks can be aggregated
 
 	chunks    int                     // Options.Chunks
 	oneChunk  *schedule               // of one aggregation chunk
@@ -73,50 +75,57 @@ type Options struct {
 // only plans has a communicator of comm.Plan. All workers of the mesh must call New, and then call the same
 // methods in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Axis, error) {
-	lists := ownersOf(&s.Edges, g.Mesh.Slices)
 	inner, err := sar.New(team, g, s, order.Options{}, o.Options)
 	if err != nil {
 		return nil, err
 	}
+	a := newAxis(team, g, inner, ownersOf(&s.Edges, g.Mesh.Slices), s.Whole.Own(), o)
+	a.overlapping = g.Mesh.Partitions == 1
+	a.costs = NewCosts(team, g, s.Edges.Starts, w, o.Wire)
+	return a, nil
+}
+
+// newAxis makes an Axis without a cost table. lists has the rows of inner that each worker owns, ascending.
+// total is that of their RowSet.
+func newAxis(team *kernel.Team, g mesh.Groups, inner *sar.Partition, lists [][]int32, total int, o Options) *Axis {
 	a := &Axis{
-		team: team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner, starts: s.Edges.Starts, all: inner.Rows(),
+		team: team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner, all: inner.Rows(),
 		redistributed: o.Redistributed, chunks: o.Chunks, schedules: map[direction]*schedule{},
-		partition: g.Partition, wire: o.Wire,
+		partition: g.Partition, wire: o.Wire, idle: g.Halo.Meet,
 	}
-	a.costs = order.NewCosts(w, a.redistributedBytes)
 	for _, list := range lists {
 		a.rowsOf = append(a.rowsOf, kernel.List(team, tensor.Graph, list))
 	}
 	a.oneChunk = a.newOneChunk()
-	a.vertices = make([]int32, 0, len(lists[g.Slice]))
-	for _, row := range lists[g.Slice] {
-		a.vertices = append(a.vertices, s.Values.ID(int(row)))
+	a.vertices = lists[g.Slice]
+	if ids := inner.Vertices(); ids != nil {
+		a.vertices = make([]int32, len(lists[g.Slice]))
+		for i, row := range lists[g.Slice] {
+			a.vertices[i] = ids[row]
+		}
 	}
-	a.own = autograd.RowsOf(team, a.vertices, len(a.vertices), s.Whole.Own(), exchange.Peers{Comm: g.Replicas})
-	return a, nil
+	a.own = autograd.RowsOf(team, a.vertices, len(a.vertices), total, exchange.Peers{Comm: g.Replicas})
+	return a
 }
 
-// redistributedBytes returns the number of bytes that all workers send in the two all-to-alls of an
-// aggregation.
-func (a *Axis) redistributedBytes(columns int) (bytes int64) {
-	cut, sent := even(columns, a.comm.Size()), 0
+// redistributedBytes returns the number of bytes that the slices of all partitions send in the two
+// all-to-alls of an aggregation. starts are the first row of each partition, and the number of all rows.
+func redistributedBytes(team *kernel.Team, starts []int, slices, columns int, wire kernel.Format) (bytes int64) {
+	cut, sent := even(columns, slices), 0
 	bytesOf := func(s span) int {
-		return exchange.Form{{Count: s.count, Element: a.team.Storage, Format: a.wire}}.Bytes()
+		return exchange.Form{{Count: s.count, Element: team.Storage, Format: wire}}.Bytes()
 	}
 	for _, s := range cut {
 		sent += bytesOf(s)
 	}
-	for p, start := range a.starts[:len(a.starts)-1] {
+	for p, start := range starts[:len(starts)-1] {
 		for t, mine := range cut {
-			rows := ownedRows(a.starts[p+1]-start, len(cut), t)
+			rows := ownedRows(starts[p+1]-start, len(cut), t)
 			bytes += 2 * int64(rows) * int64(sent-bytesOf(mine))
 		}
 	}
 	return bytes
 }
-
-// alone reports whether there is one partition. A slice then has all rows that its edges read.
-func (a *Axis) alone() bool { return a.mesh.Partitions == 1 }
 
 // Vertices returns the original ids of the worker's own rows, ascending.
 func (a *Axis) Vertices() []int32 { return a.vertices }

@@ -99,7 +99,7 @@ func (m module) onSlices(inputs []input, cut []span, inner func(own []*autograd.
 	if cut[m.axis.comm.Rank()].count > 0 {
 		parts = inner(own)
 	} else {
-		m.axis.halo.Meet()
+		m.axis.idle()
 	}
 	h := parts[0]
 	if len(parts) > 1 {

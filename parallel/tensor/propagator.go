@@ -71,7 +71,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	exchange.Must(m.Check(p.path, p.axis.own.Here))
 	if !m.Columnwise {
 		exchange.Must(refusal.Errorf("%s: the message function needs complete rows, and may be given slices only where it is said to be columnwise; take %s graph=%d",
-			p.path, refusal.Setting("parallel"), p.axis.mesh.Partitions*p.axis.mesh.Slices))
+			p.path, refusal.Setting("parallel"), p.axis.mesh.Workers()))
 	}
 	cut := p.cut(m.Columns)
 	p.order.Explain(func() string { return fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns) })

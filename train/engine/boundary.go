@@ -75,6 +75,7 @@ func (p *Pipeline) begin(c *pass, t *autograd.Tape) (in gnn.State) {
 // output.
 func (p *Pipeline) backward(c *pass, epoch int, grads []*tensor.Matrix) {
 	if p.Recompute {
+		c.BeginEpoch(epoch) // its messages are those of the forward pass once more, drawn alike
 		p.record(c, autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch}))
 	}
 	var roots []autograd.Root

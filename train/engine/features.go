@@ -42,16 +42,16 @@ func (f *features) On(t *autograd.Tape) *autograd.Var {
 
 // loadAllFeatures copies the features of an axis' rows, of each vertex type.
 func loadAllFeatures(c Config, axis Axis) []*features {
-	all := []*features{loadFeatures(c, axis)}
+	all := []*features{loadFeatures(c, axis.Rows(), axis.Vertices())}
 	for i := range c.Share.Others {
 		all = append(all, c.load(&c.Share.Others[i], axis.Types()[i+1], nil))
 	}
 	return all
 }
 
-// loadFeatures copies the features of an axis' rows, of the first vertex type.
-func loadFeatures(c Config, axis Axis) *features {
-	return c.load(&c.Share.Values, axis.Rows(), c.Share.Values.Places(axis.Vertices()))
+// loadFeatures copies the features of some rows of the first vertex type, those of the vertices.
+func loadFeatures(c Config, rows *autograd.RowSet, vertices []int32) *features {
+	return c.load(&c.Share.Values, rows, c.Share.Values.Places(vertices))
 }
 
 // load copies the features of some rows of a vertex type. nil is all rows.

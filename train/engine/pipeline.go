@@ -34,7 +34,7 @@ type Pipeline struct {
 // newPipeline makes the engine of a stage.
 func newPipeline(c Config) (*Pipeline, error) {
 	o := c.Stage.Options
-	o.Aggregated, o.Wire = c.Aggregated, c.Wire
+	o.Aggregated, o.Redistributed, o.Wire = c.Aggregated, c.Redistributed, c.Wire
 	if err := c.agree(); err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func newPipeline(c Config) (*Pipeline, error) {
 	for _, chunk := range g.Chunks {
 		c := &pass{Chunk: chunk}
 		if p.first() {
-			c.features = loadFeatures(p.Config, chunk)
+			c.features = loadFeatures(p.Config, chunk.Rows(), chunk.Vertices())
 		}
 		p.passes = append(p.passes, c)
 	}

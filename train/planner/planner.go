@@ -182,7 +182,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
 	}()
 	job.CoreSharers, job.PlanSteps = p.Machine.Sharers, true
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
-	m := &Mesh{Parallel: r.Parallel, Settings: r, Exact: (grid.Stages == 1 || r.Chunks == 1) && r.HaloDelay == 0}
+	m := &Mesh{Parallel: r.Parallel, Settings: r, Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0}
 	if m.Plan, err = job.Plan(ctx); err != nil {
 		return nil, err
 	}

@@ -71,7 +71,6 @@ func TestResolveRefuses(t *testing.T) {
 		{"parallel", "graph=0", "mesh"},
 		{"parallel", "pipeline=4", "pipeline=4: each stage has a layer (one that aggregates, where a model has such), and the model has 2; take parallel graph=2,pipeline=2"},
 		{"parallel", "pipeline=3", "the model has 2; take parallel graph=3"},
-		{"parallel", "tensor=3,pipeline=2", "the rows of a chunk are not divided into slices; take parallel graph=3,pipeline=2, or graph=2,tensor=3"},
 		{"parallel", "nosuch=2", `no axis "nosuch"`},
 		{"parallel", "graph=1,graph=1", "twice"},
 		{"parallel", "graph", "AXIS=N"},

@@ -24,12 +24,9 @@ const chunksOfWorker = 4
 // checkPipeline refuses what the stages of a mesh cannot do.
 func (r *Resolved) checkPipeline() error {
 	o, m := &r.Options, r.Mesh
-	parallel, chunks, k := refusal.Setting("parallel"), refusal.Setting("chunks"), int(o.Chunks)
+	chunks, k := refusal.Setting("chunks"), int(o.Chunks)
 	switch {
 	case m.Stages == 1:
-	case m.Slices > 1:
-		return refusal.Errorf("%s %s: the rows of a chunk are not divided into slices; take %s graph=%d,pipeline=%d, or graph=%d,tensor=%d",
-			parallel, Axes(m), parallel, m.Partitions*m.Slices, m.Stages, m.Partitions*m.Stages, m.Slices)
 	case k > 0 && k < m.Partitions:
 		return refusal.Errorf("%s %d on the mesh %s: each of the %d partitions has a chunk at least; take %s %d or more",
 			chunks, k, Axes(m), m.Partitions, chunks, m.Partitions)

@@ -178,6 +178,10 @@ func (r *Resolved) checkMesh(given []string) error {
 			"leave it out, or take one partition, as in %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, m.Partitions,
 			refusal.Setting("parallel"), r.Workers)
 	}
+	if m.Stages > 1 && o.AggregationChunks > 1 {
+		return refusal.Errorf("%s %s on the mesh %s: a chunk of the pipeline is aggregated at once; leave it out, or take more chunks with %s N",
+			refusal.Setting("aggregation-chunks"), o.AggregationChunks, Axes(m), refusal.Setting("chunks"))
+	}
 	if o.Task == task.Link && (m.Slices > 1 || m.Stages > 1) {
 		return refusal.Errorf("%s %s: link prediction needs workers that have all layers and columns of a vertex; take %s graph=%d",
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)

@@ -8,7 +8,7 @@ import (
 
 // Stage is a stage of the pipeline.
 type Stage struct {
-	Workers []int `json:"workers"` // one for each partition
+	Workers []int `json:"workers"` // one for each slice of each partition
 	Blocks  []int `json:"blocks"`  // its first block, and the first of the next stage, from 0
 	// Work is its share of the multiply-adds of a forward pass.
 	Work float64 `json:"work"`
@@ -36,8 +36,8 @@ func (w *Worker) Stages() (all []Stage) {
 			one.Work += c
 		}
 		sum += one.Work
-		for p := range grid.Partitions {
-			one.Workers = append(one.Workers, grid.Rank(mesh.Place{Stage: s, Partition: p}))
+		for i := range grid.Partitions * grid.Slices {
+			one.Workers = append(one.Workers, grid.Rank(mesh.Place{Stage: s})+i)
 		}
 		all = append(all, one)
 	}
