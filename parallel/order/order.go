@@ -120,8 +120,9 @@ func (l *Layer) Explain(what func() string) {
 // cheaper one.
 func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
 	in, out, costs := x.Cols(), w.Cols(), l.costs
-	transform := option{TransformFirst, in, out, passes(x.Tape().Recording)}
-	aggregate := option{AggregateFirst, in, out, passes(x.Wants())}
+	training := x.Tape().Training // also in a forward pass that the backward pass computes again
+	transform := option{TransformFirst, in, out, passes(training)}
+	aggregate := option{AggregateFirst, in, out, passes(training && x.DependsOnParameters())}
 	once := option{AggregateFirst, in, out, 0}
 	takes := func(taken, instead option) {
 		l.Explain(func() string { return taken.String() + costs.instead(instead) })

@@ -38,7 +38,7 @@ func (p *propagator) targets() *autograd.RowSet {
 	return p.part.Types()[target]
 }
 
-// AggregateInto implements order.Axis. Rows are sent whole, as they are stored, and are of this epoch, because
+// AggregateInto implements order.Axis. Rows are sent whole, as they are stored, and are of this epoch:
 // inference reads the result, too.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
 	c, team := p.callLinear(x.Tape(), r), p.part.team
