@@ -43,7 +43,9 @@ func TestPipelineRefuses(t *testing.T) {
 			"and the model has 2; take parallel graph=2,pipeline=2",
 		},
 		{
-			"aggregation chunks", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2}, func(o *Options) { o.AggregationChunks = 3 }, nil,
+			"aggregation chunks",
+			mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2},
+			func(o *Options) { o.AggregationChunks = 3 }, nil,
 			"aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated at once; leave it out, or take more chunks with chunks N",
 		},
 		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm = "batch" }, nil, "take norm layer, or chunks 2: a chunk for each partition"},

@@ -156,7 +156,11 @@ func TestResume(t *testing.T) {
 			gotCurve := follow(second, folder, openLast(t, folder))
 			got := mustRun(t, second)
 			equalRuns(t, got, want)
-			if diff := gocmp.Diff(*wantCurve, *gotCurve, cmpopts.IgnoreFields(Epoch{}, "Seconds"), cmpopts.EquateNaNs()); diff != "" {
+			differs := []string{"Seconds"}
+			if o.HaloDelay > 0 { // the peak up to the first epoch that follows may be a message lower; the run's is not
+				differs = append(differs, "PeakBytes")
+			}
+			if diff := gocmp.Diff(*wantCurve, *gotCurve, cmpopts.IgnoreFields(Epoch{}, differs...), cmpopts.EquateNaNs()); diff != "" {
 				t.Error(diff)
 			}
 			p, err := second.Plan(context.Background())

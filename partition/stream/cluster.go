@@ -36,9 +36,9 @@ func (s *passes) clusters() ([]int32, error) {
 		slices.Sort(near)
 		own, most, added := label[v], 0, sizeOf(int(v))
 		to := own
-		for i, j := 0, 0; i < len(near); i = j {
+		for i, j := 0, 1; i < len(near); i, j = j, j+1 {
 			c := near[i]
-			for j = i + 1; j < len(near) && near[j] == c; j++ {
+			for ; j < len(near) && near[j] == c; j++ {
 			}
 			better := j-i > most || j-i == most && s.tie(c, pass) > s.tie(to, pass)
 			if better && (c == own || size[c]+added <= full) {
