@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -34,13 +35,15 @@ func TestLinksOnAnyWorkers(t *testing.T) {
 	}
 	even, uneven := map[int][]int32{4: nil}, map[int][]int32{3: of}
 	for name, c := range map[string]struct {
-		divisions map[int][]int32
+		divisions  map[int][]int32
+		mesh       string // beside them
+		partitions int    // of it, in turns
 		Options
 	}{
-		"dot":      {uneven, linked(nil)},
-		"distmult": {even, linked(func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", "distmult", "batch", .1 })},
-		"among":    {uneven, linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Direction = 50, "hits@10", "out" })},
-		"area":     {even, linked(func(o *Options) { o.Metric, o.Dropout = metric.ROCAUC, .3 })},
+		"dot":      {uneven, "tensor=3", 0, linked(nil)},
+		"distmult": {even, "graph=2,tensor=2", 0, linked(func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", "distmult", "batch", .1 })},
+		"among":    {uneven, "tensor=2", 0, linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Direction = 50, "hits@10", "out" })},
+		"area":     {even, "graph=2,tensor=2", 3, linked(func(o *Options) { o.Metric, o.Dropout = metric.ROCAUC, .3 })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := c.Options
@@ -48,24 +51,35 @@ func TestLinksOnAnyWorkers(t *testing.T) {
 			if one.Links.TrainEdges == 0 || one.Links.ValEdges == 0 || one.Links.TestEdges == 0 || one.Val != float64(one.Links.Val[one.Metric]) {
 				t.Fatalf("%+v, validation %v", one.Links, one.Val)
 			}
+			sliced := onMesh(g, o, c.mesh)
+			sliced.Options.Partitions = c.partitions
+			jobs := map[string]*Job{c.mesh: sliced}
 			for k, of := range c.divisions {
-				many := mustRun(t, divided(t, g, o, k, of))
+				jobs[fmt.Sprint(k, " partitions")] = divided(t, g, o, k, of)
+			}
+			for k, job := range jobs {
+				many := mustRun(t, job)
 				if d := away(one.Losses, many.Losses); d > 1e-5 {
-					t.Errorf("%d workers: the losses differ by %.1e: %v, want %v", k, d, many.Losses, one.Losses)
+					t.Errorf("%s: the losses differ by %.1e: %v, want %v", k, d, many.Losses, one.Losses)
 				}
 				if many.Communication.Links.Bytes == 0 {
-					t.Errorf("%d workers: no rows were sent", k)
+					t.Errorf("%s: no rows were sent", k)
 				}
 				if ranked := one.Metric != metric.ROCAUC; ranked != (len(many.Links.Test) == len(metric.LinkNames)) {
-					t.Errorf("%d workers: measured by %s: %v", k, one.Metric, many.Links.Test)
+					t.Errorf("%s: measured by %s: %v", k, one.Metric, many.Links.Test)
 				}
 				for name, want := range one.Links.Test {
 					if got := many.Links.Test[name]; math.Abs(float64(got-want)) > .002 {
-						t.Errorf("%d workers: %s %v, want %v", k, name, got, want)
+						t.Errorf("%s: %s %v, want %v", k, name, got, want)
 					}
 				}
 				if many.Links.TrainEdges != one.Links.TrainEdges || many.Links.TestEdges != one.Links.TestEdges {
-					t.Errorf("%d workers: %+v, want %+v", k, many.Links, one.Links)
+					t.Errorf("%s: %+v, want %+v", k, many.Links, one.Links)
+				}
+				for i, want := range one.Logits {
+					if got := many.Logits[i]; math.Abs(float64(got-want)) > 1e-4 {
+						t.Fatalf("%s: value %d of the embeddings is %v, want %v", k, i, got, want)
+					}
 				}
 			}
 		})
@@ -128,6 +142,7 @@ func TestPlanOfLinks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			planAndRun(t, &Job{Graph: g, Options: o})
 			planAndRun(t, divided(t, g, o, 3, nil))
+			planAndRun(t, onMesh(g, o, map[string]string{"dot": "tensor=2", "distmult": "graph=2,tensor=2", "area": "tensor=3"}[name]))
 		})
 	}
 }
@@ -190,8 +205,7 @@ func TestLinksRefused(t *testing.T) {
 		{g, func(o *Options) { o.Task, o.OutFeatures, o.Decoder = task.Vertex, 0, "distmult" }, "decoder distmult: belongs to task link"},
 		{g, func(o *Options) { o.Split = 1 }, "split 1: belongs to task vertex"},
 		{g, func(o *Options) { o.Metric = "accuracy" }, "metric accuracy: no measure of task link; it is one of roc-auc, mrr"},
-		{g, func(o *Options) { o.Parallel = "tensor=2" }, "take parallel graph=2"},
-		{g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2"},
+		{g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2 or tensor=2"},
 		{&lonely, func(*Options) {}, "the graph has no edges to train on"},
 		{&lonely, func(o *Options) { o.Parallel, o.Partition = "graph=2", "random" }, "the graph has no edges to train on"},
 	} {

@@ -114,9 +114,11 @@ func resumes() map[string]Options {
 		o.Model, o.Wire, o.CheckpointEvery = "gat", "int8", setting.Interval{Epochs: 2}
 	})
 	add("table", "graph=2", func(o *Options) { o.NodeEmbedding = 8 })
-	add("links", "graph=2", func(o *Options) {
+	links := func(o *Options) {
 		o.Task, o.Model, o.OutFeatures, o.Decoder, o.Negatives = "link", "gcn", 8, "distmult", 2
-	})
+	}
+	add("links", "graph=2", links)
+	add("links", "graph=2,tensor=2", links)
 	return all
 }
 

@@ -21,7 +21,7 @@ func bench(b *testing.B, shares [3]float64, pass func(l *links.Edges, h *tensor.
 	memory := tensor.NewMeter()
 	defer memory.Close()
 	team, s := kernel.NewTeam(1, memory), partition.All(g)
-	l, err := links.New(team, comm.Alone(), s, &partition.Places{Starts: s.Edges.Starts}, links.Options{Draw: links.Draw{Seed: 1, Shares: shares}})
+	l, err := links.New(team, comm.Alone(), s, nil, links.Options{Draw: links.Draw{Seed: 1, Shares: shares}})
 	if err != nil {
 		b.Fatal(err)
 	}

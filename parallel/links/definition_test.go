@@ -27,7 +27,7 @@ func TestLossOf(t *testing.T) {
 			p, q := score(h, w, e), score(h, w, draw.Negative(0, 0, e, vertices))
 			want += (math.Log(1+math.Exp(-p)) + math.Log(1+math.Exp(q))) / float64(2*len(edges))
 		}
-		for k := 1; k <= 3; k++ {
+		for _, k := range divisions {
 			var mu sync.Mutex
 			sum := 0.0
 			on(t, g, k, 0, func(_ *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error {
@@ -37,7 +37,7 @@ func TestLossOf(t *testing.T) {
 				sum += loss
 				return nil
 			})
-			near(t, fmt.Sprintf("part %d on %d workers", part, k), sum, want)
+			near(t, fmt.Sprintf("part %d on %v", part, k), sum, want)
 		}
 	}
 	if loss := new(links.Edges).LossOf(nil, links.Val); loss != 0 {
@@ -68,7 +68,7 @@ func TestRanksWithoutTies(t *testing.T) {
 				among = append(among, v)
 			}
 		}
-		for k := 1; k <= 4; k++ {
+		for _, k := range divisions {
 			var mu sync.Mutex
 			got, ids := map[int][]float64{}, map[int][]int32{}
 			on(t, g, k, rankAmong, func(c *comm.Comm, l *links.Edges, team *kernel.Team, own []int32) error {
@@ -86,7 +86,7 @@ func TestRanksWithoutTies(t *testing.T) {
 						its = append(its, e)
 					}
 				}
-				if k == 1 && len(its) < 300 {
+				if k.partitions*k.each == 1 && len(its) < 300 {
 					t.Fatalf("%d edges, which are ranked at once", len(its))
 				}
 				slices.SortStableFunc(its, func(a, b links.Edge) int {
@@ -94,7 +94,7 @@ func TestRanksWithoutTies(t *testing.T) {
 					return slices.Compare([]int32{a.Relation, a.Source, row(a)}, []int32{b.Relation, b.Source, row(b)})
 				})
 				if len(ranks) != len(its) {
-					t.Fatalf("%d workers: %d ranks, want %d", k, len(ranks), len(its))
+					t.Fatalf("%v: %d ranks, want %d", k, len(ranks), len(its))
 				}
 				for i, e := range its {
 					low, high := 1.0, 1.0
@@ -110,7 +110,7 @@ func TestRanksWithoutTies(t *testing.T) {
 						}
 					}
 					if ranks[i] < low || ranks[i] > high {
-						t.Errorf("%d workers, among %d: the rank of %v is %v, want %v to %v", k, len(among), e, ranks[i], low, high)
+						t.Errorf("%v, among %d: the rank of %v is %v, want %v to %v", k, len(among), e, ranks[i], low, high)
 					}
 				}
 			}
@@ -161,14 +161,10 @@ func TestBytesOfWindows(t *testing.T) {
 	relation.Source, relation.Name, relation.Target = "v", "a", "v"
 	g := &graph.Graph{Type: "v", Count: many, Relations: []graph.Relation{relation}}
 	share := partition.All(g)
-	places, err := share.Places()
-	if err != nil {
-		t.Fatal(err)
-	}
 	memory := tensor.NewMeter()
 	defer memory.Close()
 	team := kernel.NewTeam(1, memory)
-	l, err := links.New(team, comm.Alone(), share, places, links.Options{Draw: draw})
+	l, err := links.New(team, comm.Alone(), share, nil, links.Options{Draw: draw})
 	if err != nil {
 		t.Fatal(err)
 	}

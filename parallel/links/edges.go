@@ -18,9 +18,10 @@ type Edges struct {
 
 	team      *kernel.Team
 	comm      *comm.Comm
-	places    *partition.Places
-	me        int // this worker's partition, which the targets belong to
-	rows      int // number of its vertices
+	places    *partition.Places // the vertices by worker, each of which is a partition here
+	me        int               // this worker's rank: the targets are its vertices
+	rows      int               // number of its vertices
+	vertices  []int32           // by row, ascending; nil: the row
 	relations []relation
 	counts    [][parts]int   // edges of each part, by rank; a plan knows this worker's alone
 	bytes     int            // size of a window: usualBytes
@@ -38,13 +39,24 @@ type Options struct {
 	RankAmong int // number of random candidates that a target is ranked among; 0: all vertices
 }
 
-// New copies the supervision edges of a share into the team's memory. The share must have all of its edges.
-// The workers of all partitions, which c connects, call New together.
-func New(team *kernel.Team, c *comm.Comm, s *partition.Share, places *partition.Places, o Options) (*Edges, error) {
-	l := &Edges{Draw: o.Draw, team: team, comm: c, places: places, me: s.Edges.P, rows: s.Edges.Rows, bytes: usualBytes}
+// New copies the supervision edges of a share into the team's memory: those whose targets are the worker's
+// vertices, which are some of the share's, ascending, or all if nil. The share must have all of its edges.
+// All workers, which c connects, call New together. Each vertex of the first type has one worker.
+func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, o Options) (*Edges, error) {
+	shares, err := s.Places()
+	if err != nil {
+		return nil, err
+	}
+	l := &Edges{Draw: o.Draw, team: team, comm: c, places: shares, me: c.Rank(), rows: s.Edges.Rows, vertices: s.Values.IDs, bytes: usualBytes}
+	if len(shares.Starts) != c.Size()+1 { // a share has several workers
+		l.rows, l.vertices = len(vertices), vertices
+		if l.places, err = l.byWorker(s.Whole.Own()); err != nil {
+			return nil, err
+		}
+	}
 	own := make([]int64, parts)
 	for k, which := range supervised(s) {
-		r, counts := l.read(int32(k), s, &s.Edges.Relations[which])
+		r, counts := l.read(int32(k), s, shares, &s.Edges.Relations[which])
 		l.relations = append(l.relations, r)
 		for part, n := range counts {
 			own[part] += n
@@ -54,7 +66,6 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, places *partition.
 	l.counts = make([][parts]int, c.Size())
 	all := slices.Repeat(own, c.Size())
 	if !team.Planning() || c.TakesTurns() { // the plan of turns knows those of all of its worker's partitions
-		var err error
 		if all, err = comm.Gather(c, comm.Setup, own...); err != nil {
 			return nil, err
 		}
@@ -63,20 +74,46 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, places *partition.
 		l.counts[i/int(parts)][i%int(parts)] = int(n)
 		l.Counts[i%int(parts)] += int(n)
 	}
-	if drawn := o.Candidates(o.RankAmong, places.Vertices()); drawn != nil {
+	if drawn := o.Candidates(o.RankAmong, s.Whole.Own()); drawn != nil {
 		l.rank(drawn)
 	}
 	return l, nil
 }
 
-// read copies the edges of relation k, and counts the edges of each part.
-func (l *Edges) read(k int32, s *partition.Share, from *partition.Relation) (r relation, counts [parts]int64) {
+// byWorker returns the order of n vertices by worker. A plan knows no other worker's vertices, and needs
+// their number alone.
+func (l *Edges) byWorker(n int) (*partition.Places, error) {
+	p := &partition.Places{Starts: make([]int, l.comm.Size()+1)}
+	if l.team.Planning() {
+		p.Starts[l.comm.Size()] = n
+		return p, nil
+	}
+	lists, err := comm.GatherLists(l.comm, comm.Setup, l.vertices)
+	if err != nil {
+		return nil, err
+	}
+	p.IDs, p.Of = slices.Concat(lists...), make([]int32, n)
+	for rank, list := range lists {
+		p.Starts[rank+1] = p.Starts[rank] + len(list)
+	}
+	for position, v := range p.IDs {
+		p.Of[v] = int32(position)
+	}
+	return p, nil
+}
+
+// read copies the edges of relation k, and counts the edges of each part. The sources of the share's edges
+// are positions among the shares.
+func (l *Edges) read(k int32, s *partition.Share, shares *partition.Places, from *partition.Relation) (r relation, counts [parts]int64) {
 	var edges []uint64
-	n := 0
-	for row := range s.Edges.Rows {
-		last := int32(-1)
-		for _, position := range from.In.Sources[from.In.Indptr[row]:from.In.Indptr[row+1]] {
-			e := Edge{k, l.places.ID(position), s.Values.ID(row)}
+	n, rowsOf := 0, s.Values.Places(l.vertices)
+	for row := range l.rows {
+		last, of := int32(-1), row
+		if rowsOf != nil {
+			of = int(rowsOf[row])
+		}
+		for _, position := range from.In.Sources[from.In.Indptr[of]:from.In.Indptr[of+1]] {
+			e := Edge{k, shares.ID(position), l.id(int32(row))}
 			if position == last || e.Source == e.Target {
 				continue
 			}
@@ -117,7 +154,7 @@ func (l *Edges) use() {
 func (l *Edges) rank(drawn []int32) {
 	var rows []int32
 	for _, v := range drawn {
-		if row := int(l.places.Position(v)) - l.places.Starts[l.me]; row >= 0 && row < l.rows {
+		if row, own := l.row(v); own {
 			rows = append(rows, int32(row))
 		}
 	}
@@ -142,7 +179,20 @@ func (l *Edges) targetsOf(relation, source int32) []int32 {
 }
 
 // id returns the vertex of an own row.
-func (l *Edges) id(row int32) int32 { return l.places.ID(int32(l.places.Starts[l.me]) + row) }
+func (l *Edges) id(row int32) int32 {
+	if l.vertices == nil {
+		return row
+	}
+	return l.vertices[row]
+}
+
+// row returns the own row of a vertex, if it has one.
+func (l *Edges) row(vertex int32) (row int, own bool) {
+	if l.vertices == nil {
+		return int(vertex), int(vertex) < l.rows
+	}
+	return slices.BinarySearch(l.vertices, vertex)
+}
 
 // walk iterates over a worker's edges of a part.
 type walk struct {

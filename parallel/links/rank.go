@@ -102,7 +102,8 @@ func (r *ranking) sources(edges []Edge) {
 		for c, x := range row {
 			rowOf(q.rows, i)[c] = x * weights[c]
 		}
-		copy(rowOf(targets, i), rowOf(r.h, int(r.places.Position(e.Target))-r.places.Starts[r.me]))
+		target, _ := r.Edges.row(e.Target)
+		copy(rowOf(targets, i), rowOf(r.h, target))
 	}
 	r.team.MatMul(scores, targets, q.rows, kernel.Transposed, kernel.Replace)
 	q.edges[0] = int32(len(edges))

@@ -182,8 +182,8 @@ func (r *Resolved) checkMesh(given []string) error {
 		return refusal.Errorf("%s %s on the mesh %s: a chunk of the pipeline is aggregated at once; leave it out, or take more chunks with %s N",
 			refusal.Setting("aggregation-chunks"), o.AggregationChunks, Axes(m), refusal.Setting("chunks"))
 	}
-	if o.Task == task.Link && (m.Slices > 1 || m.Stages > 1) {
-		return refusal.Errorf("%s %s: link prediction needs workers that have all layers and columns of a vertex; take %s graph=%d",
+	if o.Task == task.Link && m.Stages > 1 {
+		return refusal.Errorf("%s %s: link prediction needs workers that have all layers of a vertex; take %s graph=%d or tensor=%[4]d",
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)
 	}
 	if err := r.checkDelay(); err != nil {

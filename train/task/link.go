@@ -65,11 +65,7 @@ func (k linkPrediction) Keep() *partition.Kept { return partition.Keep(k.draw().
 func (linkPrediction) Parameters() []string { return []string{decoderWeights} }
 
 func (k linkPrediction) Begin(e Env) (Task, error) {
-	places, err := e.Share.Places()
-	if err != nil {
-		return nil, err
-	}
-	edges, err := links.New(e.Team, e.World, e.Share, places, links.Options{Draw: *k.draw(), RankAmong: k.EvalNegatives})
+	edges, err := links.New(e.Team, e.World, e.Share, e.Vertices, links.Options{Draw: *k.draw(), RankAmong: k.EvalNegatives})
 	if err != nil {
 		return nil, err
 	}
