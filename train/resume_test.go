@@ -114,6 +114,7 @@ func resumes() map[string]Options {
 		o.Model, o.Wire, o.CheckpointEvery = "gat", "int8", setting.Interval{Epochs: 2}
 	})
 	add("table", "graph=2", func(o *Options) { o.NodeEmbedding = 8 })
+	add("table", "tensor=2", func(o *Options) { o.NodeEmbedding = 8 })
 	links := func(o *Options) {
 		o.Task, o.Model, o.OutFeatures, o.Decoder, o.Negatives = "link", "gcn", 8, "distmult", 2
 	}
@@ -232,6 +233,8 @@ func TestResumeOnAnotherMesh(t *testing.T) {
 		"more workers":       {"sage alone", "graph=4", false},
 		"table":              {"table graph=2", "graph=3", false},
 		"table together":     {"table graph=2", "", false},
+		"sliced table":       {"table graph=2", "tensor=3", false},
+		"table of slices":    {"table tensor=2", "graph=2", false},
 		"stages":             {"gcnii pipeline=2", "pipeline=3", true},
 		"stages of a hybrid": {"hybrid graph=2,pipeline=2", "graph=2,pipeline=4", true},
 		"kept gradients":     {"keep pipeline=3", "pipeline=2", true},

@@ -113,6 +113,7 @@ func TestTablesRest(t *testing.T) {
 				o = linked(func(o *Options) { o.Epochs, o.Model, o.NodeEmbedding, o.Precision = 3, "sage", 64, "bf16" })
 			}
 			o.Select = "loss" // each epoch is the best so far: as in a plan, its weights are saved
+			o.Select = "loss" // each epoch is the best so far: as in a plan, its weights are saved
 			want := mustRun(t, inTurns(Job{Graph: &g, Options: o}, "graph=4"))
 			o.Offload = t.TempDir()
 			bounds, err := inTurns(Job{Graph: &g, Options: o, PlanRange: true}, "graph=1").Plan(t.Context())
@@ -267,6 +268,42 @@ func TestSlicesInTurns(t *testing.T) {
 			all, some := apart.Communication.Halo.Bytes, two.Communication.Halo.Bytes
 			if sent := one.Communication.Halo.Bytes; sent != 0 || i%2 == 0 && all > 0 && (some == 0 || some >= all) {
 				t.Errorf("halo bytes: %d of %d workers, %d of %d, %d of %d", all, apart.Workers, some, two.Workers, sent, one.Workers)
+			}
+		})
+	}
+}
+
+// TestTypesInTurns: slices of partitions of several vertex types, one with a learned embedding, have the bits
+// of as many workers in turns, also where matrices rest on disk. Slices may have no columns.
+func TestTypesInTurns(t *testing.T) {
+	g := severalTypes(t)
+	g.Others[0].Features = graph.Features{}
+	for name, change := range map[string]func(*Options){
+		"rgcn":  func(o *Options) { o.Bases = 2 },
+		"gatv2": func(o *Options) { o.NodeEmbedding, o.Heads, o.OutputHeads = 6, 1, 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Defaults()
+			o.Model, o.Hidden, o.Epochs, o.LR, o.Threads = name, 10, 3, 1e-4, 1
+			o.Select = "loss" // each epoch is the best so far: as in a plan, its weights are saved
+			o.Select = "loss" // each epoch is the best so far: as in a plan, its weights are saved
+			change(&o)
+			apart := mustRun(t, inTurns(Job{Graph: g, Options: o}, "graph=4,tensor=2"))
+			one, _ := planAndRun(t, inTurns(Job{Graph: g, Options: o}, "tensor=2"))
+			sameResults(t, one, apart)
+			if one.Communication.Layout != apart.Communication.Layout {
+				t.Errorf("all-to-alls %+v, and of %d workers %+v", one.Communication.Layout, apart.Workers, apart.Communication.Layout)
+			}
+			o.Offload = t.TempDir()
+			job := inTurns(Job{Graph: g, Options: o}, "tensor=2")
+			plan, err := job.Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			rests := mustRun(t, job)
+			sameResults(t, rests, apart)
+			if rests.Disk != plan.Disk() || rests.Disk.Read == 0 {
+				t.Errorf("moved %+v, planned %+v", rests.Disk, plan.Disk())
 			}
 		})
 	}

@@ -85,14 +85,16 @@ func (c *Costs) BeginEpoch() {
 
 // Layer is a layer that aggregates.
 type Layer struct {
-	Path  string // its module path
+	Path string // its module path
+	// Moved is moved of NewCosts for this layer.
+	Moved func(columns int) int64
 	costs *Costs
 	once  map[aggregated]aggregatedOnce
 }
 
 // Layer makes the layer of that module path.
 func (c *Costs) Layer(path string) *Layer {
-	return &Layer{Path: path, costs: c, once: map[aggregated]aggregatedOnce{}}
+	return &Layer{Path: path, Moved: c.moved, costs: c, once: map[aggregated]aggregatedOnce{}}
 }
 
 // aggregated keys what is computed once: the aggregation, and the rows of its input (those of a chunk, say).
@@ -125,7 +127,7 @@ func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autog
 	aggregate := option{AggregateFirst, in, out, passes(training && x.DependsOnParameters())}
 	once := option{AggregateFirst, in, out, 0}
 	takes := func(taken, instead option) {
-		l.Explain(func() string { return taken.String() + costs.instead(instead) })
+		l.Explain(func() string { return taken.String() + l.instead(instead) })
 	}
 	switch choice := costs.o.Choice.of(x); {
 	case x.Sparse() != nil:
@@ -133,7 +135,7 @@ func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autog
 	case x.Fixed() && (choice == AggregateFirst || choice == Auto && in <= 2*out):
 		takes(once, transform)
 		return autograd.Linear(l.aggregateOnce(a, x, r), w)
-	case choice == AggregateFirst || choice == Auto && costs.of(aggregate) < costs.of(transform):
+	case choice == AggregateFirst || choice == Auto && l.of(aggregate) < l.of(transform):
 		takes(aggregate, transform)
 		return autograd.Linear(a.Aggregate(x, r), w)
 	case x.Fixed():
@@ -190,19 +192,19 @@ func (o option) String() string {
 }
 
 // of returns the cost by which options are compared.
-func (c *Costs) of(o option) int {
-	if c.moved == nil {
+func (l *Layer) of(o option) int {
+	if l.Moved == nil {
 		return o.columns()
 	}
 	return o.columns() * o.passes
 }
 
 // instead describes what the option that was not taken would send.
-func (c *Costs) instead(o option) string {
-	if c.moved == nil {
+func (l *Layer) instead(o option) string {
+	if l.Moved == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (%v: %s)", o, Moved(int64(o.passes)*c.moved(o.columns())))
+	return fmt.Sprintf(" (%v: %s)", o, Moved(int64(o.passes)*l.Moved(o.columns())))
 }
 
 // Moved describes how many bytes all workers send between layouts in an epoch.

@@ -13,10 +13,12 @@ import (
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
+	sliced "weft/parallel/tensor"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train"
 	"weft/train/engine"
+	"weft/train/worker"
 )
 
 // between is an aggregation along a relation: z from rows x of its sources and y of its targets.
@@ -50,7 +52,7 @@ var betweens = []between{
 		return p.Attend(gnn.Attention{Source: x, Target: y, ASource: w[0], Heads: 2, Slope: .2}, gnn.Once)
 	}},
 	{"messages", nil, func(p gnn.Propagator, x, y *autograd.Var, _ []*autograd.Var) *autograd.Var {
-		return p.Message(gnn.Message{Source: x, Target: y, Columns: betweenColumns, Reduce: gnn.KindMean, Function: func(e gnn.Edges) *autograd.Var {
+		return p.Message(gnn.Message{Source: x, Target: y, Columns: betweenColumns, Columnwise: true, Reduce: gnn.KindMean, Function: func(e gnn.Edges) *autograd.Var {
 			return autograd.Multiply(e.Source, e.Target)
 		}})
 	}},
@@ -161,35 +163,52 @@ func TestBetweenTypes(t *testing.T) {
 				})
 				wants[storage] = want
 			}
+			compare := func(what string, w Workers, axis Axis) {
+				w.Graph = typed
+				want, got := wants[w.Storage], blank()
+				w.Run(t, func(c engine.Config) {
+					a, err := axis(c)
+					if err != nil {
+						panic(err)
+					}
+					along := gnn.Along{Relation: name, Reversed: reversed}
+					if reversed {
+						b.run(c, a, along, a.Types()[0], a.Types()[1], 0, items, got)
+					} else {
+						b.run(c, a, along, a.Types()[1], a.Types()[0], items, 0, got)
+					}
+				})
+				tolerance := tolerances[w.Storage]
+				near(t, what, got.z, want.z, tolerance)
+				near(t, what+", gradient of the sources", got.dx, want.dx, tolerance)
+				near(t, what+", gradient of the targets", got.dy, want.dy, tolerance)
+				for i := range want.dw {
+					near(t, what+", gradient of a parameter", got.dw[i], want.dw[i], tolerance)
+				}
+			}
 			for _, k := range []int{1, 2, 3, 5} {
 				for division, of := range Dividings(items+users, k) {
 					storage := tensor.Float32
 					if division == "unevenly" {
 						storage = tensor.BFloat16
 					}
-					want := wants[storage]
 					what := fmt.Sprintf("%s, reversed %v, %d partitions, %s", b.name, reversed, k, division)
-					got := blank()
-					Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Storage: storage, Graph: typed, Of: of}.Run(t, func(c engine.Config) {
-						a, err := sar.New(c.Team, c.Groups, c.Share, order.Options{}, sar.Options{KeepHalo: k == 3, Tile: k % 2, Halo: edges.Halo(k % 3)})
-						if err != nil {
-							panic(err)
-						}
-						along := gnn.Along{Relation: name, Reversed: reversed}
-						if reversed {
-							b.run(c, a, along, a.Types()[0], a.Types()[1], 0, items, got)
-						} else {
-							b.run(c, a, along, a.Types()[1], a.Types()[0], items, 0, got)
-						}
+					compare(what, Workers{Mesh: grid(1, k, 1), Storage: storage, Of: of}, func(c engine.Config) (engine.Axis, error) {
+						return sar.New(c.Team, c.Groups, c.Share, order.Options{}, sar.Options{KeepHalo: k == 3, Tile: k % 2, Halo: edges.Halo(k % 3)})
 					})
-					tolerance := tolerances[storage]
-					near(t, what, got.z, want.z, tolerance)
-					near(t, what+", gradient of the sources", got.dx, want.dx, tolerance)
-					near(t, what+", gradient of the targets", got.dy, want.dy, tolerance)
-					for i := range want.dw {
-						near(t, what+", gradient of a parameter", got.dw[i], want.dw[i], tolerance)
-					}
 				}
+			}
+			for slices := 2; slices <= 6; slices++ { // of six some have no columns
+				partitions, chunks := 1+slices%3/2, slices%4
+				of := make([]int32, items+users) // the second of two partitions has few items, and all users but one
+				for v := range of {
+					of[v] = int32(min(v/(items-2), partitions-1))
+				}
+				of[items] = 0
+				what := fmt.Sprintf("%s, reversed %v, %d slices of %d partitions, %d chunks", b.name, reversed, slices, partitions, chunks)
+				compare(what, Workers{Mesh: grid(1, partitions, slices), Of: of}, func(c engine.Config) (engine.Axis, error) {
+					return sliced.New(c.Team, c.Groups, c.Share, order.Options{}, sliced.Options{Chunks: chunks})
+				})
 			}
 		}
 	}
@@ -272,26 +291,26 @@ var typedGraphs = map[string]func(*testing.T) *graph.Graph{
 	"bare":     func(t *testing.T) *graph.Graph { return entities(t, true) },
 }
 
-// typedModels are models of several types, with the meshes besides partitions that support them.
+// typedModels are models of several types, with meshes besides partitions.
 var typedModels = []struct {
 	graph, name string
 	set         func(*train.Options)
 	meshes      []mesh.Mesh
 }{
-	{"library", "sage", func(o *train.Options) { o.NodeEmbedding, o.Norm = 6, "batch" }, nil},
-	{"library", "gat", func(o *train.Options) { o.NodeEmbedding, o.AttentionDropout, o.Residual = 6, .2, true }, nil},
-	{"library", "gatv2", func(o *train.Options) { o.NodeEmbedding, o.Norm, o.Clip = 6, "layer", .5 }, nil},
-	{"library", "rgcn", func(o *train.Options) { o.Bases, o.Clip = 2, .5 }, nil},
-	{"library", "rgcn", func(o *train.Options) { o.NodeEmbedding = 4 }, nil},
+	{"library", "sage", func(o *train.Options) { o.NodeEmbedding, o.Norm = 6, "batch" }, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2)}},
+	{"library", "gat", func(o *train.Options) { o.NodeEmbedding, o.AttentionDropout, o.Residual = 6, .2, true }, []mesh.Mesh{grid(1, 1, 3)}},
+	{"library", "gatv2", func(o *train.Options) { o.NodeEmbedding, o.Norm, o.Clip = 6, "layer", .5 }, []mesh.Mesh{grid(1, 2, 2)}},
+	{"library", "rgcn", func(o *train.Options) { o.Bases, o.Clip = 2, .5 }, []mesh.Mesh{grid(1, 1, 2), grid(1, 2, 3)}},
+	{"library", "rgcn", func(o *train.Options) { o.NodeEmbedding = 4 }, []mesh.Mesh{grid(1, 1, 3)}},
 	{"sources", "sage", func(o *train.Options) { o.NodeEmbedding, o.Norm = 6, "batch" }, nil},
-	{"sources", "rgcn", func(o *train.Options) { o.Bases = 2 }, nil},
+	{"sources", "rgcn", func(o *train.Options) { o.Bases = 2 }, []mesh.Mesh{grid(1, 1, 4)}},
 	{"entities", "sage", func(o *train.Options) { o.Norm = "batch" }, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2), grid(2, 1, 1), grid(3, 1, 1)}},
 	{"entities", "gcn", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
 	{"entities", "gin", func(o *train.Options) { o.LR = .001 }, []mesh.Mesh{grid(1, 1, 2)}},
 	{"entities", "gat", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
 	{"entities", "rgcn", func(o *train.Options) { o.Bases = 3 }, []mesh.Mesh{grid(1, 1, 3), grid(2, 1, 1)}},
-	{"bare", "rgcn", func(o *train.Options) { o.Bases, o.Norm = 3, "layer" }, nil},
-	{"bare", "sage", func(o *train.Options) { o.NodeEmbedding = 5 }, nil},
+	{"bare", "rgcn", func(o *train.Options) { o.Bases, o.Norm = 3, "layer" }, []mesh.Mesh{grid(1, 2, 2)}},
+	{"bare", "sage", func(o *train.Options) { o.NodeEmbedding = 5 }, []mesh.Mesh{grid(1, 1, 3)}},
 }
 
 func grid(stages, partitions, slices int) mesh.Mesh {
@@ -324,6 +343,50 @@ func TestTypedEngines(t *testing.T) {
 				(&Case{Mesh: grid(1, 2, 1)}).check(t, g, alone, o, o)
 			})
 		})
+	}
+}
+
+// TestTypedBytes: slices of several types send what the relations that a layer computes say. For each of them
+// the rows of its sources become slices, those of its targets become rows, and the gradients go back: four
+// all-to-alls. In an all-to-all a worker sends its own rows, without its own columns of them.
+func TestTypedBytes(t *testing.T) {
+	g := library(t)
+	o := typedOptions("rgcn", func(o *train.Options) {
+		o.Layers, o.NodeEmbedding, o.AggregationOrder = 2, 4, order.Names[order.TransformFirst]
+	})
+	vertices := map[string]int{g.Type: g.Own()}
+	for _, v := range g.Others {
+		vertices[v.Type] = v.Count
+	}
+	computed := [][]string{ // by layer: those of which the papers' logits depend
+		{"cites", "writes", "rev_writes", "prints", "appears", "knows"}, {"cites", "writes", "prints"},
+	}
+	layout := func(slices int) func(*train.Options, int, int) (worker.Traffic, bool) {
+		even := func(n, worker int) int { return n*(worker+1)/slices - n*worker/slices }
+		return func(o *train.Options, _, classes int) (sent worker.Traffic, known bool) {
+			for layer, names := range computed {
+				columns := []int{o.Hidden, classes}[layer]
+				for _, r := range g.Relations {
+					for _, name := range names {
+						if r.Name != name {
+							continue
+						}
+						sent.Messages += 4
+						for k := range slices {
+							for _, kind := range []string{r.Source, r.Target} {
+								rows := (vertices[kind] + slices - 1 - k) / slices
+								sent.Bytes += 2 * 4 * int64(rows*(columns-even(columns, k)))
+							}
+						}
+					}
+				}
+			}
+			return sent, true
+		}
+	}
+	alone, _ := run(t, &train.Job{Graph: g, Options: o})
+	for _, slices := range []int{2, 3} {
+		(&Case{Mesh: grid(1, 1, slices), Tolerance: 2e-5, Layout: layout(slices)}).check(t, g, alone, o, o)
 	}
 }
 

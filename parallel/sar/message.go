@@ -19,7 +19,7 @@ const messageEdges = 1 << 13
 // drops them. The backward pass fetches the source rows again and recomputes each edge's message on a tape of
 // its own (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
-	_, target := p.part.ends(p.along)
+	_, target := p.part.Ends(p.along)
 	exchange.Must(m.Check(p.layer.Path, p.part.Types()[target].Here))
 	t, c := m.Source.Tape(), p.call(m.Source.Tape())
 	e, loops := c.Edges, edges.SelfLoops(m.SelfLoops)

@@ -188,6 +188,9 @@ func (p *Partition) Types() []*autograd.RowSet {
 	return append([]*autograd.RowSet{p.from.Rows}, p.from.Others...)
 }
 
+// Places returns nil: a partition has all rows of its share.
+func (p *Partition) Places(int) []int32 { return nil }
+
 // Schema returns the graph's schema.
 func (p *Partition) Schema() gnn.Schema { return p.from.Schema }
 
@@ -196,8 +199,8 @@ func (p *Partition) relation(name string) int {
 	return slices.IndexFunc(p.from.Schema.Relations, func(r gnn.Relation) bool { return r.Name == name })
 }
 
-// ends returns the vertex types of the sources and of the destinations of a relation in a direction.
-func (p *Partition) ends(a gnn.Along) (source, target int) {
+// Ends returns the vertex types of the sources and of the destinations of a relation in a direction.
+func (p *Partition) Ends(a gnn.Along) (source, target int) {
 	r := &p.from.Schema.Relations[p.relation(a.Relation)]
 	if a.Reversed {
 		return r.Target, r.Source
@@ -207,7 +210,7 @@ func (p *Partition) ends(a gnn.Along) (source, target int) {
 
 // vertices returns how many vertices the graph has of the type of the sources.
 func (p *Partition) vertices(a gnn.Along) int {
-	source, _ := p.ends(a)
+	source, _ := p.Ends(a)
 	return p.from.Schema.Types[source].Vertices
 }
 
@@ -247,7 +250,7 @@ func (p *Partition) edgesOf(a gnn.Along, h edges.Halo) (*edges.Edges, error) {
 // as stored.
 func (p *Partition) readEdges(g mesh.Groups, s *partition.Share, some *Some, a gnn.Along, h edges.Halo) (*edges.Edges, error) {
 	r := &s.Edges.Relations[p.relation(a.Relation)]
-	source, target := p.ends(a)
+	source, target := p.Ends(a)
 	from := edges.Source{
 		Relation: &r.In, HaloRows: r.HaloRows, Starts: s.Edges.Types()[source].Starts, Me: s.Edges.P, Holders: g.Holders,
 		IDs: p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs,

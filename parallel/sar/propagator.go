@@ -31,7 +31,7 @@ func (p *propagator) Rows(x *autograd.Var) *autograd.RowSet { return cmp.Or(p.ta
 
 // targets describes the rows of the targets; nil if they are of the same vertex type as the sources.
 func (p *propagator) targets() *autograd.RowSet {
-	source, target := p.part.ends(p.along)
+	source, target := p.part.Ends(p.along)
 	if source == target {
 		return nil
 	}

@@ -17,6 +17,7 @@ type allToAll struct {
 	module
 	number int // among those of an epoch
 	kind   comm.Kind
+	rowsOf []*tensor.Matrix // vertexRows.rowsOf of the rows that are sent
 	parts  []part
 	chunks int
 	// of returns which of the owner's rows are sent with a chunk. A row's owner has it in the row layout.
@@ -142,7 +143,7 @@ func (t *allToAll) inTurn(direction int, messages func(q int) []message) (list [
 // a plan does not know.
 func (t *allToAll) elements(sender, receiver int, width func(exchange.Form) int) int {
 	owner, slice := t.ends(sender, receiver)
-	return min(t.axis.rowsOf[owner].Cols, t.maxRows) * width(t.form(slice))
+	return min(t.rowsOf[owner].Cols, t.maxRows) * width(t.form(slice))
 }
 
 // report passes the bytes that this worker sends to Options.Redistributed.
@@ -226,7 +227,7 @@ func (t *allToAll) run() {
 func (t *allToAll) inStep(c *comm.Comm) error {
 	defer c.Hold()()
 	out, in, most := t.out[0], t.in[0], 0
-	for _, list := range t.axis.rowsOf {
+	for _, list := range t.rowsOf {
 		most = max(most, list.Cols)
 	}
 	oneWay := slices.ContainsFunc(t.parts[0].cut, func(s span) bool { return s.count == 0 })

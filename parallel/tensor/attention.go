@@ -38,7 +38,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	if columnsOf(touched) > a.Heads { // some heads are in several slices
 		shared = kernel.Accumulate
 	}
-	in := append(inputs(cut, a.Source), input{a.SourceScore, touched, shared, true}, input{a.TargetScore, touched, shared, true})
+	in := append(p.inputs(cut, a.Source, nil), input{a.SourceScore, p.from, touched, shared, true}, input{a.TargetScore, p.to, touched, shared, true})
 	z := p.onSlices(in, cut, func(own []*autograd.Var) (parts []*autograd.Var) {
 		for _, s := range segments(cut[me], width) {
 			b, head := a, s.head-touched[me].from
@@ -77,7 +77,7 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	if a.ATarget != nil {
 		vectors[1] = autograd.Columns(a.ATarget, own.from, own.count)
 	}
-	return p.onSlices(inputs(cut, ends(a.Source, a.Target)...), cut, func(own []*autograd.Var) []*autograd.Var {
+	return p.onSlices(p.inputs(cut, a.Source, a.Target), cut, func(own []*autograd.Var) []*autograd.Var {
 		b := a
 		b.Source, b.Target, b.ASource, b.ATarget = own[0], own[len(own)-1], vectors[0], vectors[1]
 		b.Heads, b.FirstHead = mine.count, a.FirstHead+mine.from

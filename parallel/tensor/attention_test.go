@@ -28,14 +28,18 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// TestEnds: an input that is source and target is redistributed once.
-func TestEnds(t *testing.T) {
+// TestInputs: a value that is source and target is redistributed once.
+func TestInputs(t *testing.T) {
 	x, y := new(autograd.Var), new(autograd.Var)
 	for _, c := range []struct {
 		target *autograd.Var
 		want   []*autograd.Var
 	}{{nil, []*autograd.Var{x}}, {x, []*autograd.Var{x}}, {y, []*autograd.Var{x, y}}} {
-		if got := ends(x, c.target); !slices.Equal(got, c.want) {
+		var got []*autograd.Var
+		for _, in := range (module{}).inputs(nil, x, c.target) {
+			got = append(got, in.x)
+		}
+		if !slices.Equal(got, c.want) {
 			t.Errorf("target %p: %p, want %p", c.target, got, c.want)
 		}
 	}

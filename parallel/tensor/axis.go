@@ -41,12 +41,10 @@ type Axis struct {
 	comm          *comm.Comm // the workers that slice the partition
 	halo          *comm.Comm // the workers that have the same slice of other partitions
 	mesh          mesh.Mesh
-	inner         *sar.Partition   // aggregates the columns of the slice
-	rowsOf        []*tensor.Matrix // Int32, 1 × n: the rows of the partition that each worker owns, ascending
-	own           *autograd.RowSet // the worker's own rows
-	all           *autograd.RowSet // all rows of the partition
-	vertices      []int32          // of the own rows
+	inner         *sar.Partition // aggregates the columns of the slice
+	types         []*vertexRows  // by vertex type
 	costs         *order.Costs
+	bytes         func(kind, columns int) int64    // that all workers send in an all-to-all of a vertex type's rows
 	redistributed func(module string, bytes int64) // Options.Redistributed
 	epoch         int                              // for errors
 	partition     int                              // whose columns are sliced
@@ -57,8 +55,16 @@ type Axis struct {
 	overlapping   bool                             // a slice has all rows that its edges read, so that chunks can be aggregated
 
 	chunks    int                     // Options.Chunks
-	oneChunk  *schedule               // of one aggregation chunk
 	schedules map[direction]*schedule // made when first asked for
+}
+
+// vertexRows are the partition's rows of one vertex type.
+type vertexRows struct {
+	rowsOf   []*tensor.Matrix // Int32, 1 × n: the rows that each worker owns, ascending
+	own      *autograd.RowSet // the worker's own rows
+	all      *autograd.RowSet // all rows of the partition
+	places   []int32          // the own rows, among all
+	vertices []int32          // of the own rows
 }
 
 // Options are the settings of the tensor axis.
@@ -79,37 +85,47 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	if err != nil {
 		return nil, err
 	}
-	a := newAxis(team, g, inner, ownersOf(&s.Edges, g.Mesh.Slices), s.Whole.Own(), o)
+	a := newAxis(team, g, inner, o)
+	for kind, t := range s.Edges.Types() {
+		a.slice(g, ownersOf(&s.Edges, kind, g.Mesh.Slices), t.IDs, inner.Schema().Types[kind].Vertices)
+	}
 	a.overlapping = g.Mesh.Partitions == 1
 	a.costs = NewCosts(team, g, s.Edges.Starts, w, o.Wire)
+	a.bytes = func(kind, columns int) int64 {
+		return redistributedBytes(team, s.Edges.Types()[kind].Starts, g.Mesh.Slices, columns, o.Wire)
+	}
 	return a, nil
 }
 
-// newAxis makes an Axis without a cost table. lists has the rows of inner that each worker owns, ascending.
-// total is that of their RowSet.
-func newAxis(team *kernel.Team, g mesh.Groups, inner *sar.Partition, lists [][]int32, total int, o Options) *Axis {
-	a := &Axis{
-		team: team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner, all: inner.Rows(),
+// newAxis makes an Axis without rows and without a cost table.
+func newAxis(team *kernel.Team, g mesh.Groups, inner *sar.Partition, o Options) *Axis {
+	return &Axis{
+		team: team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner,
 		redistributed: o.Redistributed, chunks: o.Chunks, schedules: map[direction]*schedule{},
 		partition: g.Partition, wire: o.Wire, idle: g.Halo.Meet,
 	}
-	for _, list := range lists {
-		a.rowsOf = append(a.rowsOf, kernel.List(team, tensor.Graph, list))
-	}
-	a.oneChunk = a.newOneChunk()
-	a.vertices = lists[g.Slice]
-	if ids := inner.Vertices(); ids != nil {
-		a.vertices = make([]int32, len(lists[g.Slice]))
-		for i, row := range lists[g.Slice] {
-			a.vertices[i] = ids[row]
-		}
-	}
-	a.own = autograd.RowsOf(team, a.vertices, len(a.vertices), total, exchange.Peers{Comm: g.Replicas})
-	return a
 }
 
-// redistributedBytes returns the number of bytes that the slices of all partitions send in the two
-// all-to-alls of an aggregation. starts are the first row of each partition, and the number of all rows.
+// slice adds the rows of the next vertex type. lists has those that each worker owns, ascending. ids are the
+// vertices of all rows; nil: the rows. total is that of their RowSet.
+func (a *Axis) slice(g mesh.Groups, lists [][]int32, ids []int32, total int) {
+	own := lists[g.Slice]
+	t := &vertexRows{all: a.inner.Types()[len(a.types)], places: own, vertices: own}
+	for _, list := range lists {
+		t.rowsOf = append(t.rowsOf, kernel.List(a.team, tensor.Graph, list))
+	}
+	if ids != nil {
+		t.vertices = make([]int32, len(own))
+		for i, row := range own {
+			t.vertices[i] = ids[row]
+		}
+	}
+	t.own = autograd.RowsOf(a.team, t.vertices, len(own), total, exchange.Peers{Comm: g.Replicas})
+	a.types = append(a.types, t)
+}
+
+// redistributedBytes returns the number of bytes that the slices of all partitions send in an all-to-all.
+// starts are the first row of each partition, and the number of all rows.
 func redistributedBytes(team *kernel.Team, starts []int, slices, columns int, wire kernel.Format) (bytes int64) {
 	cut, sent := even(columns, slices), 0
 	bytesOf := func(s span) int {
@@ -121,20 +137,28 @@ func redistributedBytes(team *kernel.Team, starts []int, slices, columns int, wi
 	for p, start := range starts[:len(starts)-1] {
 		for t, mine := range cut {
 			rows := ownedRows(starts[p+1]-start, len(cut), t)
-			bytes += 2 * int64(rows) * int64(sent-bytesOf(mine))
+			bytes += int64(rows) * int64(sent-bytesOf(mine))
 		}
 	}
 	return bytes
 }
 
-// Vertices returns the original ids of the worker's own rows, ascending.
-func (a *Axis) Vertices() []int32 { return a.vertices }
+// Vertices returns the original ids of the worker's own rows of the first vertex type, ascending.
+func (a *Axis) Vertices() []int32 { return a.types[0].vertices }
 
-// Rows describes the worker's own rows.
-func (a *Axis) Rows() *autograd.RowSet { return a.own }
+// Rows describes the worker's own rows of the first vertex type.
+func (a *Axis) Rows() *autograd.RowSet { return a.types[0].own }
 
-// Types returns Rows alone: the tensor axis takes graphs of one vertex type.
-func (a *Axis) Types() []*autograd.RowSet { return []*autograd.RowSet{a.own} }
+// Types describes the worker's own rows of each vertex type.
+func (a *Axis) Types() (own []*autograd.RowSet) {
+	for _, t := range a.types {
+		own = append(own, t.own)
+	}
+	return own
+}
+
+// Places returns the worker's own rows of a vertex type, among those of the share, ascending.
+func (a *Axis) Places(kind int) []int32 { return a.types[kind].places }
 
 // Schema returns the schema of the graph.
 func (a *Axis) Schema() gnn.Schema { return a.inner.Schema() }
@@ -148,5 +172,13 @@ func (a *Axis) BeginEpoch(epoch int) {
 
 // Propagator returns the gnn.Propagator of the layer with that module path.
 func (a *Axis) Propagator(path string, along gnn.Along) gnn.Propagator {
-	return &propagator{module: module{axis: a, path: path}, along: along, inner: a.inner.Propagator(path, along), order: a.costs.Layer(path)}
+	inner := a.inner.Propagator(path, along)
+	source, target := a.inner.Ends(along)
+	p := &propagator{
+		module: module{axis: a, path: path, from: a.types[source], to: a.types[target]}, along: along, inner: inner, order: a.costs.Layer(path),
+	}
+	if len(a.types) > 1 {
+		p.order.Moved = func(columns int) int64 { return a.bytes(source, columns) + a.bytes(target, columns) }
+	}
+	return p
 }

@@ -25,7 +25,7 @@ type Chunk struct {
 // NewCosts returns the cost table of the chunks of a worker. starts are the first row of each partition, and
 // the number of all rows.
 func NewCosts(team *kernel.Team, g mesh.Groups, starts []int, w order.Options, wire kernel.Format) *order.Costs {
-	return order.NewCosts(w, func(columns int) int64 { return redistributedBytes(team, starts, g.Mesh.Slices, columns, wire) })
+	return order.NewCosts(w, func(columns int) int64 { return 2 * redistributedBytes(team, starts, g.Mesh.Slices, columns, wire) })
 }
 
 // OfChunk returns the Axis of one worker of g.Slices for a chunk. All workers of the stage call it for the
@@ -33,9 +33,10 @@ func NewCosts(team *kernel.Team, g mesh.Groups, starts []int, w order.Options, w
 func OfChunk(team *kernel.Team, g mesh.Groups, c Chunk, o Options) *Axis {
 	lists := c.owners(g.Mesh.Slices)
 	if c.Whole != nil {
-		lists = ownersOf(c.Whole, g.Mesh.Slices)
+		lists = ownersOf(c.Whole, 0, g.Mesh.Slices)
 	}
-	a := newAxis(team, g, c.Inner, lists, c.Total, o)
+	a := newAxis(team, g, c.Inner, o)
+	a.slice(g, lists, c.Inner.Vertices(), c.Total)
 	a.costs, a.idle, a.wholeHeads = c.Costs, c.Idle, c.Whole == nil
 	return a
 }

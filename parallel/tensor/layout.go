@@ -17,6 +17,8 @@ import (
 type module struct {
 	axis *Axis
 	path string
+	// from and to are the rows of the sources and of the targets.
+	from, to *vertexRows
 	// format is how values are sent; random keys the draws that encode them.
 	format kernel.Format
 	random autograd.Random
@@ -55,6 +57,7 @@ func columnsOf(cut []span) (n int) {
 // input is a value to redistribute into the slice layout, and each worker's span of its columns.
 type input struct {
 	x   *autograd.Var
+	of  *vertexRows
 	cut []span
 	// back is Accumulate if spans overlap. If several workers have a column, its gradient is the sum of
 	// theirs.
@@ -62,10 +65,12 @@ type input struct {
 	scores bool // which are sent as they are stored
 }
 
-// inputs makes inputs with the same spans, which do not overlap.
-func inputs(cut []span, xs ...*autograd.Var) (list []input) {
-	for _, x := range xs {
-		list = append(list, input{x: x, cut: cut, back: kernel.Replace})
+// inputs makes inputs from values of the sources and, unless nil or the same, of the targets. Their spans are
+// the same and do not overlap.
+func (m module) inputs(cut []span, source, target *autograd.Var) []input {
+	list := []input{{x: source, of: m.from, cut: cut, back: kernel.Replace}}
+	if target != nil && target != source {
+		list = append(list, input{x: target, of: m.to, cut: cut, back: kernel.Replace})
 	}
 	return list
 }
@@ -95,11 +100,12 @@ func (p *part) element() tensor.Element {
 // all-to-alls as those of the other workers do in inner.
 func (m module) onSlices(inputs []input, cut []span, inner func(own []*autograd.Var) []*autograd.Var) *autograd.Var {
 	own := m.toSlices(inputs)
-	parts := own
+	var parts []*autograd.Var
 	if cut[m.axis.comm.Rank()].count > 0 {
 		parts = inner(own)
 	} else {
 		m.axis.idle()
+		parts = []*autograd.Var{m.nothing(own)}
 	}
 	h := parts[0]
 	if len(parts) > 1 {
@@ -115,23 +121,56 @@ func (m module) onSlices(inputs []input, cut []span, inner func(own []*autograd.
 	return z
 }
 
-// toSlices redistributes own rows × all columns into all rows × own columns, in one all-to-all. In the
-// backward pass one all-to-all redistributes all gradients, after the last of them is complete.
+// nothing takes the place of an aggregation of no columns: its result has no columns, and the inputs get
+// gradients without columns.
+func (m module) nothing(own []*autograd.Var) *autograd.Var {
+	none := func(x *autograd.Var, rows int, kind tensor.Kind) *tensor.Matrix {
+		return m.axis.team.Memory.NewElement(kind, x.Element(), rows, 0)
+	}
+	return own[0].Tape().Record(autograd.Op{
+		Value: none(own[0], m.to.all.Here, tensor.Activations), Inputs: own, Rows: m.to.all,
+		Backward: func(g *tensor.Matrix) {
+			g.Release()
+			for _, x := range own {
+				if x.Wants() {
+					x.AddGrad(none(x, x.Rows(), tensor.Gradients))
+				}
+			}
+		},
+	})
+}
+
+// toSlices redistributes own rows × all columns into all rows × own columns: values of the sources in one
+// all-to-all, and those of targets of another vertex type in another one.
 func (m module) toSlices(inputs []input) (own []*autograd.Var) {
+	for len(inputs) > 0 {
+		n := slices.IndexFunc(inputs, func(in input) bool { return in.of != inputs[0].of })
+		if n < 0 {
+			n = len(inputs)
+		}
+		own = append(own, m.toSlicesOf(inputs[0].of, inputs[:n])...)
+		inputs = inputs[n:]
+	}
+	return own
+}
+
+// toSlicesOf is toSlices for values of one vertex type. In the backward pass one all-to-all redistributes all
+// gradients, after the last of them is complete.
+func (m module) toSlicesOf(of *vertexRows, inputs []input) (own []*autograd.Var) {
 	m = m.on(inputs[0].x.Tape())
 	var there, back []part
 	wanted := 0
 	for _, in := range inputs {
-		there = append(there, part{x: in.x.Value(), z: m.axis.slice(in.x.Element(), in.cut), cut: in.cut, scores: in.scores})
+		there = append(there, part{x: in.x.Value(), z: m.axis.newSlice(of, in.x.Element(), in.cut), cut: in.cut, scores: in.scores})
 		if in.x.Wants() {
 			wanted++
 		}
 	}
-	m.moveToSlices(there...)
+	m.moveToSlices(of, there...)
 	var xs []*autograd.Var // of back
 	for i, in := range inputs {
 		own = append(own, in.x.Tape().Record(autograd.Op{
-			Value: there[i].z, Inputs: []*autograd.Var{in.x}, Rows: m.axis.all, Reads: true,
+			Value: there[i].z, Inputs: []*autograd.Var{in.x}, Rows: of.all, Reads: true,
 			Backward: func(g *tensor.Matrix) {
 				xs, back = slices.Insert(xs, 0, in.x), slices.Insert(back, 0, part{z: g, cut: in.cut, to: in.back, scores: in.scores})
 				if len(back) < wanted {
@@ -140,7 +179,7 @@ func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 				for k, x := range xs {
 					back[k].x = m.axis.team.Memory.NewElement(tensor.Gradients, x.Element(), x.Rows(), x.Cols())
 				}
-				m.moveToRows(back...)
+				m.moveToRows(of, back...)
 				for k, x := range xs {
 					back[k].z.Release()
 					x.AddGrad(back[k].x)
@@ -155,13 +194,13 @@ func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 // of toSlices where the spans are disjoint and cover all columns.
 func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
 	m = m.on(z.Tape())
-	x := m.axis.team.Memory.NewElement(tensor.Activations, z.Element(), m.axis.own.Here, columnsOf(cut))
-	m.moveToRows(part{x: x, z: z.Value(), cut: cut})
+	x := m.axis.team.Memory.NewElement(tensor.Activations, z.Element(), m.to.own.Here, columnsOf(cut))
+	m.moveToRows(m.to, part{x: x, z: z.Value(), cut: cut})
 	return z.Tape().Record(autograd.Op{
-		Value: x, Inputs: []*autograd.Var{z}, Rows: m.axis.own, Reads: true,
+		Value: x, Inputs: []*autograd.Var{z}, Rows: m.to.own, Reads: true,
 		Backward: func(g *tensor.Matrix) {
-			dz := m.axis.slice(g.Element, cut)
-			m.moveToSlices(part{x: g, z: dz, cut: cut})
+			dz := m.axis.newSlice(m.to, g.Element, cut)
+			m.moveToSlices(m.to, part{x: g, z: dz, cut: cut})
 			g.Release()
 			if dz.Cols == 0 {
 				m.axis.halo.Meet()
@@ -171,23 +210,25 @@ func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
 	})
 }
 
-// moveToSlices fills each part's z, own columns of all rows, from all workers' x.
-func (m module) moveToSlices(parts ...part) { m.slicesByChunk(parts, m.axis.oneChunk).run() }
+// moveToSlices fills each part's z, own columns of all rows of a vertex type, from all workers' x.
+func (m module) moveToSlices(of *vertexRows, parts ...part) {
+	m.slicesByChunk(parts, newOneChunk(of, of)).run()
+}
 
 // moveToRows fills each part's x from all workers' z. With Accumulate it adds to zeros: first this worker's
 // own values, then the others' in the order of the messages.
-func (m module) moveToRows(parts ...part) {
+func (m module) moveToRows(of *vertexRows, parts ...part) {
 	for _, p := range parts {
 		if p.to == kernel.Accumulate {
 			m.axis.team.Zero(p.x)
 		}
 	}
-	m.rowsByChunk(parts, m.axis.oneChunk).run()
+	m.rowsByChunk(parts, newOneChunk(of, of)).run()
 }
 
-// slice allocates a matrix of own columns of all rows.
-func (a *Axis) slice(e tensor.Element, cut []span) *tensor.Matrix {
-	return a.team.Memory.NewElement(tensor.Activations, e, a.all.Here, cut[a.comm.Rank()].count)
+// newSlice allocates a matrix of own columns of all rows of a vertex type.
+func (a *Axis) newSlice(of *vertexRows, e tensor.Element, cut []span) *tensor.Matrix {
+	return a.team.Memory.NewElement(tensor.Activations, e, of.all.Here, cut[a.comm.Rank()].count)
 }
 
 // slicesByChunk returns the all-to-all from each part's x to its z. It sends rows in the order of the
@@ -195,7 +236,7 @@ func (a *Axis) slice(e tensor.Element, cut []span) *tensor.Matrix {
 func (m module) slicesByChunk(parts []part, o *schedule) *allToAll {
 	team := m.axis.team
 	return m.newAllToAll(allToAll{
-		kind: comm.ToSlices, parts: parts, chunks: len(o.chunks),
+		kind: comm.ToSlices, rowsOf: o.from.rowsOf, parts: parts, chunks: len(o.chunks),
 		of:       func(owner, chunk int) rows { return rows{o.offsets[owner][chunk], o.offsets[owner][chunk+1]} },
 		sentRows: func(owner int) *tensor.Matrix { return o.sendOrder[owner] },
 		pack: func(buffer *tensor.Matrix, p part, q, row int) {
@@ -215,11 +256,11 @@ func (m module) slicesByChunk(parts []part, o *schedule) *allToAll {
 func (m module) rowsByChunk(parts []part, o *schedule) *allToAll {
 	team := m.axis.team
 	return m.newAllToAll(allToAll{
-		kind: comm.ToRows, parts: parts, chunks: len(o.chunks),
+		kind: comm.ToRows, rowsOf: o.to.rowsOf, parts: parts, chunks: len(o.chunks),
 		of:       func(owner, chunk int) rows { return o.results[owner][chunk] },
-		sentRows: func(owner int) *tensor.Matrix { return m.axis.rowsOf[owner] },
+		sentRows: func(owner int) *tensor.Matrix { return o.to.rowsOf[owner] },
 		pack: func(buffer *tensor.Matrix, p part, q, row int) {
-			team.PickColumns(buffer, p.z, listed(m.axis.rowsOf[q], row, buffer.Rows), 0)
+			team.PickColumns(buffer, p.z, listed(o.to.rowsOf[q], row, buffer.Rows), 0)
 		},
 		unpack: func(buffer *tensor.Matrix, p part, q, row int) {
 			team.PutColumns(p.x.RowRange(row, row+buffer.Rows), buffer, nil, p.cut[q].from, p.to)

@@ -63,12 +63,12 @@ func (p *propagator) newOverlap(of pass, columns int, r gnn.Reduce, k gnn.Rounds
 
 // aggregateOverlapped is aggregate, computed in chunks.
 func (p *propagator) aggregateOverlapped(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
-	z := p.axis.team.Memory.NewElement(tensor.Activations, x.Element(), p.axis.own.Here, x.Cols())
+	z := p.axis.team.Memory.NewElement(tensor.Activations, x.Element(), p.to.own.Here, x.Cols())
 	on := *p
 	on.module = p.on(x.Tape())
 	on.newOverlap(forward, x.Cols(), r, k).run(z, x.Value())
-	return x.Tape().Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
-		dx := p.axis.team.Memory.NewElement(tensor.Gradients, g.Element, g.Rows, g.Cols)
+	return x.Tape().Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.to.own, Reads: true, Backward: func(g *tensor.Matrix) {
+		dx := p.axis.team.Memory.NewElement(tensor.Gradients, g.Element, p.from.own.Here, g.Cols)
 		on.newOverlap(backward, g.Cols, r, k).run(dx, g)
 		g.Release()
 		x.AddGrad(dx)
@@ -78,7 +78,7 @@ func (p *propagator) aggregateOverlapped(x *autograd.Var, r gnn.Reduce, k gnn.Ro
 // run computes out from in, both in the row layout. It runs once.
 func (o *overlap) run(out, in *tensor.Matrix) {
 	cut := even(in.Cols, o.axis.comm.Size())
-	x := o.axis.slice(in.Element, cut)
+	x := o.axis.newSlice(o.schedule.from, in.Element, cut)
 	o.receiving = o.slicesByChunk([]part{{x: in, z: x, cut: cut}}, o.schedule)
 	defer o.receiving.release()
 	result := []part{{x: out, cut: cut}}
@@ -143,7 +143,7 @@ func (o *overlap) beginTeleport(x *tensor.Matrix, cut []span) {
 		o.start = x
 		return
 	}
-	o.start = o.axis.slice(x.Element, cut)
+	o.start = o.axis.newSlice(o.schedule.from, x.Element, cut)
 	team, unpack := o.axis.team, o.receiving.unpack
 	o.receiving.unpack = func(buffer *tensor.Matrix, of part, q, row int) {
 		team.PutColumns(o.start, buffer, listed(o.sendOrder[q], row, buffer.Rows), 0, kernel.Replace)
@@ -158,7 +158,7 @@ func (o *overlap) next(round int, e tensor.Element, cut []span) *tensor.Matrix {
 	if o.sumsGradients() && round == o.rounds.Count-1 {
 		return o.start
 	}
-	return o.axis.slice(e, cut)
+	return o.axis.newSlice(o.schedule.to, e, cut)
 }
 
 // sumsGradients reports whether start is a sum of gradients: in the backward pass of a teleport.

@@ -10,14 +10,21 @@ import (
 // the owner of a row must not depend on the aggregation chunks.
 const ownerChunks = 64
 
-// ownersOf returns, for each worker, the rows of a partition that it owns, ascending. They depend only on the
-// partition's edges.
-func ownersOf(e *partition.Edges, workers int) [][]int32 {
-	start := int32(e.Starts[e.P])
-	lists := assignOwners(e.Rows, workers, ownerChunks, func(target int, visit func(source int32)) {
+// ownersOf returns, for each worker, the rows of a partition and a vertex type that it owns, ascending. They
+// depend only on the partition's edges from that type.
+func ownersOf(e *partition.Edges, kind, workers int) [][]int32 {
+	types := e.Types()
+	own := types[kind]
+	start := int32(own.Starts[e.P])
+	lists := assignOwners(own.Rows, workers, ownerChunks, func(chunk int, visit func(source int32)) {
 		for _, r := range e.Relations {
-			for _, position := range r.In.Sources[r.In.Indptr[target]:r.In.Indptr[target+1]] {
-				if row := position - start; row >= 0 && int(row) < e.Rows {
+			if r.Source != kind {
+				continue
+			}
+			targets := types[r.Target].Rows
+			from, to := r.In.Indptr[targets*chunk/ownerChunks], r.In.Indptr[targets*(chunk+1)/ownerChunks]
+			for _, position := range r.In.Sources[from:to] {
+				if row := position - start; row >= 0 && int(row) < own.Rows {
 					visit(row)
 				}
 			}
@@ -29,11 +36,12 @@ func ownersOf(e *partition.Edges, workers int) [][]int32 {
 	return lists
 }
 
-// assignOwners returns the rows that each worker owns. It visits chunks of consecutive targets in order. The
-// sources that no earlier chunk has are divided equally among the workers, in ascending order. So a chunk
-// waits for equally many rows of every worker. Rows that are no source come last. The workers get the
-// remainders in turn: their numbers of rows differ by at most one, and the first workers have more.
-func assignOwners(rows, workers, chunks int, sources func(target int, visit func(source int32))) [][]int32 {
+// assignOwners returns the rows that each worker owns. It goes through chunks of consecutive targets in
+// order; sources visits the sources of a chunk's edges. The sources that no earlier chunk has are divided
+// equally among the workers, in ascending order. So a chunk waits for equally many rows of every worker. Rows
+// that are no source come last. The workers get the remainders in turn: their numbers of rows differ by at
+// most one, and the first workers have more.
+func assignOwners(rows, workers, chunks int, sources func(chunk int, visit func(source int32))) [][]int32 {
 	lists, assigned, next := make([][]int32, workers), make([]bool, rows), 0
 	for i := range lists {
 		lists[i] = make([]int32, 0, rows/workers+1)
@@ -51,13 +59,11 @@ func assignOwners(rows, workers, chunks int, sources func(target int, visit func
 	}
 	for j := range chunks {
 		var fresh []int32
-		for target := rows * j / chunks; target < rows*(j+1)/chunks; target++ {
-			sources(target, func(source int32) {
-				if !assigned[source] {
-					assigned[source], fresh = true, append(fresh, source)
-				}
-			})
-		}
+		sources(j, func(source int32) {
+			if !assigned[source] {
+				assigned[source], fresh = true, append(fresh, source)
+			}
+		})
 		slices.Sort(fresh)
 		divide(fresh)
 	}

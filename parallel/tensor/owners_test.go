@@ -10,11 +10,9 @@ import (
 // TestOwnersOfThePaper is NeutronTP's Figure 9 (d): four chunks of two destinations each, and two workers.
 func TestOwnersOfThePaper(t *testing.T) {
 	chunks := [][]int32{{3, 4}, {3, 4, 5, 6}, {0, 3, 6, 7}, {1, 2, 3, 4}}
-	got := assignOwners(8, 2, 4, func(target int, visit func(source int32)) {
-		if target%2 == 0 { // the first target of a chunk has all of its edges
-			for _, source := range chunks[target/2] {
-				visit(source)
-			}
+	got := assignOwners(8, 2, 4, func(chunk int, visit func(source int32)) {
+		for _, source := range chunks[chunk] {
+			visit(source)
 		}
 	})
 	if diff := cmp.Diff([][]int32{{3, 5, 0, 1}, {4, 6, 7, 2}}, got); diff != "" {
@@ -28,9 +26,11 @@ func TestOwnersAreEven(t *testing.T) {
 	for rows := range 40 {
 		for workers := 1; workers < 9; workers++ {
 			var all []int32
-			lists := assignOwners(rows, workers, 5, func(target int, visit func(source int32)) {
-				for k := range target % 4 {
-					visit(int32((target*7 + 3*k) % rows / 2))
+			lists := assignOwners(rows, workers, 5, func(chunk int, visit func(source int32)) {
+				for target := rows * chunk / 5; target < rows*(chunk+1)/5; target++ {
+					for k := range target % 4 {
+						visit(int32((target*7 + 3*k) % rows / 2))
+					}
 				}
 			})
 			for i, list := range lists {

@@ -14,7 +14,7 @@ import (
 func TestOwnersOfAPartition(t *testing.T) {
 	in := graph.Relation{Indptr: []int64{0, 4, 6, 6, 6}, Sources: []int32{1, 2, 5, 6, 3, 4}}
 	e := &partition.Edges{P: 1, Rows: 4, Starts: []int{0, 2, 6, 9}, Relations: []partition.Relation{{In: in}}}
-	if diff := cmp.Diff([][]int32{{0, 1}, {2, 3}}, ownersOf(e, 2)); diff != "" {
+	if diff := cmp.Diff([][]int32{{0, 1}, {2, 3}}, ownersOf(e, 0, 2)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -33,7 +33,7 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 }
 
 // Rows implements order.Axis.
-func (p *propagator) Rows(x *autograd.Var) *autograd.RowSet { return x.RowSet() }
+func (p *propagator) Rows(*autograd.Var) *autograd.RowSet { return p.to.own }
 
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
@@ -42,11 +42,11 @@ func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Redu
 		return
 	}
 	cut := p.cut(x.Cols())
-	s := p.axis.slice(x.Element(), cut)
-	p.moveToSlices(part{x: x.Value(), z: s, cut: cut})
-	h := p.inner.Propagate(autograd.NewTape(p.axis.team).Constant(s, p.axis.all), r, gnn.Once)
+	s := p.axis.newSlice(p.from, x.Element(), cut)
+	p.moveToSlices(p.from, part{x: x.Value(), z: s, cut: cut})
+	h := p.inner.Propagate(autograd.NewTape(p.axis.team).Constant(s, p.from.all), r, gnn.Once)
 	s.Release()
-	p.moveToRows(part{x: z, z: h.Value(), cut: cut})
+	p.moveToRows(p.to, part{x: z, z: h.Value(), cut: cut})
 	h.Drop()
 }
 
@@ -61,21 +61,21 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *aut
 		return p.aggregateOverlapped(x, r, k)
 	}
 	cut := p.cut(x.Cols())
-	return p.onSlices(inputs(cut, x), cut, func(own []*autograd.Var) []*autograd.Var {
+	return p.onSlices(p.inputs(cut, x, nil), cut, func(own []*autograd.Var) []*autograd.Var {
 		return []*autograd.Var{p.inner.Propagate(own[0], r, k)}
 	})
 }
 
 // Message implements gnn.Propagator, for functions that compute each column from that column alone.
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
-	exchange.Must(m.Check(p.path, p.axis.own.Here))
+	exchange.Must(m.Check(p.path, p.to.own.Here))
 	if !m.Columnwise {
 		exchange.Must(refusal.Errorf("%s: the message function needs complete rows, and may be given slices only where it is said to be columnwise; take %s graph=%d",
 			p.path, refusal.Setting("parallel"), p.axis.mesh.Workers()))
 	}
 	cut := p.cut(m.Columns)
 	p.order.Explain(func() string { return fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns) })
-	return p.onSlices(inputs(cut, ends(m.Source, m.Target)...), cut, func(own []*autograd.Var) []*autograd.Var {
+	return p.onSlices(p.inputs(cut, m.Source, m.Target), cut, func(own []*autograd.Var) []*autograd.Var {
 		mine, some := cut[p.axis.comm.Rank()], m
 		some.Columns, some.FirstColumn = mine.count, m.FirstColumn+mine.from
 		some.Source = own[0]
@@ -84,12 +84,4 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		}
 		return []*autograd.Var{p.inner.Message(some)}
 	})
-}
-
-// ends returns source and target, or source alone if target is nil or equal to it.
-func ends(source, target *autograd.Var) []*autograd.Var {
-	if target == nil || target == source {
-		return []*autograd.Var{source}
-	}
-	return []*autograd.Var{source, target}
 }

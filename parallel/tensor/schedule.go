@@ -41,7 +41,7 @@ func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 		return 1
 	}
 	others := float64(workers-1) / float64(workers)
-	communication := 2 * others * float64(matrix.Rows) / linkBytes // divided by the bytes of a column
+	communication := others * float64(matrix.Rows+matrix.Cols) / linkBytes // divided by the bytes of a column
 	computation := float64(matrix.Entries()) / gatherBytes
 	if min(communication, computation) < leastHidden*(communication+computation) {
 		return 1
@@ -52,6 +52,7 @@ func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 // schedule is the order in which workers send the rows that an aggregation along one direction reads. Each
 // row is sent once, with the first chunk that reads it.
 type schedule struct {
+	from, to  *vertexRows // the rows that are read, and those that are computed
 	chunks    []rows
 	sendOrder []*tensor.Matrix // Int32, 1 × n: each worker's rows in the order in which it sends them
 	offsets   [][]int          // offsets[q][j]: how many rows worker q sends before chunk j; len chunks+1
@@ -62,10 +63,10 @@ type schedule struct {
 }
 
 // newOneChunk returns the schedule of one chunk.
-func (a *Axis) newOneChunk() *schedule {
-	s := &schedule{chunks: []rows{{0, a.all.Here}}, sendOrder: a.rowsOf}
-	for _, list := range a.rowsOf {
-		s.offsets, s.results = append(s.offsets, []int{0, list.Cols}), append(s.results, []rows{{0, list.Cols}})
+func newOneChunk(from, to *vertexRows) *schedule {
+	s := &schedule{from: from, to: to, chunks: []rows{{0, to.all.Here}}, sendOrder: from.rowsOf}
+	for q, list := range from.rowsOf {
+		s.offsets, s.results = append(s.offsets, []int{0, list.Cols}), append(s.results, []rows{{0, to.rowsOf[q].Cols}})
 	}
 	return s
 }
@@ -87,44 +88,48 @@ const (
 // schedule returns the schedule of an aggregation of so many columns. Backward the chunks are in reverse
 // order.
 func (a *Axis) schedule(d direction, columns int) *schedule {
+	source, target := a.inner.Ends(d.along)
 	e, err := a.inner.Edges(d.along)
 	exchange.Must(err)
-	matrix := e.Local().In
+	matrix, from, to := e.Local().In, a.types[source], a.types[target]
 	if d.pass == backward {
-		matrix = e.Local().Out
+		matrix, from, to = e.Local().Out, to, from
 	}
 	n := min(a.chunksFor(matrix, columns), matrix.Rows)
 	if n <= 1 {
-		return a.oneChunk
+		return newOneChunk(from, to)
 	}
 	if a.schedules[d] == nil {
-		a.schedules[d] = a.newSchedule(matrix, n, d.pass)
+		a.schedules[d] = a.newSchedule(matrix, from, to, n, d.pass)
 	}
 	return a.schedules[d]
 }
 
 // newSchedule makes a schedule of n chunks.
-func (a *Axis) newSchedule(matrix *kernel.CSR, n int, of pass) *schedule {
-	s := &schedule{chunks: chunksOf(matrix, n, a.team), ownOrder: a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, a.own.Here)}
+func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, of pass) *schedule {
+	s := &schedule{
+		from: from, to: to, chunks: chunksOf(matrix, n, a.team),
+		ownOrder: a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, from.own.Here),
+	}
 	if of == backward {
 		slices.Reverse(s.chunks)
 	}
-	for _, list := range a.rowsOf {
+	for _, list := range from.rowsOf {
 		s.sendOrder = append(s.sendOrder, a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, list.Cols))
 	}
-	s.offsets, s.results = make([][]int, len(a.rowsOf)), make([][]rows, len(a.rowsOf))
+	s.offsets, s.results = make([][]int, len(from.rowsOf)), make([][]rows, len(to.rowsOf))
 	if a.team.Planning() {
-		for q, list := range a.rowsOf { // all rows with the first chunk: the bytes are the same
+		for q, list := range from.rowsOf { // all rows with the first chunk: the bytes are the same
 			s.offsets[q], s.results[q] = make([]int, n+1), make([]rows, n)
 			for j := range n {
 				s.offsets[q][j+1] = list.Cols
 			}
-			s.results[q][0].hi = list.Cols
+			s.results[q][0].hi = to.rowsOf[q].Cols
 		}
 		return s
 	}
-	first := firstReaders(matrix, s.chunks)
-	for q, list := range a.rowsOf {
+	first := firstReaders(matrix, s.chunks, from == to)
+	for q, list := range from.rowsOf {
 		s.offsets[q] = make([]int, n+1)
 		for _, row := range list.Int32s() {
 			s.offsets[q][first[row]+1]++
@@ -142,8 +147,9 @@ func (a *Axis) newSchedule(matrix *kernel.CSR, n int, of pass) *schedule {
 			*at++
 		}
 		for _, c := range s.chunks {
-			lo, _ := slices.BinarySearch(list.Int32s(), int32(c.lo))
-			hi, _ := slices.BinarySearch(list.Int32s(), int32(c.hi))
+			computed := to.rowsOf[q].Int32s()
+			lo, _ := slices.BinarySearch(computed, int32(c.lo))
+			hi, _ := slices.BinarySearch(computed, int32(c.hi))
 			s.results[q] = append(s.results[q], rows{lo, hi})
 		}
 	}
@@ -169,8 +175,9 @@ func chunksOf(a *kernel.CSR, n int, team *kernel.Team) (list []rows) {
 	return list
 }
 
-// firstReaders returns, for each row, the first chunk that reads it: as a source, or as a row of the chunk.
-func firstReaders(a *kernel.CSR, chunks []rows) []int32 {
+// firstReaders returns, for each row, the first chunk that reads it as a source. Where sources and targets
+// are of one vertex type a chunk also reads its own rows. A row that none reads counts as the last chunk's.
+func firstReaders(a *kernel.CSR, chunks []rows, oneType bool) []int32 {
 	first := make([]int32, a.Cols)
 	for row := range first {
 		first[row] = -1
@@ -183,10 +190,17 @@ func firstReaders(a *kernel.CSR, chunks []rows) []int32 {
 			}
 		}
 		for row := c.lo; row < c.hi; row++ {
-			read(int32(row))
+			if oneType {
+				read(int32(row))
+			}
 			for _, source := range sources[indptr[row]:indptr[row+1]] {
 				read(source)
 			}
+		}
+	}
+	for row, j := range first {
+		if j < 0 {
+			first[row] = int32(len(chunks) - 1)
 		}
 	}
 	return first

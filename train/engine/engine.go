@@ -111,6 +111,8 @@ type Axis interface {
 	Rows() *autograd.RowSet
 	// Types is the set of this worker's vertices of each type. The first is Rows.
 	Types() []*autograd.RowSet
+	// Places lists this worker's rows of a vertex type among those of its share, ascending. nil is all.
+	Places(kind int) []int32
 	// Schema is the schema of the graph.
 	Schema() gnn.Schema
 	// Propagator is the gnn.Propagator of the module at a path. It panics on a relation that the graph does

@@ -42,9 +42,10 @@ func (f *features) On(t *autograd.Tape) *autograd.Var {
 
 // loadAllFeatures copies the features of an axis' rows, of each vertex type.
 func loadAllFeatures(c Config, axis Axis) []*features {
-	all := []*features{loadFeatures(c, axis.Rows(), axis.Vertices())}
+	types := axis.Types()
+	all := []*features{c.load(&c.Share.Values, types[0], axis.Places(0))}
 	for i := range c.Share.Others {
-		all = append(all, c.load(&c.Share.Others[i], axis.Types()[i+1], nil))
+		all = append(all, c.load(&c.Share.Others[i], types[i+1], axis.Places(i+1)))
 	}
 	return all
 }

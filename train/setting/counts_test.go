@@ -26,13 +26,13 @@ func TestCountsOnAMesh(t *testing.T) {
 		{"gcn", "", 4, partition.Whole{Vertices: 1}, 2, ""},
 		{"rgcn", "", 0, partition.Whole{Vertices: 1}, 2, ""},
 		{"gcn", "graph=2", 4, partition.Whole{Vertices: 3}, 2, ""},
-		{"gcn", "tensor=2", 4, partition.Whole{Vertices: 3}, 2, "take parallel graph=2"},
-		{"gcn", "pipeline=2", 4, partition.Whole{Vertices: 3}, 2, "take parallel graph=2"},
+		{"gcn", "tensor=2", 4, partition.Whole{Vertices: 3}, 2, ""},
+		{"gcn", "pipeline=2", 4, partition.Whole{Vertices: 3}, 2, "take parallel graph=2 or tensor=2"},
 		{"gcn", "tensor=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2}, 2, ""},
 		{"rgcn", "", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
 		{"rgcn", "graph=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
-		{"rgcn", "tensor=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, "the tensor axis slices the rows of one vertex type, and the graph has 2; take parallel graph=2"},
-		{"rgcn", "pipeline=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, "the pipeline divides into chunks the rows of one vertex type, and the graph has 2; take parallel graph=2"},
+		{"rgcn", "tensor=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
+		{"rgcn", "pipeline=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, "the pipeline divides into chunks the rows of one vertex type, and the graph has 2; take parallel graph=2 or tensor=2, which"},
 	} {
 		o := Defaults()
 		o.Model, o.Parallel, o.NodeEmbedding = c.model, c.parallel, c.embedding

@@ -388,26 +388,20 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of its own; "+
 			"or have some learned with %s N; or take %s %s, which needs none",
 			refusal.Setting("random-features"), refusal.Setting("node-embedding"), refusal.Setting("model"), strings.Join(gnn.Featureless(), " or "))
-	case grid.Slices > 1 || grid.Stages > 1:
-		return refusal.Errorf("%s %s: the graph has no features, and only the graph axis divides learned embeddings; take %s graph=%d",
+	case grid.Stages > 1:
+		return refusal.Errorf("%s %s: the graph has no features, and a pipeline does not divide learned embeddings; take %s graph=%d or tensor=%[4]d",
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)
 	}
 	return nil
 }
 
-// checkTypes refuses a mesh whose workers cannot divide the rows of several vertex types: slices and chunks
-// are of one type's.
+// checkTypes refuses a pipeline for several vertex types: chunks and the history are of one type's rows.
 func (r *Resolved) checkTypes(whole *partition.Whole) error {
-	grid := r.Mesh
-	if len(whole.Others) == 0 || grid.Slices == 1 && grid.Stages == 1 {
+	if len(whole.Others) == 0 || r.Mesh.Stages == 1 {
 		return nil
 	}
-	axis := "tensor axis slices"
-	if grid.Stages > 1 {
-		axis = "pipeline divides into chunks"
-	}
-	return refusal.Errorf("%s %s: the %s the rows of one vertex type, and the graph has %d; take %s graph=%d, which divides all types",
-		refusal.Setting("parallel"), r.Parallel, axis, 1+len(whole.Others), refusal.Setting("parallel"), r.Workers)
+	return refusal.Errorf("%s %s: the pipeline divides into chunks the rows of one vertex type, and the graph has %d; take %s graph=%d or tensor=%[5]d, "+
+		"which divide all types", refusal.Setting("parallel"), r.Parallel, 1+len(whole.Others), refusal.Setting("parallel"), r.Workers)
 }
 
 // kind is the kind of task.
