@@ -50,8 +50,8 @@ func (b *best) restore(r bestRecord) {
 	b.scores.Train, b.scores.Val, b.scores.Test, b.scores.ValLoss = float64(r.Train), float64(r.Val), float64(r.Test), float64(r.ValLoss)
 }
 
-// chunksOf identifies the division whose history a run has: the chunks of a mesh or, with a late halo, its
-// partitions. It is "" for a run without history.
+// chunksOf identifies the division whose history a run has: the chunks and slices of a mesh or, with a late
+// halo, its partitions. It is "" for a run without history.
 func chunksOf(c *worker.Config, partitions string) string {
 	chunks := 0
 	for _, k := range c.ChunkOf {
@@ -64,7 +64,11 @@ func chunksOf(c *worker.Config, partitions string) string {
 		return ""
 	}
 	table := crc32.MakeTable(crc32.Castagnoli)
-	return fmt.Sprintf("%d of %d %08x %s", chunks, c.Mesh.Partitions, crc32.Checksum(comm.Bytes(c.ChunkOf), table), partitions)
+	division := fmt.Sprintf("%d of %d %08x %s", chunks, c.Mesh.Partitions, crc32.Checksum(comm.Bytes(c.ChunkOf), table), partitions)
+	if c.Mesh.Slices > 1 { // each has its columns of the history
+		division += fmt.Sprintf(" in %d slices", c.Mesh.Slices)
+	}
+	return division
 }
 
 // check refuses to continue from a checkpoint whose history does not fit the mesh.
@@ -88,6 +92,6 @@ func (c *Checkpoints) check(s *shared) error {
 		return refusal.Errorf("%s %s: the chunks of a pipeline need a history, and %s has none; take %s graph=%d, or one chunk for each partition: %s %d",
 			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers(), refusal.Setting("chunks"), s.Mesh.Partitions)
 	}
-	return refusal.Errorf("%s %s: the history in %s is of other chunks or partitions; take %s %s with any number of stages and the same partitions, or %s graph=%d, which needs no history",
+	return refusal.Errorf("%s %s: the history in %s is of other chunks, partitions or slices; take %s %s with any number of stages, or %s graph=%d, which needs no history",
 		parallel, s.Parallel, c.From.Path, parallel, r.Settings["parallel"], parallel, s.Mesh.Workers())
 }

@@ -104,6 +104,7 @@ func resumes() map[string]Options {
 		o.Model, o.StaleGradients, o.Recompute = "gat", "keep", setting.RecomputeNone
 	})
 	add("hybrid", "graph=2,pipeline=2", deep)
+	add("sliced", "tensor=2,pipeline=2", deep)
 	add("bfloat16", "graph=2", func(o *Options) { o.Precision, o.Norm = "bf16", "batch" })
 	add("bfloat16", "graph=2,pipeline=2", func(o *Options) { deep(o); o.Precision = "bf16" })
 	late := func(o *Options) { o.HaloDelay, o.Model, o.Layers = 1, "gcn", 3 }
@@ -159,11 +160,12 @@ func TestResume(t *testing.T) {
 			gotCurve := follow(second, folder, openLast(t, folder))
 			got := mustRun(t, second)
 			equalRuns(t, got, want)
-			differs := []string{"Seconds"}
-			if o.HaloDelay > 0 { // the peak up to the first epoch that follows may be a message lower; the run's is not
-				differs = append(differs, "PeakBytes")
+			if o.HaloDelay > 0 {
+				// The first backward pass of a process makes the messages of gradients, after its forward pass
+				first := &(*gotCurve)[stop].PeakBytes
+				*first = max(*first, (*wantCurve)[stop].PeakBytes)
 			}
-			if diff := gocmp.Diff(*wantCurve, *gotCurve, cmpopts.IgnoreFields(Epoch{}, differs...), cmpopts.EquateNaNs()); diff != "" {
+			if diff := gocmp.Diff(*wantCurve, *gotCurve, cmpopts.IgnoreFields(Epoch{}, "Seconds"), cmpopts.EquateNaNs()); diff != "" {
 				t.Error(diff)
 			}
 			p, err := second.Plan(context.Background())
@@ -237,6 +239,7 @@ func TestResumeOnAnotherMesh(t *testing.T) {
 		"table of slices":    {"table tensor=2", "graph=2", false},
 		"stages":             {"gcnii pipeline=2", "pipeline=3", true},
 		"stages of a hybrid": {"hybrid graph=2,pipeline=2", "graph=2,pipeline=4", true},
+		"stages of slices":   {"sliced tensor=2,pipeline=2", "tensor=2,pipeline=3", true},
 		"kept gradients":     {"keep pipeline=3", "pipeline=2", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -303,6 +306,8 @@ func TestResumeRefuses(t *testing.T) {
 	}{
 		"no history":       {"gcnii pipeline=2", func(o *Options) { o.Chunks = 4 }, "of other chunks"},
 		"other partitions": {"hybrid graph=2,pipeline=2", func(o *Options) { o.Parallel = "graph=3,pipeline=2" }, "graph=6"},
+		"slices":           {"gcnii pipeline=2", func(o *Options) { o.Parallel = "tensor=2,pipeline=2" }, "slices"},
+		"no slices":        {"sliced tensor=2,pipeline=2", func(o *Options) { o.Parallel = "pipeline=4" }, "slices"},
 		"from partitions":  {"sage graph=3", func(o *Options) { o.Norm = "none"; moveTo(o, "pipeline=2") }, "has none"},
 	} {
 		t.Run(name, func(t *testing.T) {
