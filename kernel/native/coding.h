@@ -152,10 +152,10 @@ static void k_encode(const void *args, int64_t lo, int64_t hi) {
 	const weft_encode_args *a = args;
 	for (int64_t i = lo; i < hi; i++) {
 		const int64_t row = a->rows ? a->rows[i] : i;
-		const elem *x = a->x + row * a->cols + a->from;
+		const elem *x = a->x + row * a->cols;
 		const uint32_t vertex = a->ids ? a->ids[row] : row;
 		if (a->rows && i + ROWS_AHEAD < hi)
-			__builtin_prefetch(a->x + a->rows[i + ROWS_AHEAD] * a->cols + a->from);
+			__builtin_prefetch(a->x + a->rows[i + ROWS_AHEAD] * a->cols);
 		switch (a->format) {
 		case WEFT_FORMAT_FLOAT32:
 			ENCODE_NUMBERS(float)
@@ -175,7 +175,7 @@ static void k_encode(const void *args, int64_t lo, int64_t hi) {
 static void k_decode(const void *args, int64_t lo, int64_t hi) {
 	const weft_decode_args *a = args;
 	for (int64_t i = lo; i < hi; i++) {
-		elem *z = a->z + (a->rows ? a->rows[i] : i) * a->cols + a->from;
+		elem *z = a->z + (a->rows ? a->rows[i] : i) * a->cols;
 		switch (a->format) {
 		case WEFT_FORMAT_FLOAT32:
 			DECODE_NUMBERS(float)

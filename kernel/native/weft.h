@@ -355,14 +355,14 @@ typedef struct {
 // in its lower half; an odd one has a byte of its own.
 enum weft_format { WEFT_FORMAT_FLOAT32, WEFT_FORMAT_BFLOAT16, WEFT_FORMAT_INT8, WEFT_FORMAT_INT4 };
 
-// Row i of z = the encoded columns of x_i, or of x_{rows_i}: count columns from `from` on, or those listed. Integers
+// Row i of z = the encoded columns of x_i, or of x_{rows_i}: all columns, or count that are listed. Integers
 // are rounded at random by (key, stream, vertex, number of the column among those encoded). Runs over z's rows.
 typedef struct {
 	void *z; // of the format
 	const elem *x;
 	const int32_t *rows, *columns; // may be NULL
 	const int32_t *ids;            // per row of x, its vertex; NULL: the row itself
-	int64_t cols, from, count;     // cols: of x
+	int64_t cols, count;           // of x; of the encoded columns
 	uint64_t key;
 	uint32_t stream;
 	int32_t format;
@@ -374,7 +374,7 @@ typedef struct {
 	elem *z;
 	const void *x;                 // of the format
 	const int32_t *rows, *columns; // may be NULL
-	int64_t cols, from, count;     // cols: of z
+	int64_t cols, count;           // of z; of the encoded columns
 	int32_t format, accumulate;
 } weft_decode_args;
 
