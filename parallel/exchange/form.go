@@ -57,10 +57,11 @@ func (f Form) Encodes() bool {
 
 // row is the element type of a row in a message, and its number of elements.
 func (c Columns) row() (tensor.Element, int) {
+	count := c.Count
 	if c.Kept != nil {
-		return c.Format.Row(c.Element, c.Kept.Cols)
+		count = c.Kept.Cols
 	}
-	return c.Format.Row(c.Element, c.Count)
+	return c.Format.Row(c.Element, count)
 }
 
 // Element is the element type of a message: the smallest of its parts'. It depends on no number of columns.

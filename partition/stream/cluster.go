@@ -25,44 +25,41 @@ func (s *passes) clusters() ([]int32, error) {
 		label[v], size[v] = int32(v), sizeOf(v)
 	}
 	full := float32(1) / float32(clustersEach*s.K)
-	// best returns the cluster that v joins. near holds the clusters of v's in-neighbours.
-	best := func(v int32, sources []int32, near []int32, pass int) (int32, []int32) {
-		near = near[:0]
-		for _, u := range sources {
-			if u != v {
-				near = append(near, label[u])
-			}
-		}
-		slices.Sort(near)
-		own, most, added := label[v], 0, sizeOf(int(v))
-		to := own
-		for i, j := 0, 1; i < len(near); i, j = j, j+1 {
-			c := near[i]
-			for ; j < len(near) && near[j] == c; j++ {
-			}
-			better := j-i > most || j-i == most && s.tie(c, pass) > s.tie(to, pass)
-			if better && (c == own || size[c]+added <= full) {
-				to, most = c, j-i
-			}
-		}
-		return to, near
-	}
-	var near []int32
-	for pass := range clusterPasses {
-		moved := 0
-		err := s.passOnAll(fmt.Sprintf("clustering, pass %d", pass+1), func() func(int32, []int32) bool {
-			var near []int32
-			return func(v int32, sources []int32) bool {
-				if pass == 0 {
-					return true // most vertices move, and those behind follow
+	// choose makes a function that returns the cluster that v joins in a pass. Each core has its own.
+	choose := func(pass int) func(v int32, sources []int32) int32 {
+		var near []int32 // the clusters of v's in-neighbours
+		return func(v int32, sources []int32) int32 {
+			near = near[:0]
+			for _, u := range sources {
+				if u != v {
+					near = append(near, label[u])
 				}
-				var to int32
-				to, near = best(v, sources, near, pass)
-				return to != label[v]
 			}
+			slices.Sort(near)
+			own, most, added := label[v], 0, sizeOf(int(v))
+			to := own
+			for i, j := 0, 1; i < len(near); i, j = j, j+1 {
+				c := near[i]
+				for ; j < len(near) && near[j] == c; j++ {
+				}
+				better := j-i > most || j-i == most && s.tie(c, pass) > s.tie(to, pass)
+				if better && (c == own || size[c]+added <= full) {
+					to, most = c, j-i
+				}
+			}
+			return to
+		}
+	}
+	for pass := range clusterPasses {
+		moved, best := 0, choose(pass)
+		err := s.passOnAll(fmt.Sprintf("clustering, pass %d", pass+1), func() func(int32, []int32) bool {
+			if pass == 0 { // most vertices move, and those behind follow
+				return func(int32, []int32) bool { return true }
+			}
+			best := choose(pass)
+			return func(v int32, sources []int32) bool { return best(v, sources) != label[v] }
 		}, func(v int32, sources []int32) {
-			var to int32
-			if to, near = best(v, sources, near, pass); to != label[v] {
+			if to := best(v, sources); to != label[v] {
 				size[label[v]] -= sizeOf(int(v))
 				size[to] += sizeOf(int(v))
 				label[v] = to

@@ -210,7 +210,6 @@ var settings = withFields([]Setting{
 		Meaning: "which share of the columns of halo rows is sent in an epoch of training, none for all, varco for one that grows to all: of d columns " +
 			"d/c, where c falls from C to 1 in 1/A of the epochs, as in varco:slope=5,from=128; slope=0 keeps C",
 	},
-
 	{
 		Name: "halo-delay", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", limits: between(0, 1),
 		Meaning: "epochs by which other workers' rows and gradients are late in training, which hides a slow link behind computation and makes training approximate (PipeGCN)",
