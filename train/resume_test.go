@@ -161,7 +161,7 @@ func TestResume(t *testing.T) {
 			got := mustRun(t, second)
 			equalRuns(t, got, want)
 			if o.HaloDelay > 0 {
-				// A process makes the messages of gradients in its first backward pass, after the forward pass
+				// A process makes the messages of gradients in its first backward pass, after the forward one
 				first := &(*gotCurve)[stop].PeakBytes
 				*first = max(*first, (*wantCurve)[stop].PeakBytes)
 			}
