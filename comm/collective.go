@@ -5,9 +5,10 @@ import (
 	"unsafe"
 )
 
-// In a collective each rank sends directly to each other rank. A rank begins with the next rank, so that not
-// all send to the same one at once. It waits for its receives first: the error of a wait then names a rank
-// that is missing, not one that waits itself.
+// In a collective each rank sends directly to each other rank. Barriers and the collectives of kind Setup go
+// through the first rank (first.go). A rank begins with the next rank, so that not all send to the same one at
+// once. It waits for its receives first: the error of a wait then names a rank that is missing, not one that
+// waits itself.
 
 // SumDoubles replaces each element by its sum over the ranks. One rank computes the sum, in the order of the
 // ranks. So it has the same bits on every rank and on every transport.
@@ -95,6 +96,9 @@ func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
 	if err := c.keep(all[c.rank], mine, "all-gather"); err != nil {
 		return err
 	}
+	if k == Setup {
+		return c.allGatherThroughFirst(mine, all)
+	}
 	send := make([][]byte, c.Size())
 	for r := range send {
 		send[r] = mine
@@ -138,6 +142,10 @@ func (c *Comm) exchange(k Kind, send, receive [][]byte, within string) error {
 
 // Broadcast sends the root's data to every other rank of the group, into data of the same length.
 func (c *Comm) Broadcast(k Kind, data []byte, root int) error {
+	return c.broadcast(k, data, root, "a broadcast")
+}
+
+func (c *Comm) broadcast(k Kind, data []byte, root int, within string) error {
 	send, receive := make([][]byte, c.Size()), make([][]byte, c.Size())
 	if c.rank == root {
 		for r := range send {
@@ -146,21 +154,27 @@ func (c *Comm) Broadcast(k Kind, data []byte, root int) error {
 	} else {
 		receive[root] = data
 	}
-	return c.exchange(k, send, receive, "a broadcast")
+	return c.exchange(k, send, receive, within)
 }
 
 // Barrier waits until every rank of the group has called it.
 func (c *Comm) Barrier(k Kind) error {
-	var ps []*Pending
-	for r := range c.Size() {
-		if r != c.rank {
-			ps = append(ps, c.receive(k, nil, r, "a barrier"))
-		}
+	const within = "a barrier"
+	if c.rank > 0 {
+		answer := c.receive(k, nil, 0, within)
+		return waitAll([]*Pending{answer, c.send(k, nil, 0, within)})
 	}
-	for i := 1; i < c.Size(); i++ {
-		ps = append(ps, c.send(k, nil, (c.rank+i)%c.Size(), "a barrier"))
+	receives, sends := make([]*Pending, c.Size()-1), make([]*Pending, c.Size()-1)
+	for i := range receives {
+		receives[i] = c.receive(k, nil, i+1, within)
 	}
-	return waitAll(ps)
+	if err := waitAll(receives); err != nil {
+		return err
+	}
+	for i := range sends {
+		sends[i] = c.send(k, nil, i+1, within)
+	}
+	return waitAll(sends)
 }
 
 // Gather returns the values of all ranks, in the order of the ranks. Every rank has equally many.

@@ -179,7 +179,7 @@ func (c *Comm) Close() error {
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- c.end.transport.Close() }()
-	deadline, stop := c.end.deadline()
+	deadline, stop := after(c.end.timeout)
 	defer stop()
 	select {
 	case err := <-closed:
@@ -189,12 +189,12 @@ func (c *Comm) Close() error {
 	}
 }
 
-// deadline is a channel that receives when a wait that begins now must end; nil without a limit.
-func (e *end) deadline() (passed <-chan time.Time, stop func()) {
-	if e.timeout == 0 {
+// after is a channel that receives when a wait that begins now must end; nil without a limit.
+func after(limit time.Duration) (passed <-chan time.Time, stop func()) {
+	if limit == 0 {
 		return nil, func() {}
 	}
-	timer := time.NewTimer(e.timeout)
+	timer := time.NewTimer(limit)
 	return timer.C, func() { timer.Stop() }
 }
 

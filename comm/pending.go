@@ -82,23 +82,33 @@ func (p *Pending) Wait() error {
 	e.enter(p)
 	defer e.leave(p)
 	if m := p.comm.member(); m != nil && !m.holds() {
-		if !m.waitFor(p.request, e.timeout) {
-			return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, e.timeout))
+		if !m.waitFor(p.request, p.limit()) {
+			return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, p.limit()))
 		}
 		return p.outcome()
 	}
 	for {
-		deadline, stop := e.deadline()
+		deadline, stop := after(p.limit())
 		select {
 		case <-p.request.Done():
 			stop()
 			return p.outcome()
 		case <-deadline:
 			if !p.comm.otherAtWork() {
-				return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, e.timeout))
+				return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, p.limit()))
 			}
 		}
 	}
+}
+
+// limit is the time after which the wait fails; 0: never. In a collective of set-up the first rank waits for
+// all others. They wait longer for it, so that it says which of them is missing.
+func (p *Pending) limit() time.Duration {
+	c, limit := p.comm, p.comm.end.timeout
+	if p.kind == Setup && p.within != "" && c.rank > 0 && p.peer == c.ranks[0] {
+		limit += limit / 4
+	}
+	return limit
 }
 
 func (p *Pending) outcome() error {

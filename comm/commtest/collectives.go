@@ -66,7 +66,7 @@ func sameSingleSum(got []float32, ranks int) error {
 
 // collectives tests all of them, on a group of any size.
 func collectives(c *comm.Comm) error {
-	return errors.Join(sums(c), allToAll(c), allGather(c), broadcast(c), barrier(c))
+	return errors.Join(sums(c), allToAll(c), allGather(c), broadcast(c), barrier(c), throughFirst(c))
 }
 
 func sums(c *comm.Comm) error {
@@ -145,6 +145,44 @@ func broadcast(c *comm.Comm) error {
 			return err
 		}
 		if err := same(fmt.Sprint("broadcast from ", root), data, pattern(999, root)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// throughFirst tests the collectives of set-up that only the first rank sees whole.
+func throughFirst(c *comm.Comm) error {
+	n, me := int64(c.Size()), int64(c.Rank())
+	sums, most := []int64{me, -me * me, 7}, []int64{me, -me, 1 << 40 * (me % 3)}
+	if err := errors.Join(c.SumInts(sums), c.MaxInts(most)); err != nil {
+		return err
+	}
+	if want := []int64{n * (n - 1) / 2, -n * (n - 1) * (2*n - 1) / 6, 7 * n}; !slices.Equal(sums, want) {
+		return fmt.Errorf("sums of integers over %d ranks: %v, want %v", n, sums, want)
+	}
+	if want := []int64{n - 1, 0, 1 << 40 * min(2, n-1)}; !slices.Equal(most, want) {
+		return fmt.Errorf("largest integers of %d ranks: %v, want %v", n, most, want)
+	}
+	list := func(rank int) []byte { return pattern(rank%3*1001, rank) } // of some ranks it is empty
+	lists, err := comm.ToFirst(c, list(c.Rank()))
+	if err != nil {
+		return err
+	}
+	if me > 0 && lists != nil {
+		return errors.New("lists on another rank than the first")
+	}
+	for r, theirs := range lists {
+		if err := same(fmt.Sprint("list on the first rank from ", r), theirs, list(r)); err != nil {
+			return err
+		}
+	}
+	for length := range 3 { // those of the other ranks are ignored
+		theirs, err := comm.FromFirst(c, pattern((length+c.Rank())*100, c.Rank()))
+		if err != nil {
+			return err
+		}
+		if err := same("list from the first rank", theirs, pattern(length*100, 0)); err != nil {
 			return err
 		}
 	}
@@ -249,6 +287,13 @@ func counters(c *comm.Comm) error {
 		four[r] = make([]byte, 4)
 	}
 	share := int64(10+n-1) / int64(n) // of ten values
+	type sent = comm.Traffic
+	through := func(first, other sent) sent { // in a collective of set-up, the first rank and each other
+		if me == 0 {
+			return first
+		}
+		return other
+	}
 	mine := min(share, max(0, 10-share*int64(me)))
 	for _, one := range []struct {
 		name string
@@ -266,6 +311,10 @@ func counters(c *comm.Comm) error {
 		{"empty all-to-all", comm.Setup, func() error { return c.AllToAll(comm.Setup, empty, empty) }, comm.Traffic{}},
 		{"all-gather", comm.Stage, func() error { return c.AllGather(comm.Stage, four[me], four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
 		{"barrier", comm.Setup, func() error { return c.Barrier(comm.Setup) }, comm.Traffic{}},
+		{"all-gather of set-up", comm.Setup, func() error { return c.AllGather(comm.Setup, four[me], four) }, through(sent{Bytes: 4 * int64(n) * others, Messages: others}, sent{Bytes: 4, Messages: 1})},
+		{"sum of integers", comm.Setup, func() error { return c.SumInts(make([]int64, 3)) }, through(sent{Bytes: 24 * others, Messages: others}, sent{Bytes: 24, Messages: 1})},
+		{"lists to the first", comm.Setup, func() error { _, err := comm.ToFirst(c, four[me]); return err }, through(sent{}, sent{Bytes: 12, Messages: 2})},
+		{"list from the first", comm.Setup, func() error { _, err := comm.FromFirst(c, four[me]); return err }, through(sent{Bytes: 12 * others, Messages: 2 * others}, sent{})},
 		{
 			"sum", comm.Gradient, func() error { return c.SumFloats(comm.Gradient, make([]float32, 10)) },
 			comm.Traffic{Bytes: 4 * (10 - mine + mine*others), Messages: messages(n, me, 10) + others*min(1, mine)},

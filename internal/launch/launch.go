@@ -7,7 +7,8 @@
 package launch
 
 import (
-	"slices"
+	"bytes"
+	"encoding/json"
 	"time"
 
 	"weft/comm"
@@ -26,20 +27,47 @@ func (r Ranks) First() bool { return r.Rank() == 0 }
 // with the error of the lowest of these, as a Common. That rank has its error itself; the others have its
 // text, its subject and its kind: a refusal, ErrInterrupted, context.Canceled, or none of them.
 func (r Ranks) Together(err error) error {
-	all, broken := r.texts(pack(err))
+	all, broken := comm.ToFirst(r.Comm, []byte(pack(err)))
 	if broken != nil {
 		return broken
 	}
+	var lowest verdict
 	for k, theirs := range all {
-		if theirs == "" {
-			continue
+		if len(theirs) > 0 {
+			lowest = verdict{Found: true, Rank: k, Text: theirs}
+			break
 		}
-		if k != r.Rank() {
-			err = unpack(theirs)
-		}
-		return &Common{from(k, err)}
 	}
-	return nil
+	if lowest, broken = r.verdict(lowest); broken != nil || !lowest.Found {
+		return broken
+	}
+	if lowest.Rank != r.Rank() {
+		err = unpack(string(lowest.Text))
+	}
+	return &Common{from(lowest.Rank, err)}
+}
+
+// verdict is what rank 0 finds in what all ranks have told it.
+type verdict struct {
+	Found       bool
+	Rank        int    // the lowest one that it is about
+	Text, First []byte // of that rank, and of rank 0
+}
+
+// verdict returns that of rank 0 on all ranks.
+func (r Ranks) verdict(v verdict) (verdict, error) {
+	var text []byte // empty: nothing is found
+	if v.Found {
+		var err error
+		if text, err = json.Marshal(v); err != nil {
+			return v, err
+		}
+	}
+	text, err := comm.FromFirst(r.Comm, text)
+	if err != nil || len(text) == 0 {
+		return verdict{}, err
+	}
+	return v, json.Unmarshal(text, &v)
 }
 
 // OnFirst runs f on rank 0 while the others wait for it, however long it takes: before their wait times out
@@ -135,32 +163,26 @@ func (r Ranks) allEnded(ended <-chan struct{}) error {
 // Agree fails where a rank's text differs from rank 0's, on all ranks, with the error that differs makes of
 // the lowest such rank, as a Common.
 func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) error) error {
-	all, err := r.texts(mine)
+	all, err := comm.ToFirst(r.Comm, []byte(mine))
 	if err != nil {
 		return err
 	}
+	var other verdict
 	for k, theirs := range all {
-		if theirs != all[0] {
-			return &Common{differs(k, theirs, all[0])}
+		if !bytes.Equal(theirs, all[0]) {
+			other = verdict{true, k, theirs, all[0]}
+			break
 		}
 	}
-	return nil
+	if other, err = r.verdict(other); err != nil || !other.Found {
+		return err
+	}
+	return &Common{differs(other.Rank, string(other.Text), string(other.First))}
 }
 
 // Largest is the largest of the ranks' numbers.
 func (r Ranks) Largest(n int64) (int64, error) {
-	all, err := comm.Gather(r.Comm, comm.Setup, n)
-	if err != nil {
-		return 0, err
-	}
-	return slices.Max(all), nil
-}
-
-// texts are all ranks' texts.
-func (r Ranks) texts(mine string) (texts []string, err error) {
-	all, err := comm.GatherLists(r.Comm, comm.Setup, []byte(mine))
-	for _, theirs := range all {
-		texts = append(texts, string(theirs))
-	}
-	return texts, err
+	of := []int64{n}
+	err := r.Comm.MaxInts(of)
+	return of[0], err
 }
