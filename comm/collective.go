@@ -6,9 +6,9 @@ import (
 )
 
 // In a collective each rank sends directly to each other rank. Barriers and the collectives of kind Setup go
-// through the first rank (first.go). A rank begins with the next rank, so that not all send to the same one at
-// once. It waits for its receives first: the error of a wait then names a rank that is missing, not one that
-// waits itself.
+// through the first rank (first.go). A rank begins with the next rank, so that not all send to the same one
+// at once. It waits for its receives first: the error of a wait then names a rank that is missing, not one
+// that waits itself.
 
 // SumDoubles replaces each element by its sum over the ranks. One rank computes the sum, in the order of the
 // ranks. So it has the same bits on every rank and on every transport.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"weft/checkpoint"
-	"weft/comm"
 	"weft/internal/launch"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -215,16 +214,13 @@ func (s *saver) begin(of *state, take func() []checkpoint.Array) error {
 	if err != nil {
 		return err
 	}
-	sizes, err := comm.Gather(w.Groups.World, comm.Setup, checkpoint.Size(s.arrays(of)))
-	if err != nil {
+	bytes := []int64{checkpoint.Size(s.arrays(of))}
+	if err := w.Groups.World.SumInts(bytes); err != nil {
 		return err
 	}
 	arrays := take() // others had their turns; it panics where the disk fails
 	s.last = time.Now()
-	p := &writing{epoch: of.epoch, needs: s.Spare, begun: s.last, done: make(chan struct{})}
-	for _, size := range sizes {
-		p.needs += size
-	}
+	p := &writing{epoch: of.epoch, needs: s.Spare + bytes[0], begun: s.last, done: make(chan struct{})}
 	if w.Ranks().First() {
 		p.record = &Record{
 			Weft: s.Version, Settings: w.Texts(), Seed: w.Seed, Mesh: w.Mesh, Partition: s.Partition,
@@ -282,7 +278,7 @@ func (s *saver) commit() error {
 	if p.err != nil {
 		mine.Err = p.err.Error()
 	}
-	parts, err := worker.Gather(s.w.Groups.World, mine)
+	parts, err := worker.ToFirst(s.w.Groups.World, mine)
 	if err != nil {
 		return err
 	}

@@ -75,11 +75,11 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 	if err != nil {
 		return nil, err
 	}
-	all, err := worker.Gather(ranks.Comm, epochs)
+	epochs, err = worker.FromFirst(ranks.Comm, epochs)
 	if err != nil {
 		return nil, err
 	}
-	for _, epoch := range all[0] {
+	for _, epoch := range epochs {
 		c, err := openWhole(ranks, path, epoch)
 		if err == nil {
 			return c, nil

@@ -72,11 +72,11 @@ func (t *trainCommand) choose(cmd *cobra.Command, r ranks, dataset string, setti
 	if err != nil {
 		return nil, err
 	}
-	all, err := worker.Gather(r.Comm, chosen)
+	chosen, err = worker.FromFirst(r.Comm, chosen)
 	if err != nil {
 		return nil, err
 	}
-	settings, err = t.on(all[0])
+	settings, err = t.on(chosen)
 	return settings, r.Together(err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -51,21 +52,26 @@ func (p *place) shares(other *place) bool {
 // sharers is the number of ranks, with this one, that compete for the cores that this rank may use.
 func (r ranks) sharers() (n int, err error) {
 	mine := ownPlace()
-	machines, err := comm.Gather(r.Comm, comm.Setup, mine.machine[:]...)
+	places, err := comm.ToFirst(r.Comm, slices.Concat(mine.machine[:], mine.cores[:]))
 	if err != nil {
 		return 0, err
 	}
-	cores, err := comm.Gather(r.Comm, comm.Setup, mine.cores[:]...)
-	if err != nil {
-		return 0, err
+	of, numbers := make([]place, len(places)), make([]int64, len(places))
+	for k, theirs := range places {
+		copy(of[k].cores[:], theirs[copy(of[k].machine[:], theirs):])
 	}
-	for k := range r.Comm.Size() {
-		var other place
-		copy(other.machine[:], machines[k*len(other.machine):])
-		copy(other.cores[:], cores[k*len(other.cores):])
-		if mine.shares(&other) {
-			n++
+	for k := range of {
+		for other := range of {
+			if of[k].shares(&of[other]) {
+				numbers[k]++
+			}
 		}
 	}
-	return n, nil
+	number, send, receive := []int64{0}, make([][]byte, r.Comm.Size()), make([][]byte, r.Comm.Size())
+	for k := range numbers {
+		send[k] = comm.Bytes(numbers[k : k+1])
+	}
+	receive[0] = comm.Bytes(number)
+	err = r.Comm.AllToAll(comm.Setup, send, receive)
+	return int(number[0]), err
 }

@@ -249,6 +249,5 @@ func (r ranks) sharedPath(path string) (string, error) {
 	if err := r.Together(err); err != nil {
 		return "", err
 	}
-	all, err := worker.Gather(r.Comm, path)
-	return all[0], err
+	return worker.FromFirst(r.Comm, path)
 }

@@ -120,7 +120,7 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 		return err
 	}
 	// Rank 0 decides: the others may see files of the run that a file system has cached
-	if ended, err := worker.Gather(r.Comm, done != nil); err != nil || ended[0] {
+	if ended, err := worker.FromFirst(r.Comm, done != nil); err != nil || ended {
 		return err
 	}
 	settings, err = run.open(r, settings, cmd.ErrOrStderr())

@@ -93,15 +93,30 @@ func (e *Edges) messages(s *Source, needed [][]int32, out []*outgoing) (of func(
 	if s.Some == nil {
 		return func(p, q int) []int { return messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) }, nil
 	}
-	mine, next := make([]int32, k*messagesOfPartition), make([]int, e.comm.Size())
+	// By partition: how many rows each message from it has, and each message to it.
+	from, to := make([][]int32, k), make([][]int32, k)
+	send, receive := make([][]int32, e.comm.Size()), make([][]int32, e.comm.Size())
+	for q, rank := range s.Holders {
+		from[q], to[q] = make([]int32, messagesOfPartition), make([]int32, messagesOfPartition)
+		if q != s.Me && s.HaloRows[s.Me][q] > 0 {
+			send[rank] = from[q]
+		}
+		if q != s.Me && s.HaloRows[q][s.Me] > 0 {
+			receive[rank] = to[q]
+		}
+	}
+	next := make([]int, k)
 	for _, b := range e.Remote() {
 		q := slices.Index(s.Holders, b.Peer)
-		mine[q*messagesOfPartition+next[b.Peer]] = int32(b.In.Cols)
-		next[b.Peer]++
+		from[q][next[q]] = int32(b.In.Cols)
+		next[q]++
 	}
-	all, err := comm.Gather(e.comm, comm.Setup, mine...)
+	err = e.comm.AllToAll(comm.Setup, bytesOf(send), bytesOf(receive))
 	return func(p, q int) []int {
-		told := all[(s.Holders[p]*k+q)*messagesOfPartition:]
+		told := to[p]
+		if p == s.Me {
+			told = from[q]
+		}
 		sizes := messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) // as for all rows: the number of messages is the same
 		for i := range sizes {
 			sizes[i] = int(told[i])

@@ -172,7 +172,7 @@ type Totals struct {
 	Disk          tensor.Moved   // of all workers, in the last epoch with the evaluation before it
 }
 
-// Totals gathers the totals of all workers.
+// Totals returns the totals of all workers on worker 0, and nothing on others.
 func (w *Worker) Totals() (t Totals, err error) {
 	type took struct {
 		Peak, Graph, Live int64 // bytes
@@ -180,8 +180,8 @@ func (w *Worker) Totals() (t Totals, err error) {
 		Spent             engine.StageReport
 	}
 	mem := w.Team.Memory
-	all, err := Gather(w.Groups.World, took{mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent})
-	if err != nil {
+	all, err := ToFirst(w.Groups.World, took{mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent})
+	if err != nil || !w.Ranks().First() {
 		return t, err
 	}
 	n := w.Workers
@@ -220,7 +220,39 @@ func Gather[T any](c *comm.Comm, mine T) ([]T, error) {
 		return nil, err
 	}
 	texts, err := comm.GatherLists(c, comm.Setup, text)
-	all := make([]T, len(texts))
+	if err != nil {
+		return make([]T, c.Size()), err
+	}
+	return decoded[T](texts)
+}
+
+// ToFirst returns each worker's value, by rank, on worker 0, and nil on others.
+func ToFirst[T any](c *comm.Comm, mine T) ([]T, error) {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := comm.ToFirst(c, text)
+	if err != nil {
+		return nil, err
+	}
+	return decoded[T](texts)
+}
+
+// FromFirst returns worker 0's value on all workers.
+func FromFirst[T any](c *comm.Comm, mine T) (value T, err error) {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return value, err
+	}
+	if text, err = comm.FromFirst(c, text); err != nil {
+		return value, err
+	}
+	return value, json.Unmarshal(text, &value)
+}
+
+func decoded[T any](texts [][]byte) (all []T, err error) {
+	all = make([]T, len(texts))
 	for rank, text := range texts {
 		if err == nil {
 			err = json.Unmarshal(text, &all[rank])

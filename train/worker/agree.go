@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"weft/comm"
 	"weft/internal/launch"
@@ -43,17 +44,21 @@ func (w *Worker) agree(epoch int, part float64, asks Asks) (loss float64, asked 
 	if w.Processes {
 		cause = "the machines do not compute alike: set WEFT_SIMD to one level on all of them"
 	}
-	return loss, asked, w.sameParameters(hashes, func(rank, first int) error {
+	err = w.sameParameters(hashes, func(rank, first int) error {
 		return fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: %s", epoch, rank, first, cause)
 	})
+	if err != nil {
+		err = &launch.Common{Err: err}
+	}
+	return loss, asked, err
 }
 
-// sameParameters fails on all workers if a worker's checksum differs from that of its stage's first worker.
+// sameParameters fails if a worker's checksum differs from that of its stage's first worker.
 // differ makes the error for the lowest such rank.
 func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) error) error {
 	for rank, h := range hashes {
 		if first := w.Groups.Mesh.Rank(mesh.Place{Stage: w.Groups.Mesh.Place(rank).Stage}); h != hashes[first] {
-			return &launch.Common{Err: differ(rank, first)}
+			return differ(rank, first)
 		}
 	}
 	return nil
@@ -68,13 +73,13 @@ func (w *Worker) Load(weights nn.State, err error) error {
 	if err := w.Ranks().Together(err); err != nil {
 		return err
 	}
-	hashes, err := comm.Gather(w.Groups.World, comm.Setup, w.hash())
+	lists, err := comm.ToFirst(w.Groups.World, []float64{w.hash()})
 	if err != nil {
 		return err
 	}
-	return w.sameParameters(hashes, func(rank, first int) error {
+	return w.Ranks().Together(w.sameParameters(slices.Concat(lists...), func(rank, first int) error {
 		return refusal.Weights.Errorf("worker %d has read other weights than worker %d: all machines need the same file", rank, first)
-	})
+	}))
 }
 
 // CheckPart fails on all workers if any worker's context is cancelled, or if its part of a result is not

@@ -103,24 +103,20 @@ func (w *Worker) collect(m *tensor.Matrix, ids []int32, lo, hi int, buffer []flo
 	from, _ := slices.BinarySearch(ids, int32(lo))
 	to, _ := slices.BinarySearch(ids, int32(hi))
 	c := w.Groups.World
-	counts, err := comm.Gather(c, comm.Setup, int64(to-from))
+	theirIDs, err := comm.ToFirst(c, ids[from:to])
 	if err != nil {
 		return nil, err
 	}
-	came := int64(0)
-	for _, n := range counts {
-		came += n
-	}
-	if came != int64(hi-lo) {
-		return nil, fmt.Errorf("the workers hold %d of the vertices %d to %d: partition the graph again", came, lo, hi-1)
-	}
-	theirIDs, err := toFirst(c, ids[from:to], counts, 1)
-	if err != nil {
-		return nil, err
-	}
-	theirRows, err := toFirst(c, m.Floats()[from*m.Cols:to*m.Cols], counts, m.Cols)
+	theirRows, err := comm.ToFirst(c, m.Floats()[from*m.Cols:to*m.Cols])
 	if err != nil || !w.Ranks().First() {
 		return nil, err
+	}
+	came := 0
+	for _, list := range theirIDs {
+		came += len(list)
+	}
+	if came != hi-lo {
+		return nil, fmt.Errorf("the workers hold %d of the vertices %d to %d: partition the graph again", came, lo, hi-1)
 	}
 	seen := make([]bool, hi-lo)
 	for r, list := range theirIDs {
@@ -133,26 +129,4 @@ func (w *Worker) collect(m *tensor.Matrix, ids []int32, lo, hi int, buffer []flo
 		}
 	}
 	return buffer[:(hi-lo)*m.Cols], nil
-}
-
-// toFirst gathers lists on rank 0. Rank r sends counts[r] rows of the given width. Other ranks get nothing.
-func toFirst[T byte | int32 | float32](c *comm.Comm, mine []T, counts []int64, width int) ([][]T, error) {
-	all, send, receive := make([][]T, c.Size()), make([][]byte, c.Size()), make([][]byte, c.Size())
-	send[0] = comm.Bytes(mine)
-	for r, n := range counts {
-		if c.Rank() == 0 {
-			all[r] = make([]T, int(n)*width)
-			receive[r] = comm.Bytes(all[r])
-		}
-	}
-	return all, c.AllToAll(comm.Setup, send, receive)
-}
-
-// bytesToFirst gathers bytes on rank 0. Other ranks get nothing.
-func bytesToFirst(c *comm.Comm, mine []byte) ([][]byte, error) {
-	lengths, err := comm.Gather(c, comm.Setup, int64(len(mine)))
-	if err != nil {
-		return nil, err
-	}
-	return toFirst(c, mine, lengths, 1)
 }

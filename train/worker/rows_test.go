@@ -166,6 +166,14 @@ func TestTotalsOfWorkers(t *testing.T) {
 		w.Pass = Tally{EdgeColumns: ByLayer{"a": 5 + r, "b": 10}, Waited: time.Second * time.Duration(1+r), Seconds: 4}
 		w.Pass.Sent.Halo, w.Pass.Sent.Gradient = Traffic{100 + r, 3}, Traffic{7, 1}
 		all, err := w.Totals()
+		if r > 0 {
+			w.Workers = 1
+			none, again := w.Totals()
+			if all.Workers != 0 || none.Workers != 0 {
+				t.Error("totals on another worker than the first")
+			}
+			return errors.Join(err, again)
+		}
 		want := Communication{Halo: Traffic{201, 6}, Gradient: Traffic{14, 2}}
 		if all.Workers != 2 || !slices.Equal(all.EdgeColumns, []int64{15, 16}) || !slices.Equal(all.SentBytes, []int64{107, 108}) ||
 			!slices.Equal(all.WaitSeconds, []float64{1, 2}) || all.WaitShare != .5 || all.Communication != want {

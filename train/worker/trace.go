@@ -65,7 +65,7 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	texts, err := bytesToFirst(c, text)
+	texts, err := comm.ToFirst(c, text)
 	if err != nil || !w.Ranks().First() {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func (w *Worker) Weights() (nn.State, error) {
 			return nil, err
 		}
 	}
-	files, err := bytesToFirst(c, own.Bytes())
+	files, err := comm.ToFirst(c, own.Bytes())
 	if err != nil || c.Rank() > 0 {
 		return nil, err
 	}

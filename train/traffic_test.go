@@ -1,0 +1,96 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+
+	"weft/comm"
+	"weft/comm/commtest"
+	"weft/internal/launch"
+)
+
+// TestSetupTraffic compares what a run sends besides its epochs with the table of docs/distributed.md. Each
+// partition is an arc of a ring, so that it needs one row of each of two others.
+func TestSetupTraffic(t *testing.T) {
+	const arc, version, simd, settings = 7, "1.2", "avx512", "--lr 3"
+	for _, n := range []int{4, 9, 16} {
+		g := ringed(t, int32(arc*n), 1)
+		of := make([]int32, arc*n)
+		for v := range of {
+			of[v] = int32(v / arc)
+		}
+		shared := divided(t, g, networks()["sage"], n, of)
+		shared.Options.Epochs = 1
+
+		var mu sync.Mutex
+		phase, sent := 0, [4]comm.Traffic{}
+		count := func(e commtest.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Send && !e.Ended && e.Kind == comm.Setup {
+				sent[phase].Messages++ // also an empty one
+				// The length of a report depends on its numbers
+				if !bytes.HasPrefix(e.Data, []byte(`{"`)) {
+					sent[phase].Bytes += int64(len(e.Data))
+				}
+			}
+		}
+		next := func() { mu.Lock(); phase++; mu.Unlock() }
+		var joined, planned sync.WaitGroup
+		joined.Add(n)
+		planned.Add(n)
+		begun, ready := make(chan struct{}), make(chan struct{})
+		var ranks sync.WaitGroup
+		for _, end := range comm.InProcess(n) {
+			ranks.Go(func() {
+				s := launch.Start{
+					Connect:   func() (comm.Transport, error) { return commtest.Record(end, count), nil },
+					Connected: func(launch.Ranks) error { return nil },
+					Program:   launch.Program{Version: version, SIMD: simd, Settings: settings},
+				}
+				r, err := s.Join()
+				if err != nil {
+					t.Error(err)
+				}
+				joined.Done()
+				mine := *shared
+				mine.Comm = r.Comm
+				if r.First() {
+					joined.Wait()
+					next()
+					close(begun)
+					mine.OnEpoch = func(Epoch) { next() }
+				}
+				<-begun
+				if _, err := mine.Plan(context.Background()); err != nil {
+					t.Error(err)
+				}
+				planned.Done()
+				if r.First() {
+					planned.Wait()
+					next()
+					close(ready)
+				}
+				<-ready
+				_, err = mine.Run(context.Background())
+				if err := r.End(err, func(error) {}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		ranks.Wait()
+		others, pairs := int64(n-1), int64(2*n)
+		for i, want := range []comm.Traffic{
+			{Messages: 11 * others, Bytes: (64 + int64(len(version+simd+settings))) * others},
+			{Messages: 6 * others, Bytes: (24 + 8*int64(n)) * others},
+			{Messages: 7*others + 2*pairs, Bytes: 49*others + 8*pairs},
+			{Messages: 13 * others, Bytes: 57*others + 4*(1+1)*arc*others},
+		} {
+			if sent[i] != want {
+				t.Errorf("%d workers, %s: %+v, want %+v", n, []string{"join", "plan", "shares", "results"}[i], sent[i], want)
+			}
+		}
+	}
+}
