@@ -100,6 +100,9 @@ func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
 	for _, of := range all {
 		bytes += len(of)
 	}
+	if bytes == 0 {
+		return nil
+	}
 	if k == Setup && bytes <= shortGather {
 		return c.gatherShort(k, mine, all, within)
 	}
