@@ -75,7 +75,7 @@ func ReadState(dir string) (s State, err error) {
 }
 
 // begins is the state of a run of a job that begins, or continues, now. store is the path of its graph, ""
-// for one that was made in memory. Whoever continues the run may be in another folder: these paths are absolute.
+// for one that was made in memory. Paths are absolute: whoever continues the run may be in another folder.
 func begins(job *train.Job, version, store string, now time.Time) State {
 	settings := job.Options.Texts()
 	settings["offload"] = absolute(settings["offload"])
