@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"cmp"
+	"container/heap"
 	"sync"
 	"sync/atomic"
 )
@@ -65,6 +66,8 @@ type offload struct {
 	limit   int64
 	turn    atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
 	rests   map[*Matrix]struct{}
+	list    candidates
+	listed  uint64 // the turn of list
 	made    uint64 // matrices
 	leaving int64  // bytes that are being written, and leave then
 	busy    int    // matrices that are being written, or read ahead
@@ -242,23 +245,66 @@ func (t *Meter) FreezeAll(k Kind) {
 	}
 }
 
-// next returns the matrix that leaves next.
-func (o *offload) next() (next *Matrix) {
-	turn := o.turn.Load()
-	order := func(a, b *Matrix) int {
-		x, y := a.rest.used.Load(), b.rest.used.Load()
-		return cmp.Or(cmp.Compare(x>>32, y>>32), cmp.Compare(y, x), cmp.Compare(a.rest.number, b.rest.number))
+// candidate is a matrix that may leave, by what its place among the others depends on.
+type candidate struct {
+	used, number uint64 // as in rest
+	m            *Matrix
+}
+
+// candidates are a heap, the next one to leave at the top.
+type candidates []candidate
+
+func (c candidates) Len() int      { return len(c) }
+func (c candidates) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
+func (c *candidates) Push(x any)   { *c = append(*c, x.(candidate)) }
+
+func (c *candidates) Pop() any {
+	last := len(*c) - 1
+	x := (*c)[last]
+	*c = (*c)[:last]
+	return x
+}
+
+func (c candidates) Less(i, j int) bool {
+	a, b := &c[i], &c[j]
+	return cmp.Or(cmp.Compare(a.used>>32, b.used>>32), cmp.Compare(b.used, a.used), cmp.Compare(a.number, b.number)) < 0
+}
+
+// mayLeave returns the matrix as a candidate of a turn, if it is one.
+func (m *Matrix) mayLeave(turn uint64) (c candidate, may bool) {
+	r := m.rest
+	if r == nil || r.state != here && r.state != cleaning && (r.state != coming || !r.ahead) {
+		return c, false
 	}
-	for m := range o.rests {
-		r := m.rest
-		if s := r.state; s != here && s != cleaning && (s != coming || !r.ahead) || r.used.Load() == turn {
+	c = candidate{r.used.Load(), r.number, m}
+	return c, c.used != turn
+}
+
+// next returns the matrix that leaves next; nil if none may. The candidates are listed once in a turn: what is
+// used in the turn may not leave any more, and what is unused from then on leaves last, so that it is enough
+// to list again when no other is left.
+func (o *offload) next() *Matrix {
+	turn := o.turn.Load()
+	for listed := false; ; {
+		if o.listed != turn || len(o.list) == 0 {
+			if listed {
+				return nil
+			}
+			o.list, o.listed, listed = o.list[:0], turn, true
+			for m := range o.rests {
+				if c, may := m.mayLeave(turn); may {
+					o.list = append(o.list, c)
+				}
+			}
+			heap.Init(&o.list)
 			continue
 		}
-		if next == nil || order(m, next) < 0 {
-			next = m
+		top := o.list[0]
+		if c, may := top.m.mayLeave(turn); may && c == top {
+			return top.m
 		}
+		heap.Pop(&o.list)
 	}
-	return next
 }
 
 // evict lets a matrix leave: at once if the disk has its elements, or when they are written. It stays if it
