@@ -59,15 +59,14 @@ func (e DiskFailure) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the Disk.
 func (e DiskFailure) Unwrap() error { return e.Err }
 
-// offload is the part of an account that keeps within the limit. All fields but turn are under the account's
+// offload is the part of an account that keeps within the limit. All but atomic fields are under the account's
 // mutex.
 type offload struct {
 	disk    Disk // nil: a plan, whose matrices have no elements
 	limit   int64
 	turn    atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
+	unused  atomic.Uint64 // calls of Unused
 	rests   map[*Matrix]struct{}
-	list    candidates
-	listed  uint64 // the turn of list
 	made    uint64 // matrices
 	leaving int64  // bytes that are being written, and leave then
 	busy    int    // matrices that are being written, or read ahead
@@ -76,6 +75,10 @@ type offload struct {
 	places  places
 	err     error
 	watch   atomic.Pointer[func(what string, bytes int64) (end func())]
+
+	list         candidates // of what may leave in turn listed, after so many calls of Unused
+	listed       uint64
+	listedUnused uint64
 }
 
 // Offload makes matrices of all kinds but parameters and buffers rest on disk where the memory of all Meters
@@ -280,17 +283,18 @@ func (m *Matrix) mayLeave(turn uint64) (c candidate, may bool) {
 	return c, c.used != turn
 }
 
-// next returns the matrix that leaves next; nil if none may. The candidates are listed once in a turn: what is
-// used in the turn may not leave any more, and what is unused from then on leaves last, so that it is enough
-// to list again when no other is left.
+// next returns the matrix that leaves next; nil if none may. The candidates are listed once in a turn: what the
+// turn uses may not leave any more, and what it says to be unused leaves last, so that it is enough to list
+// again when no other is left.
 func (o *offload) next() *Matrix {
 	turn := o.turn.Load()
-	for listed := false; ; {
-		if o.listed != turn || len(o.list) == 0 {
-			if listed {
+	for {
+		if len(o.list) == 0 || o.listed != turn {
+			unused := o.unused.Load()
+			if o.listed == turn && o.listedUnused == unused {
 				return nil
 			}
-			o.list, o.listed, listed = o.list[:0], turn, true
+			o.list, o.listed, o.listedUnused = o.list[:0], turn, unused
 			for m := range o.rests {
 				if c, may := m.mayLeave(turn); may {
 					o.list = append(o.list, c)
