@@ -5,10 +5,9 @@ import (
 	"unsafe"
 )
 
-// In a collective each rank sends directly to each other rank. Barriers and the collectives of kind Setup go
-// through the first rank (first.go). A rank begins with the next rank, so that not all send to the same one
-// at once. It waits for its receives first: the error of a wait then names a rank that is missing, not one
-// that waits itself.
+// In these collectives each rank sends directly to each other rank, where setup.go does not. A rank begins
+// with the next rank, so that not all send to the same one at once. It waits for its receives first: then the
+// error of a wait names a rank that is missing, not one that waits itself.
 
 // SumDoubles replaces each element by its sum over the ranks. One rank computes the sum, in the order of the
 // ranks. So it has the same bits on every rank and on every transport.
@@ -85,7 +84,7 @@ func addUp[T float32 | float64](mine []T, of [][]T) {
 // AllToAll sends send[r] to rank r and receives receive[r] from it, for every rank r of the group. The own
 // entry is copied. Both sides know the lengths. Where a length is 0, nothing is sent.
 func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
-	if err := c.keep(receive[c.rank], send[c.rank], "all-to-all"); err != nil {
+	if err := c.keep(receive[c.rank], send[c.rank], "an all-to-all"); err != nil {
 		return err
 	}
 	return c.exchange(k, send, receive, "an all-to-all")
@@ -93,17 +92,25 @@ func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
 
 // AllGather sends mine to every rank of the group. all[r] becomes what rank r sent, and must have its length.
 func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
-	if err := c.keep(all[c.rank], mine, "all-gather"); err != nil {
+	const within = "an all-gather"
+	if err := c.keep(all[c.rank], mine, within); err != nil {
 		return err
 	}
-	if k == Setup {
-		return c.allGatherThroughFirst(mine, all)
+	bytes := 0
+	for _, of := range all {
+		bytes += len(of)
+	}
+	if bytes == 0 {
+		return nil
+	}
+	if k == Setup && bytes <= shortGather {
+		return c.gatherShort(k, mine, all, within)
 	}
 	send := make([][]byte, c.Size())
 	for r := range send {
 		send[r] = mine
 	}
-	return c.exchange(k, send, all, "an all-gather")
+	return c.exchange(k, send, all, within)
 }
 
 // keep copies the own entry.
@@ -142,10 +149,6 @@ func (c *Comm) exchange(k Kind, send, receive [][]byte, within string) error {
 
 // Broadcast sends the root's data to every other rank of the group, into data of the same length.
 func (c *Comm) Broadcast(k Kind, data []byte, root int) error {
-	return c.broadcast(k, data, root, "a broadcast")
-}
-
-func (c *Comm) broadcast(k Kind, data []byte, root int, within string) error {
 	send, receive := make([][]byte, c.Size()), make([][]byte, c.Size())
 	if c.rank == root {
 		for r := range send {
@@ -154,27 +157,7 @@ func (c *Comm) broadcast(k Kind, data []byte, root int, within string) error {
 	} else {
 		receive[root] = data
 	}
-	return c.exchange(k, send, receive, within)
-}
-
-// Barrier waits until every rank of the group has called it.
-func (c *Comm) Barrier(k Kind) error {
-	const within = "a barrier"
-	if c.rank > 0 {
-		answer := c.receive(k, nil, 0, within)
-		return waitAll([]*Pending{answer, c.send(k, nil, 0, within)})
-	}
-	receives, sends := make([]*Pending, c.Size()-1), make([]*Pending, c.Size()-1)
-	for i := range receives {
-		receives[i] = c.receive(k, nil, i+1, within)
-	}
-	if err := waitAll(receives); err != nil {
-		return err
-	}
-	for i := range sends {
-		sends[i] = c.send(k, nil, i+1, within)
-	}
-	return waitAll(sends)
+	return c.exchange(k, send, receive, "a broadcast")
 }
 
 // Gather returns the values of all ranks, in the order of the ranks. Every rank has equally many.

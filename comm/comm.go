@@ -179,7 +179,7 @@ func (c *Comm) Close() error {
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- c.end.transport.Close() }()
-	deadline, stop := after(c.end.timeout)
+	deadline, stop := deadline(c.end.timeout)
 	defer stop()
 	select {
 	case err := <-closed:
@@ -189,12 +189,12 @@ func (c *Comm) Close() error {
 	}
 }
 
-// after is a channel that receives when a wait that begins now must end; nil without a limit.
-func after(limit time.Duration) (passed <-chan time.Time, stop func()) {
-	if limit == 0 {
+// deadline is a channel that receives when a wait that begins now must end; nil without a limit.
+func deadline(timeout time.Duration) (passed <-chan time.Time, stop func()) {
+	if timeout == 0 {
 		return nil, func() {}
 	}
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(timeout)
 	return timer.C, func() { timer.Stop() }
 }
 

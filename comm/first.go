@@ -1,43 +1,6 @@
 package comm
 
-import "slices"
-
-// The collectives of kind Setup go through the first rank of the group: the others send to it, and it
-// answers. So the number of their messages grows with that of the ranks, not with its square.
-//
-// The others wait longer for the first rank than it waits for them (Pending.limit). If a rank is missing, the
-// first one says which.
-
-// toFirst gathers mine on the first rank. There all[r] becomes what rank r sent, and must have its length.
-func (c *Comm) toFirst(mine []byte, all [][]byte, within string) error {
-	send, receive := make([][]byte, c.Size()), make([][]byte, c.Size())
-	if c.rank == 0 {
-		receive = all
-	} else {
-		send[0] = mine
-	}
-	return c.exchange(Setup, send, receive, within)
-}
-
-// allGatherThroughFirst is AllGather without the own entry.
-func (c *Comm) allGatherThroughFirst(mine []byte, all [][]byte) error {
-	const within = "an all-gather"
-	if err := c.toFirst(mine, all, within); err != nil {
-		return err
-	}
-	whole := slices.Concat(all...)
-	if err := c.broadcast(Setup, whole, 0, within); err != nil {
-		return err
-	}
-	for r, theirs := range all {
-		n := len(theirs)
-		if r != c.rank {
-			copy(theirs, whole)
-		}
-		whole = whole[n:]
-	}
-	return nil
-}
+// Collectives of set-up whose result, or whose terms, the first rank alone sees whole.
 
 // SumInts replaces each value by its sum over the ranks. It counts as Setup.
 func (c *Comm) SumInts(values []int64) error {
@@ -60,7 +23,7 @@ func (c *Comm) reduce(values []int64, combine func(a, b int64) int64) error {
 			all[r] = Bytes(theirs[r*len(values) : (r+1)*len(values)])
 		}
 	}
-	if err := c.toFirst(Bytes(values), all, within); err != nil {
+	if err := c.toFirst(Setup, Bytes(values), all, within); err != nil {
 		return err
 	}
 	if c.rank == 0 && !c.end.plans() {
@@ -68,7 +31,7 @@ func (c *Comm) reduce(values []int64, combine func(a, b int64) int64) error {
 			values[i%len(values)] = combine(values[i%len(values)], x)
 		}
 	}
-	return c.broadcast(Setup, Bytes(values), 0, within)
+	return c.allFromFirst(Bytes(values), within)
 }
 
 // ToFirst returns, on the first rank, the lists of all ranks in their order. Their lengths may differ. The
@@ -80,29 +43,44 @@ func ToFirst[T byte | int32 | int64 | float32 | float64](c *Comm, mine []T) ([][
 		parts[r] = Bytes(lengths[r : r+1])
 	}
 	lengths[c.rank] = int64(len(mine))
-	if err := c.toFirst(parts[c.rank], parts, within); err != nil {
+	if err := c.toFirst(Setup, parts[c.rank], parts, within); err != nil {
 		return nil, err
 	}
+	send, receive := make([][]byte, c.Size()), make([][]byte, c.Size()) // an empty list is not sent
 	if c.rank > 0 {
-		return nil, c.toFirst(Bytes(mine), parts, within)
+		send[0] = Bytes(mine)
+		return nil, c.exchange(Setup, send, receive, within)
 	}
 	all := make([][]T, c.Size())
 	for r, n := range lengths {
 		all[r] = make([]T, n)
-		parts[r] = Bytes(all[r])
+		receive[r] = Bytes(all[r])
 	}
 	copy(all[0], mine)
-	return all, c.toFirst(parts[0], parts, within)
+	return all, c.exchange(Setup, send, receive, within)
 }
 
 // FromFirst returns the first rank's list on all ranks. The others' lists are ignored. It counts as Setup.
 func FromFirst[T byte | int32 | int64 | float32 | float64](c *Comm, list []T) ([]T, error) {
+	const within = "a broadcast"
 	length := []int64{int64(len(list))}
-	if err := c.Broadcast(Setup, Bytes(length), 0); err != nil {
+	if err := c.allFromFirst(Bytes(length), within); err != nil {
 		return nil, err
 	}
 	if c.rank > 0 {
 		list = make([]T, length[0])
 	}
-	return list, c.Broadcast(Setup, Bytes(list), 0)
+	if length[0] == 0 {
+		return list, nil
+	}
+	return list, c.allFromFirst(Bytes(list), within)
+}
+
+// allFromFirst sends the first rank's data to all.
+func (c *Comm) allFromFirst(data []byte, within string) error {
+	answers := make([][]byte, c.Size())
+	for r := range answers {
+		answers[r] = data
+	}
+	return c.fromFirst(Setup, answers, data, within)
 }

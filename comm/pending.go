@@ -22,6 +22,8 @@ type Pending struct {
 	bytes   int
 	number  int  // its number among recorded messages of its stream
 	waited  bool // a wait for it is recorded once
+
+	patience int // timeouts that its wait lasts; 0: one
 }
 
 // Send starts to send data to a rank of the group. data must stay unchanged until Wait returns. A Receive of
@@ -81,34 +83,25 @@ func (p *Pending) Wait() error {
 	e := p.comm.end
 	e.enter(p)
 	defer e.leave(p)
+	timeout := e.timeout * time.Duration(max(1, p.patience))
 	if m := p.comm.member(); m != nil && !m.holds() {
-		if !m.waitFor(p.request, p.limit()) {
-			return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, p.limit()))
+		if !m.waitFor(p.request, timeout) {
+			return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, timeout))
 		}
 		return p.outcome()
 	}
 	for {
-		deadline, stop := after(p.limit())
+		deadline, stop := deadline(timeout)
 		select {
 		case <-p.request.Done():
 			stop()
 			return p.outcome()
 		case <-deadline:
 			if !p.comm.otherAtWork() {
-				return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, p.limit()))
+				return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, timeout))
 			}
 		}
 	}
-}
-
-// limit is the time after which the wait fails; 0: never. In a collective of set-up the first rank waits for
-// all others. They wait longer for it, so that it says which of them is missing.
-func (p *Pending) limit() time.Duration {
-	c, limit := p.comm, p.comm.end.timeout
-	if p.kind == Setup && p.within != "" && c.rank > 0 && p.peer == c.ranks[0] {
-		limit += limit / 4
-	}
-	return limit
 }
 
 func (p *Pending) outcome() error {

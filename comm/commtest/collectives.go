@@ -66,7 +66,7 @@ func sameSingleSum(got []float32, ranks int) error {
 
 // collectives tests all of them, on a group of any size.
 func collectives(c *comm.Comm) error {
-	return errors.Join(sums(c), allToAll(c), allGather(c), broadcast(c), barrier(c), throughFirst(c))
+	return errors.Join(sums(c), allToAll(c), allGather(c, comm.Setup), allGather(c, comm.Stage), exchange(c), broadcast(c), barrier(c), listsThroughFirst(c))
 }
 
 func sums(c *comm.Comm) error {
@@ -111,16 +111,16 @@ func allToAll(c *comm.Comm) error {
 	return nil
 }
 
-func allGather(c *comm.Comm) error {
+func allGather(c *comm.Comm, k comm.Kind) error {
 	all := make([][]byte, c.Size())
 	for r := range all {
 		all[r] = make([]byte, r*r*17) // rank 0 has none
 	}
 	mine := pattern(len(all[c.Rank()]), c.Rank())
-	if err := c.AllGather(comm.Setup, mine, all); err != nil {
+	if err := c.AllGather(k, mine, all); err != nil {
 		return err
 	}
-	lists, err := comm.GatherLists(c, comm.Setup, mine)
+	lists, err := comm.GatherLists(c, k, mine)
 	if err != nil {
 		return err
 	}
@@ -133,6 +133,21 @@ func allGather(c *comm.Comm) error {
 		}
 	}
 	return nil
+}
+
+// exchange: each rank has two values for each rank.
+func exchange(c *comm.Comm) error {
+	value := func(from, to, i int) int64 { return int64(100*from + 10*to + i) }
+	var mine, want []int64
+	for r := range c.Size() {
+		mine = append(mine, value(c.Rank(), r, 0), value(c.Rank(), r, 1))
+		want = append(want, value(r, c.Rank(), 0), value(r, c.Rank(), 1))
+	}
+	got, err := comm.Exchange(c, comm.Setup, mine...)
+	if err == nil && !slices.Equal(got, want) {
+		err = fmt.Errorf("rank %d of %d got %v, want %v", c.Rank(), c.Size(), got, want)
+	}
+	return err
 }
 
 func broadcast(c *comm.Comm) error {
@@ -151,8 +166,8 @@ func broadcast(c *comm.Comm) error {
 	return nil
 }
 
-// throughFirst tests the collectives of set-up that only the first rank sees whole.
-func throughFirst(c *comm.Comm) error {
+// listsThroughFirst tests the collectives of set-up that only the first rank sees whole.
+func listsThroughFirst(c *comm.Comm) error {
 	n, me := int64(c.Size()), int64(c.Rank())
 	sums, most := []int64{me, -me * me, 7}, []int64{me, -me, 1 << 40 * (me % 3)}
 	if err := errors.Join(c.SumInts(sums), c.MaxInts(most)); err != nil {
@@ -286,14 +301,13 @@ func counters(c *comm.Comm) error {
 	for r := range n {
 		four[r] = make([]byte, 4)
 	}
-	share := int64(10+n-1) / int64(n) // of ten values
-	type sent = comm.Traffic
-	through := func(first, other sent) sent { // in a collective of set-up, the first rank and each other
+	throughFirst := func(asks, answers int) comm.Traffic { // rank 0 answers the others
 		if me == 0 {
-			return first
+			return comm.Traffic{Bytes: int64(answers) * others, Messages: others}
 		}
-		return other
+		return comm.Traffic{Bytes: int64(asks), Messages: 1}
 	}
+	share := int64(10+n-1) / int64(n) // of ten values
 	mine := min(share, max(0, 10-share*int64(me)))
 	for _, one := range []struct {
 		name string
@@ -310,11 +324,10 @@ func counters(c *comm.Comm) error {
 		{"all-to-all", comm.Setup, func() error { return c.AllToAll(comm.Setup, four, four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
 		{"empty all-to-all", comm.Setup, func() error { return c.AllToAll(comm.Setup, empty, empty) }, comm.Traffic{}},
 		{"all-gather", comm.Stage, func() error { return c.AllGather(comm.Stage, four[me], four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
+		{"short all-gather", comm.Setup, func() error { return c.AllGather(comm.Setup, four[me], four) }, throughFirst(4, 4*n)},
+		{"exchange", comm.Setup, func() error { _, err := comm.Exchange(c, comm.Setup, make([]int32, n)...); return err }, throughFirst(4*n, 4*n)},
+		{"sum of integers", comm.Setup, func() error { return c.SumInts(make([]int64, 3)) }, throughFirst(24, 24)},
 		{"barrier", comm.Setup, func() error { return c.Barrier(comm.Setup) }, comm.Traffic{}},
-		{"all-gather of set-up", comm.Setup, func() error { return c.AllGather(comm.Setup, four[me], four) }, through(sent{Bytes: 4 * int64(n) * others, Messages: others}, sent{Bytes: 4, Messages: 1})},
-		{"sum of integers", comm.Setup, func() error { return c.SumInts(make([]int64, 3)) }, through(sent{Bytes: 24 * others, Messages: others}, sent{Bytes: 24, Messages: 1})},
-		{"lists to the first", comm.Setup, func() error { _, err := comm.ToFirst(c, four[me]); return err }, through(sent{}, sent{Bytes: 12, Messages: 2})},
-		{"list from the first", comm.Setup, func() error { _, err := comm.FromFirst(c, four[me]); return err }, through(sent{Bytes: 12 * others, Messages: 2 * others}, sent{})},
 		{
 			"sum", comm.Gradient, func() error { return c.SumFloats(comm.Gradient, make([]float32, 10)) },
 			comm.Traffic{Bytes: 4 * (10 - mine + mine*others), Messages: messages(n, me, 10) + others*min(1, mine)},

@@ -77,8 +77,7 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 }
 
 // messages returns a function that gives how many rows of vertices the messages from partition q to partition
-// p have. If rows were selected, the workers tell each other these sizes. If partial sums travel, too, only
-// the workers at both ends know them.
+// p have. One of the two is this worker's. If rows were selected, the workers tell each other these sizes.
 func (e *Edges) messages(s *Source, needed [][]int32, out []*outgoing) (of func(p, q int) []int, err error) {
 	k := len(s.Holders)
 	if out != nil {
@@ -93,29 +92,16 @@ func (e *Edges) messages(s *Source, needed [][]int32, out []*outgoing) (of func(
 	if s.Some == nil {
 		return func(p, q int) []int { return messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) }, nil
 	}
-	// By partition: how many rows each message from it has, and each message to it.
-	from, to := make([][]int32, k), make([][]int32, k)
-	send, receive := make([][]int32, e.comm.Size()), make([][]int32, e.comm.Size())
-	for q, rank := range s.Holders {
-		from[q], to[q] = make([]int32, messagesOfPartition), make([]int32, messagesOfPartition)
-		if q != s.Me && s.HaloRows[s.Me][q] > 0 {
-			send[rank] = from[q]
-		}
-		if q != s.Me && s.HaloRows[q][s.Me] > 0 {
-			receive[rank] = to[q]
-		}
-	}
-	next := make([]int, k)
+	mine, next := make([]int32, k*messagesOfPartition), make([]int, k)
 	for _, b := range e.Remote() {
-		q := slices.Index(s.Holders, b.Peer)
-		from[q][next[q]] = int32(b.In.Cols)
-		next[q]++
+		mine[b.Peer*messagesOfPartition+next[b.Peer]] = int32(b.In.Cols)
+		next[b.Peer]++
 	}
-	err = e.comm.AllToAll(comm.Setup, bytesOf(send), bytesOf(receive))
+	theirs, err := comm.Exchange(e.comm, comm.Setup, mine...)
 	return func(p, q int) []int {
-		told := to[p]
-		if p == s.Me {
-			told = from[q]
+		told := mine[s.Holders[q]*messagesOfPartition:]
+		if p != s.Me {
+			told = theirs[s.Holders[p]*messagesOfPartition:]
 		}
 		sizes := messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) // as for all rows: the number of messages is the same
 		for i := range sizes {

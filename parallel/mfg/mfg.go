@@ -132,14 +132,21 @@ func (f *finder) before(b Reach, after *Layer) (*Layer, error) {
 func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error) {
 	p := sar.NewSome(f.team, f.groups, f.share, sar.Some{Rows: rows, Into: into}, f.costs, f.options)
 	l := &Layer{Partition: p, Rows: rows, reach: b}
-	all := []int64{mine.Vertices, mine.Edges, 0}
+	more := int64(0)
 	for i := range rows {
-		all[2] += int64(len(rows[i]) - len(into[i]))
+		more += int64(len(rows[i]) - len(into[i]))
 	}
-	if err := f.groups.Halo.SumInts(all); err != nil {
+	all, err := comm.Gather(f.groups.Halo, comm.Setup, mine.Vertices, mine.Edges, more)
+	if err != nil {
 		return nil, err
 	}
-	l.need, l.whole = Need{Vertices: all[0], Edges: all[1]}, all[2] == 0
+	grown := int64(0)
+	for i := 0; i < len(all); i += 3 {
+		l.need.Vertices += all[i]
+		l.need.Edges += all[i+1]
+		grown += all[i+2]
+	}
+	l.whole = grown == 0
 	return l, nil
 }
 
@@ -157,11 +164,11 @@ func (f *finder) step(along []gnn.Along, into [][]int32) (rows [][]int32, need N
 	}
 	for _, a := range along {
 		r := f.relation(a)
-		list, halo, source, target := &r.In, r.HaloRows, r.Source, r.Target
+		list, source, target := &r.In, r.Source, r.Target
 		if a.Reversed {
-			list, halo, source, target = &r.Out, r.HaloRowsOut, r.Target, r.Source
+			list, source, target = &r.Out, r.Target, r.Source
 		}
-		edges, err := f.mark(marks[source], list, halo, types[source].Starts, into[target])
+		edges, err := f.mark(marks[source], list, types[source].Starts, into[target])
 		if err != nil {
 			return nil, need, err
 		}
@@ -181,9 +188,8 @@ func (f *finder) step(along []gnn.Along, into [][]int32) (rows [][]int32, need N
 }
 
 // mark marks the local rows that are sources of edges into some rows, on this worker and on the others. It
-// returns how many edges lead into the rows given here. Workers ask those alone of whom their partitions need
-// rows: halo[p][q] is how many partition p needs of partition q.
-func (f *finder) mark(own []bool, list *graph.Relation, halo [][]int, starts []int, into []int32) (edges int64, err error) {
+// returns how many edges lead into the rows given here.
+func (f *finder) mark(own []bool, list *graph.Relation, starts []int, into []int32) (edges int64, err error) {
 	seen := make([]bool, starts[len(starts)-1]) // by position
 	for _, row := range into {
 		sources := list.Sources[list.Indptr[row]:list.Indptr[row+1]]
@@ -193,7 +199,7 @@ func (f *finder) mark(own []bool, list *graph.Relation, halo [][]int, starts []i
 		}
 	}
 	k, me, c := len(starts)-1, f.share.Edges.P, f.groups.Halo
-	lists := make([][]int32, c.Size()) // by rank
+	lists, counts := make([][]int32, c.Size()), make([]int32, c.Size()) // by rank
 	for q, rank := range f.groups.Holders {
 		for row, is := range seen[starts[q]:starts[q+1]] {
 			switch {
@@ -203,24 +209,16 @@ func (f *finder) mark(own []bool, list *graph.Relation, halo [][]int, starts []i
 				lists[rank] = append(lists[rank], int32(row))
 			}
 		}
+		counts[rank] = int32(len(lists[rank]))
 	}
 	if k == 1 {
 		return edges, nil
 	}
-	send, receive, asked := make([][]byte, c.Size()), make([][]byte, c.Size()), make([][]int32, c.Size())
-	counts, told := make([]int32, c.Size()), make([]int32, c.Size())
-	for q, rank := range f.groups.Holders {
-		counts[rank] = int32(len(lists[rank]))
-		if q != me && halo[me][q] > 0 {
-			send[rank] = comm.Bytes(counts[rank : rank+1])
-		}
-		if q != me && halo[q][me] > 0 {
-			receive[rank] = comm.Bytes(told[rank : rank+1])
-		}
-	}
-	if err := c.AllToAll(comm.Setup, send, receive); err != nil {
+	told, err := comm.Exchange(c, comm.Setup, counts...)
+	if err != nil {
 		return 0, err
 	}
+	send, receive, asked := make([][]byte, c.Size()), make([][]byte, c.Size()), make([][]int32, c.Size())
 	for rank := range c.Size() {
 		asked[rank] = make([]int32, told[rank])
 		send[rank], receive[rank] = comm.Bytes(lists[rank]), comm.Bytes(asked[rank])
