@@ -59,8 +59,8 @@ func (e DiskFailure) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the Disk.
 func (e DiskFailure) Unwrap() error { return e.Err }
 
-// offload is the part of an account that keeps within the limit. All but atomic fields are under the account's
-// mutex.
+// offload is the part of an account that keeps within the limit. All but atomic fields are under the mutex of
+// the account.
 type offload struct {
 	disk    Disk // nil: a plan, whose matrices have no elements
 	limit   int64
@@ -283,9 +283,9 @@ func (m *Matrix) mayLeave(turn uint64) (c candidate, may bool) {
 	return c, c.used != turn
 }
 
-// next returns the matrix that leaves next; nil if none may. The candidates are listed once in a turn: what the
-// turn uses may not leave any more, and what it says to be unused leaves last, so that it is enough to list
-// again when no other is left.
+// next returns the matrix that leaves next; nil if none may. The candidates are listed once in a turn: what
+// the turn uses may not leave any more, and what it says to be unused leaves last, so that it is enough to
+// list again when no other is left.
 func (o *offload) next() *Matrix {
 	turn := o.turn.Load()
 	for {
