@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// In these collectives each rank sends directly to each other rank; those of set-up.go do not. A rank begins with the next rank, so that not
-// all send to the same one at once. It waits for its receives first: the error of a wait then names a rank
-// that is missing, not one that waits itself.
+// In these collectives each rank sends directly to each other rank, where setup.go does not. A rank begins
+// with the next rank, so that not all send to the same one at once. It waits for its receives first: then the
+// error of a wait names a rank that is missing, not one that waits itself.
 
 // SumDoubles replaces each element by its sum over the ranks. One rank computes the sum, in the order of the
 // ranks. So it has the same bits on every rank and on every transport.
@@ -99,6 +99,9 @@ func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
 	bytes := 0
 	for _, of := range all {
 		bytes += len(of)
+	}
+	if bytes == 0 {
+		return nil
 	}
 	if k == Setup && bytes <= shortGather {
 		return c.gatherShort(k, mine, all, within)

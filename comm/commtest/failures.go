@@ -33,8 +33,8 @@ func timeout(c *comm.Comm) error {
 	return failsNow(c)
 }
 
-// barrierTimeout: rank 1 is missing in a barrier, and rank 0 says so. Rank 2 waits for the answer of rank 0: it
-// waits for longer than rank 0.
+// barrierTimeout: rank 1 is missing in a barrier, and rank 0 says so. Rank 2 waits for the answer of rank 0,
+// longer than rank 0 waits.
 func barrierTimeout(c *comm.Comm) error {
 	const limit = 300 * time.Millisecond // the case's
 	switch c.Rank() {
