@@ -31,6 +31,8 @@ const (
 	ByVertices = "vertices"
 	ByEdges    = "edges" // vertices, and in-edges plus one for each vertex
 	ByTrain    = "train" // vertices, and training vertices
+	// AutoBalance is vertices, or edges where a method that balances these leaves less to the busiest partition.
+	AutoBalance = "auto"
 )
 
 // MaxPartitions bounds K: counts between all pairs of partitions take K² memory.
@@ -42,8 +44,8 @@ func Methods() []string { return []string{Metis, Stream, Random, Range, File} }
 // StoredMethods lists the methods of stored partitions: those of Assign, and DGL.
 func StoredMethods() []string { return append(Methods(), DGL) }
 
-// Balances lists the quantities that can be balanced, the default first.
-func Balances() []string { return []string{ByVertices, ByEdges, ByTrain} }
+// Balances lists the quantities that can be balanced, the default first, and AutoBalance.
+func Balances() []string { return []string{ByVertices, ByEdges, ByTrain, AutoBalance} }
 
 // Assignment says which partition each vertex belongs to. A partition may be empty.
 type Assignment struct {
@@ -63,7 +65,7 @@ type Options struct {
 	// File is the file of the method file: a number for each vertex, one per line, as METIS, KaHIP and
 	// Mt-KaHyPar write it.
 	File    string
-	Balance string // one of Balances; empty: the first. Edges is for metis, stream and range, Train for metis and stream
+	Balance string // one of Balances; empty: the first. ByEdges is for metis, stream and range, ByTrain for metis and stream
 	Seed    uint64 // of metis, stream and random
 	Split   int    // the split whose training vertices are balanced and counted
 	// Timeout is how long METIS may be idle, as a stopped process is, before it is killed; 0: no limit. METIS
@@ -92,7 +94,7 @@ func (o *Options) Validate() error {
 	case method != File && o.File != "":
 		return refusal.Errorf("%s %s: the partition method %s reads no file; give %s file",
 			refusal.Setting("file"), o.File, method, refusal.Setting("method"))
-	case balance == ByEdges && method != Metis && method != Stream && method != Range:
+	case balance == ByEdges && !balancesEdges(method):
 		return refusal.Errorf("the partition method %s does not balance edges; take metis, stream or range", method)
 	case balance == ByTrain && method != Metis && method != Stream:
 		return refusal.Errorf("the partition method %s does not balance training vertices; take metis or stream", method)
@@ -103,6 +105,8 @@ func (o *Options) Validate() error {
 func (o *Options) method() string { return orFirst(o.Method, Methods()) }
 
 func (o *Options) balance() string { return orFirst(o.Balance, Balances()) }
+
+func balancesEdges(method string) bool { return method == Metis || method == Stream || method == Range }
 
 func orFirst(choice string, choices []string) string {
 	if choice == "" {
@@ -126,10 +130,10 @@ func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error)
 	if (o.balance() == ByTrain || o.Split > 0) && o.Split >= len(g.Splits) {
 		return nil, refusal.Graph.Errorf("the graph has %d splits, hence no training vertices of split %d", len(g.Splits), o.Split)
 	}
-	a := &Assignment{K: o.K, Method: o.method(), Balance: o.balance(), Seed: o.Seed, Split: o.Split}
+	var a *Assignment
 	started := time.Now()
 	err := g.Guard(func() (err error) {
-		a.Of, err = assign(ctx, g, &o)
+		a, err = balanced(ctx, g, o)
 		return err
 	})
 	if err == nil {
@@ -148,6 +152,47 @@ func checkPairs(g *graph.Graph, k int) error {
 		return refusal.Errorf("%d partitions: a graph of %d relations is divided into %d at most", k, n, int(math.Sqrt(float64(maxPairs/n))))
 	}
 	return nil
+}
+
+// worthEdges is the largest work of a partition, divided by the mean, up to which AutoBalance is vertices.
+const worthEdges = 1.1
+
+// balanced assigns the vertices, and says by which balance.
+func balanced(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error) {
+	auto := o.balance() == AutoBalance
+	if auto {
+		o.Balance = ByVertices
+	}
+	of, err := assign(ctx, g, &o)
+	a := &Assignment{K: o.K, Of: of, Method: o.method(), Balance: o.balance(), Seed: o.Seed, Split: o.Split}
+	if err != nil || !auto || o.K == 1 || !balancesEdges(o.method()) {
+		return a, err
+	}
+	most, mean := a.work(g)
+	if most <= worthEdges*mean {
+		return a, nil
+	}
+	o.Balance = ByEdges
+	b := *a
+	b.Balance = o.Balance
+	if b.Of, err = assign(ctx, g, &o); err != nil {
+		return nil, err
+	}
+	if less, _ := b.work(g); less < most {
+		return &b, nil
+	}
+	return a, nil
+}
+
+// work estimates the work of the busiest partition, and the mean: its in-edges, and rowWeight for each row
+// that it owns or receives. A row of 64 columns at 1 Gbit/s takes about as long as its products.
+func (a *Assignment) work(g *graph.Graph) (most, mean float64) {
+	s := measure(g, a, layouts(g, a))
+	for p := range a.K {
+		work := float64(s.Edges[p]) + rowWeight*float64(s.Vertices[p]+s.Halo(p))
+		most, mean = max(most, work), mean+work/float64(a.K)
+	}
+	return most, mean
 }
 
 func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {

@@ -22,9 +22,10 @@ import (
 
 // Parts are a graph's partitions. Each worker opens its own.
 type Parts struct {
-	Whole partition.Whole
-	ID    string // of a stored partition
-	Open  func(p int) (*partition.Share, error)
+	Whole   partition.Whole
+	ID      string // of a stored partition
+	Balance string // what was balanced, "": unknown
+	Open    func(p int) (*partition.Share, error)
 }
 
 // parts are the graph's partitions. It makes them unless they exist.
@@ -43,7 +44,7 @@ func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.Parts = &Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
+	j.Parts = &Parts{Whole: shares[0].Whole, Balance: a.Balance, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 	return j.Parts, nil
 }
 

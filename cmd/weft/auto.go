@@ -57,10 +57,7 @@ func (t *trainCommand) choose(cmd *cobra.Command, r ranks, dataset string, setti
 			return nil, err
 		}
 		m.Eager = planner.UsualEager
-		if m.Handling, err = planner.Handling(); err != nil {
-			return nil, err
-		}
-		if m.Link, m.Latency, err = planner.LinkRate(r.Comm); err != nil {
+		if m.Link, m.Latency, m.Handling, err = planner.LinkRate(r.Comm); err != nil {
 			return nil, err
 		}
 	}

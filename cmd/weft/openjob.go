@@ -70,7 +70,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o *setting.Resolv
 	if err := r.Together(err); err != nil {
 		return job, store, err
 	}
-	job.Parts = &train.Parts{Whole: d.Whole, ID: d.ID, Open: func(p int) (*partition.Share, error) { return partition.Open(store, d, p) }}
+	job.Parts = &train.Parts{Whole: d.Whole, ID: d.ID, Balance: d.Balance, Open: func(p int) (*partition.Share, error) { return partition.Open(store, d, p) }}
 	return job, store, r.Agree(d.ID, func(rank int, _, _ string) error {
 		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: all machines need the same store, "+
 			"on a shared file system or copied with its partitions", store, rank)
@@ -100,7 +100,11 @@ func findPartitions(store string, k int, method string) (d partition.Description
 // single process makes them in memory: the job then has the graph.
 func preparePartition(parent context.Context, store string, job *train.Job, k int, show io.Writer, check func(*graph.Graph) error) error {
 	o := &job.Options
-	_, found, err := findPartitions(store, k, partitionMethod(o))
+	d, found, err := findPartitions(store, k, partitionMethod(o))
+	if found && o.Balance != setting.Defaults().Balance && o.Balance != d.Balance {
+		return refusal.Errorf("--balance %s: %s is stored, which balances %s; store another with weft partition %s -k %d --method %s --balance %s, or leave it out",
+			o.Balance, d.Name, d.Balance, store, k, d.Method, o.Balance)
+	}
 	if found || err != nil {
 		return err
 	}

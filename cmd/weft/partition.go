@@ -60,7 +60,7 @@ It writes in streams: besides what the method needs, it takes some 30 bytes of m
 	flags.StringVar(&o.Method, "method", partition.Methods()[0], "`name`: "+strings.Join(partition.Methods(), ", "))
 	flags.StringVar(&o.File, "file", "", "`file` that the method file reads")
 	flags.StringVar(&o.Balance, "balance", partition.Balances()[0],
-		"`name` of what each partition gets an equal share of: "+strings.Join(partition.Balances(), ", ")+" (the last two in addition to vertices)")
+		"`name` of what each partition gets an equal share of: "+strings.Join(partition.Balances(), ", ")+" (edges and train in addition to vertices, auto for edges where that leaves less work to the busiest worker)")
 	flags.Lookup("method").Annotations = map[string][]string{flagChoices: partition.Methods()}
 	flags.Lookup("balance").Annotations = map[string][]string{flagChoices: partition.Balances()}
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the methods metis, stream and random")

@@ -220,12 +220,13 @@ type plannedMesh struct {
 	PeakTensorBytes int64   `json:"peak_tensor_bytes"` // of the worker with most
 	SentBytes       int64   `json:"sent_bytes"`        // by all workers in an epoch
 	LimitedBy       string  `json:"limited_by"`
+	Balance         string  `json:"balance,omitempty"` // of partitions
 }
 
 func meshesForPrograms(meshes []planner.Mesh) any {
 	var list []plannedMesh
 	for _, m := range meshes {
-		list = append(list, plannedMesh{m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(), m.Times.LimitedBy()})
+		list = append(list, plannedMesh{m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(), m.Times.LimitedBy(), m.Balance})
 	}
 	return struct {
 		Meshes []plannedMesh `json:"meshes"`
@@ -233,7 +234,7 @@ func meshesForPrograms(meshes []planner.Mesh) any {
 }
 
 func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused) {
-	rows := [][]string{{"mesh", "epoch", "compute", "link", "others", "memory", "sent", "limited by"}}
+	rows := [][]string{{"mesh", "epoch", "compute", "link", "others", "memory", "sent", "limited by", "balance"}}
 	var approximate []string
 	for _, m := range meshes {
 		t := &m.Times
@@ -242,7 +243,7 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 		}
 		rows = append(rows, []string{
 			m.Parallel, duration(seconds(t.Epoch)), duration(seconds(t.Compute)), duration(seconds(t.Link)), duration(seconds(t.Imbalance + t.Bubble + t.Wait)),
-			megabytes(m.PeakTensorBytes()), megabytes(m.SentBytes()), t.LimitedBy(),
+			megabytes(m.PeakTensorBytes()), megabytes(m.SentBytes()), t.LimitedBy(), cmp.Or(m.Balance, "–"),
 		})
 	}
 	printNumbers(out, rows)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,35 +81,49 @@ func processorTime() (time.Duration, error) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
 }
 
-// LinkRate measures the link between the first and the last rank, which are the likeliest to be on different
-// machines: its rate in bytes per second, and its latency in seconds. Rank 0 learns them. All ranks call it
+// LinkRate measures the links while all ranks send at once, each to the rank that is half of all ranks
+// further, which is the likeliest to be on another machine. It returns the rate of the slowest in bytes per
+// second, its latency in seconds, and the seconds of a core that a byte takes at each end. All ranks call it
 // together.
-func LinkRate(c *comm.Comm) (rate, latency float64, err error) {
+func LinkRate(c *comm.Comm) (rate, latency, handling float64, err error) {
 	const bytes, times = 2 << 20, 3
-	data, last := make([]byte, bytes), c.Size()-1
+	n := c.Size()
+	to, from := (c.Rank()+n/2)%n, (c.Rank()+n-n/2)%n
+	data, incoming := make([]byte, bytes), make([]byte, bytes)
 	short, long := math.Inf(1), math.Inf(1)
+	used := time.Duration(0)
 	for range times {
-		for _, sent := range []struct {
-			best *float64
-			data []byte
-		}{{&short, nil}, {&long, data}} {
-			start := time.Now()
-			switch c.Rank() {
-			case 0:
-				answer := c.Receive(comm.Setup, nil, last)
-				if err = c.Send(comm.Setup, sent.data, last).Wait(); err == nil {
-					err = answer.Wait()
-				}
-			case last:
-				if err = c.Receive(comm.Setup, sent.data, 0).Wait(); err == nil {
-					err = c.Send(comm.Setup, nil, 0).Wait()
-				}
+		for _, size := range []int{0, bytes} {
+			if err := c.Barrier(comm.Setup); err != nil {
+				return 0, 0, 0, err
 			}
+			before, err := processorTime()
 			if err != nil {
-				return 0, 0, err
+				return 0, 0, 0, err
 			}
-			*sent.best = min(*sent.best, time.Since(start).Seconds())
+			start := time.Now()
+			received := c.Receive(comm.Setup, incoming[:size], from)
+			if err := errors.Join(c.Send(comm.Setup, data[:size], to).Wait(), received.Wait()); err != nil {
+				return 0, 0, 0, err
+			}
+			all, err := comm.Gather(c, comm.Setup, time.Since(start).Seconds())
+			if err != nil {
+				return 0, 0, 0, err
+			}
+			after, err := processorTime()
+			if err != nil {
+				return 0, 0, 0, err
+			}
+			if size == 0 {
+				short = min(short, slices.Max(all))
+				used -= after - before
+			} else {
+				long = min(long, slices.Max(all))
+				used += after - before
+			}
 		}
 	}
-	return bytes / max(long-short, 1e-9), short / 2, c.Barrier(comm.Setup)
+	const ends = 2
+	all, err := comm.Gather(c, comm.Setup, used.Seconds()/(ends*times*bytes))
+	return bytes / max(long-short, 1e-9), short, max(0, slices.Max(all)), err
 }

@@ -42,6 +42,8 @@ type Mesh struct {
 	Settings *setting.Resolved
 	Plan     plan.Plan // without steps
 	Times    Times
+	// Balance is what its partitions balance, "": there is one.
+	Balance string
 	// Exact says that training on the mesh gives the results of one worker, but for rounding.
 	Exact bool
 	// Rates are what kernels take on it.
@@ -188,6 +190,9 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
 	}
 	if err := m.Plan.CheckLimit(r.MemoryLimit); err != nil {
 		return nil, err
+	}
+	if job.Parts != nil {
+		m.Balance = job.Parts.Balance
 	}
 	machine := p.Machine
 	machine.Threads = job.Threads(r)

@@ -92,6 +92,7 @@ type Options struct {
 	// Offload: the folder where what is not at work rests, empty: none
 	Offload   string `yaml:"offload"`
 	Partition string `yaml:"partition"` // a method, or "auto": what is stored, or else metis or stream
+	Balance   string `yaml:"balance"`   // of partitions that are not stored yet, one of partition.Balances
 	Prefetch  int    `yaml:"prefetch"`  // messages of remote rows received ahead
 	// KeepHalo: receive all remote rows at once and keep them until the backward pass
 	KeepHalo bool `yaml:"keep-halo"`
@@ -125,7 +126,7 @@ func Defaults() Options {
 		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
-		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], HaloSmoothing: smoothings[0], CommTimeout: time.Minute,
+		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Balance: partition.AutoBalance, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], HaloSmoothing: smoothings[0], CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
 		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: RecomputeAuto,
 	}
@@ -177,5 +178,5 @@ func (o *Options) Assignment(g *graph.Graph, k int) partition.Options {
 	if method == autoPartition {
 		method = partition.Auto(g)
 	}
-	return partition.Options{K: k, Method: method, Seed: o.Seed, Split: o.Split, Timeout: o.CommTimeout}
+	return partition.Options{K: k, Method: method, Balance: o.Balance, Seed: o.Seed, Split: o.Split, Timeout: o.CommTimeout}
 }

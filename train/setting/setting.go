@@ -199,6 +199,10 @@ var settings = withFields([]Setting{
 		Name: "partition", Group: GraphAxisGroup, changes: true, axis: "graph", Choices: append([]string{autoPartition}, partition.StoredMethods()...),
 		Meaning: "how vertices are divided, auto takes the partition stored last; if there is none, metis, or stream if there is too little memory for metis",
 	},
+	{
+		Name: "balance", Group: GraphAxisGroup, changes: true, axis: "graph", Choices: partition.Balances(),
+		Meaning: "what each partition gets an equal share of, edges and train in addition to vertices, auto for edges where that leaves less work to the busiest worker",
+	},
 	{Name: "prefetch", Group: GraphAxisGroup, changes: true, axis: "graph", beside: "pipeline", limits: between(0, 1<<10), Meaning: "messages with other workers' rows that are received ahead"},
 	{Name: "keep-halo", Group: GraphAxisGroup, changes: true, axis: "graph", beside: "pipeline", Meaning: "receive all of the halo at once and keep it for the backward pass, to show what that costs"},
 	{
