@@ -15,7 +15,7 @@ type PartWriter struct {
 }
 
 // CreatePart begins a part in a directory of that name. p has the ids, labels and splits of its vertices. Its
-// graph has Count, and types and relations without rows. Close completes it.
+// graph has Count, and types and relations without rows; it loses its labels and splits. Close completes it.
 func (f *Folder) CreatePart(name string, p *Part) (*PartWriter, error) {
 	p.Out = make([]Relation, len(p.Graph.Relations))
 	for i := range p.Out {
@@ -34,6 +34,7 @@ func (f *Folder) CreatePart(name string, p *Part) (*PartWriter, error) {
 			})
 		}
 	})
+	p.Graph.Labels, p.Graph.Splits = Labels{}, nil // they are written, and described
 	return w, w.s.failure()
 }
 

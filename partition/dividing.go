@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"math/bits"
+	"runtime/debug"
 	"slices"
 	"sort"
 	"strconv"
@@ -17,13 +18,13 @@ const (
 	batchEdges  = 1 << 20 // of in-edges that a core divides at a time
 	batchValues = 1 << 20 // of features
 	unloadEdges = 1 << 27 // after so many, the pages of mapped files are given back
-	binsOfEdges = 1 << 12 // counters of edges by source
+	binsOfEdges = 1 << 16 // counters of edges by source
 	bitsOfMarks = 32      // vertices in a word of marks
 )
 
 // shareWriter writes the shares of a graph in streams. It reads the edges once for the in-edges of all
 // shares. Their out-edges are the transpose of the in-edges that were written, which it makes in passes: each
-// reads the edges from a range of sources. Besides some 25 bytes for each vertex, it needs memory for a batch
+// reads the edges from a range of sources. Besides some 20 bytes for each vertex, it needs memory for a batch
 // of edges on each core, and for the out-edges of a pass.
 type shareWriter struct {
 	g       *graph.Graph
@@ -64,6 +65,7 @@ func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment, progress g
 		}
 		g.Unload()
 	}
+	debug.FreeOSMemory() // the out-edges need what the in-edges took
 	for _, e := range w.edges {
 		w.whole.Statistics.add(e.cut, e.halo, len(g.Relations) > 1)
 		if err := e.out(); err != nil {
