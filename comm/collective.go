@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// In a collective each rank sends directly to each other rank. A rank begins with the next rank, so that not
-// all send to the same one at once. It waits for its receives first: the error of a wait then names a rank
-// that is missing, not one that waits itself.
+// In these collectives each rank sends directly to each other rank, where setup.go does not. A rank begins
+// with the next rank, so that not all send to the same one at once. It waits for its receives first: then the
+// error of a wait names a rank that is missing, not one that waits itself.
 
 // SumDoubles replaces each element by its sum over the ranks. One rank computes the sum, in the order of the
 // ranks. So it has the same bits on every rank and on every transport.
@@ -84,7 +84,7 @@ func addUp[T float32 | float64](mine []T, of [][]T) {
 // AllToAll sends send[r] to rank r and receives receive[r] from it, for every rank r of the group. The own
 // entry is copied. Both sides know the lengths. Where a length is 0, nothing is sent.
 func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
-	if err := c.keep(receive[c.rank], send[c.rank], "all-to-all"); err != nil {
+	if err := c.keep(receive[c.rank], send[c.rank], "an all-to-all"); err != nil {
 		return err
 	}
 	return c.exchange(k, send, receive, "an all-to-all")
@@ -92,14 +92,25 @@ func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
 
 // AllGather sends mine to every rank of the group. all[r] becomes what rank r sent, and must have its length.
 func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
-	if err := c.keep(all[c.rank], mine, "all-gather"); err != nil {
+	const within = "an all-gather"
+	if err := c.keep(all[c.rank], mine, within); err != nil {
 		return err
+	}
+	bytes := 0
+	for _, of := range all {
+		bytes += len(of)
+	}
+	if bytes == 0 {
+		return nil
+	}
+	if k == Setup && bytes <= shortGather {
+		return c.gatherShort(k, mine, all, within)
 	}
 	send := make([][]byte, c.Size())
 	for r := range send {
 		send[r] = mine
 	}
-	return c.exchange(k, send, all, "an all-gather")
+	return c.exchange(k, send, all, within)
 }
 
 // keep copies the own entry.
@@ -147,20 +158,6 @@ func (c *Comm) Broadcast(k Kind, data []byte, root int) error {
 		receive[root] = data
 	}
 	return c.exchange(k, send, receive, "a broadcast")
-}
-
-// Barrier waits until every rank of the group has called it.
-func (c *Comm) Barrier(k Kind) error {
-	var ps []*Pending
-	for r := range c.Size() {
-		if r != c.rank {
-			ps = append(ps, c.receive(k, nil, r, "a barrier"))
-		}
-	}
-	for i := 1; i < c.Size(); i++ {
-		ps = append(ps, c.send(k, nil, (c.rank+i)%c.Size(), "a barrier"))
-	}
-	return waitAll(ps)
 }
 
 // Gather returns the values of all ranks, in the order of the ranks. Every rank has equally many.

@@ -179,7 +179,7 @@ func (c *Comm) Close() error {
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- c.end.transport.Close() }()
-	deadline, stop := c.end.deadline()
+	deadline, stop := deadline(c.end.timeout)
 	defer stop()
 	select {
 	case err := <-closed:
@@ -190,11 +190,11 @@ func (c *Comm) Close() error {
 }
 
 // deadline is a channel that receives when a wait that begins now must end; nil without a limit.
-func (e *end) deadline() (passed <-chan time.Time, stop func()) {
-	if e.timeout == 0 {
+func deadline(timeout time.Duration) (passed <-chan time.Time, stop func()) {
+	if timeout == 0 {
 		return nil, func() {}
 	}
-	timer := time.NewTimer(e.timeout)
+	timer := time.NewTimer(timeout)
 	return timer.C, func() { timer.Stop() }
 }
 

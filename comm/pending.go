@@ -22,6 +22,8 @@ type Pending struct {
 	bytes   int
 	number  int  // its number among recorded messages of its stream
 	waited  bool // a wait for it is recorded once
+
+	patience int // timeouts that its wait lasts; 0: one
 }
 
 // Send starts to send data to a rank of the group. data must stay unchanged until Wait returns. A Receive of
@@ -81,21 +83,22 @@ func (p *Pending) Wait() error {
 	e := p.comm.end
 	e.enter(p)
 	defer e.leave(p)
+	timeout := e.timeout * time.Duration(max(1, p.patience))
 	if m := p.comm.member(); m != nil && !m.holds() {
-		if !m.waitFor(p.request, e.timeout) {
-			return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, e.timeout))
+		if !m.waitFor(p.request, timeout) {
+			return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, timeout))
 		}
 		return p.outcome()
 	}
 	for {
-		deadline, stop := e.deadline()
+		deadline, stop := deadline(timeout)
 		select {
 		case <-p.request.Done():
 			stop()
 			return p.outcome()
 		case <-deadline:
 			if !p.comm.otherAtWork() {
-				return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, e.timeout))
+				return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, timeout))
 			}
 		}
 	}

@@ -9,19 +9,22 @@ import (
 // splits and ids come at once. The in-edges of a relation come before its out-edges.
 type PartWriter struct {
 	s    *staging
-	name string // of the directory
-	part *Part
+	name string       // of the directory
+	part *Part        // without what is written: labels, splits, ids
 	d    *description // of the part
 }
 
 // CreatePart begins a part in a directory of that name. p has the ids, labels and splits of its vertices. Its
-// graph has Count, and types and relations without rows; it loses its labels and splits. Close completes it.
+// graph has Count, and types and relations without rows. The writer writes ids, labels and splits at once and
+// does not keep them. Close completes the part.
 func (f *Folder) CreatePart(name string, p *Part) (*PartWriter, error) {
 	p.Out = make([]Relation, len(p.Graph.Relations))
 	for i := range p.Out {
 		p.Out[i].Symmetric = p.Graph.Relations[i].Symmetric
 	}
-	w := &PartWriter{s: f.s, name: name, part: p, d: p.describe()}
+	bare := *p.Graph
+	bare.Labels, bare.Splits = Labels{}, nil
+	w := &PartWriter{s: f.s, name: name, part: &Part{Graph: &bare, Whole: p.Whole, Out: p.Out}, d: p.describe()}
 	w.s.within(name, func() {
 		l := p.Graph.layout()
 		for i, t := range p.Graph.Types() {
@@ -34,7 +37,6 @@ func (f *Folder) CreatePart(name string, p *Part) (*PartWriter, error) {
 			})
 		}
 	})
-	p.Graph.Labels, p.Graph.Splits = Labels{}, nil // they are written, and described
 	return w, w.s.failure()
 }
 

@@ -24,8 +24,9 @@ const (
 
 // shareWriter writes the shares of a graph in streams. It reads the edges once for the in-edges of all
 // shares. Their out-edges are the transpose of the in-edges that were written, which it makes in passes: each
-// reads the edges from a range of sources. Besides some 20 bytes for each vertex, it needs memory for a batch
-// of edges on each core, and for the out-edges of a pass.
+// reads the edges from a range of sources. It needs 12 bytes for each vertex while it writes in-edges, and 8
+// while it makes out-edges; and memory for a batch of edges on each core, and for the out-edges of a pass. The
+// assignment, of 4 bytes for each vertex, stays.
 type shareWriter struct {
 	g       *graph.Graph
 	layouts []*layout // by vertex type
@@ -64,6 +65,9 @@ func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment, progress g
 			return nil, err
 		}
 		g.Unload()
+	}
+	for _, l := range w.layouts {
+		l.onlyStarts()
 	}
 	debug.FreeOSMemory() // the out-edges need what the in-edges took
 	for _, e := range w.edges {

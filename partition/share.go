@@ -307,6 +307,9 @@ func newLayout(of []int32, k int) *layout {
 	return l
 }
 
+// onlyStarts lets go of all but the first position of each partition.
+func (l *layout) onlyStarts() { l.of, l.order, l.position = nil, nil, nil }
+
 // places are the same order.
 func (l *layout) places() *Places { return &Places{Starts: l.starts, IDs: l.order, Of: l.position} }
 

@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"cmp"
+	"container/heap"
 	"sync"
 	"sync/atomic"
 )
@@ -58,12 +59,13 @@ func (e DiskFailure) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the Disk.
 func (e DiskFailure) Unwrap() error { return e.Err }
 
-// offload is the part of an account that keeps within the limit. All fields but turn are under the account's
+// offload is the part of an account that keeps within the limit. All but atomic fields are under the account's
 // mutex.
 type offload struct {
 	disk    Disk // nil: a plan, whose matrices have no elements
 	limit   int64
 	turn    atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
+	unused  atomic.Uint64 // calls of Unused
 	rests   map[*Matrix]struct{}
 	made    uint64 // matrices
 	leaving int64  // bytes that are being written, and leave then
@@ -73,6 +75,10 @@ type offload struct {
 	places  places
 	err     error
 	watch   atomic.Pointer[func(what string, bytes int64) (end func())]
+
+	list         candidates // of what may leave in turn listed, after so many calls of Unused
+	listed       uint64
+	listedUnused uint64
 }
 
 // Offload makes matrices of all kinds but parameters and buffers rest on disk where the memory of all Meters
@@ -242,23 +248,67 @@ func (t *Meter) FreezeAll(k Kind) {
 	}
 }
 
-// next returns the matrix that leaves next.
-func (o *offload) next() (next *Matrix) {
-	turn := o.turn.Load()
-	order := func(a, b *Matrix) int {
-		x, y := a.rest.used.Load(), b.rest.used.Load()
-		return cmp.Or(cmp.Compare(x>>32, y>>32), cmp.Compare(y, x), cmp.Compare(a.rest.number, b.rest.number))
+// candidate is a matrix that may leave, by what its place among the others depends on.
+type candidate struct {
+	used, number uint64 // as in rest
+	m            *Matrix
+}
+
+// candidates are a heap, the next one to leave at the top.
+type candidates []candidate
+
+func (c candidates) Len() int      { return len(c) }
+func (c candidates) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
+func (c *candidates) Push(x any)   { *c = append(*c, x.(candidate)) }
+
+func (c *candidates) Pop() any {
+	last := len(*c) - 1
+	x := (*c)[last]
+	*c = (*c)[:last]
+	return x
+}
+
+func (c candidates) Less(i, j int) bool {
+	a, b := &c[i], &c[j]
+	return cmp.Or(cmp.Compare(a.used>>32, b.used>>32), cmp.Compare(b.used, a.used), cmp.Compare(a.number, b.number)) < 0
+}
+
+// mayLeave returns the matrix as a candidate of a turn, if it is one.
+func (m *Matrix) mayLeave(turn uint64) (c candidate, may bool) {
+	r := m.rest
+	if r == nil || r.state != here && r.state != cleaning && (r.state != coming || !r.ahead) {
+		return c, false
 	}
-	for m := range o.rests {
-		r := m.rest
-		if s := r.state; s != here && s != cleaning && (s != coming || !r.ahead) || r.used.Load() == turn {
+	c = candidate{r.used.Load(), r.number, m}
+	return c, c.used != turn
+}
+
+// next returns the matrix that leaves next; nil if none may. The candidates are listed once in a turn: what the
+// turn uses may not leave any more, and what it says to be unused leaves last, so that it is enough to list
+// again when no other is left.
+func (o *offload) next() *Matrix {
+	turn := o.turn.Load()
+	for {
+		if len(o.list) == 0 || o.listed != turn {
+			unused := o.unused.Load()
+			if o.listed == turn && o.listedUnused == unused {
+				return nil
+			}
+			o.list, o.listed, o.listedUnused = o.list[:0], turn, unused
+			for m := range o.rests {
+				if c, may := m.mayLeave(turn); may {
+					o.list = append(o.list, c)
+				}
+			}
+			heap.Init(&o.list)
 			continue
 		}
-		if next == nil || order(m, next) < 0 {
-			next = m
+		top := o.list[0]
+		if c, may := top.m.mayLeave(turn); may && c == top {
+			return top.m
 		}
+		heap.Pop(&o.list)
 	}
-	return next
 }
 
 // evict lets a matrix leave: at once if the disk has its elements, or when they are written. It stays if it

@@ -95,7 +95,9 @@ func (m *Matrix) Thaw() {
 // Unused says that this turn does not use the matrix any more, so that it may leave at once.
 func (m *Matrix) Unused() {
 	if m.rest != nil {
-		m.rest.used.Store(m.meter.offload.turn.Load() >> 32 << 32)
+		o := m.meter.offload
+		m.rest.used.Store(o.turn.Load() >> 32 << 32)
+		o.unused.Add(1)
 	}
 }
 

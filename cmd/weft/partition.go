@@ -123,6 +123,9 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), partition.Directory(store, name))()
+	// Nearly all that a division holds are numbers for each vertex, without pointers: collections are cheap.
+	const garbage = 10 // percent
+	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
 	shown := newStages(cmd.ErrOrStderr())
 	o.Progress = shown.show
 	defer shown.erase()

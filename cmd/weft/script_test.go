@@ -105,6 +105,8 @@ func TestScripts(t *testing.T) {
 				return mpi.Built() && launcher() != "", nil
 			case "hangup": // is not ignored, as it is by nohup
 				return !signal.Ignored(syscall.SIGHUP), nil
+			case "interrupt": // is not ignored, as it is in the background of a script
+				return !signal.Ignored(syscall.SIGINT), nil
 			case "avx2": // or better
 				return kernel.SIMD() != "portable", nil
 			}

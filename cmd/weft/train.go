@@ -18,7 +18,6 @@ import (
 
 	"weft/checkpoint"
 	"weft/graph"
-	"weft/internal/atomicfile"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/tensor"
@@ -140,18 +139,6 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 	return t.train(cmd, r, run.graph, settings, run)
 }
 
-// checkOffload refuses a folder where nothing can rest; "" is none.
-func checkOffload(dir string) error {
-	if dir == "" {
-		return nil
-	}
-	f, err := offload.Open(dir)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
 // train begins a run, or continues one.
 func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, run *resumption) error {
 	if run == nil || run.from == nil {
@@ -159,8 +146,10 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 			return err
 		}
 	}
-	if err := r.Together(checkOffload(settings.Offload)); err != nil {
-		return err
+	if settings.Offload != "" {
+		if err := r.Together(offload.Check(settings.Offload)); err != nil {
+			return err
+		}
 	}
 	warnUnused(cmd.ErrOrStderr(), settings)
 	show := cmd.OutOrStdout()
@@ -462,7 +451,7 @@ func checkDisk(p *plan.Plan, dir string, here int) error {
 	if here > 0 {
 		rests = rests / int64(len(p.Workers)) * int64(here)
 	}
-	free, known, err := atomicfile.Free(dir)
+	free, known, err := offload.Free(dir)
 	if err != nil {
 		return refusal.Errorf("--offload %s: %w", dir, err)
 	}

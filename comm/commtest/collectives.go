@@ -66,7 +66,7 @@ func sameSingleSum(got []float32, ranks int) error {
 
 // collectives tests all of them, on a group of any size.
 func collectives(c *comm.Comm) error {
-	return errors.Join(sums(c), allToAll(c), allGather(c), broadcast(c), barrier(c))
+	return errors.Join(sums(c), allToAll(c), allGather(c, comm.Setup), allGather(c, comm.Stage), exchange(c), broadcast(c), barrier(c))
 }
 
 func sums(c *comm.Comm) error {
@@ -111,16 +111,16 @@ func allToAll(c *comm.Comm) error {
 	return nil
 }
 
-func allGather(c *comm.Comm) error {
+func allGather(c *comm.Comm, k comm.Kind) error {
 	all := make([][]byte, c.Size())
 	for r := range all {
 		all[r] = make([]byte, r*r*17) // rank 0 has none
 	}
 	mine := pattern(len(all[c.Rank()]), c.Rank())
-	if err := c.AllGather(comm.Setup, mine, all); err != nil {
+	if err := c.AllGather(k, mine, all); err != nil {
 		return err
 	}
-	lists, err := comm.GatherLists(c, comm.Setup, mine)
+	lists, err := comm.GatherLists(c, k, mine)
 	if err != nil {
 		return err
 	}
@@ -133,6 +133,21 @@ func allGather(c *comm.Comm) error {
 		}
 	}
 	return nil
+}
+
+// exchange: each rank has two values for each rank.
+func exchange(c *comm.Comm) error {
+	value := func(from, to, i int) int64 { return int64(100*from + 10*to + i) }
+	var mine, want []int64
+	for r := range c.Size() {
+		mine = append(mine, value(c.Rank(), r, 0), value(c.Rank(), r, 1))
+		want = append(want, value(r, c.Rank(), 0), value(r, c.Rank(), 1))
+	}
+	got, err := comm.Exchange(c, comm.Setup, mine...)
+	if err == nil && !slices.Equal(got, want) {
+		err = fmt.Errorf("rank %d of %d got %v, want %v", c.Rank(), c.Size(), got, want)
+	}
+	return err
 }
 
 func broadcast(c *comm.Comm) error {
@@ -248,6 +263,12 @@ func counters(c *comm.Comm) error {
 	for r := range n {
 		four[r] = make([]byte, 4)
 	}
+	throughFirst := func(asks, answers int) comm.Traffic { // rank 0 answers the others
+		if me == 0 {
+			return comm.Traffic{Bytes: int64(answers) * others, Messages: others}
+		}
+		return comm.Traffic{Bytes: int64(asks), Messages: 1}
+	}
 	share := int64(10+n-1) / int64(n) // of ten values
 	mine := min(share, max(0, 10-share*int64(me)))
 	for _, one := range []struct {
@@ -265,6 +286,8 @@ func counters(c *comm.Comm) error {
 		{"all-to-all", comm.Setup, func() error { return c.AllToAll(comm.Setup, four, four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
 		{"empty all-to-all", comm.Setup, func() error { return c.AllToAll(comm.Setup, empty, empty) }, comm.Traffic{}},
 		{"all-gather", comm.Stage, func() error { return c.AllGather(comm.Stage, four[me], four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
+		{"short all-gather", comm.Setup, func() error { return c.AllGather(comm.Setup, four[me], four) }, throughFirst(4, 4*n)},
+		{"exchange", comm.Setup, func() error { _, err := comm.Exchange(c, comm.Setup, make([]int32, n)...); return err }, throughFirst(4*n, 4*n)},
 		{"barrier", comm.Setup, func() error { return c.Barrier(comm.Setup) }, comm.Traffic{}},
 		{
 			"sum", comm.Gradient, func() error { return c.SumFloats(comm.Gradient, make([]float32, 10)) },

@@ -33,6 +33,23 @@ func timeout(c *comm.Comm) error {
 	return failsNow(c)
 }
 
+// barrierTimeout: rank 1 is missing in a barrier, and rank 0 says so. Rank 2 waits for the answer of rank 0,
+// longer than rank 0 waits.
+func barrierTimeout(c *comm.Comm) error {
+	const limit = 300 * time.Millisecond // the case's
+	switch c.Rank() {
+	case 0:
+		time.Sleep(100 * time.Millisecond)
+		return isError(c.Barrier(comm.Setup), comm.Error{Rank: 0, Peer: 1, Operation: "receive in a barrier of set-up data"})
+	case 2:
+		start := time.Now()
+		if err := c.Barrier(comm.Setup); !errors.Is(err, comm.ErrAborted) && time.Since(start) < 2*limit {
+			return fmt.Errorf("did not wait for rank 0: %w", err)
+		}
+	}
+	return nil
+}
+
 // sendTimeout: a send that nobody receives ends at the deadline.
 func sendTimeout(c *comm.Comm) error {
 	c.At(1, "")

@@ -350,8 +350,11 @@ func (l *list) add(source, target int32, at int64) error {
 	} else {
 		l.again = l.again || slices.Contains(l.first[:], source) || slices.Contains(l.first[:], target)
 	}
-	if err := l.keep(source, target, l.weight); err != nil {
+	switch err := l.keep(source, target, l.weight); {
+	case refusal.Is(err):
 		return l.refuse(at, "%w", err)
+	case err != nil: // of the store's disk, as where that is full
+		return err
 	}
 	l.edges++
 	return nil

@@ -2,6 +2,7 @@ package edgelist
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -140,6 +142,15 @@ func TestWriteRefuses(t *testing.T) {
 		if left := files(t, dir); len(left) > 0 {
 			t.Errorf("%s: left %v", want, left)
 		}
+	}
+}
+
+// TestFullDiskIsNoRefusal: where edges cannot be kept, the list of edges is not to blame.
+func TestFullDiskIsNoRefusal(t *testing.T) {
+	o := Options{Path: write(t, "list.txt", "0 1\n1 2\n")}
+	_, err := o.read(func(int32, int32, []float32) error { return syscall.ENOSPC })
+	if !errors.Is(err, syscall.ENOSPC) || refusal.Is(err) || strings.Contains(err.Error(), "list.txt") {
+		t.Errorf("error %v, want that of the disk alone", err)
 	}
 }
 

@@ -77,8 +77,7 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 }
 
 // messages returns a function that gives how many rows of vertices the messages from partition q to partition
-// p have. If rows were selected, the workers tell each other these sizes. If partial sums travel, too, only
-// the workers at both ends know them.
+// p have. One of the two is this worker's. If rows were selected, the workers tell each other these sizes.
 func (e *Edges) messages(s *Source, needed [][]int32, out []*outgoing) (of func(p, q int) []int, err error) {
 	k := len(s.Holders)
 	if out != nil {
@@ -93,15 +92,17 @@ func (e *Edges) messages(s *Source, needed [][]int32, out []*outgoing) (of func(
 	if s.Some == nil {
 		return func(p, q int) []int { return messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) }, nil
 	}
-	mine, next := make([]int32, k*messagesOfPartition), make([]int, e.comm.Size())
+	mine, next := make([]int32, k*messagesOfPartition), make([]int, k)
 	for _, b := range e.Remote() {
-		q := slices.Index(s.Holders, b.Peer)
-		mine[q*messagesOfPartition+next[b.Peer]] = int32(b.In.Cols)
+		mine[b.Peer*messagesOfPartition+next[b.Peer]] = int32(b.In.Cols)
 		next[b.Peer]++
 	}
-	all, err := comm.Gather(e.comm, comm.Setup, mine...)
+	theirs, err := comm.Exchange(e.comm, comm.Setup, mine...)
 	return func(p, q int) []int {
-		told := all[(s.Holders[p]*k+q)*messagesOfPartition:]
+		told := mine[s.Holders[q]*messagesOfPartition:]
+		if p != s.Me {
+			told = theirs[s.Holders[p]*messagesOfPartition:]
+		}
 		sizes := messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) // as for all rows: the number of messages is the same
 		for i := range sizes {
 			sizes[i] = int(told[i])

@@ -214,13 +214,13 @@ func (f *finder) mark(own []bool, list *graph.Relation, starts []int, into []int
 	if k == 1 {
 		return edges, nil
 	}
-	told, err := comm.Gather(c, comm.Setup, counts...)
+	told, err := comm.Exchange(c, comm.Setup, counts...)
 	if err != nil {
 		return 0, err
 	}
 	send, receive, asked := make([][]byte, c.Size()), make([][]byte, c.Size()), make([][]int32, c.Size())
 	for rank := range c.Size() {
-		asked[rank] = make([]int32, told[rank*c.Size()+c.Rank()])
+		asked[rank] = make([]int32, told[rank])
 		send[rank], receive[rank] = comm.Bytes(lists[rank]), comm.Bytes(asked[rank])
 	}
 	if err := c.AllToAll(comm.Setup, send, receive); err != nil {

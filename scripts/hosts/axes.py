@@ -6,7 +6,7 @@ stands what the formulas say, and for each number of workers the rows that the h
 layer, beside those of the tensor axis's switches: where the first exceed the second the tensor axis sends less. That
 table is arithmetic and trains nothing.
 
-    axes.py [--graphs rmat,uniform,debian,PATH] [--scale 14] [--models gcn,decoupled,gcnii,resgcn] [--layers 2,3,4,5]
+    axes.py [--graphs rmat,uniform,debian,PATH] [--scale 14] [--models gcn,sage,decoupled,gcnii,resgcn] [--layers 2,3,4,5]
             [--hidden 64] [--meshes graph=4 tensor=4 pipeline=4 graph=2,pipeline=2] [--rates 1gbit,100mbit]
             [--with '; --wire int8'] [--crossover 2,4,8,16] [--epochs 5] [--longest 600] [--accuracy EPOCHS] [--json]
 
@@ -34,7 +34,7 @@ import zipfile
 from network import Rate, between, command, hosts, result
 
 CLASSES, DEGREE = 16, 16  # of the graphs that are made here
-MODELS = {"gcn": ["gcn"], "decoupled": ["gcn", "--decoupled"], "gcnii": ["gcnii"], "resgcn": ["resgcn"]}
+MODELS = {"gcn": ["gcn"], "sage": ["sage"], "decoupled": ["gcn", "--decoupled"], "gcnii": ["gcnii"], "resgcn": ["resgcn"]}
 HERE = "one machine"
 FLOAT = 4  # bytes
 SPARE = 0.8  # of the memory that is available, what tensors and graph may take
@@ -213,7 +213,7 @@ class Graph:
     def columns(self, name, layers, mesh, counts):
         """Of what all layers of a coupled model aggregate in an epoch, forward and back."""
         features, hidden = counts["features"], self.options.hidden
-        if name != "gcn":  # between an encoder and a decoder
+        if name not in ("gcn", "sage"):  # between an encoder and a decoder
             return layers * hidden
         first = 0  # what is aggregated of the features is kept for all epochs
         if features > 2 * hidden or hidden <= features and mesh.stages > 1:

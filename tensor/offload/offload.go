@@ -9,9 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 )
 
@@ -23,15 +25,43 @@ type File struct {
 
 // Open returns a File in a folder, which it makes if there is none.
 func Open(dir string) (*File, error) {
-	offload := refusal.Setting("offload")
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, refusal.Errorf("%s %s: %w; name a folder that can be written to", offload, dir, cause(err))
+		return nil, refused(dir, err)
 	}
 	f, err := unnamed(dir)
 	if err != nil {
-		return nil, refusal.Errorf("%s %s: %w; name a folder that can be written to", offload, dir, cause(err))
+		return nil, refused(dir, err)
 	}
 	return &File{file: f, dir: dir}, nil
+}
+
+// Check refuses a folder that Open cannot make or write to. It makes none.
+func Check(dir string) error {
+	f, err := unnamed(existing(dir))
+	if err != nil {
+		return refused(dir, err)
+	}
+	return f.Close()
+}
+
+// Free is the number of bytes that the disk of a folder has left, also before Open makes the folder. known is
+// false on a file system that does not say.
+func Free(dir string) (bytes int64, known bool, err error) { return atomicfile.Free(existing(dir)) }
+
+// existing is the folder, or the nearest one above it that exists.
+func existing(dir string) string {
+	for {
+		_, err := os.Lstat(dir)
+		above := filepath.Dir(dir)
+		if !errors.Is(err, fs.ErrNotExist) || above == dir {
+			return dir
+		}
+		dir = above
+	}
+}
+
+func refused(dir string, err error) error {
+	return refusal.Errorf("%s %s: %w; name a folder that can be written to", refusal.Setting("offload"), dir, cause(err))
 }
 
 // unnamed opens a file without a name.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/internal/fulldisk"
+	"weft/internal/refusal"
 )
 
 // TestFile: what is written is read again, and the folder stays empty.
@@ -101,6 +102,30 @@ func TestNoFolder(t *testing.T) {
 	for _, path := range paths {
 		if _, err := Open(path); err == nil || strings.Count(err.Error(), path) != 1 || !strings.Contains(err.Error(), "name a folder") {
 			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// Check finds out whether Open can make a folder, and makes none.
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	within := filepath.Join(dir, "a", "b")
+	if err := Check(within); err != nil {
+		t.Error(err)
+	}
+	if _, known, err := Free(within); !known || err != nil {
+		t.Errorf("room of a folder to come: %v, %v", known, err)
+	}
+	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
+		t.Errorf("left %v, %v", left, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, filepath.Join(file, "in")} {
+		if err := Check(path); !refusal.Is(err) {
+			t.Errorf("%s: %v, want a refusal", path, err)
 		}
 	}
 }

@@ -217,3 +217,18 @@ func TestLookAtResults(t *testing.T) {
 		t.Errorf("looking left the checkpoints %d, %v", left, err)
 	}
 }
+
+// TestStateHasAbsolutePaths: whoever continues a run may be in another folder.
+func TestStateHasAbsolutePaths(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &train.Job{Options: train.Defaults()}
+	for dir, want := range map[string]string{"disk/a": filepath.Join(here, "disk/a"), "/scratch": "/scratch", "": ""} {
+		job.Options.Offload = dir
+		if s := begins(job, "v1", "stores/mine", time.Now()); s.Settings["offload"] != want || s.Store != filepath.Join(here, "stores/mine") {
+			t.Errorf("--offload %q: offload %q, store %q", dir, s.Settings["offload"], s.Store)
+		}
+	}
+}

@@ -497,13 +497,10 @@ type Versions struct {
 // NewRun is the record of what a job came to by that version of weft, for Dir.Finish. store is the path of
 // the graph, "" for one that was made in memory. Summary.PeakRSSBytes is the caller's to fill in.
 func NewRun(version, store string, started time.Time, j *train.Job, r *train.Result) Run {
-	if absolute, err := filepath.Abs(store); err == nil && store != "" {
-		store = absolute
-	}
 	return Run{
 		Format: runFormat, Versions: Versions{Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
 		Started: started, Interrupted: r.Interrupted(), Diverged: r.Diverged != nil,
-		Ended: r.Ended, Reason: whyEnded(j, r), Store: store, Settings: j.Options.Texts(), Summary: summarize(j, r),
+		Ended: r.Ended, Reason: whyEnded(j, r), Store: absolute(store), Settings: j.Options.Texts(), Summary: summarize(j, r),
 	}
 }
 

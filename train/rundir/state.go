@@ -75,16 +75,23 @@ func ReadState(dir string) (s State, err error) {
 }
 
 // begins is the state of a run of a job that begins, or continues, now. store is the path of its graph, ""
-// for one that was made in memory.
+// for one that was made in memory. Paths are absolute: whoever continues the run may be in another folder.
 func begins(job *train.Job, version, store string, now time.Time) State {
-	if absolute, err := filepath.Abs(store); err == nil && store != "" {
-		store = absolute
-	}
+	settings := job.Options.Texts()
+	settings["offload"] = absolute(settings["offload"])
 	host, _ := os.Hostname() // told to people alone
 	return State{
-		Format: runFormat, Weft: version, Started: now, Dataset: job.Dataset, Store: store, Settings: job.Options.Texts(),
+		Format: runFormat, Weft: version, Started: now, Dataset: job.Dataset, Store: absolute(store), Settings: settings,
 		Host: host, PID: os.Getpid(), Status: Running,
 	}
+}
+
+// absolute makes a path absolute; "" is none.
+func absolute(path string) string {
+	if whole, err := filepath.Abs(path); err == nil && path != "" {
+		return whole
+	}
+	return path
 }
 
 func (d *Dir) writeState() error {

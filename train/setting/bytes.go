@@ -41,7 +41,7 @@ func parseBytes(text string) (Bytes, error) {
 			continue
 		}
 		x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if x *= float64(unit.size); err != nil || !(x >= 0 && x < math.MaxInt64) {
+		if x *= float64(unit.size); err != nil || !(x == 0 || x >= 1 && x < math.MaxInt64) {
 			break
 		}
 		return Bytes(x), nil

@@ -230,7 +230,7 @@ func TestParseBytes(t *testing.T) {
 			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "GiB", "-1GB", "4 G i B", "1e30", "NaN", "inf", "4XB"} {
+	for _, text := range []string{"", ".5", "GiB", "-1GB", "4 G i B", "1e30", "NaN", "inf", "4XB"} {
 		if got, err := parseBytes(text); err == nil {
 			t.Errorf("%q was read as %d", text, got)
 		}

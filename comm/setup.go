@@ -1,0 +1,95 @@
+package comm
+
+import "slices"
+
+// What ranks tell each other before the first epoch is short: the number of messages decides how long it
+// takes. So it goes through rank 0 of the group, in 2·(N−1) messages where each to each takes N·(N−1).
+
+// shortGather is the largest number of bytes, of all ranks together, that an all-gather sends through rank 0.
+const shortGather = 1 << 18
+
+// patience is how many timeouts a rank waits for an answer of rank 0. The wait of rank 0 ends before, and its
+// error names the rank that is missing.
+const patience = 2
+
+// toFirst sends mine to rank 0, where of[r] becomes what rank r > 0 sent.
+func (c *Comm) toFirst(k Kind, mine []byte, of [][]byte, within string) error {
+	if c.rank > 0 {
+		return c.send(k, mine, 0, within).Wait()
+	}
+	ps := make([]*Pending, 0, c.Size())
+	for r := 1; r < c.Size(); r++ {
+		ps = append(ps, c.receive(k, of[r], r, within))
+	}
+	return waitAll(ps)
+}
+
+// fromFirst sends each rank its entry of rank 0's answers.
+func (c *Comm) fromFirst(k Kind, answers [][]byte, mine []byte, within string) error {
+	if c.rank > 0 {
+		p := c.receive(k, mine, 0, within)
+		p.patience = patience
+		return p.Wait()
+	}
+	ps := make([]*Pending, 0, c.Size())
+	for r := 1; r < c.Size(); r++ {
+		ps = append(ps, c.send(k, answers[r], r, within))
+	}
+	return waitAll(ps)
+}
+
+// Barrier waits until every rank of the group has called it.
+func (c *Comm) Barrier(k Kind) error {
+	const within = "a barrier"
+	nothing := make([][]byte, c.Size())
+	if err := c.toFirst(k, nil, nothing, within); err != nil {
+		return err
+	}
+	return c.fromFirst(k, nothing, nil, within)
+}
+
+// gatherShort is AllGather through rank 0, without the own entry.
+func (c *Comm) gatherShort(k Kind, mine []byte, all [][]byte, within string) error {
+	if err := c.toFirst(k, mine, all, within); err != nil {
+		return err
+	}
+	together, answers := slices.Concat(all...), make([][]byte, c.Size())
+	for r := range answers {
+		answers[r] = together
+	}
+	if err := c.fromFirst(k, answers, together, within); err != nil || c.end.plans() {
+		return err
+	}
+	for _, of := range all {
+		together = together[copy(of, together):]
+	}
+	return nil
+}
+
+// Exchange sends equally many values to every rank of the group: the first of mine to rank 0, and so on. It
+// returns what the ranks sent to this one, in their order. A plan gets zeros.
+func Exchange[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) ([]T, error) {
+	const within = "an exchange"
+	n := c.Size()
+	each := len(mine) / n
+	of, rows := make([][]byte, n), [][]T{mine}
+	for r := 1; r < n && c.rank == 0; r++ {
+		rows = append(rows, make([]T, len(mine)))
+		of[r] = Bytes(rows[r])
+	}
+	if err := c.toFirst(k, Bytes(mine), of, within); err != nil {
+		return nil, err
+	}
+	answers, columns := make([][]byte, n), make([][]T, n)
+	for r := 0; r < n && c.rank == 0; r++ {
+		for _, row := range rows {
+			columns[r] = append(columns[r], row[r*each:(r+1)*each]...)
+		}
+		answers[r] = Bytes(columns[r])
+	}
+	if c.rank == 0 {
+		return columns[0], c.fromFirst(k, answers, nil, within)
+	}
+	came := make([]T, len(mine))
+	return came, c.fromFirst(k, nil, Bytes(came), within)
+}
