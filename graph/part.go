@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"weft/internal/document"
 	"weft/internal/refusal"
@@ -136,11 +137,17 @@ func (s *staging) part(name string, p *Part) {
 
 // ids writes the ids of a type's vertices.
 func (s *staging) ids(ids []int32) {
-	long := make([]int64, len(ids))
-	for r, id := range ids {
-		long[r] = int64(id)
+	const most = 1 << 16 // at once
+	a := s.array(idsFile, "<i8", len(ids))
+	long := make([]int64, 0, min(most, len(ids)))
+	for some := range slices.Chunk(ids, most) {
+		long = long[:0]
+		for _, id := range some {
+			long = append(long, int64(id))
+		}
+		a.int64s(long)
 	}
-	s.int64s(idsFile, long, len(long))
+	a.close()
 }
 
 // theWhole names in a part's description the vertices of the whole graph, of the type that the part calls

@@ -34,7 +34,7 @@ type Transposer struct {
 }
 
 const (
-	transposedBytes = 1 << 29 // of edges that a Transposer holds
+	transposedBytes = 3 << 26 // of edges that a Transposer holds
 	bucketBits      = 9       // of the number of buckets
 	passedEdges     = 1 << 26 // after so many, read or not, the pages of mapped files are given back
 )

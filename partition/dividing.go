@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"math/bits"
+	"runtime/debug"
 	"slices"
 	"sort"
 	"strconv"
@@ -17,7 +18,7 @@ const (
 	batchEdges  = 1 << 20 // of in-edges that a core divides at a time
 	batchValues = 1 << 20 // of features
 	unloadEdges = 1 << 27 // after so many, the pages of mapped files are given back
-	binsOfEdges = 1 << 12 // counters of edges by source
+	binsOfEdges = 1 << 16 // counters of edges by source
 	bitsOfMarks = 32      // vertices in a word of marks
 )
 
@@ -68,6 +69,7 @@ func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment, progress g
 	for _, l := range w.layouts {
 		l.onlyStarts()
 	}
+	debug.FreeOSMemory() // the out-edges need what the in-edges took
 	for _, e := range w.edges {
 		w.whole.Statistics.add(e.cut, e.halo, len(g.Relations) > 1)
 		if err := e.out(); err != nil {

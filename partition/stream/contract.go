@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"runtime/debug"
 	"slices"
 
 	"weft/partition/metis"
@@ -79,6 +80,8 @@ func (s *passes) divide(label []int32, clusters int) (of []int32, err error) {
 			p.VertexWeights[cluster*len(s.Weights)+c] = scale(sum)
 		}
 	}
+	joined = pairs{}
+	debug.FreeOSMemory() // METIS's process needs it
 	return s.Divide(p)
 }
 
@@ -130,35 +133,43 @@ func (t *pairs) slot(a, b int32) *pair {
 	}
 }
 
-// rebuild doubles the table, or drops the lightest half of the pairs, and more if weights are equal.
+// rebuild doubles the table. A full one drops the lightest half of the pairs in place, and more if weights are
+// equal.
 func (t *pairs) rebuild() {
 	const least = 1 << 10
-	size, above := max(2*len(t.slots), least), int32(0)
-	if t.used >= t.most {
-		size = len(t.slots)
-		weights := make([]int32, 0, t.used)
-		for _, s := range t.slots {
+	if t.used < t.most {
+		old := t.slots
+		t.slots = make([]pair, max(2*len(old), least))
+		for _, s := range old {
 			if s.edges > 0 {
-				weights = append(weights, s.edges)
+				*t.slot(s.a, s.b) = s
 			}
 		}
-		slices.Sort(weights)
-		above = weights[len(weights)/2]
+		return
 	}
-	old := t.slots
-	t.slots, t.used = make([]pair, size), 0
-	for _, s := range old {
-		if s.edges > above {
-			*t.slot(s.a, s.b) = s
-			t.used++
-		}
+	t.slots = t.pack()
+	weights := make([]int32, 0, t.used)
+	for _, s := range t.slots {
+		weights = append(weights, s.edges)
 	}
+	slices.Sort(weights)
+	above := weights[len(weights)/2]
+	kept := slices.Clone(slices.DeleteFunc(t.slots, func(s pair) bool { return s.edges <= above }))
+	t.slots, t.used = t.slots[:cap(t.slots)], len(kept)
+	clear(t.slots)
+	for _, s := range kept {
+		*t.slot(s.a, s.b) = s
+	}
+}
+
+// pack moves the pairs to the beginning of the table and returns them.
+func (t *pairs) pack() []pair {
+	return slices.DeleteFunc(t.slots, func(s pair) bool { return s.edges == 0 })
 }
 
 // problem returns the pairs as an undirected graph, with space for vertex weights.
 func (t *pairs) problem(clusters, weights int) (*metis.Problem, error) {
-	// The pairs move to the beginning of the table
-	t.slots = slices.DeleteFunc(t.slots, func(s pair) bool { return s.edges == 0 })
+	t.slots = t.pack()
 	slices.SortFunc(t.slots, func(x, y pair) int { return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b)) })
 	p, err := metis.New(clusters, 2*len(t.slots), metis.Weights{Edges: true, Vertex: weights})
 	if err != nil {

@@ -18,6 +18,7 @@ package stream
 import (
 	"context"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -77,6 +78,7 @@ func Assign(ctx context.Context, g *Graph, o *Options) ([]int32, error) {
 	for v, cluster := range label {
 		label[v] = of[cluster]
 	}
+	debug.FreeOSMemory() // what the clusters took
 	return label, s.refine(label)
 }
 
