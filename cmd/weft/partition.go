@@ -102,7 +102,7 @@ type partitioned struct {
 }
 
 func runPartition(cmd *cobra.Command, dataset string, o partition.Options, writePart string, asJSON bool) error {
-	// What it holds is arrays without pointers: a collection costs nothing, and garbage counts in the promise
+	// What a division holds are arrays without pointers: collections are cheap.
 	const garbage = 10 // percent
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
 	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr(), func(store string) error {
@@ -123,9 +123,6 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), partition.Directory(store, name))()
-	// Nearly all that a division holds are numbers for each vertex, without pointers: collections are cheap.
-	const garbage = 10 // percent
-	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
 	shown := newStages(cmd.ErrOrStderr())
 	o.Progress = shown.show
 	defer shown.erase()
