@@ -57,7 +57,7 @@ func (c *Comm) gatherShort(k Kind, mine []byte, all [][]byte, within string) err
 	for r := range answers {
 		answers[r] = together
 	}
-	if err := c.fromFirst(k, answers, together, within); err != nil || c.end.plans() {
+	if err := c.fromFirst(k, answers, together, within); err != nil {
 		return err
 	}
 	for _, of := range all {
@@ -67,11 +67,18 @@ func (c *Comm) gatherShort(k Kind, mine []byte, all [][]byte, within string) err
 }
 
 // Exchange sends equally many values to every rank of the group: the first of mine to rank 0, and so on. It
-// returns what the ranks sent to this one, in their order. A plan gets zeros.
+// returns what the ranks sent to this one, in their order. In a plan, what ranks of other workers sent is 0.
 func Exchange[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) ([]T, error) {
 	const within = "an exchange"
 	n := c.Size()
 	each := len(mine) / n
+	if c.end.plans() {
+		came, send, receive := make([]T, len(mine)), make([][]byte, n), make([][]byte, n)
+		for r := range n {
+			send[r], receive[r] = Bytes(mine[r*each:(r+1)*each]), Bytes(came[r*each:(r+1)*each])
+		}
+		return came, c.AllToAll(k, send, receive)
+	}
 	of, rows := make([][]byte, n), [][]T{mine}
 	for r := 1; r < n && c.rank == 0; r++ {
 		rows = append(rows, make([]T, len(mine)))

@@ -78,6 +78,7 @@ type Env struct {
 	Schema
 	Rows        []*autograd.RowSet // by vertex type: this worker's rows
 	Propagators Propagators
+	Slicer      Slicer // nil: rows are not sliced
 }
 
 // Schema is what a model knows of its graph: the vertex types and the relations.

@@ -11,6 +11,17 @@ import (
 // many rounds as layers. A decoupled model is not the same function as the coupled one, whose layers
 // aggregate and transform in turn.
 
+// Decoupled R-GCN has an MLP whose last layer is one of RGCN. The first round needs a weight for each
+// relation, and the other rounds need none:
+//
+//	Z_v   = W_0·h_v + Σ_r mean_{u∈N_r(v)} W_r·h_u + b                       h = MLP(X), of Layers−1 layers
+//	H¹    = Z
+//	Hᵏ⁺¹_v = (1−a)·(Hᵏ_v + Σ_{r∈R(v)} mean_{u∈N_r(v)} Hᵏ_u) / (1+|R(v)|) + a·Z_v
+//
+// R(v) are the relations into vertices of v's type. Their mean counts the vertex itself as one more relation,
+// as decoupled GraphSAGE counts it as one more neighbour. H has Layers rounds with the first one. NeutronTP
+// evaluates an R-GCN (section 5.8), and leaves its decoupled form open.
+
 // propagationPath is the module path of a decoupled model's rounds.
 const propagationPath = "propagation"
 
@@ -84,4 +95,102 @@ func (c *AttentionPropagation) Forward(s State) State {
 		Source: s.H, SourceScore: score(c.aSource), TargetScore: score(c.aTarget),
 		Heads: 1, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: true,
 	}, c.o.Rounds), H0: s.H0}
+}
+
+// RelationalPropagation is the rounds of decoupled R-GCN after the first.
+type RelationalPropagation struct {
+	slices   Slicer // nil: rows are not sliced
+	rounds   [][]relationalMean
+	teleport float32
+}
+
+// relationalMean is the mean over a vertex and its relations, for one vertex type in one round.
+type relationalMean struct {
+	target    int
+	relations []meanOf
+	count     int // of the relations and the vertex itself
+}
+
+// meanOf is the mean over the neighbours of one relation.
+type meanOf struct {
+	p      Propagator
+	source int
+}
+
+// newRelationalPropagation makes the rounds; computed says which relations each has.
+func newRelationalPropagation(c computed, schema Schema, teleport float64, e Env) *RelationalPropagation {
+	block := &RelationalPropagation{slices: e.Slicer, teleport: float32(teleport)}
+	propagator := e.Propagators
+	if e.Slicer != nil {
+		propagator = e.Slicer.SlicePropagator
+	}
+	made := map[int]Propagator{}
+	for k, relations := range c.relations {
+		var round []relationalMean
+		for i, read := range c.rows[k+1] {
+			if !read {
+				continue
+			}
+			mean := relationalMean{target: i, count: 1}
+			for _, r := range relations {
+				if schema.Relations[r].Target != i {
+					continue
+				}
+				if name := schema.Relations[r].Name; made[r] == nil {
+					made[r] = propagator(propagationPath+"."+name, Along{Relation: name})
+				}
+				mean.relations = append(mean.relations, meanOf{made[r], schema.Relations[r].Source})
+				mean.count++
+			}
+			round = append(round, mean)
+		}
+		block.rounds = append(block.rounds, round)
+	}
+	return block
+}
+
+// Forward computes the rounds for the rows of all types, rows × classes.
+func (c *RelationalPropagation) Forward(s State) State {
+	x := append([]*autograd.Var{s.H}, s.Others...)
+	if c.slices == nil {
+		return State{H: c.columns(x)}
+	}
+	return State{H: c.slices.OnSlices(propagationPath, x, c.columns)}
+}
+
+// columns computes the rounds for some columns.
+func (c *RelationalPropagation) columns(x []*autograd.Var) *autograd.Var {
+	h := x
+	for _, round := range c.rounds {
+		next := make([]*autograd.Var, len(x))
+		for _, mean := range round {
+			next[mean.target] = c.mean(mean, h, x)
+		}
+		for i, v := range h {
+			if v != nil && v != x[i] {
+				v.Drop()
+			}
+		}
+		h = next
+	}
+	return h[0]
+}
+
+// mean computes one round for one vertex type. x is the rows before the first round.
+func (c *RelationalPropagation) mean(m relationalMean, h, x []*autograd.Var) *autograd.Var {
+	own := h[m.target]
+	var sum *autograd.Var
+	for _, r := range m.relations {
+		sum = plus(sum, r.p.Propagate(h[r.source], Mean, Once))
+	}
+	share := (1 - c.teleport) / float32(m.count)
+	if sum == nil {
+		sum = autograd.Scale(share, own)
+	} else {
+		sum = autograd.Combine(share, own, share, sum)
+	}
+	if c.teleport > 0 {
+		sum = autograd.Combine(c.teleport, x[m.target], 1, sum)
+	}
+	return sum
 }

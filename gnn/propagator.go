@@ -214,3 +214,13 @@ type Along struct {
 // Propagators makes the Propagator of the layer with that module path. It panics if the graph does not have
 // the relation.
 type Propagators func(path string, along Along) Propagator
+
+// Slicer redistributes vertex rows into slices of columns, for functions of several aggregations that compute
+// each column from that column alone.
+type Slicer interface {
+	// OnSlices returns f(x), rows × the columns of x of the first vertex type. x has the rows of each vertex
+	// type, or nil, in equal columns. f gets slices of them, and returns one of the first vertex type.
+	OnSlices(path string, x []*autograd.Var, f func(x []*autograd.Var) *autograd.Var) *autograd.Var
+	// SlicePropagator makes a Propagator for use in f. It panics as Propagators does.
+	SlicePropagator(path string, along Along) Propagator
+}

@@ -83,7 +83,8 @@ type ModelKind struct {
 	// blocks is the number of linear maps of the feed-forward part in residual blocks; 0: the model has no
 	// such form.
 	blocks int
-	// propagation makes the rounds of the decoupled model; nil: the model has no decoupled form.
+	// propagation makes the rounds of the decoupled model; nil: the model has no decoupled form, or one with
+	// relations.
 	propagation func(s *Spec, at Module) Block
 }
 
@@ -96,6 +97,7 @@ var (
 	linearSettings     = append([]string{"aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
 	blockSettings      = append([]string{"blocks"}, linearSettings...)
 	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
+	relationalSettings = []string{"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm", "residual"} // in both forms
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
 )
 
@@ -143,7 +145,7 @@ var kinds = []ModelKind{
 		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 	{
-		Name: "rgcn", Settings: slices.Concat([]string{"bases", "num-blocks", "aggregation-order", "aggregation-chunks"}, layerSettings), list: "convs", Featureless: true,
+		Name: "rgcn", Settings: append([]string{"num-blocks"}, relationalSettings...), Decoupled: append([]string{"teleport"}, relationalSettings...), list: "convs", Featureless: true,
 		weight: ".weight", bias: ".bias", relations: newRGCN,
 		cost: func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
@@ -214,7 +216,7 @@ func (s *Spec) made(kind ModelKind) *deep {
 // Decouplable returns the models that have a decoupled form.
 func Decouplable() (names []string) {
 	for _, k := range kinds {
-		if k.propagation != nil {
+		if k.Decoupled != nil {
 			names = append(names, k.Name)
 		}
 	}
@@ -248,9 +250,10 @@ var Activations = map[string]kernel.Activation{
 // Blocks describes a model known by name: Layers convolutions, of which the last has classes columns and the
 // others Hidden columns, with norm, activation and dropout between them. Parameters have PyG's names
 // (torch_geometric.nn.models). A decoupled model is the model mlp of so many layers, followed by a block of
-// the rounds. A deep model has a block before the Layers and a block after them. On a graph with several
-// types of vertices or edges, a layer has a convolution for each relation, and the names of PyG's to_hetero.
-// Blocks refuses what the graph does not allow.
+// the rounds; for R-GCN, the layers are its own, and only the last has relations. A deep model has a block
+// before the Layers and a block after them. On a graph with several types of vertices or edges, a layer has a
+// convolution for each relation, and the names of PyG's to_hetero. Blocks refuses what the graph does not
+// allow.
 func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	kind, known := KindOf(s.Model)
 	if !known {
@@ -305,7 +308,7 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 			refusal.Setting(setting), value, what, refusal.Setting("model"), refusal.Setting("decoupled"))
 	}
 	switch {
-	case s.Decoupled:
+	case s.Decoupled && kind.relations == nil:
 		return refuse("decoupled", "", "a decoupled model aggregates")
 	case s.made(kind) == residualBlocks:
 		return refuse("blocks", " "+residualForm, "residual blocks aggregate")
@@ -445,10 +448,11 @@ func (k ModelKind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
 // Widths returns the numbers of features and classes of the model that the weights belong to; each is 0 if
 // its weight is missing.
 func (s Spec) Widths(weights nn.State) (features, classes int) {
-	if s.Decoupled {
-		s = s.perceptron()
-	}
 	kind, known := KindOf(s.Model)
+	if s.Decoupled && kind.relations == nil {
+		s = s.perceptron()
+		kind, known = KindOf(s.Model)
+	}
 	if !known {
 		return 0, 0
 	}

@@ -16,6 +16,8 @@ import (
 //	W_r = Σ_b a_rb·V_b             basis decomposition: each relation r weights the bases V_b by a_rb
 //	W_r = diag(Q_r1, …, Q_rB)      block-diagonal decomposition
 //
+// A layer without relations, of decoupled R-GCN's MLP, is W_0·x_i + b.
+//
 // Vertices without features have one-hot rows x_j, so W_r·x_j is row j of an embedding table W_r. The layer
 // looks rows up in the tables and sums them; it multiplies nothing by x.
 type RGCN struct {
@@ -55,7 +57,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 	s, one := l.spec, len(l.schema.Types) == 1
 	c := &RGCN{blocks: s.DiagonalBlocks, relations: make([]rgcnRelation, len(l.schema.Relations)), targets: make([]rgcnTarget, len(l.schema.Types))}
 	count := len(l.schema.Relations)
-	if s.Bases > 0 {
+	if s.Bases > 0 && len(l.computed.relations[l.i]) > 0 {
 		c.comp = e.Params.Matrix(l.path("comp"), count, s.Bases, nn.Glorot(count, s.Bases))
 	}
 	shared := l.i > 0 || one // all types share the weights

@@ -65,6 +65,15 @@ func (s Schema) computed(layers int, rest idle) computed {
 	return c
 }
 
+// decoupled returns what the layers of a decoupled model compute whose rounds are c: the last layer computes
+// the relations of the first round, and the others none.
+func (c computed) decoupled() computed {
+	n := len(c.relations)
+	d := computed{make([][]int, n), slices.Repeat([][]bool{c.rows[0]}, n+1)}
+	d.relations[n-1], d.rows[n] = c.relations[0], c.rows[1]
+	return d
+}
+
 // TypedLayer is a block of a model for a heterogeneous graph: a convolution over all relations, then norm,
 // activation and dropout for each vertex type. With a residual connection, the block's input is added.
 type TypedLayer struct {
@@ -159,16 +168,20 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 	if kind.relations != nil {
 		rest = stay
 	}
-	computed := schema.computed(s.Layers, rest)
-	if !computed.rows[s.Layers][0] {
+	layers := schema.computed(s.Layers, rest)
+	if !layers.rows[s.Layers][0] {
 		return nil, refusal.Errorf("%s %s: it leaves a type of vertices out after a layer in which no relation leads to it, and so nothing would be left of %q "+
 			"after %d layers; import the graph with %s, or take %s rgcn",
 			refusal.Setting("model"), s.Model, schema.Types[0].Name, s.Layers, refusal.Setting("reverse-relations"), refusal.Setting("model"))
 	}
-	if err := s.checkTyped(kind, schema, computed, classes); err != nil {
+	if err := s.checkTyped(kind, schema, layers, classes); err != nil {
 		return nil, err
 	}
-	t := &typed{spec: &s, kind: kind, schema: schema, computed: computed, widths: make([]int, len(schema.Types))}
+	rounds := layers
+	if s.Decoupled {
+		layers = layers.decoupled()
+	}
+	t := &typed{spec: &s, kind: kind, schema: schema, computed: layers, widths: make([]int, len(schema.Types))}
 	for i, v := range schema.Types {
 		if t.widths[i] = v.Columns; v.Columns == 0 {
 			t.widths[i] = s.Embed
@@ -185,6 +198,12 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 		}
 		specs = append(specs, BlockSpec{In: in, Out: l.out, Cost: l.cost(), Build: func(e Env) Block { return l.build(e) }})
 		in = l.out
+	}
+	if more := s.Layers - 1; s.Decoupled && more > 0 {
+		rounds = computed{rounds.relations[1:], rounds.rows[1:]}
+		specs = append(specs, BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: more * classes}, Rounds: more, Build: func(e Env) Block {
+			return newRelationalPropagation(rounds, schema, s.Teleport, e)
+		}})
 	}
 	return specs, nil
 }

@@ -237,6 +237,7 @@ func TestResumeOnAnotherMesh(t *testing.T) {
 		"table together":     {"table graph=2", "", false},
 		"sliced table":       {"table graph=2", "tensor=3", false},
 		"table of slices":    {"table tensor=2", "graph=2", false},
+		"links":              {"links graph=2", "tensor=2", false},
 		"stages":             {"gcnii pipeline=2", "pipeline=3", true},
 		"stages of a hybrid": {"hybrid graph=2,pipeline=2", "graph=2,pipeline=4", true},
 		"stages of slices":   {"sliced tensor=2,pipeline=2", "tensor=2,pipeline=3", true},

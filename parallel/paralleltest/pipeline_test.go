@@ -58,7 +58,7 @@ type outcome struct {
 }
 
 // sent is what a worker sends.
-type sent struct{ stage, halo, gradient comm.Traffic }
+type sent struct{ stage, halo, gradient, layout comm.Traffic }
 
 // newStaged divides the vertices of a directed graph with isolated vertices, self loops and duplicate edges
 // at random. Its chunks have unequal sizes. Of three or more chunks one is empty, in one of several
@@ -150,7 +150,7 @@ func (s *staged) train(t testing.TB) []outcome {
 			mu.Lock()
 			o := &out[i]
 			o.losses[c.Groups.World.Rank()] = loss
-			o.sent[c.Groups.World.Rank()] = sent{minus(after.stage, before.stage), minus(after.halo, before.halo), minus(after.gradient, before.gradient)}
+			o.sent[c.Groups.World.Rank()] = sent{minus(after.stage, before.stage), minus(after.halo, before.halo), minus(after.gradient, before.gradient), minus(after.layout, before.layout)}
 			if c.Groups.Replicas.Rank() == 0 {
 				for _, p := range e.Params().List {
 					o.grads[p.Name] = reference.From32(p.Grad.Rows, p.Grad.Cols, p.Grad.Floats())
@@ -205,8 +205,12 @@ func (s *staged) loss(vertices []int32, logits *autograd.Var) (float64, *tensor.
 }
 
 func sentBy(c *comm.Comm) sent {
-	halo, back := c.Sent(comm.Halo), c.Sent(comm.HaloGradient)
-	return sent{c.Sent(comm.Stage), comm.Traffic{Bytes: halo.Bytes + back.Bytes, Messages: halo.Messages + back.Messages}, c.Sent(comm.Gradient)}
+	both := func(a, b comm.Traffic) comm.Traffic {
+		return comm.Traffic{Bytes: a.Bytes + b.Bytes, Messages: a.Messages + b.Messages}
+	}
+	return sent{
+		c.Sent(comm.Stage), both(c.Sent(comm.Halo), c.Sent(comm.HaloGradient)), c.Sent(comm.Gradient), both(c.Sent(comm.ToSlices), c.Sent(comm.ToRows)),
+	}
 }
 
 func minus(a, b comm.Traffic) comm.Traffic {
@@ -577,6 +581,40 @@ func TestPipelineVolume(t *testing.T) {
 					t.Errorf("%s, %+v: replicas sent %d bytes to each other, want %d", model, c, halo.Bytes, want)
 				}
 			}
+		}
+	}
+}
+
+// TestSlicedPipelineVolume: slices of chunks send between stages what one slice sends. Each chunk has six
+// all-to-alls for each layer: two in the forward pass, two in its recomputation and two in the backward pass.
+// In one a worker sends its own rows of the chunk, without its own columns.
+func TestSlicedPipelineVolume(t *testing.T) {
+	const stages, slices, chunks = 2, 3, 4
+	for model, state := range map[string]int64{"gcn": 1, "gcnii": 2} {
+		s := newStaged(t, model, mesh.Mesh{Stages: stages, Partitions: 1, Slices: slices}, chunks)
+		s.epochs = 1
+		var sizes [chunks]int
+		for _, k := range s.chunk {
+			sizes[k]++
+		}
+		want, columns := comm.Traffic{}, s.spec.Hidden
+		for k, n := range sizes {
+			for i := range slices {
+				owner := (i + k) % slices // the remainders of the chunks spread
+				rows, own := n*(i+1)/slices-n*i/slices, columns*(owner+1)/slices-columns*owner/slices
+				want.Bytes += 6 * 4 * int64(s.spec.Layers*rows*(columns-own))
+			}
+		}
+		var stage, layout comm.Traffic
+		for _, got := range s.train(t)[0].sent {
+			stage.Bytes += got.stage.Bytes
+			layout.Bytes += got.layout.Bytes
+		}
+		if all := 2 * (stages - 1) * state * int64(s.graph.Vertices()*columns) * 4; stage.Bytes != all {
+			t.Errorf("%s: %d bytes between stages, want %d", model, stage.Bytes, all)
+		}
+		if layout != want {
+			t.Errorf("%s: %d bytes between slices, want %d", model, layout.Bytes, want.Bytes)
 		}
 	}
 }

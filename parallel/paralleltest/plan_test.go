@@ -66,18 +66,20 @@ func TestPlanOfAnyOrder(t *testing.T) {
 	for _, c := range []struct {
 		model  string
 		stages int
+		slices int
 		set    func(o *train.Options)
 	}{
-		{"gcnii", 2, func(*train.Options) {}},
-		{"gcnii", 3, func(o *train.Options) { o.Recompute = setting.RecomputeNone }},
-		{"gat", 2, func(o *train.Options) { o.StaleGradients = "keep" }},
-		{"sage", 3, func(o *train.Options) { o.Recompute, o.Norm = setting.RecomputeNone, "layer" }},
-		{"gcn", 3, func(o *train.Options) { o.Dropout, o.InputDropout = .3, .2 }},
+		{"gcnii", 2, 1, func(*train.Options) {}},
+		{"gcnii", 3, 1, func(o *train.Options) { o.Recompute = setting.RecomputeNone }},
+		{"gat", 2, 1, func(o *train.Options) { o.StaleGradients = "keep" }},
+		{"sage", 3, 1, func(o *train.Options) { o.Recompute, o.Norm = setting.RecomputeNone, "layer" }},
+		{"gcn", 3, 1, func(o *train.Options) { o.Dropout, o.InputDropout = .3, .2 }},
+		{"gcn", 2, 2, func(*train.Options) {}},
 	} {
 		o := train.Defaults()
 		o.Model, o.Layers, o.Hidden, o.Threads, o.Chunks, o.Epochs, o.EvalEvery = c.model, 4, 48, 1, 4, 40, 20
 		c.set(&o)
-		job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: 1}}
+		job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: c.slices}}
 		plan, err := job.Plan(context.Background())
 		if err != nil {
 			t.Fatal(err)

@@ -310,6 +310,9 @@ var typedModels = []struct {
 	{"entities", "gat", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
 	{"entities", "rgcn", func(o *train.Options) { o.Bases = 3 }, []mesh.Mesh{grid(1, 1, 3), grid(2, 1, 1)}},
 	{"bare", "rgcn", func(o *train.Options) { o.Bases, o.Norm = 3, "layer" }, []mesh.Mesh{grid(1, 2, 2)}},
+	{"library", "rgcn", func(o *train.Options) { o.Decoupled, o.Bases, o.Teleport = true, 2, .1 }, []mesh.Mesh{grid(1, 1, 2), grid(1, 1, 8), grid(1, 2, 2)}},
+	{"entities", "rgcn", func(o *train.Options) { o.Decoupled, o.Bases = true, 3 }, []mesh.Mesh{grid(1, 1, 3), grid(2, 1, 1), grid(2, 2, 2)}},
+	{"bare", "rgcn", func(o *train.Options) { o.Decoupled, o.Bases = true, 2 }, []mesh.Mesh{grid(1, 2, 2)}},
 	{"bare", "sage", func(o *train.Options) { o.NodeEmbedding = 5 }, []mesh.Mesh{grid(1, 1, 3)}},
 }
 
@@ -348,7 +351,8 @@ func TestTypedEngines(t *testing.T) {
 
 // TestTypedBytes: slices of several types send what the relations that a layer computes say. For each of them
 // the rows of its sources become slices, those of its targets become rows, and the gradients go back: four
-// all-to-alls. In an all-to-all a worker sends its own rows, without its own columns of them.
+// all-to-alls. In an all-to-all a worker sends its own rows, without its own columns of them. Decoupled R-GCN
+// has as many all-to-alls for any number of rounds.
 func TestTypedBytes(t *testing.T) {
 	g := library(t)
 	o := typedOptions("rgcn", func(o *train.Options) {
@@ -361,11 +365,14 @@ func TestTypedBytes(t *testing.T) {
 	computed := [][]string{ // by layer: those of which the papers' logits depend
 		{"cites", "writes", "rev_writes", "prints", "appears", "knows"}, {"cites", "writes", "prints"},
 	}
-	layout := func(slices int) func(*train.Options, int, int) (worker.Traffic, bool) {
+	layout := func(computed [][]string, slices int) func(*train.Options, int, int) (worker.Traffic, bool) {
 		even := func(n, worker int) int { return n*(worker+1)/slices - n*worker/slices }
 		return func(o *train.Options, _, classes int) (sent worker.Traffic, known bool) {
 			for layer, names := range computed {
-				columns := []int{o.Hidden, classes}[layer]
+				columns := o.Hidden
+				if layer == o.Layers-1 {
+					columns = classes
+				}
 				for _, r := range g.Relations {
 					for _, name := range names {
 						if r.Name != name {
@@ -381,12 +388,27 @@ func TestTypedBytes(t *testing.T) {
 					}
 				}
 			}
+			if o.Decoupled { // and the rows of three types become slices, those of papers rows, and their gradients go back
+				for _, kind := range []string{"paper", "author", "venue", "paper"} {
+					sent.Messages += 2
+					for k := range slices {
+						sent.Bytes += 2 * 4 * int64((vertices[kind]+slices-1-k)/slices*(classes-even(classes, k)))
+					}
+				}
+			}
 			return sent, true
 		}
 	}
 	alone, _ := run(t, &train.Job{Graph: g, Options: o})
 	for _, slices := range []int{2, 3} {
-		(&Case{Mesh: grid(1, 1, slices), Tolerance: 2e-5, Layout: layout(slices)}).check(t, g, alone, o, o)
+		(&Case{Mesh: grid(1, 1, slices), Tolerance: 2e-5, Layout: layout(computed, slices)}).check(t, g, alone, o, o)
+	}
+	for _, layers := range []int{2, 4} { // with weights there is the first round alone
+		o.Decoupled, o.Layers = true, layers
+		first := make([][]string, layers)
+		first[layers-1] = computed[0]
+		alone, _ := run(t, &train.Job{Graph: g, Options: o})
+		(&Case{Mesh: grid(1, 1, 3), Tolerance: 2e-5, Layout: layout(first, 3)}).check(t, g, alone, o, o)
 	}
 }
 

@@ -65,6 +65,7 @@ type vertexRows struct {
 	all      *autograd.RowSet // all rows of the partition
 	places   []int32          // the own rows, among all
 	vertices []int32          // of the own rows
+	once     *schedule        // of an all-to-all of all rows at once
 }
 
 // Options are the settings of the tensor axis.
@@ -121,6 +122,7 @@ func (a *Axis) slice(g mesh.Groups, lists [][]int32, ids []int32, total int) {
 		}
 	}
 	t.own = autograd.RowsOf(a.team, t.vertices, len(own), total, exchange.Peers{Comm: g.Replicas})
+	t.once = newOneChunk(t, t)
 	a.types = append(a.types, t)
 }
 

@@ -1,10 +1,12 @@
 package tensor
 
 import (
+	"fmt"
 	"slices"
 
 	"weft/autograd"
 	"weft/comm"
+	"weft/gnn"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -210,9 +212,46 @@ func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
 	})
 }
 
+// OnSlices implements gnn.Slicer. The rows of each type are redistributed into slices by one all-to-all, and
+// the result into rows by another one.
+func (a *Axis) OnSlices(path string, x []*autograd.Var, f func(x []*autograd.Var) *autograd.Var) *autograd.Var {
+	a.costs.Layer(path).Explain(func() string { return fmt.Sprintf("aggregate %d columns of all relations, in all rounds", x[0].Cols()) })
+	cut, own := even(x[0].Cols(), a.comm.Size()), make([]*autograd.Var, len(x))
+	var all []*autograd.Var
+	for i, v := range x {
+		if v == nil {
+			continue
+		}
+		m := module{axis: a, path: path, from: a.types[i], to: a.types[i]}
+		own[i] = m.toSlices(m.inputs(cut, autograd.Dense(v), nil))[0]
+		all = append(all, own[i])
+	}
+	m := module{axis: a, path: path, from: a.types[0], to: a.types[0]}
+	var h *autograd.Var
+	if cut[a.comm.Rank()].count > 0 {
+		h = f(own)
+	} else {
+		a.idle()
+		h = m.nothing(all)
+	}
+	for _, v := range all {
+		if v != h {
+			v.Drop()
+		}
+	}
+	z := m.toRows(h, cut)
+	h.Drop()
+	return z
+}
+
+// SlicePropagator implements gnn.Slicer.
+func (a *Axis) SlicePropagator(path string, along gnn.Along) gnn.Propagator {
+	return a.inner.Propagator(path, along)
+}
+
 // moveToSlices fills each part's z, own columns of all rows of a vertex type, from all workers' x.
 func (m module) moveToSlices(of *vertexRows, parts ...part) {
-	m.slicesByChunk(parts, newOneChunk(of, of)).run()
+	m.slicesByChunk(parts, of.once).run()
 }
 
 // moveToRows fills each part's x from all workers' z. With Accumulate it adds to zeros: first this worker's
@@ -223,7 +262,7 @@ func (m module) moveToRows(of *vertexRows, parts ...part) {
 			m.axis.team.Zero(p.x)
 		}
 	}
-	m.rowsByChunk(parts, newOneChunk(of, of)).run()
+	m.rowsByChunk(parts, of.once).run()
 }
 
 // newSlice allocates a matrix of own columns of all rows of a vertex type.

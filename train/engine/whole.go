@@ -53,7 +53,10 @@ func New(c Config) (Engine, error) {
 func newWhole(c Config, a Axis) *Whole {
 	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed)}
 	w.features = loadAllFeatures(c, a)
-	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Schema: a.Schema(), Rows: a.Types(), Propagators: a.Propagator})
+	slicer, _ := a.(gnn.Slicer)
+	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{
+		Params: w.params, Schema: a.Schema(), Rows: a.Types(), Propagators: a.Propagator, Slicer: slicer,
+	})
 	w.reducer = newReducer(c, w.params.List)
 	return w
 }
