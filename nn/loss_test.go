@@ -60,6 +60,39 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// TestLabelSmoothing holds CrossEntropyLoss(label_smoothing=0.1) against its definition in float64: with
+// targets q, the mean over rows of −Σ_c q_c·log softmax(z)_c, with the gradient softmax(z) − q over the rows.
+func TestLabelSmoothing(t *testing.T) {
+	team := newTeam(t)
+	const rows, classes, ε = 9, 4, 0.1
+	z := normal(team, 1, rows, classes, 0)
+	class := []int32{0, 1, 2, 3, -1, 1, 2, 3, 0}
+	listed := []int32{8, 1, 0, 5, 7}
+	want, grad := 0., make([]float64, rows*classes)
+	for _, row := range listed {
+		v, sum := exact(z).Data[int(row)*classes:][:classes], 0.
+		for _, x := range v {
+			sum += math.Exp(x)
+		}
+		for k, x := range v {
+			q := ε / classes
+			if int32(k) == class[row] {
+				q += 1 - ε
+			}
+			want -= q * (x - math.Log(sum)) / float64(len(listed))
+			grad[int(row)*classes+k] = (math.Exp(x)/sum - q) / float64(len(listed))
+		}
+	}
+	logits := autograd.NewTape(team).Constant(z, nil)
+	y := nn.Targets{Classes: classes, Class: int32s(team, class...), Smoothing: ε}
+	loss, g := nn.LossGradient(logits, y, int32s(team, listed...), len(listed))
+	near(t, "loss", []float32{float32(loss)}, []float64{want})
+	near(t, "gradient", g.Floats(), grad)
+	if alone := nn.Loss(logits, y, int32s(team, listed...), len(listed)); alone != loss {
+		t.Errorf("without a gradient: %v, with it %v", alone, loss)
+	}
+}
+
 // TestMissingLabels: the loss is the mean over the labels that are not missing.
 func TestMissingLabels(t *testing.T) {
 	team := newTeam(t)

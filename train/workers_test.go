@@ -109,6 +109,25 @@ func TestSameCurveOnAnyWorkers(t *testing.T) {
 	}
 }
 
+// TestLabelSmoothingOnWorkers: smoothed targets give the same losses on workers, which differ from those of
+// the classes alone. It takes no memory.
+func TestLabelSmoothingOnWorkers(t *testing.T) {
+	g, o := tangled(t), Defaults()
+	o.Model, o.LR, o.Epochs = "gcn", .001, 3
+	plain := mustRun(t, &Job{Graph: g, Options: o})
+	o.LabelSmoothing = .2
+	one := mustRun(t, &Job{Graph: g, Options: o})
+	if d := away(plain.Losses, one.Losses); d < 1e-3 {
+		t.Errorf("with label smoothing the losses differ by %.1e", d)
+	}
+	if d := away(one.Losses, mustRun(t, divided(t, g, o, 3, nil)).Losses); d > 1e-5 {
+		t.Errorf("3 workers: the losses differ by %.1e", d)
+	}
+	if plain.PeakTensorBytes[0] != one.PeakTensorBytes[0] {
+		t.Errorf("tensors of %d bytes, without smoothing %d", one.PeakTensorBytes[0], plain.PeakTensorBytes[0])
+	}
+}
+
 // TestOddPartitions: empty partitions, a worker without training vertices, a worker with all of them, sparse
 // features with dropout, and several labels for each vertex.
 func TestOddPartitions(t *testing.T) {

@@ -46,6 +46,7 @@ type Options struct {
 	OutFeatures       int     `yaml:"out-features"` // columns of the last layer in link prediction, 0: Hidden
 	Decoder           string  `yaml:"decoder"`      // of edges: "dot" or "distmult"
 
+	LabelSmoothing      float64 `yaml:"label-smoothing"` // of the loss of vertex classes
 	LR                  float64 `yaml:"lr"`
 	WeightDecay         float64 `yaml:"weight-decay"`
 	ConvWeightDecay     float64 `yaml:"conv-weight-decay"` // of gcnii's convolutions, which WeightDecay leaves out

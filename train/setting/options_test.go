@@ -75,6 +75,7 @@ func TestResolveRefuses(t *testing.T) {
 		{"parallel", "graph=1,graph=1", "twice"},
 		{"parallel", "graph", "AXIS=N"},
 		{"split", "-1", "split -1"},
+		{"label-smoothing", "1", "label-smoothing 1"},
 	} {
 		o := Defaults()
 		s, _ := settingNamed(c.name)

@@ -129,6 +129,10 @@ var settings = withFields([]Setting{
 	{Name: "decay-first-layer-only", Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
 	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes"},
+	{
+		Name: "label-smoothing", Group: TrainingGroup, task: task.Vertex, limits: fraction,
+		Meaning: "share of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss",
+	},
 	{Name: "clip", Group: TrainingGroup, limits: atLeast(0), Meaning: "largest norm of the gradient, a longer one is scaled down to it, 0: no limit"},
 	{Name: "epochs", Group: TrainingGroup, changes: true, limits: between(1, 1e9), Meaning: "passes over the graph"},
 	{

@@ -97,7 +97,10 @@ func Names() (names []string) {
 type Options struct {
 	Name   string // one of Names
 	Metric string // one of the kind's, or metric.Auto
-	Split  int    // of Vertex: the index of a stored split
+
+	// Of Vertex.
+	Split          int     // the index of a stored split
+	LabelSmoothing float64 // in [0, 1)
 
 	// Of Link.
 	Seed          uint64

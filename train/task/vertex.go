@@ -44,7 +44,12 @@ func (classification) Keep() *partition.Kept { return nil }
 func (classification) Parameters() []string { return nil }
 
 func (k classification) Begin(e Env) (Task, error) {
+	if k.LabelSmoothing > 0 && e.Share.Values.Labels.MultiLabel() {
+		return nil, refusal.Errorf("%s %v: it is for one class per vertex, and a vertex of this graph may have several labels",
+			refusal.Setting("label-smoothing"), k.LabelSmoothing)
+	}
 	c := &classes{Env: e}
+	c.targets.Smoothing = k.LabelSmoothing
 	labels, splits := e.Share.Values.Targets(e.Vertices)
 	c.labels = labels
 	all, s := &e.Share.Whole.Splits[k.Split], &splits[k.Split]
