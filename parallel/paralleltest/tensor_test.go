@@ -38,7 +38,8 @@ func TestChunkedRuns(t *testing.T) {
 
 // layout is what a decoupled model sends on one partition, for any depth (NeutronTP, section 4.1). In each of
 // four all-to-alls a worker sends its own rows, without its own columns of them. Attention of one head also
-// sends two scores of each row to each worker that has columns, and receives their gradients.
+// sends two scores of each row to each worker that has columns, and receives their gradients. The first round
+// of R-GCN, which has weights, takes as many all-to-alls again.
 func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (worker.Traffic, bool) {
 	return func(o *train.Options, vertices, classes int) (worker.Traffic, bool) {
 		sent, share := worker.Traffic{Messages: 4}, func(n, worker int) int { return n*(worker+1)/m.Slices - n*worker/m.Slices }
@@ -60,6 +61,9 @@ func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (worker.T
 					sent.Bytes += int64(passes) * 4 * int64(rows*2)
 				}
 			}
+		}
+		if o.Model == "rgcn" {
+			sent = worker.Traffic{Bytes: 2 * sent.Bytes, Messages: 2 * sent.Messages}
 		}
 		return sent, o.Decoupled && m.Partitions == 1
 	}
