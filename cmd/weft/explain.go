@@ -289,6 +289,14 @@ func (p planned) neededBy() string {
 // listedWorkers is the largest number of workers whose numbers are on one line.
 const listedWorkers = 16
 
+// together is the memory for tensors and the graph of the worker with most.
+func (p planned) together() (most int64) {
+	for worker, tensors := range p.PeakTensorBytes {
+		most = max(most, tensors+p.GraphBytes[worker])
+	}
+	return most
+}
+
 // balance says how much each of several workers aggregates.
 func (p planned) balance() []string {
 	most := slices.Max(p.EdgeColumns)

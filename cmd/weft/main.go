@@ -94,6 +94,8 @@ func statusOf(err error, started bool) int {
 }
 
 // oneLine prints an error as the single line that callers rely on, also where a name in it holds line breaks.
-func oneLine(err error) string {
-	return "weft: " + printable(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+func oneLine(err error) string { return "weft: " + printable(inOneLine(err.Error())) }
+
+func inOneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }

@@ -189,7 +189,7 @@ func (p *progress) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.erase()
-	fmt.Fprintln(p.out, printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(p.out, printable(inOneLine(fmt.Sprintf(format, args...))))
 }
 
 // end removes the live line for good.

@@ -486,6 +486,10 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 	for _, line := range p.lines() {
 		fmt.Fprintln(out, line)
 	}
+	if p.settings.Offload != "" { // which of both rests when the other is largest may differ from run to run
+		fmt.Fprintf(out, "A worker needs %s for tensors and the graph together at most.\n", megabytes(p.together()))
+		return nil
+	}
 	fmt.Fprintf(out, "A worker needs %s for tensors and %s for the graph at most.\n",
 		megabytes(slices.Max(p.PeakTensorBytes)), megabytes(slices.Max(p.GraphBytes)))
 	return nil
