@@ -5,8 +5,6 @@ import "testing"
 // still is a Disk that is not used.
 type still struct{ Disk }
 
-func (still) Plans() bool { return false }
-
 // TestUsedSinceChosen: a matrix that was used after it was chosen to leave stays.
 func TestUsedSinceChosen(t *testing.T) {
 	mem := NewMeter()

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weft/tensor"
@@ -18,7 +19,7 @@ type drum struct {
 	held  map[int64][]byte // by their offset
 	calls int
 	fails int
-	slow  time.Duration // how long a read takes
+	slow  time.Duration // how long a read takes, by the clock of synctest
 }
 
 var errDrum = errors.New("the drum is stuck")
@@ -191,9 +192,11 @@ func TestPlannedRest(t *testing.T) {
 }
 
 // TestLateReadAhead: what is read ahead for a turn that has ended leaves for the next one, as in a plan.
-func TestLateReadAhead(t *testing.T) {
+func TestLateReadAhead(t *testing.T) { synctest.Test(t, lateReadAhead) }
+
+func lateReadAhead(t *testing.T) {
 	var moved [2]tensor.Moved
-	for i, d := range []tensor.Disk{&drum{held: map[int64][]byte{}, slow: 50 * time.Millisecond}, nil} {
+	for i, d := range []tensor.Disk{&drum{held: map[int64][]byte{}, slow: time.Second}, nil} {
 		mem := tensor.NewMeter()
 		mem.Offload(d, 2*unit)
 		mem.BeginTurn(true)
@@ -238,6 +241,34 @@ func TestFailedReturn(t *testing.T) {
 		}()
 		m.Pointer()
 	}()
+}
+
+// TestFailedReadAhead: what the disk failed to read ahead is not used.
+func TestFailedReadAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &drum{held: map[int64][]byte{}, fails: 2}
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		mem.Offload(d, 2*unit)
+		mem.BeginTurn(true)
+		m := unitOf(mem, tensor.Activations)
+		m.Floats()[0] = 1
+		mem.BeginTurn(false)
+		a, b := unitOf(mem, tensor.Activations), unitOf(mem, tensor.Activations) // m leaves
+		a.Release()
+		b.Release()
+		mem.Drain()
+		m.Ahead()
+		synctest.Wait() // for the disk
+		defer func() {
+			if err, _ := recover().(error); !errors.Is(err, errDrum) {
+				t.Errorf("%v, want the error of the disk", err)
+			}
+			m.Release()
+		}()
+		m.Pointer()
+		t.Error("it is used")
+	})
 }
 
 // TestClosedMeter: matrices of a Meter that was closed do not leave, and take no room.

@@ -179,15 +179,19 @@ func (o *offload) read(m *Matrix) error {
 	return o.watched("read", m.bytes, func() error { return o.disk.Read(m.memory(), m.rest.offset, m.rest.sum) })
 }
 
-// came says that a matrix was read.
+// came says that a matrix was read. One that the disk failed to read stays away, so that nobody computes with
+// it: each use fails.
 func (t *account) came(m *Matrix, err error) {
 	r, o := m.rest, t.offload
 	o.err = cmp.Or(o.err, err)
-	r.state, r.ahead = here, false
-	if !r.frozen {
-		r.saved = false
+	r.ahead = false
+	if err != nil {
+		t.leave(m)
+	} else {
+		r.state = here
+		r.saved = r.saved && r.frozen
+		r.absent.Store(false)
 	}
-	r.absent.Store(false)
 	o.changed.Broadcast()
 }
 
