@@ -1,8 +1,6 @@
 package tensor
 
 import (
-	"cmp"
-	"container/heap"
 	"sync"
 	"sync/atomic"
 )
@@ -33,23 +31,23 @@ type Disk interface {
 	Read(into []byte, offset int64, sum uint32) error
 }
 
-// places are the offsets of matrices on a Disk. What nobody has is used again for as many bytes.
-type places struct {
+// extents are the ranges of bytes on a Disk that matrices have. A free one is used again for as many bytes.
+type extents struct {
 	end  int64
 	free map[int][]int64 // by the number of bytes
 }
 
-func (p *places) take(bytes int) (offset int64) {
-	if free := p.free[bytes]; len(free) > 0 {
-		p.free[bytes] = free[:len(free)-1]
+func (e *extents) take(bytes int) (offset int64) {
+	if free := e.free[bytes]; len(free) > 0 {
+		e.free[bytes] = free[:len(free)-1]
 		return free[len(free)-1]
 	}
-	offset = p.end
-	p.end += int64(bytes)
+	offset = e.end
+	e.end += int64(bytes)
 	return offset
 }
 
-func (p *places) put(offset int64, bytes int) { p.free[bytes] = append(p.free[bytes], offset) }
+func (e *extents) put(offset int64, bytes int) { e.free[bytes] = append(e.free[bytes], offset) }
 
 // DiskFailure is the panic value of an allocation or a use of a matrix for which the Disk failed.
 type DiskFailure struct{ Err error }
@@ -72,7 +70,7 @@ type offload struct {
 	busy    int    // matrices that are being written, or read ahead
 	changed *sync.Cond
 	moved   Moved
-	places  places
+	extents extents
 	err     error
 	watch   atomic.Pointer[func(what string, bytes int64) (end func())]
 
@@ -88,7 +86,7 @@ type offload struct {
 func (t *Meter) Offload(d Disk, limit int64) {
 	t.offload = &offload{
 		disk: d, limit: limit, rests: map[*Matrix]struct{}{}, changed: sync.NewCond(&t.mu),
-		places: places{free: map[int][]int64{}},
+		extents: extents{free: map[int][]int64{}},
 	}
 }
 
@@ -157,7 +155,7 @@ func (t *Meter) DiskBytes() int64 {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.offload.places.end
+	return t.offload.extents.end
 }
 
 // beside lets the disk move a matrix's elements in a goroutine of its own, and calls done at its end. A plan
@@ -245,69 +243,6 @@ func (t *Meter) FreezeAll(k Kind) {
 		if m.kind == k && m.meter == t {
 			m.rest.frozen = true
 		}
-	}
-}
-
-// candidate is a matrix that may leave, by what its place among the others depends on.
-type candidate struct {
-	used, number uint64 // as in rest
-	m            *Matrix
-}
-
-// candidates are a heap, the next one to leave at the top.
-type candidates []candidate
-
-func (c candidates) Len() int      { return len(c) }
-func (c candidates) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
-func (c *candidates) Push(x any)   { *c = append(*c, x.(candidate)) }
-
-func (c *candidates) Pop() any {
-	last := len(*c) - 1
-	x := (*c)[last]
-	*c = (*c)[:last]
-	return x
-}
-
-func (c candidates) Less(i, j int) bool {
-	a, b := &c[i], &c[j]
-	return cmp.Or(cmp.Compare(a.used>>32, b.used>>32), cmp.Compare(b.used, a.used), cmp.Compare(a.number, b.number)) < 0
-}
-
-// mayLeave returns the matrix as a candidate of a turn, if it is one.
-func (m *Matrix) mayLeave(turn uint64) (c candidate, may bool) {
-	r := m.rest
-	if r == nil || r.state != here && r.state != cleaning && (r.state != coming || !r.ahead) {
-		return c, false
-	}
-	c = candidate{r.used.Load(), r.number, m}
-	return c, c.used != turn
-}
-
-// next returns the matrix that leaves next; nil if none may. The candidates are listed once in a turn: what
-// the turn uses may not leave any more, and what it says to be unused leaves last, so that it is enough to
-// list again when no other is left.
-func (o *offload) next() *Matrix {
-	turn := o.turn.Load()
-	for {
-		if len(o.list) == 0 || o.listed != turn {
-			unused := o.unused.Load()
-			if o.listed == turn && o.listedUnused == unused {
-				return nil
-			}
-			o.list, o.listed, o.listedUnused = o.list[:0], turn, unused
-			for m := range o.rests {
-				if c, may := m.mayLeave(turn); may {
-					o.list = append(o.list, c)
-				}
-			}
-			heap.Init(&o.list)
-			continue
-		}
-		top := o.list[0]
-		if c, may := top.m.mayLeave(turn); may && c == top {
-			return top.m
-		}
-		heap.Pop(&o.list)
 	}
 }
 

@@ -17,7 +17,7 @@ type rest struct {
 	used   atomic.Uint64 // the turn of the last use
 	frozen bool          // nobody changes the elements
 	ahead  bool          // it is coming beside the work of the turn that asked for it
-	placed bool          // the disk has a place for the elements, at offset
+	placed bool          // the matrix has an extent on the disk, at offset
 	offset int64
 	saved  bool        // the disk has the elements there
 	sum    uint32      // checksum
@@ -211,7 +211,7 @@ func (t *account) write(m *Matrix) {
 	r, o := m.rest, t.offload
 	o.moved.Written += int64(m.bytes)
 	if !r.placed {
-		r.placed, r.offset = true, o.places.take(m.bytes)
+		r.placed, r.offset = true, o.extents.take(m.bytes)
 	}
 	t.beside(func() (err error) {
 		return o.watched("write", m.bytes, func() error {
@@ -259,7 +259,7 @@ func (t *account) settled(m *Matrix) {
 func (t *account) forget(m *Matrix) {
 	delete(t.offload.rests, m)
 	if m.rest.placed {
-		t.offload.places.put(m.rest.offset, m.bytes)
+		t.offload.extents.put(m.rest.offset, m.bytes)
 	}
 	m.rest = nil
 }

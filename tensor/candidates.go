@@ -1,0 +1,69 @@
+package tensor
+
+import (
+	"cmp"
+	"container/heap"
+)
+
+// candidate is a matrix that may leave, by what its place among the others depends on.
+type candidate struct {
+	used, number uint64 // as in rest
+	m            *Matrix
+}
+
+// candidates are a heap, the next one to leave at the top.
+type candidates []candidate
+
+func (c candidates) Len() int      { return len(c) }
+func (c candidates) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
+func (c *candidates) Push(x any)   { *c = append(*c, x.(candidate)) }
+
+func (c *candidates) Pop() any {
+	last := len(*c) - 1
+	x := (*c)[last]
+	*c = (*c)[:last]
+	return x
+}
+
+func (c candidates) Less(i, j int) bool {
+	a, b := &c[i], &c[j]
+	return cmp.Or(cmp.Compare(a.used>>32, b.used>>32), cmp.Compare(b.used, a.used), cmp.Compare(a.number, b.number)) < 0
+}
+
+// mayLeave returns the matrix as a candidate of a turn, if it is one.
+func (m *Matrix) mayLeave(turn uint64) (c candidate, may bool) {
+	r := m.rest
+	if r == nil || r.state != here && r.state != cleaning && (r.state != coming || !r.ahead) {
+		return c, false
+	}
+	c = candidate{r.used.Load(), r.number, m}
+	return c, c.used != turn
+}
+
+// next returns the matrix that leaves next; nil if none may. The candidates are listed once in a turn: what
+// the turn uses may not leave any more, and what it says to be unused leaves last, so that it is enough to
+// list again when no other is left.
+func (o *offload) next() *Matrix {
+	turn := o.turn.Load()
+	for {
+		if len(o.list) == 0 || o.listed != turn {
+			unused := o.unused.Load()
+			if o.listed == turn && o.listedUnused == unused {
+				return nil
+			}
+			o.list, o.listed, o.listedUnused = o.list[:0], turn, unused
+			for m := range o.rests {
+				if c, may := m.mayLeave(turn); may {
+					o.list = append(o.list, c)
+				}
+			}
+			heap.Init(&o.list)
+			continue
+		}
+		top := o.list[0]
+		if c, may := top.m.mayLeave(turn); may && c == top {
+			return top.m
+		}
+		heap.Pop(&o.list)
+	}
+}
