@@ -129,13 +129,13 @@ func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autog
 	takes := func(taken, instead option) {
 		l.Explain(func() string { return taken.String() + l.instead(instead) })
 	}
-	switch choice := costs.o.Choice.of(x); {
+	switch choice := costs.o.Choice.given(x); {
 	case x.Sparse() != nil:
 		l.Explain(func() string { return "transform the sparse features, then aggregate" })
 	case x.Fixed() && (choice == AggregateFirst || choice == Auto && in <= 2*out):
 		takes(once, transform)
 		return autograd.Linear(l.aggregateOnce(a, x, r), w)
-	case choice == AggregateFirst || choice == Auto && l.of(aggregate) < l.of(transform):
+	case choice == AggregateFirst || choice == Auto && l.cost(aggregate) < l.cost(transform):
 		takes(aggregate, transform)
 		return autograd.Linear(a.Aggregate(x, r), w)
 	case x.Fixed():
@@ -146,8 +146,8 @@ func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autog
 	return transformed(a, x, w, r)
 }
 
-// of returns the order for an input: Embeddings depends on the input, other choices are returned as they are.
-func (c Choice) of(x *autograd.Var) Choice {
+// given returns the choice for an input: Embeddings depends on it, and other choices do not.
+func (c Choice) given(x *autograd.Var) Choice {
 	switch {
 	case c != Embeddings:
 		return c
@@ -191,8 +191,8 @@ func (o option) String() string {
 	return fmt.Sprintf("aggregate %d columns, then transform to %d", o.in, o.out)
 }
 
-// of returns the cost by which options are compared.
-func (l *Layer) of(o option) int {
+// cost is what options are compared by.
+func (l *Layer) cost(o option) int {
 	if l.Moved == nil {
 		return o.columns()
 	}
