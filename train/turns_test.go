@@ -257,9 +257,7 @@ func TestSlicesInTurns(t *testing.T) {
 				two = mustRun(t, inTurns(Job{Graph: g, Options: o}, "graph=2,tensor=2"))
 			}
 			for _, r := range []*Result{one, two} {
-				if !slices.Equal(r.Losses, apart.Losses) || !slices.Equal(r.Logits, apart.Logits) || r.Test != apart.Test {
-					t.Errorf("%d workers: losses %v, and of %d workers %v", r.Workers, r.Losses, apart.Workers, apart.Losses)
-				}
+				sameResults(t, r, apart)
 				if got, want := r.Communication.Layout, apart.Communication.Layout; got != want {
 					t.Errorf("%d workers: all-to-alls %+v, and of %d workers %+v", r.Workers, got, apart.Workers, want)
 				}

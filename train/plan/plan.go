@@ -152,14 +152,14 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 // least is a memory limit that no plan keeps: what it takes all the same is the least.
 const least = 1
 
-// limited returns the inputs with a memory limit, which is the least that any worker needs if there is none
-// on a process.
+// limited returns the inputs with a memory limit. Where the settings have none it is the least with which every
+// worker can run.
 func (in Inputs) limited(ctx context.Context) (Inputs, error) {
-	none := int64(0)
+	unlimited := int64(0)
 	if in.MemoryLimit == 0 {
-		none = 1
+		unlimited = 1
 	}
-	if none, err := in.ranks().Largest(none); err != nil || none == 0 {
+	if some, err := in.ranks().Largest(unlimited); err != nil || some == 0 {
 		return in, err
 	}
 	in.Savings = in.savings()[0]
