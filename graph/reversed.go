@@ -1,6 +1,6 @@
 package graph
 
-// Reversed returns the relation with every edge turned around, weights included and edge features left out:
+// Reversed returns the relation with every edge reversed, weights included and edge features left out:
 // row u, of so many sources, lists the out-neighbours of u, ascending. It has no names.
 func (r *Relation) Reversed(vertices int) *Relation {
 	out := &Relation{Indptr: make([]int64, vertices+2), Sources: make([]int32, len(r.Sources))}

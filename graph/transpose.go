@@ -12,10 +12,10 @@ import (
 	"weft/internal/memory"
 )
 
-// Transposer turns the edges of a relation around, for one range of sources after the other, without holding
-// more than a range in memory. A range takes a pass over the rows, on all cores: each row is read from where
-// the range before ended. The edges of a range are first put into buckets of consecutive sources, so that
-// both steps write to places that are in the cache.
+// Transposer reverses the edges of a relation, for one range of sources after the other, and holds no more
+// than a range in memory. A range takes a pass over the rows, on all cores: each row is read from where the
+// range before ended. The edges of a range are first put into buckets of consecutive sources, so that both
+// steps write to places that are in the cache.
 type Transposer struct {
 	parts  []*Relation // consecutive rows; sources ascend within a row
 	starts []int       // the first row of each part, and the number of rows
@@ -39,7 +39,7 @@ const (
 	passedEdges     = 1 << 26 // after so many, read or not, the pages of mapped files are given back
 )
 
-// NewTransposer begins to turn around the edges of consecutive rows, which lie in several parts. Weights come
+// NewTransposer begins to reverse the edges of consecutive rows, which lie in several parts. Weights come
 // along, edge features do not. guard runs what reads the parts, as Graph.Guard does, and unload gives the
 // pages of their mapped files back, as Graph.Unload does.
 func NewTransposer(parts []*Relation, guard func(func() error) error, unload func()) (*Transposer, error) {

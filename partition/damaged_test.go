@@ -116,7 +116,7 @@ func TestRelationsOfAShare(t *testing.T) {
 	}
 }
 
-// TestTypesOfAShare: each further type of a share has the name, vertices and features that its description has.
+// TestTypesOfAShare: each further type of a share has the name, vertices and features of its description.
 func TestTypesOfAShare(t *testing.T) {
 	d := described()
 	twoTypes(d, 1, 2)

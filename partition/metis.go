@@ -77,8 +77,8 @@ func union(g *graph.Graph) (*graph.Relation, error) {
 // only a few weights well.
 const maxBalanced = 8
 
-// weights returns the quantities that each partition gets an equal share of, by vertex: the vertices, or those
-// of each type, and what o.Balance adds.
+// weights returns the quantities that each partition gets an equal share of, by vertex. They are the
+// vertices, or those of each type, and what o.Balance adds.
 func weights(g *graph.Graph, o *Options) []func(v int) int32 {
 	w := typeWeights(g)
 	if w == nil {
@@ -111,7 +111,7 @@ func typeWeights(g *graph.Graph) (weights []func(v int) int32) {
 // division is a problem for METIS: a graph, and how to divide it.
 type division struct {
 	in      *graph.Relation
-	weights []func(v int) int32 // weights of vertex v; METIS divides each evenly; none: it divides the vertices evenly
+	weights []func(v int) int32 // of vertex v: METIS divides each evenly; none: it divides the vertices evenly
 	k       int                 // parts, from 2 to the number of vertices
 	seed    uint64
 	timeout time.Duration // as in Options

@@ -31,7 +31,8 @@ const (
 	ByVertices = "vertices"
 	ByEdges    = "edges" // vertices, and in-edges plus one for each vertex
 	ByTrain    = "train" // vertices, and training vertices
-	// AutoBalance is vertices, or edges where a method that balances these leaves less to the busiest partition.
+	// AutoBalance is vertices, or edges where that leaves less work to the busiest partition. The method must
+	// balance edges.
 	AutoBalance = "auto"
 )
 
@@ -64,8 +65,10 @@ type Options struct {
 	Method string // one of Methods; empty: the first
 	// File is the file of the method file: a number for each vertex, one per line, as METIS, KaHIP and
 	// Mt-KaHyPar write it.
-	File    string
-	Balance string // one of Balances; empty: the first. ByEdges is for metis, stream and range, ByTrain for metis and stream
+	File string
+	// Balance is one of Balances; empty: the first. ByEdges is for metis, stream and range, ByTrain for metis
+	// and stream.
+	Balance string
 	Seed    uint64 // of metis, stream and random
 	Split   int    // the split whose training vertices are balanced and counted
 	// Timeout is how long METIS may be idle, as a stopped process is, before it is killed; 0: no limit. METIS

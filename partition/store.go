@@ -124,7 +124,8 @@ func checkOwn(dir string) error {
 // It returns their name: the method and the number of partitions, as in metis-8. It replaces partitions of
 // that name, unless they are not weft's: see CheckPlace. The new ones appear complete or not at all. It
 // writes in streams, within the memory that Go's runtime may use: it needs some 20 bytes for each vertex, the
-// labels of one share, a few MB for each core, and some 200 MB of edges; more where few sources have many edges.
+// labels of one share, a few MB for each core, and some 200 MB of edges. A source with more edges than that
+// needs more.
 func Write(store string, g *graph.Graph, a *Assignment, progress graph.Progress) (name string, err error) {
 	if err := a.check(g); err != nil {
 		return "", err

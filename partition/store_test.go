@@ -372,8 +372,8 @@ func TestReadOnlyStore(t *testing.T) {
 	}
 }
 
-// writer is set in a process that TestTwoProcesses starts. It partitions the store over and over, in turn by one
-// of two seeds: partitions that were replaced come back.
+// writer is set in a process that TestTwoProcesses starts. It partitions the store over and over, by two
+// seeds alternately: partitions that were replaced come back.
 const writer = "WEFT_TEST_WRITER"
 
 func TestMain(m *testing.M) {
@@ -799,8 +799,8 @@ func placesOf(t *testing.T, store string) error {
 	return nil
 }
 
-// TestSharesKnowSymmetry: shares of a graph whose edges are known to be symmetric know it, stored or in memory, in both
-// directions.
+// TestSharesKnowSymmetry: shares of a graph whose edges are known to be symmetric know it in both directions,
+// stored or in memory.
 func TestSharesKnowSymmetry(t *testing.T) {
 	const n = 200_000
 	one := graph.Edges{Source: []int32{0, n - 1}, Target: []int32{n - 1, 0}}

@@ -9,7 +9,8 @@
 //
 // A kernel that is bound by memory:
 //
-//	bound = gathered bytes ÷ gather rate + Σ streamed bytes ÷ stream rate (+ exponentials ÷ their rate + terms of GATv2's scores ÷ theirs)
+//	bound = gathered bytes ÷ gather rate + Σ streamed bytes ÷ stream rate
+//	        (+ exponentials ÷ their rate + terms of GATv2's scores ÷ theirs)
 //
 // The gather probe reads the same rows through the kernel's own indices, destination by destination, and adds
 // up their words: the ends of destinations are part of the index stream, and what their branches cost is in

@@ -152,8 +152,8 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 // least is a memory limit that no plan keeps: what it takes all the same is the least.
 const least = 1
 
-// limited returns the inputs with a memory limit. Where the settings have none it is the least with which every
-// worker can run.
+// limited returns the inputs with a memory limit. Where the settings have none it is the least with which
+// every worker can run.
 func (in Inputs) limited(ctx context.Context) (Inputs, error) {
 	unlimited := int64(0)
 	if in.MemoryLimit == 0 {
