@@ -1,0 +1,125 @@
+package graph
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"weft/internal/npy"
+)
+
+func (s *staging) int64s(file string, v []int64, shape ...int) {
+	a := s.array(file, "<i8", shape...)
+	a.int64s(v)
+	a.close()
+}
+
+func (s *staging) int32s(file string, v []int32, shape ...int) {
+	a := s.array(file, "<i4", shape...)
+	a.int32s(v)
+	a.close()
+}
+
+func (s *staging) float32s(file string, v []float32, shape ...int) {
+	a := s.array(file, "<f4", shape...)
+	a.float32s(v)
+	a.close()
+}
+
+// arrayFile is an array of a store that is being written. Its errors go to the staging.
+type arrayFile struct {
+	s       *staging
+	name    string // in the staging's directory
+	f       *os.File
+	hash    hash.Hash // of what was written
+	b       *bufio.Writer
+	w       *npy.Writer
+	growing bool // the first size of its shape is npy.Growing
+}
+
+// array begins an array. After an error it returns nil, whose methods do nothing.
+func (s *staging) array(file, descr string, shape ...int) *arrayFile {
+	if s.err != nil {
+		return nil
+	}
+	var f *os.File
+	if f, s.err = s.create(file); s.err != nil {
+		return nil
+	}
+	a := &arrayFile{s: s, name: filepath.Join(s.sub, file), f: f, hash: sha256.New(), growing: shape[0] == npy.Growing}
+	a.b = bufio.NewWriterSize(&summed{f: f, hash: a.hash, tell: s.tell}, 1<<20)
+	s.open = append(s.open, a)
+	a.w, s.err = npy.NewWriter(a.b, descr, shape...)
+	return a
+}
+
+func (a *arrayFile) int64s(v []int64) {
+	if a != nil && a.s.err == nil {
+		a.s.err = a.w.WriteInt64s(v)
+	}
+}
+
+func (a *arrayFile) int32s(v []int32) {
+	if a != nil && a.s.err == nil {
+		a.s.err = a.w.WriteInt32s(v)
+	}
+}
+
+func (a *arrayFile) float32s(v []float32) {
+	if a != nil && a.s.err == nil {
+		a.s.err = a.w.WriteFloat32s(v)
+	}
+}
+
+// tell shows that so many more bytes of arrays are written.
+func (s *staging) tell(bytes int) {
+	s.sent += int64(bytes)
+	s.progress.Of("writing", s.sent, s.all)
+}
+
+// close checks that the array is complete. It is on disk after completed.
+func (a *arrayFile) close() {
+	if a == nil || a.s.err != nil {
+		return
+	}
+	a.s.open = slices.DeleteFunc(a.s.open, func(b *arrayFile) bool { return a == b })
+	if err := errors.Join(a.w.Close(), a.b.Flush(), a.announce()); err != nil {
+		a.s.err = fmt.Errorf("%s: %w", filepath.Base(a.name), errors.Join(err, a.f.Close()))
+		return
+	}
+	a.s.completed()
+	done := make(chan error, 1)
+	a.s.completing = done
+	go func() {
+		err := a.s.complete(a.name, a.f, a.sum())
+		if err != nil {
+			err = fmt.Errorf("%s: %w", filepath.Base(a.name), err)
+		}
+		done <- err
+	}()
+}
+
+// sum returns the checksum of the file, none of a growing array: its header has changed.
+func (a *arrayFile) sum() []byte {
+	if a.growing {
+		return nil
+	}
+	return a.hash.Sum(nil)
+}
+
+// announce writes the final header of a growing array, whose number of rows is known only now.
+func (a *arrayFile) announce() error {
+	if !a.growing {
+		return nil
+	}
+	header, err := a.w.FinalHeader()
+	if err == nil {
+		_, err = a.f.WriteAt(header, 0)
+	}
+	return err
+}
