@@ -88,8 +88,8 @@ func (e *edgeWriter) lister(parts []*graph.Graph, unload func()) (list func(q, l
 	return func(_, lo, hi int) (*graph.Relation, error) { return t.List(lo, hi) }, t.Most(), nil
 }
 
-// until returns the end of a range of source positions that begins at lo. The range has at most so many edges,
-// unless it lies in one bin.
+// until returns the end of a range of source positions that begins at lo. The range has at most so many
+// edges, unless it lies in one bin.
 func (e *edgeWriter) until(lo, end int, most int64) int {
 	edges, hi := int64(0), lo
 	for hi < end {
