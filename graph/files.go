@@ -13,9 +13,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// graph writes the files of all types and relations. besidesVertices and besidesEdges, if not nil, write
-// further files of type or relation i into its directory.
-func (s *staging) graph(g *Graph, besidesVertices, besidesEdges func(int)) {
+// graph writes the files of all types and relations.
+func (s *staging) graph(g *Graph) {
 	l := g.layout()
 	for i, t := range g.Types() {
 		s.within(l.vertices(t.Type), func() {
@@ -24,19 +23,11 @@ func (s *staging) graph(g *Graph, besidesVertices, besidesEdges func(int)) {
 				s.labels(&g.Labels)
 				s.splits(g.Splits)
 			}
-			if besidesVertices != nil {
-				besidesVertices(i)
-			}
 		})
 	}
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		s.within(l.edges(r.Ends()), func() {
-			s.relation(inEdges, r)
-			if besidesEdges != nil {
-				besidesEdges(i)
-			}
-		})
+		s.within(l.edges(r.Ends()), func() { s.relation(r) })
 	}
 }
 
@@ -64,14 +55,14 @@ func (s *staging) labels(l *Labels) {
 }
 
 // relation writes the files of a relation.
-func (s *staging) relation(files relationFiles, r *Relation) {
-	s.int64s(files.indptr, r.Indptr, len(r.Indptr))
-	s.int32s(files.indices, r.Sources, len(r.Sources))
+func (s *staging) relation(r *Relation) {
+	s.int64s(inEdges.indptr, r.Indptr, len(r.Indptr))
+	s.int32s(inEdges.indices, r.Sources, len(r.Sources))
 	if r.Weights != nil {
-		s.float32s(files.weights, r.Weights, len(r.Weights))
+		s.float32s(inEdges.weights, r.Weights, len(r.Weights))
 	}
 	if r.EdgeColumns > 0 {
-		s.float32s(files.features, r.EdgeFeatures, len(r.Sources), r.EdgeColumns)
+		s.float32s(inEdges.features, r.EdgeFeatures, len(r.Sources), r.EdgeColumns)
 	}
 }
 

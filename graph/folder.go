@@ -15,12 +15,6 @@ func CreateFolder(within, name string) (*Folder, error) {
 	return &Folder{s}, nil
 }
 
-// AddPart writes a part, which must pass OpenPart's checks, into a directory of that name.
-func (f *Folder) AddPart(name string, p *Part) error {
-	f.s.part(name, p)
-	return f.s.failure()
-}
-
 // AddInt32s writes an array of one dimension.
 func (f *Folder) AddInt32s(file string, values []int32) error {
 	f.s.int32s(file, values, len(values))

@@ -127,14 +127,6 @@ func (p *Part) check(d depth) error {
 	return nil
 }
 
-// part writes the files of a part into a directory of that name.
-func (s *staging) part(name string, p *Part) {
-	s.within(name, func() {
-		s.graph(p.Graph, func(t int) { s.ids(p.IDs[t]) }, func(r int) { s.relation(outEdges, &p.Out[r]) })
-		s.description(p.describe(), symmetric(p.Graph.Relations, p.Out))
-	})
-}
-
 // ids writes the ids of a type's vertices.
 func (s *staging) ids(ids []int32) {
 	const most = 1 << 16 // at once

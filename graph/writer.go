@@ -36,7 +36,7 @@ func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) 
 	}
 	defer s.abort()
 	s.progress, s.all = progress, g.bytes()
-	s.graph(g, nil, nil)
+	s.graph(g)
 	s.description(describe(g), symmetric(g.Relations))
 	if s.err == nil {
 		s.err = add(s.dir.Name())

@@ -63,28 +63,28 @@ type Sender struct {
 	Buffers []*tensor.Matrix // each with as many elements as the largest message
 	pending []*comm.Pending  // for each buffer that was used
 	value   *tensor.Matrix   // the message that is being made
-	turn    int
+	next    int              // the buffer of the next message
 }
 
 // Buffer waits for a free buffer and returns rows × cols elements of it, with undefined values. Send sends
 // them.
 func (s *Sender) Buffer(rows, cols int) (value *tensor.Matrix, err error) {
-	if err := s.wait(s.turn); err != nil {
+	if err := s.wait(s.next); err != nil {
 		return nil, err
 	}
-	s.value = s.Buffers[s.turn].Prefix(rows, cols)
+	s.value = s.Buffers[s.next].Prefix(rows, cols)
 	return s.value, nil
 }
 
 // Send starts to send the elements that Buffer returned last.
 func (s *Sender) Send(peer int) {
 	p := s.Comm.Send(s.Kind, s.value.Bytes(), peer)
-	if s.turn < len(s.pending) {
-		s.pending[s.turn] = p
+	if s.next < len(s.pending) {
+		s.pending[s.next] = p
 	} else {
 		s.pending = append(s.pending, p)
 	}
-	s.turn = (s.turn + 1) % len(s.Buffers)
+	s.next = (s.next + 1) % len(s.Buffers)
 }
 
 // Finish waits until all messages are sent.
