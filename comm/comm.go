@@ -121,18 +121,24 @@ func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
 }
 
 // Waited is how long this rank has waited for others so far, in all its groups. Waits of goroutines beside
-// its work do not count.
-func (c *Comm) Waited() time.Duration { return time.Duration(c.end.waited.Load()) }
+// its work do not count. For a rank of a Host it is how long none of the worker's ranks has been at work,
+// since the first of them began.
+func (c *Comm) Waited() time.Duration {
+	if m, hosted := c.end.transport.(*member); hosted {
+		return m.waitedSoFar()
+	}
+	return time.Duration(c.end.waited.Load())
+}
 
 // Await runs f, which waits for others without a call of this Comm. Its time counts as a wait.
 func (c *Comm) Await(f func()) {
 	span := c.track.Begin(trace.Wait, "wait for work beside", trace.Args{})
 	defer span.End()
-	defer c.countWait(time.Now())
 	if m := c.member(); m != nil {
 		m.during(f)
 		return
 	}
+	defer c.countWait(time.Now())
 	c.track.Yield(f)
 }
 
@@ -144,9 +150,11 @@ func (c *Comm) Reach(points <-chan trace.Point) (came bool) {
 	return came
 }
 
-// countWait counts a wait that ends now.
+// countWait counts a wait that ends now. A rank of a Host keeps its turn in it.
 func (c *Comm) countWait(since time.Time) {
-	if !c.aside {
+	if m := c.member(); m != nil {
+		m.wasIdle(since)
+	} else if !c.aside {
 		c.end.waited.Add(int64(time.Since(since)))
 	}
 }

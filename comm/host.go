@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Host is a worker that holds several ranks of a run, which take turns (turns.go). A message between two of
@@ -25,10 +26,12 @@ type Host struct {
 
 	mu       sync.Mutex
 	boxes    map[lane]*box
-	err      error     // why everything was aborted
-	turn     *member   // at work; nil: none
-	changed  sync.Cond // the turn
-	starting int       // members that have not begun
+	err      error         // why everything was aborted
+	turn     *member       // at work; nil: none
+	changed  sync.Cond     // the turn
+	starting int           // members that have not begun
+	ended    time.Time     // of the last turn
+	idle     time.Duration // in which no rank was at work, since the first turn began
 }
 
 // Spool keeps messages that are sent and not yet received.

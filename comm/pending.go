@@ -90,6 +90,7 @@ func (p *Pending) Wait() error {
 		}
 		return p.outcome()
 	}
+	defer p.comm.countWait(p.since)
 	for {
 		deadline, stop := deadline(timeout)
 		select {
@@ -180,7 +181,6 @@ func (e *end) enter(p *Pending) {
 func (e *end) leave(p *Pending) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p.comm.countWait(p.since)
 	i := slices.Index(e.waits, p)
 	e.waits = slices.Delete(e.waits, i, i+1)
 }

@@ -137,7 +137,7 @@ func (m *member) during(f func()) {
 // leave ends the rank's turn, if it is at work. The caller holds mu.
 func (m *member) leave() {
 	if m.turn == m {
-		m.turn = nil
+		m.turn, m.ended = nil, time.Now()
 		m.turned(m, false)
 	}
 	m.next()
@@ -152,11 +152,28 @@ func (h *Host) next() {
 	for _, m := range h.members {
 		if m.over != nil && (h.err != nil || m.over()) {
 			h.turn = m
+			if !h.ended.IsZero() {
+				h.idle += time.Since(h.ended)
+			}
 			h.turned(m, true)
 			h.changed.Broadcast()
 			return
 		}
 	}
+}
+
+// wasIdle adds a wait that ends now, in which a rank kept its turn.
+func (h *Host) wasIdle(since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.idle += time.Since(since)
+}
+
+// waitedSoFar is how long no rank has been at work since the first turn began.
+func (h *Host) waitedSoFar() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.idle
 }
 
 // turned says that a turn begins or ends. The caller holds mu.

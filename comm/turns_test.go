@@ -2,7 +2,11 @@ package comm
 
 import (
 	"bytes"
+	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // halves is a spool in which messages of 100 bytes or more rest, and all take pages of 10 bytes.
@@ -61,5 +65,67 @@ func TestShared(t *testing.T) {
 	}
 	if got := [2]any{<-seen, <-seen}; got != [2]any{1, 0} && got != [2]any{0, 1} {
 		t.Errorf("seen %v", got)
+	}
+}
+
+// TestWaitedOfAHost: what a worker with several ranks waits is the time in which none of them is at work,
+// whether they give away their turns or keep them. A rank that waits while another works does not count.
+func TestWaitedOfAHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ends, holders := InProcess(2), []int{0, 0, 1}
+		var ranks sync.WaitGroup
+		for worker, end := range ends {
+			ranks.Go(func() {
+				h := NewHost(New(end, 0), holders, halves{})
+				var members sync.WaitGroup
+				for _, transport := range h.Transports() {
+					members.Go(func() { waitsAndWorks(t, New(transport, 0)) })
+				}
+				members.Wait()
+				if err := h.Close(); err != nil {
+					t.Errorf("worker %d: %v", worker, err)
+				}
+			})
+		}
+		ranks.Wait()
+	})
+}
+
+// waitsAndWorks: rank 2, of the other worker, sends to ranks 0 and 1 after 20 ms each. Rank 1 works 5 ms while
+// rank 0 waits. Then rank 0 waits once more, and keeps its turn.
+func waitsAndWorks(t *testing.T, c *Comm) {
+	const ms = time.Millisecond
+	c.Begin()
+	defer c.End()
+	one := make([]byte, 1)
+	var err error
+	switch c.Rank() {
+	case 2:
+		for _, to := range []int{0, 1, 0} {
+			time.Sleep(20 * ms)
+			err = errors.Join(err, c.Send(Halo, one, to).Wait())
+		}
+	case 1:
+		time.Sleep(5 * ms)
+		err = c.Receive(Halo, one, 2).Wait()
+	case 0:
+		err = c.Receive(Halo, one, 2).Wait()
+		if got := c.Waited(); got != 15*ms {
+			t.Errorf("waited %v for the first message, want 15ms, as rank 1 worked 5ms", got)
+		}
+		time.Sleep(7 * ms)
+		release := c.Hold()
+		err = errors.Join(err, c.Receive(Halo, one, 2).Wait())
+		release()
+		if got := c.Waited(); got != 48*ms {
+			t.Errorf("waited %v, want 33ms more with the turn held", got)
+		}
+		c.Await(func() { time.Sleep(4 * ms) })
+		if got := c.Waited(); got != 52*ms {
+			t.Errorf("waited %v, want 4ms more for work beside", got)
+		}
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

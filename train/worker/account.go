@@ -166,7 +166,7 @@ type Totals struct {
 	Communication Communication
 	EdgeColumns   []int64        // per worker: edges × columns that it aggregated, forward and backward
 	SentBytes     []int64        // per worker
-	WaitSeconds   []float64      // per worker: time that it waited for others
+	WaitSeconds   []float64      // per worker: time that it waited for others, with none of its ranks at work
 	WaitShare     float64        // the largest share of its pass that a worker waited
 	Stages        []StageSummary // if the mesh has several
 	Disk          tensor.Moved   // of all workers, in the last epoch with the evaluation before it
@@ -196,8 +196,8 @@ func (w *Worker) Totals() (t Totals, err error) {
 		t.GraphBytes[at] = max(t.GraphBytes[at], one.Graph)
 		t.LiveBytes[at] = max(t.LiveBytes[at], one.Live)
 		t.EdgeColumns[at] += one.Pass.EdgeColumns.Sum()
-		t.WaitSeconds[at] += one.Pass.Waited.Seconds()
-		t.WaitShare = max(t.WaitShare, t.WaitSeconds[at]/max(one.Pass.Seconds, 1e-9))
+		t.WaitSeconds[at] = max(t.WaitSeconds[at], one.Pass.Waited.Seconds())
+		t.WaitShare = max(t.WaitShare, one.Pass.Waited.Seconds()/max(one.Pass.Seconds, 1e-9))
 		t.SentBytes[at] += one.Pass.Sent.Bytes()
 		sent = append(sent, one.Pass.Sent)
 		t.Disk = t.Disk.Plus(one.Pass.Disk)

@@ -185,7 +185,7 @@ func TestTotalsOfWorkers(t *testing.T) {
 		w.Workers = 1 // which holds both partitions
 		all, err = w.Totals()
 		if all.Workers != 1 || !slices.Equal(all.EdgeColumns, []int64{31}) || !slices.Equal(all.SentBytes, []int64{215}) ||
-			!slices.Equal(all.WaitSeconds, []float64{3}) || all.WaitShare != .75 || all.Communication != want {
+			!slices.Equal(all.WaitSeconds, []float64{2}) || all.WaitShare != .5 || all.Communication != want {
 			t.Errorf("of one worker: %+v", all)
 		}
 		return err
