@@ -31,7 +31,7 @@ func (c *Comm) reduce(values []int64, combine func(a, b int64) int64) error {
 			values[i%len(values)] = combine(values[i%len(values)], x)
 		}
 	}
-	return c.allFromFirst(Bytes(values), within)
+	return c.allFromFirst(Setup, Bytes(values), within)
 }
 
 // ToFirst returns, on the first rank, the lists of all ranks in their order. Their lengths may differ. The
@@ -64,7 +64,7 @@ func ToFirst[T byte | int32 | int64 | float32 | float64](c *Comm, mine []T) ([][
 func FromFirst[T byte | int32 | int64 | float32 | float64](c *Comm, list []T) ([]T, error) {
 	const within = "a broadcast"
 	length := []int64{int64(len(list))}
-	if err := c.allFromFirst(Bytes(length), within); err != nil {
+	if err := c.allFromFirst(Setup, Bytes(length), within); err != nil {
 		return nil, err
 	}
 	if c.rank > 0 {
@@ -73,14 +73,14 @@ func FromFirst[T byte | int32 | int64 | float32 | float64](c *Comm, list []T) ([
 	if length[0] == 0 {
 		return list, nil
 	}
-	return list, c.allFromFirst(Bytes(list), within)
+	return list, c.allFromFirst(Setup, Bytes(list), within)
 }
 
 // allFromFirst sends the first rank's data to all.
-func (c *Comm) allFromFirst(data []byte, within string) error {
+func (c *Comm) allFromFirst(k Kind, data []byte, within string) error {
 	answers := make([][]byte, c.Size())
 	for r := range answers {
 		answers[r] = data
 	}
-	return c.fromFirst(Setup, answers, data, within)
+	return c.fromFirst(k, answers, data, within)
 }

@@ -53,11 +53,8 @@ func (c *Comm) gatherShort(k Kind, mine []byte, all [][]byte, within string) err
 	if err := c.toFirst(k, mine, all, within); err != nil {
 		return err
 	}
-	together, answers := slices.Concat(all...), make([][]byte, c.Size())
-	for r := range answers {
-		answers[r] = together
-	}
-	if err := c.fromFirst(k, answers, together, within); err != nil {
+	together := slices.Concat(all...)
+	if err := c.allFromFirst(k, together, within); err != nil {
 		return err
 	}
 	for _, of := range all {

@@ -56,16 +56,20 @@ func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix
 // z of class y has (1−ε)(l − z_y) + ε/C·Σ_c (l − z_c) = (l − z_y) + ε(z_y − mean z). It adds scale times its
 // gradient to g, unless g is nil. It goes over the rows in their order, so the threads change no bit.
 func smooth(g, logits, rows *tensor.Matrix, y Targets, scale float64) (sum float64) {
-	c, class := logits.Cols, y.Class.Int32s()
+	c, class, values := logits.Cols, y.Class.Int32s(), logits.Floats()
+	var gradients []float32
+	if g != nil {
+		gradients = g.Floats()
+	}
 	even := float32(-scale * y.Smoothing / float64(c))
 	for _, row := range rows.Int32s() {
-		z, mean := logits.Floats()[int(row)*c:][:c], 0.
+		z, mean := values[int(row)*c:][:c], 0.
 		for _, v := range z {
 			mean += float64(v) / float64(c)
 		}
 		sum += y.Smoothing * (float64(z[class[row]]) - mean)
 		if g != nil {
-			dz := g.Floats()[int(row)*c:][:c]
+			dz := gradients[int(row)*c:][:c]
 			for k := range dz {
 				dz[k] += even
 			}
