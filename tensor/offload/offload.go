@@ -23,9 +23,9 @@ type File struct {
 	dir  string
 }
 
-// Open returns a File in a folder, which it makes if there is none.
+// Open returns a File in a folder, which it makes if there is none. The folder above it must exist.
 func Open(dir string) (*File, error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, refused(dir, err)
 	}
 	f, err := unnamed(dir)
@@ -48,19 +48,22 @@ func Check(dir string) error {
 // false on a file system that does not say.
 func Free(dir string) (bytes int64, known bool, err error) { return atomicfile.Free(existing(dir)) }
 
-// existing is the folder, or the nearest one above it that exists.
+// existing is the folder, or the one above it if it does not exist.
 func existing(dir string) string {
-	for {
-		_, err := os.Lstat(dir)
-		above := filepath.Dir(dir)
-		if !errors.Is(err, fs.ErrNotExist) || above == dir {
-			return dir
-		}
-		dir = above
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return filepath.Dir(filepath.Clean(dir))
 	}
+	return dir
 }
 
 func refused(dir string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, linked := os.Readlink(dir); linked == nil {
+			return refusal.Errorf("%s %s: is a symbolic link to a folder that does not exist; make that folder, or name another",
+				refusal.Setting("offload"), dir)
+		}
+		return refusal.Errorf("%s %s: the folder above it does not exist; make that first, or name another", refusal.Setting("offload"), dir)
+	}
 	return refusal.Errorf("%s %s: %w; name a folder that can be written to", refusal.Setting("offload"), dir, cause(err))
 }
 

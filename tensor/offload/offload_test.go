@@ -15,7 +15,7 @@ import (
 
 // TestFile: what is written is read again, and the folder stays empty.
 func TestFile(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "new", "folder")
+	dir := filepath.Join(t.TempDir(), "new")
 	f, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestNoFolder(t *testing.T) {
 // Check finds out whether Open can make a folder, and makes none.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
-	within := filepath.Join(dir, "a", "b")
+	within := filepath.Join(dir, "a")
 	if err := Check(within); err != nil {
 		t.Error(err)
 	}
@@ -127,5 +127,28 @@ func TestCheck(t *testing.T) {
 		if err := Check(path); !refusal.Is(err) {
 			t.Errorf("%s: %v, want a refusal", path, err)
 		}
+	}
+}
+
+// TestMissingFolders: a folder whose parent does not exist, and a symbolic link that leads nowhere, are
+// refused in a line that says so, and nothing is made.
+func TestMissingFolders(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "a", "b"): "the folder above it does not exist", link: "is a symbolic link to a folder that does not exist",
+	} {
+		_, opened := Open(path)
+		for _, err := range []error{Check(path), opened} {
+			if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", path, err, want)
+			}
+		}
+	}
+	if left, err := os.ReadDir(dir); len(left) != 1 || err != nil {
+		t.Errorf("left %v, %v", left, err)
 	}
 }
