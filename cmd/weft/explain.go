@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -226,10 +227,13 @@ func (p planned) rests() (lines []string) {
 			float64(moved.Written)/1e6, float64(moved.Read)/1e6, float64(p.DiskBytes())/1e6)
 	}
 	if p.All > 0 {
-		line += fmt.Sprintf("; a worker needs %.1f MB at least, and %.1f MB for nothing to rest", float64(p.Least)/1e6, float64(p.All)/1e6)
+		line += fmt.Sprintf("; a worker needs %.1f MB at least, and %.1f MB for nothing to rest", enough(p.Least), enough(p.All))
 	}
 	return []string{line}
 }
+
+// enough is a number of MB, rounded up to one decimal: as a memory limit, it suffices.
+func enough(bytes int64) float64 { return math.Ceil(float64(bytes)/1e5) / 10 }
 
 // encoded says how values travel, if not as they are stored.
 func (p planned) encoded() (lines []string) {

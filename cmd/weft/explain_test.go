@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"weft/internal/atomicfile"
 	"weft/train"
 	"weft/train/plan"
+	"weft/train/setting"
 )
 
 // plannedOf is the plan of a job.
@@ -149,5 +152,48 @@ func TestRoomOnDisk(t *testing.T) {
 	}
 	if err := checkDisk(p, "", 0); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNamedMemoryIsEnough: what a plan names as the least memory of a worker is accepted as a limit, also
+// what its refusal names.
+func TestNamedMemoryIsEnough(t *testing.T) {
+	g, o := communities(t, 3000, 13), train.Defaults()
+	o.Partitions, o.Partition, o.Offload, o.Threads = 3, "random", t.TempDir(), 1
+	limited := func(limit string) error {
+		o := o
+		all := setting.All()
+		named := slices.IndexFunc(all, func(s setting.Setting) bool { return s.Name == "memory-limit" })
+		if err := all[named].Set(&o, limit); err != nil {
+			t.Fatal(err)
+		}
+		job := &train.Job{Graph: g, Options: o}
+		p, err := job.Plan(t.Context())
+		if err != nil {
+			return err
+		}
+		return p.CheckLimit(o.MemoryLimit)
+	}
+	settings, err := o.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &train.Job{Graph: g, Options: o, PlanRange: true}
+	p, err := job.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := strings.Join(planned{&p, settings, 1}.rests(), "\n")
+	refused := fmt.Sprint(limited("1B"))
+	for from, named := range map[string]*regexp.Regexp{
+		said: regexp.MustCompile(`a worker needs (\S+ MB) at least`), refused: regexp.MustCompile(`would need (\S+ [kM]B) while`),
+	} {
+		found := named.FindStringSubmatch(from)
+		if found == nil {
+			t.Fatalf("%q names no memory", from)
+		}
+		if err := limited(found[1]); err != nil {
+			t.Errorf("%s, as in %q: %v", found[1], from, err)
+		}
 	}
 }

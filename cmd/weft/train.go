@@ -436,7 +436,7 @@ func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 	}
 	if o.MemoryLimit == 0 && machine > 0 && all > machine {
 		return refusal.Errorf("the run would need %s, and this machine has %s of memory; take %s, or try all the same with a --memory-limit",
-			megabytes(all), megabytes(machine), p.Less())
+			setting.Bytes(all).RoundedUp(), megabytes(machine), p.Less())
 	}
 	return nil
 }
@@ -457,7 +457,7 @@ func checkDisk(p *plan.Plan, dir string, here int) error {
 	}
 	if known && free < rests {
 		return refusal.Errorf("--offload %s: %s would rest there at the peak, and %s are free; free some room there, "+
-			"name another folder, or raise --memory-limit", dir, megabytes(rests), megabytes(free))
+			"name another folder, or raise --memory-limit", dir, setting.Bytes(rests).RoundedUp(), megabytes(free))
 	}
 	return nil
 }

@@ -249,7 +249,7 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 				wayOut = fmt.Sprintf("raise the limit, take %s, or try more workers, as in %s graph=%d", p.Less(), refusal.Setting("parallel"), workers)
 			}
 			return refusal.Errorf("%s %s: worker %d would need %s%s (tensors %s, graph %s); %s", refusal.Setting("memory-limit"), limit, worker,
-				setting.Bytes(tensors+graph).Rounded(), during, setting.Bytes(tensors).Rounded(), setting.Bytes(graph).Rounded(), wayOut)
+				setting.Bytes(tensors+graph).RoundedUp(), during, setting.Bytes(tensors).Rounded(), setting.Bytes(graph).Rounded(), wayOut)
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ func parseBytes(text string) (Bytes, error) {
 		if x *= float64(unit.size); err != nil || !(x == 0 || x >= 1 && x < math.MaxInt64) {
 			break
 		}
-		return Bytes(x), nil
+		return Bytes(math.Round(x)), nil
 	}
 	return 0, errors.New("must be an amount of memory as in 4GiB or 512MB, or none")
 }
@@ -60,6 +60,18 @@ func (b Bytes) String() string {
 		}
 	}
 	panic("one byte divides every amount")
+}
+
+// RoundedUp is Rounded of no less: as a limit, it suffices for the amount.
+func (b Bytes) RoundedUp() string {
+	unit := Bytes(1)
+	for b >= 1000*unit && unit < 1e12 {
+		unit *= 1000
+	}
+	if unit > 1 && b < 10*unit {
+		unit /= 10 // its decimal
+	}
+	return ((b + unit - 1) / unit * unit).Rounded()
 }
 
 // Rounded writes the amount with the digits that matter to a person, in the decimal unit that suits it.

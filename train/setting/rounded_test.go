@@ -14,3 +14,16 @@ func TestRounded(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundedUp: the amount that is written suffices as a limit, and is the least with its digits.
+func TestRoundedUp(t *testing.T) {
+	for b, want := range map[Bytes]string{
+		0: "0 B", 999: "999 B", 1001: "1.1 kB", 1100: "1.1 kB", 9_901: "10 kB", 10_001: "11 kB", 44_100_001: "45 MB",
+		999_000_001: "1.0 GB", 2_200_000_000: "2.2 GB", 2_200_000_001: "2.3 GB", 4_000_000_000_000_001: "4001 TB",
+	} {
+		got := b.RoundedUp()
+		if read, err := parseBytes(got); got != want || read < b || err != nil {
+			t.Errorf("%d is written %q and read %d, %v, want %q", int64(b), got, int64(read), err, want)
+		}
+	}
+}
