@@ -516,3 +516,15 @@ func TestWeightsFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestSmoothingOfSeveralLabels: label smoothing is for one class per vertex.
+func TestSmoothingOfSeveralLabels(t *testing.T) {
+	g := *tangled(t)
+	g.Labels = graph.Labels{Classes: 2, Multi: make([]float32, 2*g.Vertices())}
+	o := Defaults()
+	o.LabelSmoothing = .1
+	_, err := (&Job{Graph: &g, Options: o}).Plan(t.Context())
+	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), "label-smoothing 0.1: it is for one class per vertex") {
+		t.Errorf("%v, want a refusal of label smoothing", err)
+	}
+}
