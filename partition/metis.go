@@ -46,7 +46,7 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	}
 	of, err := d.solve(ctx)
 	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%w; the partition methods random and range do without it", err)
+		err = fmt.Errorf("%w; the partition method stream takes less memory, and random and range do without METIS", err)
 	}
 	return of, err
 }
