@@ -91,8 +91,8 @@ func TestWaitedOfAHost(t *testing.T) {
 	})
 }
 
-// waitsAndWorks: rank 2, of the other worker, sends to ranks 0 and 1 after 20 ms each. Rank 1 works 5 ms while
-// rank 0 waits. Then rank 0 waits once more, and keeps its turn.
+// waitsAndWorks: rank 2, of the other worker, sends to ranks 0 and 1 after 20 ms each. Rank 1 works 5 ms
+// while rank 0 waits. Then rank 0 waits once more, and keeps its turn.
 func waitsAndWorks(t *testing.T, c *Comm) {
 	const ms = time.Millisecond
 	c.Begin()

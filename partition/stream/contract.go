@@ -10,8 +10,8 @@ import (
 	"weft/partition/metis"
 )
 
-// The contracted graph has at most maxClusters vertices and maxPairs edges, whatever the graph has. It takes at
-// most 270 MB in this process (Memory), and METIS takes 35 to 70 bytes for each of twice as many entries.
+// The contracted graph has at most maxClusters vertices and maxPairs edges, whatever the graph has. It takes
+// at most 270 MB in this process (Memory), and METIS takes 35 to 70 bytes for each of twice as many entries.
 const (
 	maxClusters = 1 << 20
 	maxPairs    = 1 << 22
@@ -133,8 +133,8 @@ func (t *pairs) slot(a, b int32) *pair {
 	}
 }
 
-// rebuild doubles the table. A full one drops the lightest half of the pairs in place, and more if weights are
-// equal.
+// rebuild doubles the table. A full one drops the lightest half of the pairs in place, and more if weights
+// are equal.
 func (t *pairs) rebuild() {
 	const least = 1 << 10
 	if t.used < t.most {

@@ -115,7 +115,8 @@ func (s *passes) refinement(of []int32) *refinement {
 // bit is that of partition p, 0 if it is not in the group.
 func (r *refinement) bit(p int32) uint64 { return 1 << uint32(p-r.first) } // Go shifts by 64 and more to 0
 
-// read notes that partition p, which v is in or moves to, reads v's in-neighbours. It may run on several cores.
+// read notes that partition p, which v is in or moves to, reads v's in-neighbours. It may run on several
+// cores.
 func (r *refinement) read(v, p int32, sources []int32) {
 	b := r.bit(p)
 	if b == 0 {
@@ -135,8 +136,8 @@ func (r *refinement) read(v, p int32, sources []int32) {
 // leaves fewer. Of several it takes the one with the fewest vertices.
 //
 // If v moves from p to q, then p no longer reads the in-neighbours that no other vertex of p reads, and q
-// reads those in-neighbours that it neither owns nor reads yet. The row of v is then no halo row for q, but is
-// one for p if p has edges out of v.
+// reads those in-neighbours that it neither owns nor reads yet. The row of v is then no halo row for q, but
+// is one for p if p has edges out of v.
 func (r *refinement) best(v int32, sources []int32, has *counts) int32 {
 	p := r.of[v]
 	own := r.bit(p)

@@ -1,9 +1,9 @@
-// Package stream divides graphs that METIS cannot hold. It reads the edges in order, a few times, and keeps a
-// few numbers for each vertex:
+// Package stream divides graphs that METIS cannot hold. It reads the edges in order, a few times, and keeps
+// a few numbers for each vertex:
 //
-//  1. label propagation makes clusters of bounded size (Meyerhenke, Sanders and Schulz, "Partitioning Complex
-//     Networks via Size-Constrained Clustering", SEA 2014; with edges on disk: Akhremtsev, Sanders and Schulz,
-//     "(Semi-)External Algorithms for Graph Partitioning and Clustering", ALENEX 2015);
+//  1. label propagation makes clusters of bounded size (Meyerhenke, Sanders and Schulz, "Partitioning
+//     Complex Networks via Size-Constrained Clustering", SEA 2014; with edges on disk: Akhremtsev, Sanders
+//     and Schulz, "(Semi-)External Algorithms for Graph Partitioning and Clustering", ALENEX 2015);
 //  2. the clusters are contracted, and METIS divides the small graph;
 //  3. single vertices move to other partitions where this leaves fewer halo rows.
 //
@@ -89,7 +89,8 @@ type passes struct {
 	*Options
 }
 
-// block is how many consecutive vertices are read in one go, and batch how many of them a core takes at a time.
+// block is how many consecutive vertices are read in one go, and batch how many of them a core takes at a
+// time.
 const block, batch = 1 << 14, 1 << 9
 
 // pass calls visit for each vertex in order.
@@ -148,7 +149,8 @@ func (s *passes) passOnAll(name string, newLook func() func(v int32, sources []i
 	})
 }
 
-// blocks calls read for the blocks of vertices first, …, last−1 in order. read returns how many edges it read.
+// blocks calls read for the blocks of vertices first, …, last−1 in order. read returns how many edges it
+// read.
 func (s *passes) blocks(name string, read func(first, last int32) (edges int)) error {
 	const unloaded = 1 << 26 // edges
 	edges := 0

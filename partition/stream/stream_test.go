@@ -56,8 +56,8 @@ func haloRows(lists [][]int32, of []int32) int {
 	return len(rows)
 }
 
-// TestBestLeavesTheFewestHaloRows: of all partitions of a group that a vertex may move to, best takes one that leaves the
-// fewest halo rows, and keeps the vertex where it is if no move leaves fewer.
+// TestBestLeavesTheFewestHaloRows: of all partitions of a group that a vertex may move to, best takes one
+// that leaves the fewest halo rows, and keeps the vertex where it is if no move leaves fewer.
 func TestBestLeavesTheFewestHaloRows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lists := drawn(t)
@@ -189,7 +189,8 @@ func TestClusters(t *testing.T) {
 	})
 }
 
-// TestPack numbers clusters from 0 in the order of their first vertices, and joins them if there are too many.
+// TestPack numbers clusters from 0 in the order of their first vertices, and joins them if there are too
+// many.
 func TestPack(t *testing.T) {
 	label := []int32{3, 3, 1, 4, 1, 0}
 	if n := pack(label, func(int) float32 { return 1 }, 4); n != 4 || !slices.Equal(label, []int32{0, 0, 1, 2, 1, 3}) {
@@ -247,7 +248,8 @@ func TestProblem(t *testing.T) {
 	})
 }
 
-// TestPairsKeepTheHeaviest: a full table drops light pairs, never one with more edges than half of the others.
+// TestPairsKeepTheHeaviest: a full table drops light pairs, never one with more edges than half of the
+// others.
 func TestPairsKeepTheHeaviest(t *testing.T) {
 	table, r := pairs{most: 2048}, rand.New(rand.NewPCG(1, 2))
 	for i := range 200_000 {
