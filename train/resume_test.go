@@ -94,7 +94,7 @@ func resumes() map[string]Options {
 		o.Model, o.Halo, o.Wire, o.WireSchedule = "gcn", "cover", "int8", setting.WireSchedule{Slope: 1, From: 8}
 	})
 	add("gcn", "tensor=2", func(o *Options) { o.Model, o.Select = "gcn", setting.SelectLoss })
-	add("decoupled", "graph=2,tensor=2", func(o *Options) { o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd" })
+	add("decoupled", "graph=2,tensor=2", func(o *Options) { o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd"; o.Momentum = .9 })
 	add("turns", "tensor=2", func(o *Options) { o.Model, o.Partitions, o.Partition = "gat", 3, "random" })
 	add("residual", "", func(o *Options) { o.Blocks, o.Layers = "residual", 3 })
 	add("gcnii", "pipeline=2", deep)

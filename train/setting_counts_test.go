@@ -60,7 +60,9 @@ func TestEachSettingCounts(t *testing.T) {
 	}
 	link := bases[0]
 	link.Task, link.Decoder, link.LR = task.Link, "distmult", .001
-	for _, o := range append(bases, link) {
+	descent := bases[0]
+	descent.Optimizer = "sgd"
+	for _, o := range append(bases, link, descent) {
 		was := run(t, g, o).Losses
 		for _, s := range setting.All() {
 			if s.Group != setting.ModelGroup && s.Group != setting.TrainingGroup {

@@ -52,6 +52,7 @@ type Options struct {
 	ConvWeightDecay     float64 `yaml:"conv-weight-decay"` // of gcnii's convolutions, which WeightDecay leaves out
 	DecayFirstLayerOnly bool    `yaml:"decay-first-layer-only"`
 	Optimizer           string  `yaml:"optimizer"`
+	Momentum            float64 `yaml:"momentum"` // of sgd
 	Schedule            string  `yaml:"schedule"`
 	Clip                float64 `yaml:"clip"` // largest 2-norm of all gradients together, 0: no limit
 	Epochs              int     `yaml:"epochs"`

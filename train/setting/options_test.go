@@ -65,6 +65,8 @@ func TestResolveRefuses(t *testing.T) {
 		{"weight-decay", "-1", "weight-decay -1: must be at least 0"},
 		{"activation", "swish", "unknown activation; it is one of none, relu, elu, leaky-relu, tanh, sigmoid"},
 		{"optimizer", "lion", "unknown optimizer; it is one of adam, adamw, sgd"},
+		{"momentum", "1", "momentum 1: must be at least 0 and below 1"},
+		{"momentum", "0.9", "momentum 0.9: belongs to optimizer sgd; give that, or leave it out"},
 		{"norm", "instance", "norm instance: unknown norm; it is one of auto, none, batch, layer"},
 		{"precision", "f16", "precision f16"},
 		{"recompute", "some", "recompute some: unknown recompute; it is one of auto, none, blocks"},

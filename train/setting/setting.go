@@ -128,6 +128,7 @@ var settings = withFields([]Setting{
 	},
 	{Name: "decay-first-layer-only", Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
+	{Name: "momentum", Group: TrainingGroup, limits: fraction, Meaning: "momentum of sgd, the share of the step before that each step repeats"},
 	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes"},
 	{
 		Name: "label-smoothing", Group: TrainingGroup, task: task.Vertex, limits: fraction,

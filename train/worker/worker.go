@@ -105,7 +105,7 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) 
 	}
 	w.Optimizer, err = optim.New(optim.Settings{
 		Name: c.Optimizer, Rate: c.LR, WeightDecay: c.WeightDecay, ConvWeightDecay: c.ConvWeightDecay,
-		DecayFirstLayerOnly: c.DecayFirstLayerOnly, Clip: c.Clip, Squares: w.squares,
+		DecayFirstLayerOnly: c.DecayFirstLayerOnly, Momentum: c.Momentum, Clip: c.Clip, Squares: w.squares,
 	}, team, w.Params.List)
 	return w, err
 }
