@@ -149,19 +149,3 @@ func (o *Optimizer) Release() {
 		s[1].Release()
 	}
 }
-
-// Schedules are the names that Schedule knows.
-var Schedules = []string{"constant", "cosine", "step"}
-
-// Schedule returns the factor of the learning rate at an epoch, counted from 1, of a run of so many epochs.
-// constant is 1; cosine falls from 1 to 0 along half a cosine; step is halved after each tenth of the run.
-func Schedule(name string, epoch, epochs int) float64 {
-	done := float64(epoch-1) / float64(epochs)
-	switch name {
-	case "cosine":
-		return (1 + math.Cos(math.Pi*done)) / 2
-	case "step":
-		return math.Pow(0.5, math.Floor(10*done))
-	}
-	return 1
-}

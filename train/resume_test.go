@@ -89,6 +89,9 @@ func resumes() map[string]Options {
 	deep := func(o *Options) { o.Model, o.Layers, o.Chunks, o.HistoryPeriod = "gcnii", 4, 6, 2 }
 	add("sage", "", func(o *Options) { o.Norm, o.Schedule, o.Clip = "batch", "cosine", 1 })
 	add("sage", "graph=3", func(o *Options) { o.Norm = "batch" })
+	add("plateau", "graph=2", func(o *Options) {
+		o.Schedule, o.PlateauPatience, o.EvalEvery, o.LR, o.Warmup = "plateau", 0, 1, .3, 1
+	})
 	add("gat", "graph=3", func(o *Options) { o.Model, o.Heads, o.Optimizer = "gat", 2, "adamw" })
 	add("scheduled", "graph=3", func(o *Options) {
 		o.Model, o.Halo, o.Wire, o.WireSchedule = "gcn", "cover", "int8", setting.WireSchedule{Slope: 1, From: 8}

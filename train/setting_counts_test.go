@@ -13,6 +13,7 @@ import (
 	"weft/graph/generate"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
+	"weft/optim"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -91,7 +92,8 @@ func TestEachSettingCounts(t *testing.T) {
 	}
 }
 
-// others are texts of values that differ from o's. For a choice they are all others but auto.
+// others are texts of values that differ from o's. For a choice they are all others but auto, and but the
+// schedule plateau, which TestPlateau looks at: it begins as constant does.
 func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []string {
 	t.Helper()
 	if e, listed := elsewhere[s.Name]; listed {
@@ -102,7 +104,7 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 	}
 	switch v := s.Value(o).(type) {
 	case string:
-		return slices.DeleteFunc(slices.Clone(s.Choices), func(word string) bool { return word == v || word == "auto" })
+		return slices.DeleteFunc(slices.Clone(s.Choices), func(word string) bool { return word == v || word == "auto" || word == optim.PlateauSchedule })
 	case bool:
 		return []string{strconv.FormatBool(!v)}
 	case int:

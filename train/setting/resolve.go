@@ -295,10 +295,16 @@ func (r *Resolved) checkBlocks() error {
 	return nil
 }
 
-// checkOptimizer refuses the settings of another optimizer.
+// checkOptimizer refuses the settings of another optimizer or schedule.
 func (r *Resolved) checkOptimizer() error {
 	if optimizer := refusal.Setting("optimizer"); r.Momentum > 0 && r.Optimizer != optim.SGD {
 		return refusal.Errorf("%s %v: belongs to %s %s; give that, or leave it out", refusal.Setting("momentum"), r.Momentum, optimizer, optim.SGD)
+	}
+	defaults, schedule := Defaults(), refusal.Setting("schedule")
+	for _, s := range settings {
+		if s.schedule != "" && s.schedule != r.Schedule && s.Text(&r.Options) != s.Text(&defaults) {
+			return refusal.Errorf("%s %s: belongs to %s %s; give that, or leave it out", refusal.Setting(s.Name), s.Text(&r.Options), schedule, s.schedule)
+		}
 	}
 	return nil
 }
