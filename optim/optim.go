@@ -18,7 +18,7 @@ type Settings struct {
 	WeightDecay         float64 // of parameters with nn.WeightDecay
 	ConvWeightDecay     float64 // of parameters with nn.ConvDecay
 	DecayFirstLayerOnly bool
-	Momentum            float64 // of sgd
+	Momentum            float64 // of SGD, in [0, 1)
 	Clip                float64 // largest 2-norm of all gradients together; 0: no limit
 	// Squares takes the squared 2-norm of the gradient of each parameter, and returns those of all parameters
 	// of the model in its order, for Clip. nil: the parameters are the whole model's.
@@ -27,7 +27,10 @@ type Settings struct {
 
 // Names are the optimizers: Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), and stochastic
 // gradient descent.
-var Names = []string{"adam", "adamw", "sgd"}
+var Names = []string{"adam", "adamw", SGD}
+
+// SGD is the name of stochastic gradient descent, which alone has a momentum.
+const SGD = "sgd"
 
 // Optimizer holds the state of one run.
 type Optimizer struct {
@@ -43,7 +46,7 @@ func New(s Settings, team *kernel.Team, params []*nn.Param) (*Optimizer, error) 
 	buffers := 2
 	switch s.Name {
 	case "adam", "adamw":
-	case "sgd":
+	case SGD:
 		buffers = 0
 		if s.Momentum != 0 {
 			buffers = 1
@@ -81,7 +84,7 @@ func (o *Optimizer) Step(factor float64) {
 func (o *Optimizer) update(p *nn.Param, state [2]*tensor.Matrix, rate, clip float64) {
 	p.Value.Thaw() // what the training pass has kept
 	decay := o.s.decay(p)
-	if o.s.Name == "sgd" {
+	if o.s.Name == SGD {
 		o.team.SGD(p.Value, p.Grad, state[0], kernel.SGDStep{
 			Rate: rate, Momentum: o.s.Momentum, Decay: decay, Clip: clip, First: o.step == 1,
 		})
@@ -125,7 +128,7 @@ func (o *Optimizer) norm() float64 {
 // Arrays lists the state, under PyTorch's names.
 func (o *Optimizer) Arrays() []checkpoint.Array {
 	names := [2]string{"exp_avg", "exp_avg_sq"}
-	if o.s.Name == "sgd" {
+	if o.s.Name == SGD {
 		names[0] = "momentum_buffer"
 	}
 	all := []checkpoint.Array{{Name: "optimizer/step", Count: &o.step}}
@@ -145,20 +148,4 @@ func (o *Optimizer) Release() {
 		s[0].Release()
 		s[1].Release()
 	}
-}
-
-// Schedules are the names that Schedule knows.
-var Schedules = []string{"constant", "cosine", "step"}
-
-// Schedule returns the factor of the learning rate at an epoch, counted from 1, of a run of so many epochs.
-// constant is 1; cosine falls from 1 to 0 along half a cosine; step is halved after each tenth of the run.
-func Schedule(name string, epoch, epochs int) float64 {
-	done := float64(epoch-1) / float64(epochs)
-	switch name {
-	case "cosine":
-		return (1 + math.Cos(math.Pi*done)) / 2
-	case "step":
-		return math.Pow(0.5, math.Floor(10*done))
-	}
-	return 1
 }

@@ -193,6 +193,12 @@ func TestStateMemory(t *testing.T) {
 	}
 }
 
+// rate is the factor of a schedule without warm-up.
+func rate(name string, epoch, epochs int) float64 {
+	s := optim.Schedule{Name: name, Epochs: epochs}
+	return s.Factor(epoch)
+}
+
 // TestSchedules compares with PyTorch's CosineAnnealingLR(T_max=10) and StepLR(step_size=4, gamma=0.5) from
 // 0.1, and with the definitions for runs of any length.
 func TestSchedules(t *testing.T) {
@@ -202,7 +208,7 @@ func TestSchedules(t *testing.T) {
 	}
 	for epoch := 1; epoch <= 12; epoch++ {
 		check := func(name string, epochs int) {
-			if got, want := .1*optim.Schedule(name, epoch, epochs), float64(golden["schedule."+name].Float32[epoch-1]); math.Abs(got-want) > 1e-8 {
+			if got, want := .1*rate(name, epoch, epochs), float64(golden["schedule."+name].Float32[epoch-1]); math.Abs(got-want) > 1e-8 {
 				t.Errorf("%s at epoch %d: %v, want %v", name, epoch, got, want)
 			}
 		}
@@ -213,19 +219,61 @@ func TestSchedules(t *testing.T) {
 	}
 	for epochs := 1; epochs <= 300; epochs++ {
 		for epoch := 1; epoch <= epochs; epoch++ {
-			if f := optim.Schedule("constant", epoch, epochs); f != 1 {
+			if f := rate("constant", epoch, epochs); f != 1 {
 				t.Fatalf("constant: %v", f)
 			}
-			if got, want := optim.Schedule("step", epoch, epochs), math.Pow(.5, float64(10*(epoch-1)/epochs)); got != want {
+			if got, want := rate("step", epoch, epochs), math.Pow(.5, float64(10*(epoch-1)/epochs)); got != want {
 				t.Fatalf("step at epoch %d of %d: %v, want %v", epoch, epochs, got, want)
 			}
-			f := optim.Schedule("cosine", epoch, epochs)
-			if before := optim.Schedule("cosine", epoch-1, epochs); f <= 0 || f > 1 || epoch > 1 && f >= before {
+			f := rate("cosine", epoch, epochs)
+			if before := rate("cosine", epoch-1, epochs); f <= 0 || f > 1 || epoch > 1 && f >= before {
 				t.Fatalf("cosine at epoch %d of %d: %v after %v", epoch, epochs, f, before)
 			}
 		}
-		if first := optim.Schedule("cosine", 1, epochs); first != 1 {
+		if first := rate("cosine", 1, epochs); first != 1 {
 			t.Fatalf("cosine begins at %v", first)
+		}
+	}
+}
+
+// TestWarmup compares with PyTorch's SequentialLR of LinearLR and CosineAnnealingLR: three epochs of warm-up,
+// and nine of the schedule.
+func TestWarmup(t *testing.T) {
+	golden, _, err := safetensors.ReadFile("testdata/golden.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := optim.Schedule{Name: "cosine", Epochs: 12, Warmup: 3}
+	for i, want := range golden["schedule.warmup"].Float32 {
+		if got := .1 * s.Factor(i+1); math.Abs(got-float64(want)) > 1e-8 {
+			t.Errorf("epoch %d: %v, want %v", i+1, got, want)
+		}
+	}
+	long := optim.Schedule{Name: "cosine", Epochs: 2, Warmup: 4}
+	if got := long.Factor(2); got != .4 {
+		t.Errorf("a warm-up longer than the run: %v", got)
+	}
+}
+
+// TestPlateau compares with PyTorch's ReduceLROnPlateau. Measures of the warm-up do not count.
+func TestPlateau(t *testing.T) {
+	golden, _, err := safetensors.ReadFile("testdata/golden.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, warmup := range []int{0, 2} {
+		for mode, highest := range map[string]bool{"max": true, "min": false} {
+			s := optim.Schedule{Name: "plateau", Warmup: warmup, Plateau: optim.Plateau{Factor: .5, Patience: 1, Highest: highest}}
+			for epoch := 1; epoch <= warmup; epoch++ {
+				s.Observe(epoch, 100-200*float64(epoch%2))
+			}
+			for i, want := range golden["schedule.plateau."+mode].Float32 {
+				epoch := warmup + 1 + i
+				if got := .1 * s.Factor(epoch); math.Abs(got-float64(want)) > 1e-8 {
+					t.Errorf("%s after %d, epoch %d: %v, want %v", mode, warmup, epoch, got, want)
+				}
+				s.Observe(epoch, float64(golden["measures"].Float32[i]))
+			}
 		}
 	}
 }

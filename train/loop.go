@@ -64,7 +64,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	if err != nil {
 		return err
 	}
-	e := Epoch{Epoch: s.epoch, Epochs: w.Epochs, Metric: w.Task.Metric(), Loss: loss, Seconds: w.Pass.Seconds}
+	e := Epoch{Epoch: s.epoch, Epochs: w.Epochs, Metric: w.Task.Metric(), Loss: loss, LR: w.LR * w.Rate.Factor(s.epoch), Seconds: w.Pass.Seconds}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		s.diverged = &Diverged{s.epoch, fmt.Sprintf("the loss is %v", loss)}
 	} else if s.epoch%w.EvalEvery == 0 {
@@ -114,6 +114,7 @@ func (s *state) evaluate(w *worker.Worker, e *Epoch) error {
 		s.diverged = &Diverged{s.epoch, scores.Fault}
 	}
 	e.Train, e.Val, e.Test, e.ValLoss, e.Evaluated = scores.Train, scores.Val, scores.Test, scores.ValLoss, true
+	w.Rate.Observe(s.epoch, s.best.measure(e))
 	return nil
 }
 
@@ -207,6 +208,14 @@ func (b *best) better(epoch int, s worker.Scores) bool {
 		b.epoch, b.scores = epoch, s
 	}
 	return better
+}
+
+// measure is what selects the best epoch.
+func (b *best) measure(e *Epoch) float64 {
+	if b.byLoss {
+		return e.ValLoss
+	}
+	return e.Val
 }
 
 // BestOf is the best of the epochs of a run so far, by the options of the run. Its Epoch is 0 if no epoch is

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/refusal"
 	"weft/tensor"
 	"weft/train/setting"
 	"weft/train/task"
@@ -133,5 +134,40 @@ func TestDivergesLater(t *testing.T) {
 				t.Errorf("%s on %d workers: the predictions are not those of the best weights, %v", name, k, err)
 			}
 		}
+	}
+}
+
+// TestPlateau: the learning rate falls after each evaluation whose metric is not the highest yet, on any
+// number of workers alike. A run with nothing to validate on is refused.
+func TestPlateau(t *testing.T) {
+	g := tangled(t)
+	o := networks()["gcn"]
+	o.Schedule, o.PlateauFactor, o.PlateauPatience, o.LR, o.Epochs, o.Select = "plateau", .5, 0, 1, 12, setting.SelectMetric
+	var rates [2][]float64
+	for k, mesh := range []string{"", "graph=2"} {
+		o.Parallel = mesh
+		highest, want := 0., o.LR
+		job := &Job{Graph: g, Options: o, OnEpoch: func(e Epoch) {
+			if rates[k] = append(rates[k], e.LR); e.LR != want {
+				t.Errorf("epoch %d: %v, want %v", e.Epoch, e.LR, want)
+			}
+			if e.Val > highest*(1+1e-4) {
+				highest = e.Val
+			} else {
+				want /= 2
+			}
+		}}
+		mustRun(t, job)
+	}
+	if n := len(rates[0]); rates[0][n-1] == o.LR || !slices.Equal(rates[0], rates[1]) {
+		t.Errorf("rates %v, and on two workers %v", rates[0], rates[1])
+	}
+	g.Splits[0].Test, g.Splits[0].Val = append(g.Splits[0].Test, g.Splits[0].Val...), []int64{}
+	slices.Sort(g.Splits[0].Test)
+	o.Parallel = ""
+	_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
+	want := "schedule plateau: nothing is held out for validation; give another split, or take schedule constant"
+	if err == nil || err.Error() != want || !refusal.Is(err) {
+		t.Errorf("%v, want %q", err, want)
 	}
 }

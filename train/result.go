@@ -18,6 +18,7 @@ import (
 type Epoch struct {
 	Epoch, Epochs        int // counted from 1
 	Loss                 float64
+	LR                   float64 // learning rate
 	Metric               string  // by name
 	Train, Val, Test     float64 // the metric; NaN: not measured
 	ValLoss              float64
@@ -30,6 +31,7 @@ type Epoch struct {
 type epochLine struct {
 	Epoch     int            `json:"epoch"`
 	Loss      metric.Number  `json:"loss"`
+	LR        float64        `json:"lr"`
 	Train     *metric.Number `json:"train,omitempty"`
 	Val       *metric.Number `json:"val,omitempty"`
 	Test      *metric.Number `json:"test,omitempty"`
@@ -41,7 +43,7 @@ type epochLine struct {
 
 // MarshalJSON implements json.Marshaler: a line of metrics.jsonl.
 func (e Epoch) MarshalJSON() ([]byte, error) {
-	line := epochLine{Epoch: e.Epoch, Loss: metric.Number(e.Loss), Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
+	line := epochLine{Epoch: e.Epoch, Loss: metric.Number(e.Loss), LR: e.LR, Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
 	if e.Evaluated {
 		line.Train, line.Val, line.Test, line.ValLoss = new(metric.Number(e.Train)), new(metric.Number(e.Val)), new(metric.Number(e.Test)), new(metric.Number(e.ValLoss))
 	}
@@ -59,7 +61,7 @@ func (e *Epoch) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*e = Epoch{
-		Epoch: line.Epoch, Epochs: e.Epochs, Metric: e.Metric, Loss: float64(line.Loss), Seconds: line.Seconds, LiveBytes: line.LiveBytes, PeakBytes: line.PeakBytes,
+		Epoch: line.Epoch, Epochs: e.Epochs, Metric: e.Metric, Loss: float64(line.Loss), LR: line.LR, Seconds: line.Seconds, LiveBytes: line.LiveBytes, PeakBytes: line.PeakBytes,
 		Evaluated: has["val_loss"] != nil,
 	}
 	if e.Evaluated {

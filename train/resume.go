@@ -51,7 +51,11 @@ func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
 	s.epoch, s.curve = c.From.Epoch, r.Curve
 	s.best.restore(r.Best)
 	for i := range s.curve {
-		s.curve[i].Epochs, s.curve[i].Metric = w.Epochs, w.Task.Metric()
+		e := &s.curve[i]
+		e.Epochs, e.Metric = w.Epochs, w.Task.Metric()
+		if e.Evaluated {
+			w.Rate.Observe(e.Epoch, s.best.measure(e))
+		}
 	}
 	snapshot, err := w.Restore(c.From, r.Mesh == w.Mesh && r.Partition == c.Partition)
 	if err != nil {

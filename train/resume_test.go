@@ -89,12 +89,15 @@ func resumes() map[string]Options {
 	deep := func(o *Options) { o.Model, o.Layers, o.Chunks, o.HistoryPeriod = "gcnii", 4, 6, 2 }
 	add("sage", "", func(o *Options) { o.Norm, o.Schedule, o.Clip = "batch", "cosine", 1 })
 	add("sage", "graph=3", func(o *Options) { o.Norm = "batch" })
+	add("plateau", "graph=2", func(o *Options) {
+		o.Schedule, o.PlateauPatience, o.EvalEvery, o.LR, o.Warmup = "plateau", 0, 1, .3, 1
+	})
 	add("gat", "graph=3", func(o *Options) { o.Model, o.Heads, o.Optimizer = "gat", 2, "adamw" })
 	add("scheduled", "graph=3", func(o *Options) {
 		o.Model, o.Halo, o.Wire, o.WireSchedule = "gcn", "cover", "int8", setting.WireSchedule{Slope: 1, From: 8}
 	})
 	add("gcn", "tensor=2", func(o *Options) { o.Model, o.Select = "gcn", setting.SelectLoss })
-	add("decoupled", "graph=2,tensor=2", func(o *Options) { o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd" })
+	add("decoupled", "graph=2,tensor=2", func(o *Options) { o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd"; o.Momentum = .9 })
 	add("turns", "tensor=2", func(o *Options) { o.Model, o.Partitions, o.Partition = "gat", 3, "random" })
 	add("residual", "", func(o *Options) { o.Blocks, o.Layers = "residual", 3 })
 	add("gcnii", "pipeline=2", deep)

@@ -13,6 +13,7 @@ import (
 	"weft/graph/generate"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
+	"weft/optim"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -60,7 +61,9 @@ func TestEachSettingCounts(t *testing.T) {
 	}
 	link := bases[0]
 	link.Task, link.Decoder, link.LR = task.Link, "distmult", .001
-	for _, o := range append(bases, link) {
+	descent := bases[0]
+	descent.Optimizer = "sgd"
+	for _, o := range append(bases, link, descent) {
 		was := run(t, g, o).Losses
 		for _, s := range setting.All() {
 			if s.Group != setting.ModelGroup && s.Group != setting.TrainingGroup {
@@ -89,7 +92,8 @@ func TestEachSettingCounts(t *testing.T) {
 	}
 }
 
-// others are texts of values that differ from o's. For a choice they are all others but auto.
+// others are texts of values that differ from o's. For a choice they are all others but auto, and but the
+// schedule plateau, which TestPlateau looks at: it begins as constant does.
 func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []string {
 	t.Helper()
 	if e, listed := elsewhere[s.Name]; listed {
@@ -100,7 +104,7 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 	}
 	switch v := s.Value(o).(type) {
 	case string:
-		return slices.DeleteFunc(slices.Clone(s.Choices), func(word string) bool { return word == v || word == "auto" })
+		return slices.DeleteFunc(slices.Clone(s.Choices), func(word string) bool { return word == v || word == "auto" || word == optim.PlateauSchedule })
 	case bool:
 		return []string{strconv.FormatBool(!v)}
 	case int:

@@ -531,6 +531,19 @@ def optimizers():
     # The rate of epochs 1 to 12, from .1: half a cosine over 10 epochs and what follows it; times .5 every 4 epochs.
     tensors["schedule.cosine"] = rates(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=10))
     tensors["schedule.step"] = rates(lambda o: torch.optim.lr_scheduler.StepLR(o, step_size=4, gamma=0.5))
+    tensors["schedule.warmup"] = rates(lambda o: torch.optim.lr_scheduler.SequentialLR(o, [
+        torch.optim.lr_scheduler.LinearLR(o, start_factor=1 / 4, total_iters=3),
+        torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=9)], milestones=[3]))
+    # Rates by a measure, with progress too small to count, and progress after a fall.
+    measures = [.5, .5, .50004, .4, .4, .6, .6, .59, .58, .57, .6, .6]
+    tensors["measures"] = torch.tensor(measures, dtype=torch.float64)
+    for mode in "max", "min":
+        opt = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+        s, out = torch.optim.lr_scheduler.ReduceLROnPlateau(opt, mode=mode, factor=0.5, patience=1), []
+        for m in measures:
+            out.append(opt.param_groups[0]["lr"])
+            s.step(m)
+        tensors[f"schedule.plateau.{mode}"] = torch.tensor(out, dtype=torch.float64)
     save(HERE.parent.parent / "optim" / "testdata" / "golden.safetensors", tensors,
          settings | {"steps": str(STEPS), "torch": torch.__version__})
 

@@ -114,9 +114,9 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"epoch":1,"loss":null,"seconds":0,"live_bytes":0,"peak_bytes":0}
-{"epoch":2,"loss":null,"train":0.5,"val":null,"test":0,"val_loss":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
-{"epoch":3,"loss":null,"seconds":0,"live_bytes":0,"peak_bytes":0}
+	want := `{"epoch":1,"loss":null,"lr":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
+{"epoch":2,"loss":null,"lr":0,"train":0.5,"val":null,"test":0,"val_loss":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
+{"epoch":3,"loss":null,"lr":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
 `
 	if diff := cmp.Diff(want, string(lines)); diff != "" {
 		t.Error(diff)

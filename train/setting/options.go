@@ -52,8 +52,12 @@ type Options struct {
 	ConvWeightDecay     float64 `yaml:"conv-weight-decay"` // of gcnii's convolutions, which WeightDecay leaves out
 	DecayFirstLayerOnly bool    `yaml:"decay-first-layer-only"`
 	Optimizer           string  `yaml:"optimizer"`
+	Momentum            float64 `yaml:"momentum"` // of sgd
 	Schedule            string  `yaml:"schedule"`
-	Clip                float64 `yaml:"clip"` // largest 2-norm of all gradients together, 0: no limit
+	PlateauFactor       float64 `yaml:"plateau-factor"` // of the schedule plateau, as PlateauPatience
+	PlateauPatience     int     `yaml:"plateau-patience"`
+	Warmup              int     `yaml:"warmup"` // epochs
+	Clip                float64 `yaml:"clip"`   // largest 2-norm of all gradients together, 0: no limit
 	Epochs              int     `yaml:"epochs"`
 	// Patience: epochs without progress on the validation set after which the run stops, 0: never
 	Patience  int    `yaml:"patience"`
@@ -125,7 +129,7 @@ func Defaults() Options {
 		Task: task.Names()[0], Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
 		NormalizeFeatures: "none", Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
 		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
-		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
+		LR: 0.01, Optimizer: "adam", Schedule: "constant", PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
 		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Balance: partition.AutoBalance, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], HaloSmoothing: smoothings[0], CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],

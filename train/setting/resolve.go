@@ -12,6 +12,7 @@ import (
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 	"weft/kernel"
+	"weft/optim"
 	"weft/parallel/chunked"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
@@ -77,6 +78,9 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, err
 	}
 	if err := r.checkModel(given); err != nil {
+		return nil, err
+	}
+	if err := r.checkOptimizer(); err != nil {
 		return nil, err
 	}
 	if o.Precision == bf16 {
@@ -287,6 +291,20 @@ func (r *Resolved) checkBlocks() error {
 	case r.Layers > 1 && r.Hidden%n != 0:
 		return refusal.Errorf("%s %d does not divide %s %d: blocks are of equal size; take another number, or %s N",
 			blocks, n, refusal.Setting("hidden"), r.Hidden, bases)
+	}
+	return nil
+}
+
+// checkOptimizer refuses the settings of another optimizer or schedule.
+func (r *Resolved) checkOptimizer() error {
+	if optimizer := refusal.Setting("optimizer"); r.Momentum > 0 && r.Optimizer != optim.SGD {
+		return refusal.Errorf("%s %v: belongs to %s %s; give that, or leave it out", refusal.Setting("momentum"), r.Momentum, optimizer, optim.SGD)
+	}
+	defaults, schedule := Defaults(), refusal.Setting("schedule")
+	for _, s := range settings {
+		if s.schedule != "" && s.schedule != r.Schedule && s.Text(&r.Options) != s.Text(&defaults) {
+			return refusal.Errorf("%s %s: belongs to %s %s; give that, or leave it out", refusal.Setting(s.Name), s.Text(&r.Options), schedule, s.schedule)
+		}
 	}
 	return nil
 }

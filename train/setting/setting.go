@@ -49,12 +49,14 @@ type Setting struct {
 
 	number string // the setting that takes the numbers which this one once accepted; "": none
 	// was are the words for false and true, where the setting was once one of these; nil: it was not
-	was    map[bool]string
-	task   string // the one that it is for, "": any
-	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
-	axis   string // the axis of the mesh that it is for, "": any mesh
-	beside string // an axis of the mesh beside which it has no effect, "": none
-	shared bool   // it is for a mesh of more than one worker
+	was  map[bool]string
+	task string // the one that it is for, "": any
+	// schedule of the learning rate that it is for, "": any
+	schedule string
+	some     bool   // only some models use it, decoupled or not: those of gnn.ModelKind
+	axis     string // the axis of the mesh that it is for, "": any mesh
+	beside   string // an axis of the mesh beside which it has no effect, "": none
+	shared   bool   // it is for a mesh of more than one worker
 	// changes: a run that continues from a checkpoint may have another value
 	changes bool
 	limits  bounds // of a number
@@ -128,7 +130,14 @@ var settings = withFields([]Setting{
 	},
 	{Name: "decay-first-layer-only", Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
-	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes"},
+	{Name: "momentum", Group: TrainingGroup, limits: fraction, Meaning: "momentum of sgd, the share of the step before that each step repeats"},
+	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes, plateau lowers it where the validation metric, or loss, that select takes stops improving"},
+	{Name: "plateau-factor", Group: TrainingGroup, schedule: optim.PlateauSchedule, limits: bounds{low: 0, high: 1, openLow: true, openHigh: true}, Meaning: "what schedule plateau multiplies the learning rate by"},
+	{
+		Name: "plateau-patience", Group: TrainingGroup, schedule: optim.PlateauSchedule, limits: between(0, 1e9),
+		Meaning: "evaluations in a row without progress after which the next one lowers the learning rate, with schedule plateau",
+	},
+	{Name: "warmup", Group: TrainingGroup, limits: between(0, 1e9), Meaning: "epochs in which the learning rate rises linearly to lr, before the schedule begins"},
 	{
 		Name: "label-smoothing", Group: TrainingGroup, task: task.Vertex, limits: fraction,
 		Meaning: "share of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss",

@@ -70,6 +70,7 @@ type Worker struct {
 	// For training.
 	Task      task.Task
 	Optimizer *optim.Optimizer
+	Rate      optim.Schedule // of the optimizer's learning rate
 	engine    engine.Engine
 	epoch     int // the last one trained, from 1; 0: none
 
@@ -103,9 +104,17 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) 
 	if err != nil {
 		return nil, err
 	}
+	w.Rate = optim.Schedule{
+		Name: c.Schedule, Epochs: c.Epochs, Warmup: c.Warmup,
+		Plateau: optim.Plateau{Factor: c.PlateauFactor, Patience: c.PlateauPatience, Highest: c.Select == setting.SelectMetric},
+	}
+	if c.Schedule == optim.PlateauSchedule && !w.Task.Validates() {
+		return nil, refusal.Errorf("%[1]s %[2]s: nothing is held out for validation; give another split, or take %[1]s %[3]s",
+			refusal.Setting("schedule"), c.Schedule, optim.Schedules[0])
+	}
 	w.Optimizer, err = optim.New(optim.Settings{
 		Name: c.Optimizer, Rate: c.LR, WeightDecay: c.WeightDecay, ConvWeightDecay: c.ConvWeightDecay,
-		DecayFirstLayerOnly: c.DecayFirstLayerOnly, Clip: c.Clip, Squares: w.squares,
+		DecayFirstLayerOnly: c.DecayFirstLayerOnly, Momentum: c.Momentum, Clip: c.Clip, Squares: w.squares,
 	}, team, w.Params.List)
 	return w, err
 }
@@ -203,7 +212,7 @@ func (w *Worker) TrainEpoch(epoch int, asks func() Asks) (loss float64, asked As
 	w.Groups.World.At(epoch, "")
 	step := w.phase("optimizer step")
 	w.Params.Commit()
-	w.Optimizer.Step(optim.Schedule(w.Schedule, epoch, w.Epochs))
+	w.Optimizer.Step(w.Rate.Factor(epoch))
 	w.Params.ZeroGrad()
 	step.End()
 	waited := w.Groups.World.Waited()
