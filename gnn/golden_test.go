@@ -90,8 +90,13 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 	if s.Decoupled {
 		s.Teleport = g.fraction("teleport")
 	}
-	if s.Model == "gcnii" {
+	switch s.Model {
+	case "gcnii":
 		s.Alpha, s.Theta, s.SharedWeights = g.fraction("alpha"), g.fraction("theta"), g.meta["shared_weights"] == "True"
+	case "appnp":
+		s.Rounds, s.Alpha = g.number("rounds"), g.fraction("alpha")
+	case "sgc":
+		s.Rounds = g.number("rounds")
 	}
 	blocks, err := s.Blocks(gnn.OneType(features), classes)
 	if err != nil {

@@ -25,9 +25,10 @@ type Spec struct {
 	InputDropout       float64 // on the features
 	TransformDropout   float64 // graph attention: on the transformed features
 	AttentionDropout   float64 // graph attention: on the coefficients
-	// Decoupled: an MLP of Layers layers, followed by as many rounds of the model's aggregation
+	// Decoupled: an MLP of Layers layers, followed by rounds of the model's aggregation
 	Decoupled         bool
 	Teleport          float64 // of the rounds
+	Rounds            int     // 0: as many as published for appnp and sgc, and as many as Layers for other models
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
 	BlockForm         string  // one of BlockForms, empty: plain
 	// R-GCN: the number of bases of the basis decomposition, or of blocks of the block-diagonal one; 0: not
@@ -35,7 +36,7 @@ type Spec struct {
 	Bases, DiagonalBlocks int
 	Embed                 int // columns of the embedding of vertices without features; 0: none
 	// GCNII: the share of the initial residual, the strength of the weights, and whether aggregation and
-	// initial residual share one weight
+	// initial residual share one weight. APPNP: Alpha is the teleport
 	Alpha, Theta  float64
 	SharedWeights bool
 }
@@ -84,21 +85,24 @@ type ModelKind struct {
 	// such form.
 	blocks int
 	// propagation makes the rounds of the decoupled model; nil: the model has no decoupled form, or one with
-	// relations.
+	// relations. A model without convolution is always decoupled.
 	propagation func(s *Spec, at Module) Block
+	rounds      int  // Spec.Rounds if that is 0; 0: as many as layers
+	single      bool // the model is one convolution, and uses no hiddenSettings
 }
 
 var (
 	layerSettings      = []string{"norm", "residual"}
 	graphSettings      = append([]string{"direction"}, layerSettings...)
 	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models with a decoupled form, in both forms
-	decoupledSettings  = append([]string{"teleport"}, eitherForm...)
+	decoupledSettings  = append([]string{"teleport", "rounds"}, eitherForm...)
 	linearRounds       = append([]string{"aggregation-chunks"}, decoupledSettings...)
 	linearSettings     = append([]string{"aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
 	blockSettings      = append([]string{"blocks"}, linearSettings...)
 	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
 	relationalSettings = []string{"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm", "residual"} // in both forms
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
+	hiddenSettings     = []string{"layers", "hidden", "dropout", "activation", "decay-first-layer-only"} // of all models with hidden layers
 )
 
 var kinds = []ModelKind{
@@ -159,6 +163,17 @@ var kinds = []ModelKind{
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
 	},
+	{
+		Name: "appnp", Settings: append([]string{"alpha", "rounds", "aggregation-chunks"}, graphSettings...), EdgeWeights: true, OneDirection: true,
+		list: "lins", weight: ".weight", bias: ".bias", rounds: 10,
+		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Symmetric, Rounds{s.Rounds, s.Alpha}) },
+	},
+	{
+		Name: "sgc", Settings: []string{"rounds", "direction", "aggregation-chunks"}, EdgeWeights: true, OneDirection: true,
+		list: "convs", weight: ".lin.weight", bias: ".lin.bias", rounds: 2, single: true,
+		convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSGC(at, Rounds{Count: s.Rounds}) },
+		cost:        func(in, out int) Cost { return Cost{in * out, out} }, // with one round
+	},
 }
 
 // Names are the models that are known by name.
@@ -190,6 +205,9 @@ func OfLayer(weight string) bool {
 // Uses reports whether the model uses a setting that only some models use, in its coupled or its decoupled
 // form.
 func (k ModelKind) Uses(setting string) bool {
+	if slices.Contains(hiddenSettings, setting) {
+		return !k.single
+	}
 	return slices.Contains(k.Settings, setting) || slices.Contains(k.Decoupled, setting)
 }
 
@@ -197,12 +215,27 @@ func (k ModelKind) Uses(setting string) bool {
 func (s Spec) Uses(setting string) bool {
 	kind, _ := KindOf(s.Model)
 	switch {
+	case slices.Contains(hiddenSettings, setting):
+		return kind.Uses(setting)
 	case s.Decoupled:
 		return slices.Contains(kind.Decoupled, setting)
 	case s.BlockForm == residualForm && (setting == "residual" || setting == "output-heads"):
 		return false
 	}
 	return slices.Contains(kind.Settings, setting)
+}
+
+// Depth returns the number of layers: Layers, or 1 for a model that is one convolution.
+func (s Spec) Depth() int {
+	if kind, _ := KindOf(s.Model); kind.single {
+		return 1
+	}
+	return s.Layers
+}
+
+// decouples reports whether the model is an MLP and rounds.
+func (s *Spec) decouples(kind ModelKind) bool {
+	return s.Decoupled || kind.convolution == nil && kind.propagation != nil
 }
 
 // made describes the model if it has an encoder and a decoder; nil for other models.
@@ -271,9 +304,16 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	if kind.typed(schema) {
 		return s.typed(kind, schema, classes)
 	}
+	s.Layers = s.Depth()
+	s.Rounds = cmp.Or(s.Rounds, kind.rounds, s.Layers)
 	features := schema.Types[0].Columns
-	if s.Decoupled {
-		return s.decoupled(kind, features, classes)
+	if s.decouples(kind) {
+		if s.Decoupled {
+			if err := CheckDecoupled(s.Model); err != nil {
+				return nil, err
+			}
+		}
+		return s.decoupled(kind, features, classes), nil
 	}
 	if d := s.made(kind); d != nil {
 		if s.Norm == "auto" {
@@ -312,7 +352,7 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 		return refuse("decoupled", "", "a decoupled model aggregates")
 	case s.made(kind) == residualBlocks:
 		return refuse("blocks", " "+residualForm, "residual blocks aggregate")
-	case kind.deep != nil:
+	case kind.deep != nil || kind.rounds > 0:
 		return refuse("model", " "+s.Model, "it aggregates")
 	}
 	return nil
@@ -327,6 +367,9 @@ func (s Spec) layers(kind ModelKind, features, classes int) (specs []BlockSpec) 
 			b.Out = classes
 		}
 		b.Cost = s.cost(kind, b.In, b.Out, i == s.Layers-1)
+		if kind.rounds > 0 {
+			b.Rounds, b.Cost.Edge = s.Rounds, b.Cost.Edge*s.Rounds
+		}
 		b.Build = func(e Env) Block { return s.layer(kind, i, b.In, b.Out, e) }
 		specs = append(specs, b)
 		in = b.Out
@@ -349,17 +392,14 @@ func (s *Spec) embedding(e Env) *nn.Param {
 
 // decoupled describes the decoupled form of a model. Its MLP has the initial values of GCN's layers:
 // PyTorch's are smaller, and a deep MLP without a norm then does not learn.
-func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, error) {
-	if err := CheckDecoupled(s.Model); err != nil {
-		return nil, err
-	}
+func (s Spec) decoupled(kind ModelKind, features, classes int) []BlockSpec {
 	transform := s.perceptron()
 	mlp, _ := KindOf(transform.Model)
 	mlp.convolution = func(_ *Spec, at Module, _ bool) Convolution {
 		return newLinear(at, nn.Glorot(at.In, at.Out), nn.Constant(0))
 	}
 	specs := transform.layers(mlp, features, classes)
-	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Layers * classes}, Rounds: s.rounds().Count}
+	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Rounds * classes}, Rounds: s.Rounds}
 	if s.Uses("attention-gradient") {
 		b.Cost.Vertex = 2 * classes // two scores
 	}
@@ -369,7 +409,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, err
 			Path: propagationPath, In: classes, Out: classes, Params: e.Params, Propagator: e.Propagators(propagationPath, along),
 		})
 	}
-	return append(specs, b), nil
+	return append(specs, b)
 }
 
 // perceptron returns the MLP before the rounds of a decoupled model.
@@ -379,7 +419,7 @@ func (s Spec) perceptron() Spec {
 }
 
 // rounds returns the rounds of a decoupled model.
-func (s *Spec) rounds() Rounds { return Rounds{s.Layers, s.Teleport} }
+func (s *Spec) rounds() Rounds { return Rounds{s.Rounds, s.Teleport} }
 
 // cost returns the cost of a layer.
 func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
@@ -449,13 +489,14 @@ func (k ModelKind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
 // its weight is missing.
 func (s Spec) Widths(weights nn.State) (features, classes int) {
 	kind, known := KindOf(s.Model)
-	if s.Decoupled && kind.relations == nil {
-		s = s.perceptron()
-		kind, known = KindOf(s.Model)
-	}
 	if !known {
 		return 0, 0
 	}
+	if s.decouples(kind) && kind.relations == nil {
+		s = s.perceptron()
+		kind, _ = KindOf(s.Model)
+	}
+	s.Layers = s.Depth()
 	first, last := kind.path(0)+kind.weight, kind.path(s.Layers-1)+kind.bias
 	switch d := s.made(kind); {
 	case d != nil:

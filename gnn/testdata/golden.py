@@ -20,7 +20,7 @@ float32: a stored value is right to half a unit in the last place. There is no d
 and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, mode (train or eval), act, direction (in, out,
 both), aggr, loss, bias_before_norm, built (how PyG was used), torch, pyg; in files of decoupled models also decoupled (yes),
 teleport, and attention_gradient (full or stop); residual and blocks (residual) where they are; of GCNII alpha, theta and
-shared_weights.
+shared_weights; of APPNP and SGC rounds, and of APPNP alpha.
 
 ../../optim/testdata/golden.safetensors holds five steps of torch.optim's optimizers and learning rates of its schedules.
 """
@@ -34,7 +34,7 @@ import zlib
 import torch
 import torch.nn.functional as F
 import torch_geometric
-from torch_geometric.nn import APPNP, BatchNorm, DeepGCNLayer, DirGNNConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, LayerNorm, SAGEConv
+from torch_geometric.nn import APPNP, BatchNorm, DeepGCNLayer, DirGNNConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, LayerNorm, SAGEConv, SGConv
 from torch_geometric.nn.models import GAT, GCN, GIN, MLP, GraphSAGE
 from torch_geometric.utils import add_self_loops, remove_self_loops, softmax
 
@@ -235,6 +235,17 @@ def decouple(model, layers, teleport, gradient, **kwargs):
     return Decoupled([FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES], rounds, **kwargs), line
 
 
+class SGC(torch.nn.Module):
+    """PyG's example sgc.py."""
+
+    def __init__(self, rounds):
+        super().__init__()
+        self.convs = torch.nn.ModuleList([SGConv(FEATURES, CLASSES, K=rounds)])
+
+    def forward(self, x, edges, edge_weight=None):
+        return self.convs[0](x, edges, edge_weight)
+
+
 class GCNII(torch.nn.Module):
     """PyG's example gcn2_cora.py without dropout."""
 
@@ -311,8 +322,13 @@ def hidden_conv(model, heads, direction):
     return DirGNNConv(conv, alpha=0.5) if direction == "both" else conv
 
 
-def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, theta=0, shared_weights=True):
-    """A model with an encoder and a decoder, and one line that says how it was made."""
+def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, theta=0, shared_weights=True, rounds=0):
+    """A model with an encoder and a decoder or with rounds of its own number, and one line that says how it was made."""
+    if model == "sgc":
+        return SGC(rounds), "torch_geometric.nn.SGConv"
+    if model == "appnp":
+        widths = [FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES]
+        return Decoupled(widths, APPNP(K=rounds, alpha=alpha), act=act, norm=None), "torch_geometric.nn.models.MLP, then torch_geometric.nn.APPNP"
     act = {"relu": torch.nn.ReLU(), "elu": torch.nn.ELU()}[act]
     if model == "gcnii":
         return GCNII(layers, alpha, theta, shared_weights, act), "torch_geometric.nn.GCN2Conv, as in examples/gcn2_cora.py"
@@ -462,6 +478,12 @@ def models():
     write("gcnii-3-separate", "gcnii", layers=3, deep=initial(0.3, 0.7, False))
     write("gcnii-2-weighted", "gcnii", weighted=True, deep=initial())
     write("gcnii-2-out", "gcnii", direction="out", deep=initial(0.5, 0.4))
+    write("appnp-2", "appnp", deep={"alpha": 0.1, "rounds": 10})
+    write("appnp-3-weighted", "appnp", layers=3, act="elu", weighted=True, deep={"alpha": 0.3, "rounds": 4})
+    write("appnp-2-out", "appnp", direction="out", deep={"alpha": 0.2, "rounds": 5})
+    write("sgc-1", "sgc", layers=1, deep={"rounds": 2})
+    write("sgc-1-weighted", "sgc", layers=1, weighted=True, deep={"rounds": 3})
+    write("sgc-1-out", "sgc", layers=1, direction="out", deep={"rounds": 4})
     for m in ("resgcn", "gcn", "sage", "gat"):
         h = {"heads": HEADS} if m == "gat" else {}
         h["deep"] = {} if m == "resgcn" else {"blocks": "residual"}

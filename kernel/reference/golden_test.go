@@ -138,6 +138,21 @@ type network struct {
 	after map[string][]float64
 }
 
+// number is a number of the file's metadata.
+func (n *network) number(t *testing.T, name string) float64 {
+	t.Helper()
+	x, err := strconv.ParseFloat(n.g.metadata[name], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// decoupled reports whether the file's model is an MLP and rounds.
+func (n *network) decoupled() bool {
+	return n.g.metadata["decoupled"] == "yes" || n.g.metadata["model"] == "appnp"
+}
+
 // linear is x·wᵀ + b, b optional.
 func (n *network) linear(name string) layer {
 	w, b := n.g.floats["param."+name+".weight"], n.g.vector("param."+name+".bias")
@@ -193,7 +208,7 @@ func (n *network) aggregate(a *Aggregation) layer {
 // plain is convolutions with norm and activation between, and the rounds of a decoupled model.
 func (n *network) plain(t *testing.T, layers, hidden int) layer {
 	t.Helper()
-	list, decoupled := "convs.", n.g.metadata["decoupled"] == "yes"
+	list, decoupled := "convs.", n.decoupled()
 	if n.g.metadata["model"] == "mlp" || decoupled {
 		list = "lins."
 	}
@@ -247,14 +262,7 @@ func (n *network) frame(t *testing.T, layers, hidden int) layer {
 // x = act(((1−α)·Â·x + α·h0)·((1−β)·I + β·W1)), or with a weight W2 of its own for h0.
 func (n *network) gcnii(t *testing.T, layers int) layer {
 	t.Helper()
-	number := func(name string) float64 {
-		x, err := strconv.ParseFloat(n.g.metadata[name], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return x
-	}
-	alpha, theta, act := number("alpha"), number("theta"), n.activation()
+	alpha, theta, act := n.number(t, "alpha"), n.number(t, "theta"), n.activation()
 	spread := n.aggregate(gcn(n.g.edges(n.g.metadata["direction"] == "out")))
 	times := func(a float64, m *Matrix) *Matrix { return m.Map(func(v float64) float64 { return a * v }) }
 	mixed := func(i int, weight string) layer {
@@ -342,7 +350,7 @@ func (n *network) directed(t *testing.T, site string, out int) layer {
 
 func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 	vertices, model := len(r.indptr)-1, n.g.metadata["model"]
-	if n.g.metadata["decoupled"] == "yes" {
+	if n.decoupled() {
 		model = "mlp"
 	}
 	switch model {
@@ -350,6 +358,12 @@ func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 		return n.linear(site)
 	case "gcn":
 		return chain(n.linear(site+".lin"), n.aggregate(gcn(r)), n.bias(site+".bias"))
+	case "sgc":
+		var rounds []layer
+		for range int(n.number(t, "rounds")) {
+			rounds = append(rounds, n.aggregate(gcn(r)))
+		}
+		return chain(append(rounds, n.linear(site+".lin"))...)
 	case "sage", "resgcn":
 		mean := &Aggregation{Indptr: r.indptr, Indices: r.indices, RowScale: make([]float64, vertices)}
 		for i := range vertices {
@@ -382,11 +396,12 @@ func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 // propagation is the rounds of a decoupled model: h ← (1−a)·step(h) + a·z, from h = z.
 func (n *network) propagation(t *testing.T, rounds int, r relation) layer {
 	t.Helper()
-	teleport, err := strconv.ParseFloat(n.g.metadata["teleport"], 64)
-	if err != nil {
-		t.Fatal(err)
+	var k Rounds
+	if n.g.metadata["model"] == "appnp" {
+		k = Rounds{int(n.number(t, "rounds")), n.number(t, "alpha")}
+	} else {
+		k = Rounds{rounds, n.number(t, "teleport")}
 	}
-	k := Rounds{rounds, teleport}
 	return layer{
 		func(z *Matrix) *Matrix { return k.Forward(z, n.round(t, z, r).forward) },
 		func(z, d *Matrix) *Matrix {
@@ -408,7 +423,7 @@ func (n *network) round(t *testing.T, z *Matrix, r relation) round {
 	a := &Aggregation{Indptr: r.indptr, Indices: r.indices, Self: make([]float64, z.Rows)}
 	nothing := func() *Matrix { return New(z.Rows, z.Cols) }
 	switch model := n.g.metadata["model"]; model {
-	case "gcn":
+	case "gcn", "appnp":
 		return round{n.aggregate(gcn(r)), nothing}
 	case "sage":
 		a.RowScale = make([]float64, z.Rows)

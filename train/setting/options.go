@@ -39,8 +39,9 @@ type Options struct {
 	Direction         string  `yaml:"direction"`
 	Decoupled         bool    `yaml:"decoupled"`
 	Teleport          float64 `yaml:"teleport"`           // of a decoupled model
+	Rounds            int     `yaml:"rounds"`             // of aggregation, 0: gnn.Spec's
 	AttentionGradient string  `yaml:"attention-gradient"` // of a decoupled model: "full" or "stop"
-	Alpha             float64 `yaml:"alpha"`              // of gcnii, as Theta and SharedWeights
+	Alpha             float64 `yaml:"alpha"`              // of gcnii, as Theta and SharedWeights, and of appnp
 	Theta             float64 `yaml:"theta"`
 	SharedWeights     bool    `yaml:"shared-weights"`
 	OutFeatures       int     `yaml:"out-features"` // columns of the last layer in link prediction, 0: Hidden

@@ -64,14 +64,14 @@ type Setting struct {
 var settings = withFields([]Setting{
 	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes of vertices or, for link prediction, which vertices an edge joins"},
 	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + strings.Join(weighted(), ", ") + ")"},
-	{Name: "layers", limits: between(1, 1000), Meaning: "number of layers"},
-	{Name: "hidden", limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
+	{Name: "layers", some: true, limits: between(1, 1000), Meaning: "number of layers"},
+	{Name: "hidden", some: true, limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
 	{Name: "heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
 	{
 		Name: "output-heads", some: true, limits: between(1, 1<<10),
 		Meaning: "attention heads of the last layer, averaged",
 	},
-	{Name: "dropout", limits: fraction, Meaning: "dropout between layers"},
+	{Name: "dropout", some: true, limits: fraction, Meaning: "dropout between layers"},
 	{Name: "input-dropout", limits: fraction, Meaning: "dropout on the input features"},
 	{
 		Name: "transform-dropout", some: true, limits: fraction,
@@ -87,7 +87,7 @@ var settings = withFields([]Setting{
 		Meaning: "normalisation after each hidden layer, or first in each residual block, auto takes layer in residual blocks and none elsewhere",
 	},
 	{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
-	{Name: "activation", Choices: activations(), Meaning: "activation of the hidden layers"},
+	{Name: "activation", some: true, Choices: activations(), Meaning: "activation of the hidden layers"},
 	{
 		Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
 		Meaning: "blocks of the model, plain for convolutions alone, residual for residual blocks of norm, convolution and feed-forward between a linear encoder and a linear decoder",
@@ -99,16 +99,20 @@ var settings = withFields([]Setting{
 		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
 		Meaning: "use edges as stored, reversed, or in both directions, each with its own weights",
 	},
-	{Name: "decoupled", some: true, Meaning: "a model that transforms in all layers first and then aggregates as often, as APPNP"},
+	{Name: "decoupled", some: true, Meaning: "a model that transforms in all layers first and then aggregates in rounds, as APPNP"},
 	{
 		Name: "teleport", some: true, limits: fraction,
 		Meaning: "share of a decoupled model's transformed features in each aggregation, as alpha of APPNP",
 	},
 	{
+		Name: "rounds", some: true, limits: between(0, 1000),
+		Meaning: "number of aggregations after the layers of a decoupled model or of appnp, or in sgc, 0: 10 in appnp, 2 in sgc, and as many as layers in other models",
+	},
+	{
 		Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
 		Meaning: "stop sends no gradient through a decoupled model's attention coefficients, so that attention vectors keep their initial values",
 	},
-	{Name: "alpha", some: true, limits: fraction, Meaning: "share of the initial residual in each layer"},
+	{Name: "alpha", some: true, limits: fraction, Meaning: "share of the initial residual in each layer of gcnii, and teleport probability of appnp"},
 	{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, ln(theta/l + 1) in layer l"},
 	{Name: "shared-weights", some: true, Meaning: "one weight for the initial residual and the aggregated rows, false for GCNII*"},
 	{
@@ -126,7 +130,7 @@ var settings = withFields([]Setting{
 		Name: "conv-weight-decay", Group: TrainingGroup, some: true, limits: atLeast(0),
 		Meaning: "weight decay of the convolutions; weight-decay is then for the linear layers before and after them",
 	},
-	{Name: "decay-first-layer-only", Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
+	{Name: "decay-first-layer-only", some: true, Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
 	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes"},
 	{
