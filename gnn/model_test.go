@@ -36,6 +36,10 @@ func forms() (specs []gnn.Spec) {
 			s.BlockForm = "residual"
 			specs = append(specs, s)
 		}
+		if s.Uses("aggregation") {
+			s.Aggregation = "max"
+			specs = append(specs, s)
+		}
 		if s.Uses("bases") {
 			bases, blocks := s, s
 			bases.Bases, blocks.DiagonalBlocks = 2, 1

@@ -31,6 +31,7 @@ type Spec struct {
 	Rounds            int     // 0: as many as published for appnp and sgc, and as many as Layers for other models
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
 	BlockForm         string  // one of BlockForms, empty: plain
+	Aggregation       string  // GraphSAGE: one of Aggregations, empty: mean
 	// R-GCN: the number of bases of the basis decomposition, or of blocks of the block-diagonal one; 0: not
 	// used
 	Bases, DiagonalBlocks int
@@ -53,6 +54,9 @@ const residualForm = "residual"
 
 // AttentionGradients say whether a gradient flows through the coefficients of decoupled graph attention.
 var AttentionGradients = []string{"full", "stop"}
+
+// Aggregations are the aggregations of GraphSAGE, with PyG's names.
+var Aggregations = []string{"mean", "max", "sum"}
 
 // ModelKind describes a model that is known by name.
 type ModelKind struct {
@@ -119,8 +123,8 @@ var kinds = []ModelKind{
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "sage", Settings: blockSettings, Decoupled: linearRounds, blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
-		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
+		Name: "sage", Settings: append([]string{"aggregation"}, blockSettings...), Decoupled: linearRounds, blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
+		convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSAGE(at, s.aggregation()) },
 		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
@@ -421,6 +425,17 @@ func (s Spec) perceptron() Spec {
 // rounds returns the rounds of a decoupled model.
 func (s *Spec) rounds() Rounds { return Rounds{s.Rounds, s.Teleport} }
 
+// aggregation returns the aggregation of GraphSAGE's layers.
+func (s *Spec) aggregation() Reduce {
+	switch s.Aggregation {
+	case "max":
+		return Max
+	case "sum":
+		return Sum
+	}
+	return Mean
+}
+
 // cost returns the cost of a layer.
 func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
 	columns := out
@@ -428,6 +443,9 @@ func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
 		columns = s.attention(last).columns(out)
 	}
 	c := kind.cost(in, columns)
+	if kind.Uses("aggregation") && s.aggregation() == Max { // it comes before the product
+		c.Edge = in
+	}
 	if s.both(kind) {
 		c = Cost{2 * c.Vertex, 2 * c.Edge}
 	}

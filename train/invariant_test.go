@@ -24,9 +24,13 @@ func networks() map[string]Options {
 		return o
 	}
 	return map[string]Options{
-		"mlp":  with(func(o *Options) { o.Model = "mlp"; o.Norm = "batch"; o.InputDropout = .2 }),
-		"gcn":  with(func(o *Options) { o.Model = "gcn"; o.Norm = "layer"; o.Residual = true }),
-		"sage": with(func(o *Options) { o.Model = "sage"; o.Norm = "batch" }),
+		"mlp":      with(func(o *Options) { o.Model = "mlp"; o.Norm = "batch"; o.InputDropout = .2 }),
+		"gcn":      with(func(o *Options) { o.Model = "gcn"; o.Norm = "layer"; o.Residual = true }),
+		"sage":     with(func(o *Options) { o.Model = "sage"; o.Norm = "batch" }),
+		"sage-max": with(func(o *Options) { o.Model, o.Aggregation, o.Norm = "sage", "max", "batch" }),
+		"sage-sum": with(func(o *Options) {
+			o.Model, o.Aggregation, o.Norm, o.Optimizer = "sage", "sum", "layer", "sgd"
+		}),
 		"gat": with(func(o *Options) {
 			o.Model, o.Heads, o.OutputHeads = "gat", 4, 3
 			o.AttentionDropout = .3

@@ -136,12 +136,12 @@ class Both(torch.nn.Module):
         return x
 
 
-def both(model, layers, heads):
+def both(model, layers, heads, aggr):
     widths = [FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES]
     convs = []
     for i, (a, b) in enumerate(zip(widths, widths[1:])):
         if model == "sage":
-            convs.append(DirGNNConv(SAGEConv(a, b, root_weight=False), alpha=0.5))
+            convs.append(DirGNNConv(SAGEConv(a, b, aggr, root_weight=False), alpha=0.5))
         elif model == "gcn":
             convs.append(DirGNNConv(GCNConv(a, b), alpha=0.5))
         else:
@@ -348,7 +348,7 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         line = "torch_geometric.nn.DirGNNConv(conv, alpha=0.5), convs.i, activation between"
         if model in ("gat", "gatv2") and heads > 1:
             line += "; its lin replaced by Linear(in, heads*out), as PyG's has the width of one head"
-        return both(model, layers, heads), line
+        return both(model, layers, heads, aggr), line
     kwargs = {"act": act, "norm": {"none": None, "batch": "batch_norm", "layer": "layer_norm"}[norm]}
     if norm == "layer":
         kwargs["norm_kwargs"] = {"mode": "node"}
@@ -448,6 +448,11 @@ def models():
     write("gcn-2-weighted", "gcn", weighted=True)
     write("gcn-2-bce", "gcn", loss="bce")
     write("sage-2-max", "sage", aggr="max")
+    write("sage-2-max-out", "sage", aggr="max", direction="out")
+    write("sage-2-max-both", "sage", aggr="max", direction="both")
+    write("sage-2-sum", "sage", aggr="sum")
+    write("sage-3-sum-layer", "sage", aggr="sum", layers=3, norm="layer")
+    write("sage-2-sum-both", "sage", aggr="sum", direction="both")
     write("gin-2-eps", "gin", eps=0.25)
     for m in ("gcn", "sage", "gat", "gatv2", "gin"):
         h = {"heads": HEADS, "output_heads": HEADS} if m in ("gat", "gatv2") else {}

@@ -365,11 +365,14 @@ func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 		}
 		return chain(append(rounds, n.linear(site+".lin"))...)
 	case "sage", "resgcn":
-		mean := &Aggregation{Indptr: r.indptr, Indices: r.indices, RowScale: make([]float64, vertices)}
+		a := &Aggregation{Indptr: r.indptr, Indices: r.indices, RowScale: make([]float64, vertices)}
 		for i := range vertices {
-			mean.RowScale[i] = 1 / math.Max(1, float64(r.indptr[i+1]-r.indptr[i]))
+			a.RowScale[i] = 1
+			if n.g.metadata["aggr"] != "sum" {
+				a.RowScale[i] /= math.Max(1, float64(r.indptr[i+1]-r.indptr[i]))
+			}
 		}
-		neighbours := n.aggregate(mean)
+		neighbours := n.aggregate(a)
 		if n.g.metadata["aggr"] == "max" {
 			neighbours = maximum(r)
 		}

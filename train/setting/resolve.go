@@ -418,7 +418,7 @@ func (o *Options) spec() gnn.Spec {
 		Model: o.Model, Layers: o.Layers, Hidden: o.Hidden, Heads: o.Heads, OutputHeads: o.OutputHeads, Norm: o.Norm,
 		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
 		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
-		Decoupled: o.Decoupled, Teleport: o.Teleport, Rounds: o.Rounds, AttentionGradient: o.AttentionGradient, BlockForm: o.Blocks,
+		Decoupled: o.Decoupled, Teleport: o.Teleport, Rounds: o.Rounds, AttentionGradient: o.AttentionGradient, BlockForm: o.Blocks, Aggregation: o.Aggregation,
 		Bases: o.Bases, DiagonalBlocks: o.NumBlocks, Embed: o.NodeEmbedding,
 		Alpha: o.Alpha, Theta: o.Theta, SharedWeights: o.SharedWeights,
 	}
