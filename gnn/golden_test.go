@@ -85,7 +85,7 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 		Model: g.meta["model"], Layers: g.number("layers"), Hidden: g.number("hidden"),
 		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"], Activation: g.meta["act"], Direction: g.meta["direction"],
 		Decoupled: g.meta["decoupled"] == "yes", AttentionGradient: g.meta["attention_gradient"],
-		Residual: g.meta["residual"] == "yes", BlockForm: g.meta["blocks"], Aggregation: g.meta["aggr"],
+		Residual: g.meta["residual"] == "yes", BlockForm: g.meta["blocks"], Aggregation: g.meta["aggr"], Jump: g.meta["jk"],
 	}
 	if s.Decoupled {
 		s.Teleport = g.fraction("teleport")

@@ -32,6 +32,7 @@ type Spec struct {
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
 	BlockForm         string  // one of BlockForms, empty: plain
 	Aggregation       string  // GraphSAGE: one of Aggregations, empty: mean
+	Jump              string  // one of Jumps, empty: none
 	// R-GCN: the number of bases of the basis decomposition, or of blocks of the block-diagonal one; 0: not
 	// used
 	Bases, DiagonalBlocks int
@@ -101,7 +102,7 @@ var (
 	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models with a decoupled form, in both forms
 	decoupledSettings  = append([]string{"teleport", "rounds"}, eitherForm...)
 	linearRounds       = append([]string{"aggregation-chunks"}, decoupledSettings...)
-	linearSettings     = append([]string{"aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
+	linearSettings     = append([]string{"jk", "aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
 	blockSettings      = append([]string{"blocks"}, linearSettings...)
 	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
 	relationalSettings = []string{"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm", "residual"} // in both forms
@@ -130,7 +131,7 @@ var kinds = []ModelKind{
 		root:        true,
 	},
 	{
-		Name: "gat", Settings: slices.Concat([]string{"blocks"}, attentionSettings, eitherForm),
+		Name: "gat", Settings: slices.Concat([]string{"blocks", "jk"}, attentionSettings, eitherForm),
 		Decoupled: slices.Concat(decoupledAttention, decoupledSettings), blocks: 2,
 		list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGAT(at, s.attention(last)) },
@@ -142,7 +143,7 @@ var kinds = []ModelKind{
 		cost: func(in, out int) Cost { return Cost{in*out + 2*out, out} },
 	},
 	{
-		Name: "gatv2", Settings: slices.Concat(attentionSettings, graphSettings), list: "convs", weight: ".lin_l.weight", bias: ".bias",
+		Name: "gatv2", Settings: slices.Concat([]string{"jk"}, attentionSettings, graphSettings), list: "convs", weight: ".lin_l.weight", bias: ".bias",
 		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
 		cost:        func(in, out int) Cost { return Cost{2 * in * out, 2 * out} },
 	},
@@ -223,7 +224,9 @@ func (s Spec) Uses(setting string) bool {
 		return kind.Uses(setting)
 	case s.Decoupled:
 		return slices.Contains(kind.Decoupled, setting)
-	case s.BlockForm == residualForm && (setting == "residual" || setting == "output-heads"):
+	case s.BlockForm == residualForm && (setting == "residual" || setting == "output-heads" || setting == "jk"):
+		return false
+	case setting == "output-heads" && s.jumps(kind): // no layer computes the logits
 		return false
 	}
 	return slices.Contains(kind.Settings, setting)
@@ -325,6 +328,9 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 		}
 		return d.blocks(&s, kind, features, classes), nil
 	}
+	if s.jumps(kind) {
+		return s.jumping(kind, features, classes), nil
+	}
 	return s.layers(kind, features, classes), nil
 }
 
@@ -354,6 +360,9 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 	switch {
 	case s.Decoupled && kind.relations == nil:
 		return refuse("decoupled", "", "a decoupled model aggregates")
+	case s.jumps(kind):
+		return refusal.Errorf("%s %s: outputs of layers are combined for one type of vertices, and the graph has several types of vertices or edges; leave it out",
+			refusal.Setting("jk"), s.Jump)
 	case s.made(kind) == residualBlocks:
 		return refuse("blocks", " "+residualForm, "residual blocks aggregate")
 	case kind.deep != nil || kind.rounds > 0:
@@ -458,7 +467,7 @@ func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
 // layer builds layer i.
 func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	norm := func(path string, width int) nn.Norm { return s.norm(e, path, width) }
-	act, last := Activations[s.Activation], i == s.Layers-1
+	act, last := Activations[s.Activation], i == s.Layers-1 && !s.jumps(kind)
 	at := Module{Path: kind.path(i), In: in, Out: out, Params: e.Params, Activation: act, Inner: norm}
 	l := &Layer{}
 	if i == 0 {
@@ -521,6 +530,9 @@ func (s Spec) Widths(weights nn.State) (features, classes int) {
 		first, last = d.encoder+".weight", d.decoder+".bias"
 	case s.both(kind):
 		first, last = kind.path(0)+".conv_in"+kind.weight, kind.path(s.Layers-1)+".lin.bias"
+	}
+	if s.jumps(kind) {
+		last = "lin.bias"
 	}
 	if w, ok := weights[first]; ok && len(w.Shape) == 2 {
 		features = w.Shape[1]

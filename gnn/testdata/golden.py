@@ -19,7 +19,7 @@ float32: a stored value is right to half a unit in the last place. There is no d
 
 and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, mode (train or eval), act, direction (in, out,
 both), aggr, loss, bias_before_norm, built (how PyG was used), torch, pyg; in files of decoupled models also decoupled (yes),
-teleport, and attention_gradient (full or stop); residual and blocks (residual) where they are; of GCNII alpha, theta and
+teleport, and attention_gradient (full or stop); residual, blocks (residual) and jk (cat or max) where they are; of GCNII alpha, theta and
 shared_weights; of APPNP and SGC rounds, and of APPNP alpha.
 
 ../../optim/testdata/golden.safetensors holds five steps of torch.optim's optimizers and learning rates of its schedules.
@@ -342,7 +342,7 @@ def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, t
 PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gat": GAT, "gatv2": GAT}
 
 
-def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled):
+def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk):
     """The model, and one line that says how it was made."""
     if direction == "both":
         line = "torch_geometric.nn.DirGNNConv(conv, alpha=0.5), convs.i, activation between"
@@ -360,7 +360,7 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         kwargs |= {"heads": heads, "v2": model == "gatv2"}
     if model == "sage":
         kwargs["aggr"] = aggr
-    m = PYG[model](FEATURES, HIDDEN, layers, CLASSES, **kwargs)
+    m = PYG[model](FEATURES, HIDDEN, layers, CLASSES, jk=jk, **kwargs)
     line = "torch_geometric.nn.models." + PYG[model].__name__
     if heads and output_heads != heads:
         conv = GATv2Conv if model == "gatv2" else GATConv
@@ -370,11 +370,11 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
 
 
 def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="train", act="relu", direction="in", aggr="",
-           weighted=False, loss="ce", bias_before_norm=True, eps=None, decoupled=None, add_input=False, deep=None):
+           weighted=False, loss="ce", bias_before_norm=True, eps=None, decoupled=None, add_input=False, deep=None, jk=None):
     """Runs one model forward and backward and writes NAME.safetensors."""
     rng = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     if deep is None:
-        net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled)
+        net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk)
     else:
         net, built = build_deep(model, layers, heads, norm, act, direction, **deep)
     if add_input:
@@ -421,7 +421,7 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
         "bias_before_norm": "yes" if bias_before_norm else "no", "built": built,
         "torch": torch.__version__, "pyg": torch_geometric.__version__}
          | ({"decoupled": "yes", "teleport": str(decoupled["teleport"]), "attention_gradient": decoupled["gradient"]} if decoupled else {})
-         | ({"residual": "yes"} if add_input else {}) | {k: str(v) for k, v in (deep or {}).items()})
+         | ({"residual": "yes"} if add_input else {}) | ({"jk": jk} if jk else {}) | {k: str(v) for k, v in (deep or {}).items()})
     return before
 
 
@@ -442,6 +442,11 @@ def models():
         write(f"{m}-2-batch-bias", m, norm="batch", **h)
         write(f"{m}-2-batch-eval", m, norm="batch", mode="eval", bias_before_norm=False, **h)
         write(f"{m}-2-batch-eval-bias", m, norm="batch", mode="eval", **h)
+    for m in ("gcn", "sage", "gat", "gatv2", "gin"):
+        h = {"heads": HEADS, "output_heads": HEADS} if m in ("gat", "gatv2") else {}
+        h |= {"aggr": "mean"} if m == "sage" else {}
+        write(f"{m}-3-cat", m, layers=3, norm="layer", jk="cat", **h)
+        write(f"{m}-2-jump-max", m, act="elu", jk="max", **h)
     for m in ("gat", "gatv2"):
         write(f"{m}-2-onehead", m, heads=1, output_heads=1)
         write(f"{m}-2-output1-elu", m, heads=HEADS, output_heads=1, act="elu")

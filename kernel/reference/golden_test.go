@@ -213,6 +213,10 @@ func (n *network) plain(t *testing.T, layers, hidden int) layer {
 		list = "lins."
 	}
 	var parts []layer
+	jump := n.g.metadata["jk"]
+	if jump != "" {
+		layers++ // the linear layer
+	}
 	for i := range layers - 1 {
 		k := strconv.Itoa(i)
 		hiddenLayer := chain(n.directed(t, list+k, hidden), n.norm("norms."+k), n.activation())
@@ -221,11 +225,74 @@ func (n *network) plain(t *testing.T, layers, hidden int) layer {
 		}
 		parts = append(parts, hiddenLayer)
 	}
+	if jump != "" {
+		return chain(jumps(parts, jump == "max"), n.linear("lin"))
+	}
 	parts = append(parts, n.directed(t, list+strconv.Itoa(layers-1), classes))
 	if decoupled {
 		parts = append(parts, n.propagation(t, layers, n.g.edges(n.g.metadata["direction"] == "out")))
 	}
 	return chain(parts...)
+}
+
+// jumps applies layers of one width one after the other. Its output is the outputs of all, side by side or the
+// largest of each entry.
+func jumps(parts []layer, largest bool) layer {
+	outputs := func(x *Matrix) (xs []*Matrix) {
+		for _, p := range parts {
+			x = p.forward(x)
+			xs = append(xs, x)
+		}
+		return xs
+	}
+	// from returns which layer's entry is in column c of row i, and its column.
+	from := func(xs []*Matrix, i, c int) (layer, column int) {
+		if !largest {
+			return c / xs[0].Cols, c % xs[0].Cols
+		}
+		for k := range xs {
+			if xs[k].At(i, c) > xs[layer].At(i, c) {
+				layer = k
+			}
+		}
+		return layer, c
+	}
+	return layer{
+		func(x *Matrix) *Matrix {
+			xs := outputs(x)
+			columns := xs[0].Cols
+			if !largest {
+				columns *= len(xs)
+			}
+			z := New(x.Rows, columns)
+			for i := range z.Rows {
+				for c := range z.Cols {
+					k, column := from(xs, i, c)
+					z.Set(i, c, xs[k].At(i, column))
+				}
+			}
+			return z
+		},
+		func(x, dz *Matrix) *Matrix {
+			xs := outputs(x)
+			dx := New(xs[0].Rows, xs[0].Cols)
+			for k := len(parts) - 1; k >= 0; k-- {
+				for i := range dz.Rows {
+					for c := range dz.Cols {
+						if of, column := from(xs, i, c); of == k {
+							dx.Add(i, column, dz.At(i, c))
+						}
+					}
+				}
+				in := x
+				if k > 0 {
+					in = xs[k-1]
+				}
+				dx = parts[k].backward(in, dx)
+			}
+			return dx
+		},
+	}
 }
 
 // residual adds what a layer makes of its input to it.

@@ -37,6 +37,7 @@ type Options struct {
 	Bases             int     `yaml:"bases"`          // of the relations' weights, 0: none
 	NodeEmbedding     int     `yaml:"node-embedding"` // columns learned for vertices without features, 0: none
 	Aggregation       string  `yaml:"aggregation"`    // of sage
+	Jump              string  `yaml:"jk"`             // one of gnn.Jumps
 	Direction         string  `yaml:"direction"`
 	Decoupled         bool    `yaml:"decoupled"`
 	Teleport          float64 `yaml:"teleport"`           // of a decoupled model
@@ -126,7 +127,7 @@ func Defaults() Options {
 	return Options{
 		Task: task.Names()[0], Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
 		NormalizeFeatures: "none", Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
-		AttentionGradient: gnn.AttentionGradients[0], Aggregation: gnn.Aggregations[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
+		AttentionGradient: gnn.AttentionGradients[0], Aggregation: gnn.Aggregations[0], Jump: gnn.Jumps[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
 		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Balance: partition.AutoBalance, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], HaloSmoothing: smoothings[0], CommTimeout: time.Minute,

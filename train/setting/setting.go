@@ -95,6 +95,10 @@ var settings = withFields([]Setting{
 	{Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "number of diagonal blocks of each relation's weight (block-diagonal decomposition), 0: a whole weight"},
 	{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases of the relations' weights (basis decomposition), 0: a weight for each relation"},
 	{Name: "node-embedding", limits: between(0, 1<<20), Meaning: "columns of a learned embedding for each vertex of a type without features, 0: none"},
+	{
+		Name: "jk", some: true, Choices: gnn.Jumps,
+		Meaning: "jumping knowledge: a linear layer reads the outputs of all layers, cat for side by side, max for the largest of each column, none for the last layer's logits",
+	},
 	{Name: "aggregation", some: true, Choices: gnn.Aggregations, Meaning: "how a layer aggregates the in-neighbours"},
 	{
 		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
