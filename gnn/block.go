@@ -11,8 +11,8 @@ import (
 // State is what one block hands to the next.
 type State struct {
 	H *autograd.Var // rows × the width of the next block
-	// H0 is the initial residual, which blocks such as GCNII's read besides H; nil if no later block reads
-	// it.
+	// H0 is what blocks read besides H: GCNII's initial residual, or the outputs of all layers so far in a
+	// jumping knowledge network; nil if no later block reads it.
 	H0 *autograd.Var
 	// Others holds the rows of each further vertex type, as H holds those of the first; nil in models for one
 	// vertex type. Before the first block, a type without features has rows of no columns. A type that no

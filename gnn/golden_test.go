@@ -85,20 +85,22 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 		Model: g.meta["model"], Layers: g.number("layers"), Hidden: g.number("hidden"),
 		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"], Activation: g.meta["act"], Direction: g.meta["direction"],
 		Decoupled: g.meta["decoupled"] == "yes", AttentionGradient: g.meta["attention_gradient"],
-		Residual: g.meta["residual"] == "yes", BlockForm: g.meta["blocks"],
+		Residual: g.meta["residual"] == "yes", BlockForm: g.meta["blocks"], Aggregation: g.meta["aggr"], Jump: g.meta["jk"],
 	}
 	if s.Decoupled {
 		s.Teleport = g.fraction("teleport")
 	}
-	if s.Model == "gcnii" {
+	switch s.Model {
+	case "gcnii":
 		s.Alpha, s.Theta, s.SharedWeights = g.fraction("alpha"), g.fraction("theta"), g.meta["shared_weights"] == "True"
+	case "appnp":
+		s.Rounds, s.Alpha = g.number("rounds"), g.fraction("alpha")
+	case "sgc":
+		s.Rounds = g.number("rounds")
 	}
 	blocks, err := s.Blocks(gnn.OneType(features), classes)
 	if err != nil {
 		g.t.Fatal(err)
-	}
-	if g.meta["aggr"] == "max" {
-		blocks = maxSAGE(features, s.Hidden, classes)
 	}
 	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
 	if err := params.Load(g.state("param.")); err != nil {
@@ -130,17 +132,6 @@ func TestRootWeightsOfDirGNNConv(t *testing.T) {
 	if err := params.Load(state); err == nil {
 		t.Error("a root weight beside the one that is used was taken")
 	}
-}
-
-// maxSAGE is GraphSAGE that aggregates by the maximum, put together by hand.
-func maxSAGE(features, hidden, classes int) []gnn.BlockSpec {
-	layer := func(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
-		return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block {
-			module := gnn.Module{Path: path, In: in, Out: out, Params: e.Params, Propagator: e.Propagators(path, gnn.Along{Relation: e.Only()})}
-			return &gnn.Layer{Conv: gnn.NewSAGE(module, gnn.Max), Activation: act}
-		}}
-	}
-	return []gnn.BlockSpec{layer("convs.0", features, hidden, kernel.ReLU), layer("convs.1", hidden, classes, kernel.Identity)}
 }
 
 // matrix copies values into a matrix of the team's.

@@ -36,6 +36,17 @@ func forms() (specs []gnn.Spec) {
 			s.BlockForm = "residual"
 			specs = append(specs, s)
 		}
+		if s.Uses("aggregation") {
+			s.Aggregation = "max"
+			specs = append(specs, s)
+		}
+		if s.Uses("jk") {
+			s.Jump, s.Aggregation = "cat", ""
+			specs = append(specs, s)
+			s.Jump = "max"
+			specs = append(specs, s)
+			s.Jump = ""
+		}
 		if s.Uses("bases") {
 			bases, blocks := s, s
 			bases.Bases, blocks.DiagonalBlocks = 2, 1

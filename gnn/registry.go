@@ -25,17 +25,20 @@ type Spec struct {
 	InputDropout       float64 // on the features
 	TransformDropout   float64 // graph attention: on the transformed features
 	AttentionDropout   float64 // graph attention: on the coefficients
-	// Decoupled: an MLP of Layers layers, followed by as many rounds of the model's aggregation
+	// Decoupled: an MLP of Layers layers, followed by rounds of the model's aggregation
 	Decoupled         bool
 	Teleport          float64 // of the rounds
+	Rounds            int     // 0: as many as published for appnp and sgc, and as many as Layers for other models
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
 	BlockForm         string  // one of BlockForms, empty: plain
+	Aggregation       string  // GraphSAGE: one of Aggregations, empty: mean
+	Jump              string  // one of Jumps, empty: none
 	// R-GCN: the number of bases of the basis decomposition, or of blocks of the block-diagonal one; 0: not
 	// used
 	Bases, DiagonalBlocks int
 	Embed                 int // columns of the embedding of vertices without features; 0: none
 	// GCNII: the share of the initial residual, the strength of the weights, and whether aggregation and
-	// initial residual share one weight
+	// initial residual share one weight. APPNP: Alpha is the teleport
 	Alpha, Theta  float64
 	SharedWeights bool
 }
@@ -52,6 +55,9 @@ const residualForm = "residual"
 
 // AttentionGradients say whether a gradient flows through the coefficients of decoupled graph attention.
 var AttentionGradients = []string{"full", "stop"}
+
+// Aggregations are the aggregations of GraphSAGE, with PyG's names.
+var Aggregations = []string{"mean", "max", "sum"}
 
 // ModelKind describes a model that is known by name.
 type ModelKind struct {
@@ -84,21 +90,24 @@ type ModelKind struct {
 	// such form.
 	blocks int
 	// propagation makes the rounds of the decoupled model; nil: the model has no decoupled form, or one with
-	// relations.
+	// relations. A model without convolution is always decoupled.
 	propagation func(s *Spec, at Module) Block
+	rounds      int  // Spec.Rounds if that is 0; 0: as many as layers
+	single      bool // the model is one convolution, and uses no hiddenSettings
 }
 
 var (
 	layerSettings      = []string{"norm", "residual"}
 	graphSettings      = append([]string{"direction"}, layerSettings...)
 	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models with a decoupled form, in both forms
-	decoupledSettings  = append([]string{"teleport"}, eitherForm...)
+	decoupledSettings  = append([]string{"teleport", "rounds"}, eitherForm...)
 	linearRounds       = append([]string{"aggregation-chunks"}, decoupledSettings...)
-	linearSettings     = append([]string{"aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
+	linearSettings     = append([]string{"jk", "aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
 	blockSettings      = append([]string{"blocks"}, linearSettings...)
 	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
 	relationalSettings = []string{"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm", "residual"} // in both forms
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
+	hiddenSettings     = []string{"layers", "hidden", "dropout", "activation", "decay-first-layer-only"} // of all models with hidden layers
 )
 
 var kinds = []ModelKind{
@@ -115,14 +124,14 @@ var kinds = []ModelKind{
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "sage", Settings: blockSettings, Decoupled: linearRounds, blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
-		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
+		Name: "sage", Settings: append([]string{"aggregation"}, blockSettings...), Decoupled: linearRounds, blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
+		convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSAGE(at, s.aggregation()) },
 		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
 	},
 	{
-		Name: "gat", Settings: slices.Concat([]string{"blocks"}, attentionSettings, eitherForm),
+		Name: "gat", Settings: slices.Concat([]string{"blocks", "jk"}, attentionSettings, eitherForm),
 		Decoupled: slices.Concat(decoupledAttention, decoupledSettings), blocks: 2,
 		list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGAT(at, s.attention(last)) },
@@ -134,7 +143,7 @@ var kinds = []ModelKind{
 		cost: func(in, out int) Cost { return Cost{in*out + 2*out, out} },
 	},
 	{
-		Name: "gatv2", Settings: slices.Concat(attentionSettings, graphSettings), list: "convs", weight: ".lin_l.weight", bias: ".bias",
+		Name: "gatv2", Settings: slices.Concat([]string{"jk"}, attentionSettings, graphSettings), list: "convs", weight: ".lin_l.weight", bias: ".bias",
 		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
 		cost:        func(in, out int) Cost { return Cost{2 * in * out, 2 * out} },
 	},
@@ -158,6 +167,17 @@ var kinds = []ModelKind{
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
+	},
+	{
+		Name: "appnp", Settings: append([]string{"alpha", "rounds", "aggregation-chunks"}, graphSettings...), EdgeWeights: true, OneDirection: true,
+		list: "lins", weight: ".weight", bias: ".bias", rounds: 10,
+		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Symmetric, Rounds{s.Rounds, s.Alpha}) },
+	},
+	{
+		Name: "sgc", Settings: []string{"rounds", "direction", "aggregation-chunks"}, EdgeWeights: true, OneDirection: true,
+		list: "convs", weight: ".lin.weight", bias: ".lin.bias", rounds: 2, single: true,
+		convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSGC(at, Rounds{Count: s.Rounds}) },
+		cost:        func(in, out int) Cost { return Cost{in * out, out} }, // with one round
 	},
 }
 
@@ -190,6 +210,9 @@ func OfLayer(weight string) bool {
 // Uses reports whether the model uses a setting that only some models use, in its coupled or its decoupled
 // form.
 func (k ModelKind) Uses(setting string) bool {
+	if slices.Contains(hiddenSettings, setting) {
+		return !k.single
+	}
 	return slices.Contains(k.Settings, setting) || slices.Contains(k.Decoupled, setting)
 }
 
@@ -197,12 +220,29 @@ func (k ModelKind) Uses(setting string) bool {
 func (s Spec) Uses(setting string) bool {
 	kind, _ := KindOf(s.Model)
 	switch {
+	case slices.Contains(hiddenSettings, setting):
+		return kind.Uses(setting)
 	case s.Decoupled:
 		return slices.Contains(kind.Decoupled, setting)
-	case s.BlockForm == residualForm && (setting == "residual" || setting == "output-heads"):
+	case s.BlockForm == residualForm && (setting == "residual" || setting == "output-heads" || setting == "jk"):
+		return false
+	case setting == "output-heads" && s.jumps(kind): // no layer computes the logits
 		return false
 	}
 	return slices.Contains(kind.Settings, setting)
+}
+
+// Depth returns the number of layers: Layers, or 1 for a model that is one convolution.
+func (s Spec) Depth() int {
+	if kind, _ := KindOf(s.Model); kind.single {
+		return 1
+	}
+	return s.Layers
+}
+
+// decouples reports whether the model is an MLP and rounds.
+func (s *Spec) decouples(kind ModelKind) bool {
+	return s.Decoupled || kind.convolution == nil && kind.propagation != nil
 }
 
 // made describes the model if it has an encoder and a decoder; nil for other models.
@@ -271,15 +311,25 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	if kind.typed(schema) {
 		return s.typed(kind, schema, classes)
 	}
+	s.Layers = s.Depth()
+	s.Rounds = cmp.Or(s.Rounds, kind.rounds, s.Layers)
 	features := schema.Types[0].Columns
-	if s.Decoupled {
-		return s.decoupled(kind, features, classes)
+	if s.decouples(kind) {
+		if s.Decoupled {
+			if err := CheckDecoupled(s.Model); err != nil {
+				return nil, err
+			}
+		}
+		return s.decoupled(kind, features, classes), nil
 	}
 	if d := s.made(kind); d != nil {
 		if s.Norm == "auto" {
 			s.Norm = "layer"
 		}
 		return d.blocks(&s, kind, features, classes), nil
+	}
+	if s.jumps(kind) {
+		return s.jumping(kind, features, classes), nil
 	}
 	return s.layers(kind, features, classes), nil
 }
@@ -310,9 +360,12 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 	switch {
 	case s.Decoupled && kind.relations == nil:
 		return refuse("decoupled", "", "a decoupled model aggregates")
+	case s.jumps(kind):
+		return refusal.Errorf("%s %s: outputs of layers are combined for one type of vertices, and the graph has several types of vertices or edges; leave it out",
+			refusal.Setting("jk"), s.Jump)
 	case s.made(kind) == residualBlocks:
 		return refuse("blocks", " "+residualForm, "residual blocks aggregate")
-	case kind.deep != nil:
+	case kind.deep != nil || kind.rounds > 0:
 		return refuse("model", " "+s.Model, "it aggregates")
 	}
 	return nil
@@ -327,6 +380,9 @@ func (s Spec) layers(kind ModelKind, features, classes int) (specs []BlockSpec) 
 			b.Out = classes
 		}
 		b.Cost = s.cost(kind, b.In, b.Out, i == s.Layers-1)
+		if kind.rounds > 0 {
+			b.Rounds, b.Cost.Edge = s.Rounds, b.Cost.Edge*s.Rounds
+		}
 		b.Build = func(e Env) Block { return s.layer(kind, i, b.In, b.Out, e) }
 		specs = append(specs, b)
 		in = b.Out
@@ -349,17 +405,14 @@ func (s *Spec) embedding(e Env) *nn.Param {
 
 // decoupled describes the decoupled form of a model. Its MLP has the initial values of GCN's layers:
 // PyTorch's are smaller, and a deep MLP without a norm then does not learn.
-func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, error) {
-	if err := CheckDecoupled(s.Model); err != nil {
-		return nil, err
-	}
+func (s Spec) decoupled(kind ModelKind, features, classes int) []BlockSpec {
 	transform := s.perceptron()
 	mlp, _ := KindOf(transform.Model)
 	mlp.convolution = func(_ *Spec, at Module, _ bool) Convolution {
 		return newLinear(at, nn.Glorot(at.In, at.Out), nn.Constant(0))
 	}
 	specs := transform.layers(mlp, features, classes)
-	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Layers * classes}, Rounds: s.rounds().Count}
+	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Rounds * classes}, Rounds: s.Rounds}
 	if s.Uses("attention-gradient") {
 		b.Cost.Vertex = 2 * classes // two scores
 	}
@@ -369,7 +422,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, err
 			Path: propagationPath, In: classes, Out: classes, Params: e.Params, Propagator: e.Propagators(propagationPath, along),
 		})
 	}
-	return append(specs, b), nil
+	return append(specs, b)
 }
 
 // perceptron returns the MLP before the rounds of a decoupled model.
@@ -379,7 +432,18 @@ func (s Spec) perceptron() Spec {
 }
 
 // rounds returns the rounds of a decoupled model.
-func (s *Spec) rounds() Rounds { return Rounds{s.Layers, s.Teleport} }
+func (s *Spec) rounds() Rounds { return Rounds{s.Rounds, s.Teleport} }
+
+// aggregation returns the aggregation of GraphSAGE's layers.
+func (s *Spec) aggregation() Reduce {
+	switch s.Aggregation {
+	case "max":
+		return Max
+	case "sum":
+		return Sum
+	}
+	return Mean
+}
 
 // cost returns the cost of a layer.
 func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
@@ -388,6 +452,9 @@ func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
 		columns = s.attention(last).columns(out)
 	}
 	c := kind.cost(in, columns)
+	if kind.Uses("aggregation") && s.aggregation() == Max { // it comes before the product
+		c.Edge = in
+	}
 	if s.both(kind) {
 		c = Cost{2 * c.Vertex, 2 * c.Edge}
 	}
@@ -400,7 +467,7 @@ func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
 // layer builds layer i.
 func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	norm := func(path string, width int) nn.Norm { return s.norm(e, path, width) }
-	act, last := Activations[s.Activation], i == s.Layers-1
+	act, last := Activations[s.Activation], i == s.Layers-1 && !s.jumps(kind)
 	at := Module{Path: kind.path(i), In: in, Out: out, Params: e.Params, Activation: act, Inner: norm}
 	l := &Layer{}
 	if i == 0 {
@@ -449,19 +516,23 @@ func (k ModelKind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
 // its weight is missing.
 func (s Spec) Widths(weights nn.State) (features, classes int) {
 	kind, known := KindOf(s.Model)
-	if s.Decoupled && kind.relations == nil {
-		s = s.perceptron()
-		kind, known = KindOf(s.Model)
-	}
 	if !known {
 		return 0, 0
 	}
+	if s.decouples(kind) && kind.relations == nil {
+		s = s.perceptron()
+		kind, _ = KindOf(s.Model)
+	}
+	s.Layers = s.Depth()
 	first, last := kind.path(0)+kind.weight, kind.path(s.Layers-1)+kind.bias
 	switch d := s.made(kind); {
 	case d != nil:
 		first, last = d.encoder+".weight", d.decoder+".bias"
 	case s.both(kind):
 		first, last = kind.path(0)+".conv_in"+kind.weight, kind.path(s.Layers-1)+".lin.bias"
+	}
+	if s.jumps(kind) {
+		last = "lin.bias"
 	}
 	if w, ok := weights[first]; ok && len(w.Shape) == 2 {
 		features = w.Shape[1]

@@ -24,9 +24,13 @@ func networks() map[string]Options {
 		return o
 	}
 	return map[string]Options{
-		"mlp":  with(func(o *Options) { o.Model = "mlp"; o.Norm = "batch"; o.InputDropout = .2 }),
-		"gcn":  with(func(o *Options) { o.Model = "gcn"; o.Norm = "layer"; o.Residual = true }),
-		"sage": with(func(o *Options) { o.Model = "sage"; o.Norm = "batch" }),
+		"mlp":      with(func(o *Options) { o.Model = "mlp"; o.Norm = "batch"; o.InputDropout = .2 }),
+		"gcn":      with(func(o *Options) { o.Model = "gcn"; o.Norm = "layer"; o.Residual = true }),
+		"sage":     with(func(o *Options) { o.Model = "sage"; o.Norm = "batch" }),
+		"sage-max": with(func(o *Options) { o.Model, o.Aggregation, o.Norm = "sage", "max", "batch" }),
+		"sage-sum": with(func(o *Options) {
+			o.Model, o.Aggregation, o.Norm, o.Optimizer = "sage", "sum", "layer", "sgd"
+		}),
 		"gat": with(func(o *Options) {
 			o.Model, o.Heads, o.OutputHeads = "gat", 4, 3
 			o.AttentionDropout = .3
@@ -42,8 +46,12 @@ func networks() map[string]Options {
 			o.Model, o.Blocks, o.Heads = "gat", "residual", 4
 			o.AttentionDropout = .3
 		}),
-		"out":  with(func(o *Options) { o.Model = "gcn"; o.Direction = "out"; o.Clip = .1 }),
-		"both": with(func(o *Options) { o.Model = "sage"; o.Direction = "both"; o.Norm = "batch"; o.Schedule = "cosine" }),
+		"appnp":    with(func(o *Options) { o.Model = "appnp"; o.Norm = "batch"; o.InputDropout = .2 }),
+		"sgc":      with(func(o *Options) { o.Model, o.Direction, o.Rounds = "sgc", "out", 3 }),
+		"out":      with(func(o *Options) { o.Model = "gcn"; o.Direction = "out"; o.Clip = .1 }),
+		"cat":      with(func(o *Options) { o.Model, o.Jump, o.Norm, o.Residual = "gcn", "cat", "batch", true }),
+		"jump-max": with(func(o *Options) { o.Model, o.Jump, o.Heads = "gat", "max", 4; o.Activation = "elu" }),
+		"both":     with(func(o *Options) { o.Model = "sage"; o.Direction = "both"; o.Norm = "batch"; o.Schedule = "cosine" }),
 		"both-gat": with(func(o *Options) {
 			o.Model, o.Heads = "gat", 2
 			o.Direction = "both"
@@ -168,7 +176,16 @@ func TestPredictEqualsRun(t *testing.T) {
 			if !slices.Equal(p.Logits, r.Logits) {
 				t.Error("predict gives other logits than the run left")
 			}
-			if p.EmbeddingColumns != 24 || len(p.Embeddings) != 24*g.Vertices() {
+			columns := 24
+			switch { // the last block aggregates logits, or the features, or reads all layers
+			case o.Model == "appnp":
+				columns = g.Labels.Classes
+			case o.Model == "sgc":
+				columns = g.Features.Columns
+			case o.Jump == "cat":
+				columns = o.Layers * o.Hidden
+			}
+			if p.EmbeddingColumns != columns || len(p.Embeddings) != columns*g.Vertices() {
 				t.Errorf("%d embeddings of %d columns", len(p.Embeddings), p.EmbeddingColumns)
 			}
 		})

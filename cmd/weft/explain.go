@@ -118,7 +118,7 @@ func (p planned) model() []string {
 	case o.Blocks != gnn.BlockForms[0]:
 		model += " in residual blocks"
 	}
-	lines := []string{fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, o.Layers,
+	lines := []string{fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, o.Spec.Depth(),
 		p.Parameters(grid), workers, threads, kernel.SIMD())}
 	if o.Storage == tensor.BFloat16 {
 		lines = append(lines, "values of vertices are stored and sent as bfloat16, and kernels compute in float32")

@@ -65,6 +65,9 @@ func onlyFor(s setting.Setting) string {
 		return "; for --task " + s.Task()
 	case len(uses) == len(gnn.Names()):
 		return ""
+	case len(uses) == len(gnn.Names())-1:
+		except := slices.IndexFunc(gnn.Names(), func(name string) bool { return !slices.Contains(uses, name) })
+		return "; for all models but " + gnn.Names()[except]
 	}
 	return "; for " + strings.Join(uses, ", ")
 }

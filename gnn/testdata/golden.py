@@ -19,8 +19,8 @@ float32: a stored value is right to half a unit in the last place. There is no d
 
 and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, mode (train or eval), act, direction (in, out,
 both), aggr, loss, bias_before_norm, built (how PyG was used), torch, pyg; in files of decoupled models also decoupled (yes),
-teleport, and attention_gradient (full or stop); residual and blocks (residual) where they are; of GCNII alpha, theta and
-shared_weights.
+teleport, and attention_gradient (full or stop); residual, blocks (residual) and jk (cat or max) where they are; of GCNII alpha, theta and
+shared_weights; of APPNP and SGC rounds, and of APPNP alpha.
 
 ../../optim/testdata/golden.safetensors holds five steps of torch.optim's optimizers and learning rates of its schedules.
 """
@@ -34,7 +34,7 @@ import zlib
 import torch
 import torch.nn.functional as F
 import torch_geometric
-from torch_geometric.nn import APPNP, BatchNorm, DeepGCNLayer, DirGNNConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, LayerNorm, SAGEConv
+from torch_geometric.nn import APPNP, BatchNorm, DeepGCNLayer, DirGNNConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, LayerNorm, SAGEConv, SGConv
 from torch_geometric.nn.models import GAT, GCN, GIN, MLP, GraphSAGE
 from torch_geometric.utils import add_self_loops, remove_self_loops, softmax
 
@@ -136,12 +136,12 @@ class Both(torch.nn.Module):
         return x
 
 
-def both(model, layers, heads):
+def both(model, layers, heads, aggr):
     widths = [FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES]
     convs = []
     for i, (a, b) in enumerate(zip(widths, widths[1:])):
         if model == "sage":
-            convs.append(DirGNNConv(SAGEConv(a, b, root_weight=False), alpha=0.5))
+            convs.append(DirGNNConv(SAGEConv(a, b, aggr, root_weight=False), alpha=0.5))
         elif model == "gcn":
             convs.append(DirGNNConv(GCNConv(a, b), alpha=0.5))
         else:
@@ -235,6 +235,17 @@ def decouple(model, layers, teleport, gradient, **kwargs):
     return Decoupled([FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES], rounds, **kwargs), line
 
 
+class SGC(torch.nn.Module):
+    """PyG's example sgc.py."""
+
+    def __init__(self, rounds):
+        super().__init__()
+        self.convs = torch.nn.ModuleList([SGConv(FEATURES, CLASSES, K=rounds)])
+
+    def forward(self, x, edges, edge_weight=None):
+        return self.convs[0](x, edges, edge_weight)
+
+
 class GCNII(torch.nn.Module):
     """PyG's example gcn2_cora.py without dropout."""
 
@@ -311,8 +322,13 @@ def hidden_conv(model, heads, direction):
     return DirGNNConv(conv, alpha=0.5) if direction == "both" else conv
 
 
-def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, theta=0, shared_weights=True):
-    """A model with an encoder and a decoder, and one line that says how it was made."""
+def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, theta=0, shared_weights=True, rounds=0):
+    """A model with an encoder and a decoder or with rounds of its own number, and one line that says how it was made."""
+    if model == "sgc":
+        return SGC(rounds), "torch_geometric.nn.SGConv"
+    if model == "appnp":
+        widths = [FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES]
+        return Decoupled(widths, APPNP(K=rounds, alpha=alpha), act=act, norm=None), "torch_geometric.nn.models.MLP, then torch_geometric.nn.APPNP"
     act = {"relu": torch.nn.ReLU(), "elu": torch.nn.ELU()}[act]
     if model == "gcnii":
         return GCNII(layers, alpha, theta, shared_weights, act), "torch_geometric.nn.GCN2Conv, as in examples/gcn2_cora.py"
@@ -326,13 +342,13 @@ def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, t
 PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gat": GAT, "gatv2": GAT}
 
 
-def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled):
+def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk):
     """The model, and one line that says how it was made."""
     if direction == "both":
         line = "torch_geometric.nn.DirGNNConv(conv, alpha=0.5), convs.i, activation between"
         if model in ("gat", "gatv2") and heads > 1:
             line += "; its lin replaced by Linear(in, heads*out), as PyG's has the width of one head"
-        return both(model, layers, heads), line
+        return both(model, layers, heads, aggr), line
     kwargs = {"act": act, "norm": {"none": None, "batch": "batch_norm", "layer": "layer_norm"}[norm]}
     if norm == "layer":
         kwargs["norm_kwargs"] = {"mode": "node"}
@@ -344,7 +360,7 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         kwargs |= {"heads": heads, "v2": model == "gatv2"}
     if model == "sage":
         kwargs["aggr"] = aggr
-    m = PYG[model](FEATURES, HIDDEN, layers, CLASSES, **kwargs)
+    m = PYG[model](FEATURES, HIDDEN, layers, CLASSES, jk=jk, **kwargs)
     line = "torch_geometric.nn.models." + PYG[model].__name__
     if heads and output_heads != heads:
         conv = GATv2Conv if model == "gatv2" else GATConv
@@ -354,11 +370,11 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
 
 
 def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="train", act="relu", direction="in", aggr="",
-           weighted=False, loss="ce", bias_before_norm=True, eps=None, decoupled=None, add_input=False, deep=None):
+           weighted=False, loss="ce", bias_before_norm=True, eps=None, decoupled=None, add_input=False, deep=None, jk=None):
     """Runs one model forward and backward and writes NAME.safetensors."""
     rng = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     if deep is None:
-        net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled)
+        net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk)
     else:
         net, built = build_deep(model, layers, heads, norm, act, direction, **deep)
     if add_input:
@@ -405,7 +421,7 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
         "bias_before_norm": "yes" if bias_before_norm else "no", "built": built,
         "torch": torch.__version__, "pyg": torch_geometric.__version__}
          | ({"decoupled": "yes", "teleport": str(decoupled["teleport"]), "attention_gradient": decoupled["gradient"]} if decoupled else {})
-         | ({"residual": "yes"} if add_input else {}) | {k: str(v) for k, v in (deep or {}).items()})
+         | ({"residual": "yes"} if add_input else {}) | ({"jk": jk} if jk else {}) | {k: str(v) for k, v in (deep or {}).items()})
     return before
 
 
@@ -426,12 +442,22 @@ def models():
         write(f"{m}-2-batch-bias", m, norm="batch", **h)
         write(f"{m}-2-batch-eval", m, norm="batch", mode="eval", bias_before_norm=False, **h)
         write(f"{m}-2-batch-eval-bias", m, norm="batch", mode="eval", **h)
+    for m in ("gcn", "sage", "gat", "gatv2", "gin"):
+        h = {"heads": HEADS, "output_heads": HEADS} if m in ("gat", "gatv2") else {}
+        h |= {"aggr": "mean"} if m == "sage" else {}
+        write(f"{m}-3-cat", m, layers=3, norm="layer", jk="cat", **h)
+        write(f"{m}-2-jump-max", m, act="elu", jk="max", **h)
     for m in ("gat", "gatv2"):
         write(f"{m}-2-onehead", m, heads=1, output_heads=1)
         write(f"{m}-2-output1-elu", m, heads=HEADS, output_heads=1, act="elu")
     write("gcn-2-weighted", "gcn", weighted=True)
     write("gcn-2-bce", "gcn", loss="bce")
     write("sage-2-max", "sage", aggr="max")
+    write("sage-2-max-out", "sage", aggr="max", direction="out")
+    write("sage-2-max-both", "sage", aggr="max", direction="both")
+    write("sage-2-sum", "sage", aggr="sum")
+    write("sage-3-sum-layer", "sage", aggr="sum", layers=3, norm="layer")
+    write("sage-2-sum-both", "sage", aggr="sum", direction="both")
     write("gin-2-eps", "gin", eps=0.25)
     for m in ("gcn", "sage", "gat", "gatv2", "gin"):
         h = {"heads": HEADS, "output_heads": HEADS} if m in ("gat", "gatv2") else {}
@@ -462,6 +488,12 @@ def models():
     write("gcnii-3-separate", "gcnii", layers=3, deep=initial(0.3, 0.7, False))
     write("gcnii-2-weighted", "gcnii", weighted=True, deep=initial())
     write("gcnii-2-out", "gcnii", direction="out", deep=initial(0.5, 0.4))
+    write("appnp-2", "appnp", deep={"alpha": 0.1, "rounds": 10})
+    write("appnp-3-weighted", "appnp", layers=3, act="elu", weighted=True, deep={"alpha": 0.3, "rounds": 4})
+    write("appnp-2-out", "appnp", direction="out", deep={"alpha": 0.2, "rounds": 5})
+    write("sgc-1", "sgc", layers=1, deep={"rounds": 2})
+    write("sgc-1-weighted", "sgc", layers=1, weighted=True, deep={"rounds": 3})
+    write("sgc-1-out", "sgc", layers=1, direction="out", deep={"rounds": 4})
     for m in ("resgcn", "gcn", "sage", "gat"):
         h = {"heads": HEADS} if m == "gat" else {}
         h["deep"] = {} if m == "resgcn" else {"blocks": "residual"}

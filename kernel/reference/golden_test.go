@@ -138,6 +138,21 @@ type network struct {
 	after map[string][]float64
 }
 
+// number is a number of the file's metadata.
+func (n *network) number(t *testing.T, name string) float64 {
+	t.Helper()
+	x, err := strconv.ParseFloat(n.g.metadata[name], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// decoupled reports whether the file's model is an MLP and rounds.
+func (n *network) decoupled() bool {
+	return n.g.metadata["decoupled"] == "yes" || n.g.metadata["model"] == "appnp"
+}
+
 // linear is x·wᵀ + b, b optional.
 func (n *network) linear(name string) layer {
 	w, b := n.g.floats["param."+name+".weight"], n.g.vector("param."+name+".bias")
@@ -193,11 +208,15 @@ func (n *network) aggregate(a *Aggregation) layer {
 // plain is convolutions with norm and activation between, and the rounds of a decoupled model.
 func (n *network) plain(t *testing.T, layers, hidden int) layer {
 	t.Helper()
-	list, decoupled := "convs.", n.g.metadata["decoupled"] == "yes"
+	list, decoupled := "convs.", n.decoupled()
 	if n.g.metadata["model"] == "mlp" || decoupled {
 		list = "lins."
 	}
 	var parts []layer
+	jump := n.g.metadata["jk"]
+	if jump != "" {
+		layers++ // the linear layer
+	}
 	for i := range layers - 1 {
 		k := strconv.Itoa(i)
 		hiddenLayer := chain(n.directed(t, list+k, hidden), n.norm("norms."+k), n.activation())
@@ -206,11 +225,74 @@ func (n *network) plain(t *testing.T, layers, hidden int) layer {
 		}
 		parts = append(parts, hiddenLayer)
 	}
+	if jump != "" {
+		return chain(jumps(parts, jump == "max"), n.linear("lin"))
+	}
 	parts = append(parts, n.directed(t, list+strconv.Itoa(layers-1), classes))
 	if decoupled {
 		parts = append(parts, n.propagation(t, layers, n.g.edges(n.g.metadata["direction"] == "out")))
 	}
 	return chain(parts...)
+}
+
+// jumps applies layers of one width one after the other. Its output is the outputs of all, side by side or the
+// largest of each entry.
+func jumps(parts []layer, largest bool) layer {
+	outputs := func(x *Matrix) (xs []*Matrix) {
+		for _, p := range parts {
+			x = p.forward(x)
+			xs = append(xs, x)
+		}
+		return xs
+	}
+	// from returns which layer's entry is in column c of row i, and its column.
+	from := func(xs []*Matrix, i, c int) (layer, column int) {
+		if !largest {
+			return c / xs[0].Cols, c % xs[0].Cols
+		}
+		for k := range xs {
+			if xs[k].At(i, c) > xs[layer].At(i, c) {
+				layer = k
+			}
+		}
+		return layer, c
+	}
+	return layer{
+		func(x *Matrix) *Matrix {
+			xs := outputs(x)
+			columns := xs[0].Cols
+			if !largest {
+				columns *= len(xs)
+			}
+			z := New(x.Rows, columns)
+			for i := range z.Rows {
+				for c := range z.Cols {
+					k, column := from(xs, i, c)
+					z.Set(i, c, xs[k].At(i, column))
+				}
+			}
+			return z
+		},
+		func(x, dz *Matrix) *Matrix {
+			xs := outputs(x)
+			dx := New(xs[0].Rows, xs[0].Cols)
+			for k := len(parts) - 1; k >= 0; k-- {
+				for i := range dz.Rows {
+					for c := range dz.Cols {
+						if of, column := from(xs, i, c); of == k {
+							dx.Add(i, column, dz.At(i, c))
+						}
+					}
+				}
+				in := x
+				if k > 0 {
+					in = xs[k-1]
+				}
+				dx = parts[k].backward(in, dx)
+			}
+			return dx
+		},
+	}
 }
 
 // residual adds what a layer makes of its input to it.
@@ -247,14 +329,7 @@ func (n *network) frame(t *testing.T, layers, hidden int) layer {
 // x = act(((1−α)·Â·x + α·h0)·((1−β)·I + β·W1)), or with a weight W2 of its own for h0.
 func (n *network) gcnii(t *testing.T, layers int) layer {
 	t.Helper()
-	number := func(name string) float64 {
-		x, err := strconv.ParseFloat(n.g.metadata[name], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return x
-	}
-	alpha, theta, act := number("alpha"), number("theta"), n.activation()
+	alpha, theta, act := n.number(t, "alpha"), n.number(t, "theta"), n.activation()
 	spread := n.aggregate(gcn(n.g.edges(n.g.metadata["direction"] == "out")))
 	times := func(a float64, m *Matrix) *Matrix { return m.Map(func(v float64) float64 { return a * v }) }
 	mixed := func(i int, weight string) layer {
@@ -342,7 +417,7 @@ func (n *network) directed(t *testing.T, site string, out int) layer {
 
 func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 	vertices, model := len(r.indptr)-1, n.g.metadata["model"]
-	if n.g.metadata["decoupled"] == "yes" {
+	if n.decoupled() {
 		model = "mlp"
 	}
 	switch model {
@@ -350,12 +425,21 @@ func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 		return n.linear(site)
 	case "gcn":
 		return chain(n.linear(site+".lin"), n.aggregate(gcn(r)), n.bias(site+".bias"))
-	case "sage", "resgcn":
-		mean := &Aggregation{Indptr: r.indptr, Indices: r.indices, RowScale: make([]float64, vertices)}
-		for i := range vertices {
-			mean.RowScale[i] = 1 / math.Max(1, float64(r.indptr[i+1]-r.indptr[i]))
+	case "sgc":
+		var rounds []layer
+		for range int(n.number(t, "rounds")) {
+			rounds = append(rounds, n.aggregate(gcn(r)))
 		}
-		neighbours := n.aggregate(mean)
+		return chain(append(rounds, n.linear(site+".lin"))...)
+	case "sage", "resgcn":
+		a := &Aggregation{Indptr: r.indptr, Indices: r.indices, RowScale: make([]float64, vertices)}
+		for i := range vertices {
+			a.RowScale[i] = 1
+			if n.g.metadata["aggr"] != "sum" {
+				a.RowScale[i] /= math.Max(1, float64(r.indptr[i+1]-r.indptr[i]))
+			}
+		}
+		neighbours := n.aggregate(a)
 		if n.g.metadata["aggr"] == "max" {
 			neighbours = maximum(r)
 		}
@@ -382,11 +466,12 @@ func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 // propagation is the rounds of a decoupled model: h ← (1−a)·step(h) + a·z, from h = z.
 func (n *network) propagation(t *testing.T, rounds int, r relation) layer {
 	t.Helper()
-	teleport, err := strconv.ParseFloat(n.g.metadata["teleport"], 64)
-	if err != nil {
-		t.Fatal(err)
+	var k Rounds
+	if n.g.metadata["model"] == "appnp" {
+		k = Rounds{int(n.number(t, "rounds")), n.number(t, "alpha")}
+	} else {
+		k = Rounds{rounds, n.number(t, "teleport")}
 	}
-	k := Rounds{rounds, teleport}
 	return layer{
 		func(z *Matrix) *Matrix { return k.Forward(z, n.round(t, z, r).forward) },
 		func(z, d *Matrix) *Matrix {
@@ -408,7 +493,7 @@ func (n *network) round(t *testing.T, z *Matrix, r relation) round {
 	a := &Aggregation{Indptr: r.indptr, Indices: r.indices, Self: make([]float64, z.Rows)}
 	nothing := func() *Matrix { return New(z.Rows, z.Cols) }
 	switch model := n.g.metadata["model"]; model {
-	case "gcn":
+	case "gcn", "appnp":
 		return round{n.aggregate(gcn(r)), nothing}
 	case "sage":
 		a.RowScale = make([]float64, z.Rows)

@@ -58,7 +58,7 @@ func Engines(t *testing.T, suite int, cases ...Case) {
 	for m, model := range models {
 		for _, v := range dealt(variantsOf(model), m+suite) {
 			o := v.options(model)
-			if o.Decoupled && cases[0].Mesh.Stages > 1 {
+			if kind, _ := gnn.KindOf(model); cases[0].Mesh.Stages > 1 && (o.Decoupled || kind.Uses("rounds") && !kind.Uses("decoupled")) {
 				continue // one block aggregates, and cannot be divided
 			}
 			here, both := cases, true

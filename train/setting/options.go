@@ -36,11 +36,14 @@ type Options struct {
 	NumBlocks         int     `yaml:"num-blocks"`     // diagonal blocks of a relation's weight, 0: it is whole
 	Bases             int     `yaml:"bases"`          // of the relations' weights, 0: none
 	NodeEmbedding     int     `yaml:"node-embedding"` // columns learned for vertices without features, 0: none
+	Aggregation       string  `yaml:"aggregation"`    // of sage
+	Jump              string  `yaml:"jk"`             // one of gnn.Jumps
 	Direction         string  `yaml:"direction"`
 	Decoupled         bool    `yaml:"decoupled"`
 	Teleport          float64 `yaml:"teleport"`           // of a decoupled model
+	Rounds            int     `yaml:"rounds"`             // of aggregation, 0: gnn.Spec's
 	AttentionGradient string  `yaml:"attention-gradient"` // of a decoupled model: "full" or "stop"
-	Alpha             float64 `yaml:"alpha"`              // of gcnii, as Theta and SharedWeights
+	Alpha             float64 `yaml:"alpha"`              // of gcnii, as Theta and SharedWeights, and of appnp
 	Theta             float64 `yaml:"theta"`
 	SharedWeights     bool    `yaml:"shared-weights"`
 	OutFeatures       int     `yaml:"out-features"` // columns of the last layer in link prediction, 0: Hidden
@@ -128,7 +131,7 @@ func Defaults() Options {
 	return Options{
 		Task: task.Names()[0], Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
 		NormalizeFeatures: "none", Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
-		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
+		AttentionGradient: gnn.AttentionGradients[0], Aggregation: gnn.Aggregations[0], Jump: gnn.Jumps[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
 		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Balance: partition.AutoBalance, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], HaloSmoothing: smoothings[0], CommTimeout: time.Minute,

@@ -305,10 +305,13 @@ func TestYAMLRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := Defaults()
 		o.Model = rapid.SampledFrom(gnn.Names()).Draw(t, "model")
-		o.Dropout = rapid.Float64Range(0, 0.99).Draw(t, "dropout")
 		o.LR = rapid.Float64Range(1e-12, 10).Draw(t, "lr")
 		o.Seed = rapid.Uint64().Draw(t, "seed")
-		if kind, _ := gnn.KindOf(o.Model); kind.Uses("residual") {
+		kind, _ := gnn.KindOf(o.Model)
+		if kind.Uses("dropout") {
+			o.Dropout = rapid.Float64Range(0, 0.99).Draw(t, "dropout")
+		}
+		if kind.Uses("residual") {
 			o.Residual = rapid.Bool().Draw(t, "residual")
 		}
 		o.MemoryLimit = Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "limit"))

@@ -267,6 +267,8 @@ func (r *Resolved) checkModel(given []string) error {
 		case o.Decoupled:
 			return refusal.Errorf("%s %s: belongs to the layers of %s that aggregate, which it lacks with %s; leave it out",
 				refusal.Setting(s.Name), s.Text(o), o.Model, decoupled)
+		case s.Name == "output-heads" && o.Blocks == gnn.BlockForms[0]:
+			return refusal.Errorf("%s %s: with %s %s no attention layer computes the logits; leave it out", refusal.Setting(s.Name), s.Text(o), refusal.Setting("jk"), o.Jump)
 		case slices.Contains(kind.Settings, s.Name): // of its plain form alone
 			return refusal.Errorf("%s %s: residual blocks do without it; leave it out, or take %s plain", refusal.Setting(s.Name), s.Text(o), refusal.Setting("blocks"))
 		default:
@@ -436,7 +438,7 @@ func (o *Options) spec() gnn.Spec {
 		Model: o.Model, Layers: o.Layers, Hidden: o.Hidden, Heads: o.Heads, OutputHeads: o.OutputHeads, Norm: o.Norm,
 		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
 		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
-		Decoupled: o.Decoupled, Teleport: o.Teleport, AttentionGradient: o.AttentionGradient, BlockForm: o.Blocks,
+		Decoupled: o.Decoupled, Teleport: o.Teleport, Rounds: o.Rounds, AttentionGradient: o.AttentionGradient, BlockForm: o.Blocks, Aggregation: o.Aggregation, Jump: o.Jump,
 		Bases: o.Bases, DiagonalBlocks: o.NumBlocks, Embed: o.NodeEmbedding,
 		Alpha: o.Alpha, Theta: o.Theta, SharedWeights: o.SharedWeights,
 	}

@@ -66,14 +66,14 @@ type Setting struct {
 var settings = withFields([]Setting{
 	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes of vertices or, for link prediction, which vertices an edge joins"},
 	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + strings.Join(weighted(), ", ") + ")"},
-	{Name: "layers", limits: between(1, 1000), Meaning: "number of layers"},
-	{Name: "hidden", limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
+	{Name: "layers", some: true, limits: between(1, 1000), Meaning: "number of layers"},
+	{Name: "hidden", some: true, limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
 	{Name: "heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
 	{
 		Name: "output-heads", some: true, limits: between(1, 1<<10),
 		Meaning: "attention heads of the last layer, averaged",
 	},
-	{Name: "dropout", limits: fraction, Meaning: "dropout between layers"},
+	{Name: "dropout", some: true, limits: fraction, Meaning: "dropout between layers"},
 	{Name: "input-dropout", limits: fraction, Meaning: "dropout on the input features"},
 	{
 		Name: "transform-dropout", some: true, limits: fraction,
@@ -89,7 +89,7 @@ var settings = withFields([]Setting{
 		Meaning: "normalisation after each hidden layer, or first in each residual block, auto takes layer in residual blocks and none elsewhere",
 	},
 	{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
-	{Name: "activation", Choices: activations(), Meaning: "activation of the hidden layers"},
+	{Name: "activation", some: true, Choices: activations(), Meaning: "activation of the hidden layers"},
 	{
 		Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
 		Meaning: "blocks of the model, plain for convolutions alone, residual for residual blocks of norm, convolution and feed-forward between a linear encoder and a linear decoder",
@@ -98,19 +98,28 @@ var settings = withFields([]Setting{
 	{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases of the relations' weights (basis decomposition), 0: a weight for each relation"},
 	{Name: "node-embedding", limits: between(0, 1<<20), Meaning: "columns of a learned embedding for each vertex of a type without features, 0: none"},
 	{
+		Name: "jk", some: true, Choices: gnn.Jumps,
+		Meaning: "jumping knowledge: a linear layer reads the outputs of all layers, cat for side by side, max for the largest of each column, none for the last layer's logits",
+	},
+	{Name: "aggregation", some: true, Choices: gnn.Aggregations, Meaning: "how a layer aggregates the in-neighbours"},
+	{
 		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
 		Meaning: "use edges as stored, reversed, or in both directions, each with its own weights",
 	},
-	{Name: "decoupled", some: true, Meaning: "a model that transforms in all layers first and then aggregates as often, as APPNP"},
+	{Name: "decoupled", some: true, Meaning: "a model that transforms in all layers first and then aggregates in rounds, as APPNP"},
 	{
 		Name: "teleport", some: true, limits: fraction,
 		Meaning: "share of a decoupled model's transformed features in each aggregation, as alpha of APPNP",
 	},
 	{
+		Name: "rounds", some: true, limits: between(0, 1000),
+		Meaning: "number of aggregations after the layers of a decoupled model or of appnp, or in sgc, 0: 10 in appnp, 2 in sgc, and as many as layers in other models",
+	},
+	{
 		Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
 		Meaning: "stop sends no gradient through a decoupled model's attention coefficients, so that attention vectors keep their initial values",
 	},
-	{Name: "alpha", some: true, limits: fraction, Meaning: "share of the initial residual in each layer"},
+	{Name: "alpha", some: true, limits: fraction, Meaning: "share of the initial residual in each layer of gcnii, and teleport probability of appnp"},
 	{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, ln(theta/l + 1) in layer l"},
 	{Name: "shared-weights", some: true, Meaning: "one weight for the initial residual and the aggregated rows, false for GCNII*"},
 	{
@@ -128,7 +137,7 @@ var settings = withFields([]Setting{
 		Name: "conv-weight-decay", Group: TrainingGroup, some: true, limits: atLeast(0),
 		Meaning: "weight decay of the convolutions; weight-decay is then for the linear layers before and after them",
 	},
-	{Name: "decay-first-layer-only", Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
+	{Name: "decay-first-layer-only", some: true, Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
 	{Name: "momentum", Group: TrainingGroup, limits: fraction, Meaning: "momentum of sgd, the share of the step before that each step repeats"},
 	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes, plateau lowers it where the validation metric, or loss, that select takes stops improving"},

@@ -1,0 +1,71 @@
+package gnn
+
+import (
+	"weft/autograd"
+	"weft/kernel"
+)
+
+// Jumps are the ways in which a jumping knowledge network (Xu et al. 2018), PyG's JumpingKnowledge, combines
+// the outputs of its layers. None is the plain model, whose last layer computes the logits.
+var Jumps = []string{noJump, "cat", "max"}
+
+const noJump = "none"
+
+// Jumping is a layer whose output is also combined with those of the layers before it, side by side or by the
+// largest of each column. State.H0 holds what is combined so far.
+type Jumping struct {
+	Layer   *Layer
+	Maximum bool
+	Last    bool // the state after it is the combined outputs alone
+}
+
+// Forward computes the layer for State.H, rows × its input width.
+func (b *Jumping) Forward(s State) State {
+	h := b.Layer.Forward(State{H: s.H}).H
+	// An alias is read instead of h, so that the gradient of h does not depend on the cuts between stages
+	all := autograd.Alias(h)
+	switch {
+	case s.H0 == nil:
+	case b.Maximum:
+		all = maximum(s.H0, all)
+	default:
+		all = autograd.Join(s.H0, all)
+	}
+	if b.Last {
+		return State{H: all}
+	}
+	return State{H: h, H0: all}
+}
+
+// maximum returns the larger of each pair of elements, a + relu(b − a).
+func maximum(a, b *autograd.Var) *autograd.Var {
+	more := autograd.Finish(autograd.Combine(1, b, -1, autograd.Copy(a)), nil, kernel.ReLU, kernel.Mask{})
+	return autograd.Add(a, more)
+}
+
+// jumping describes the layers of a jumping knowledge network, all of the hidden width, and the linear layer
+// after them.
+func (s Spec) jumping(kind ModelKind, features, classes int) (specs []BlockSpec) {
+	in, all := s.read(features), 0 // columns that are read, and that are combined so far
+	for i := range s.Layers {
+		b := BlockSpec{In: in, Out: s.Hidden, H0: all, Cost: s.cost(kind, in, s.Hidden, false)}
+		b.Build = func(e Env) Block {
+			return &Jumping{Layer: s.layer(kind, i, b.In, b.Out, e), Maximum: s.Jump == "max", Last: i == s.Layers-1}
+		}
+		if in = s.Hidden; s.Jump == "max" {
+			all = s.Hidden
+		} else {
+			all += s.Hidden
+		}
+		specs = append(specs, b)
+	}
+	specs[s.Layers-1].Out = all
+	return append(specs, BlockSpec{In: all, Out: classes, Cost: Cost{Vertex: all * classes}, Build: func(e Env) Block {
+		return &Layer{Conv: NewLinear(Module{Path: "lin", In: all, Out: classes, Params: e.Params})}
+	}})
+}
+
+// jumps reports whether the model is a jumping knowledge network.
+func (s *Spec) jumps(kind ModelKind) bool {
+	return s.Jump != "" && s.Jump != noJump && kind.Uses("jk") && !s.decouples(kind) && s.made(kind) == nil
+}
