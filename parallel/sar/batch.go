@@ -21,6 +21,7 @@ type batch struct {
 	ids      *tensor.Matrix
 	keys     *tensor.Matrix // Int32, 1 × n: keys of the dropout masks
 	weights  *tensor.Matrix // n × 1, or nil
+	features *tensor.Matrix // n × columns, a part of Block.Features, or nil
 	lo, hi   int            // all targets are local rows lo … hi−1
 	into     *kernel.CSR    // hi−lo rows × n: the edges into each row
 	outOf    *kernel.CSR    // distinct sources × n: the edges from each
@@ -39,14 +40,14 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	buffer := m.newBatch(size, block.In.Values != nil)
 	defer buffer.release()
 	if m.tape.Team.Planning() {
-		f(buffer)
+		f(buffer.with(block.Features, 0))
 		return
 	}
 	at := &position{}
 	for lo := 0; lo < entries; lo += size {
 		n := min(size, entries-lo)
 		m.fill(buffer, n, at, block)
-		f(buffer.index(n))
+		f(buffer.index(n).with(block.Features, lo))
 	}
 }
 
@@ -62,6 +63,14 @@ func (m *messages) newBatch(n int, weighted bool) *batch {
 		b.weights = mem.New(tensor.Buffers, n, 1)
 	}
 	b.into, b.outOf, b.spread = matrix(m.rows, n), matrix(n, n), matrix(n, m.rows)
+	return b
+}
+
+// with gives the batch its part of the features of a block's edges, from an entry on.
+func (b *batch) with(features *tensor.Matrix, entry int) *batch {
+	if features != nil {
+		b.features = features.RowRange(entry, entry+b.n)
+	}
 	return b
 }
 
