@@ -37,7 +37,7 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	if size == 0 {
 		return
 	}
-	buffer := m.newBatch(size, block.In.Values != nil)
+	buffer, from := m.newBatch(size, block.In.Values != nil), m.listed(block)
 	defer buffer.release()
 	if m.tape.Team.Planning() {
 		f(buffer.with(block.Features, 0))
@@ -46,7 +46,7 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	at := &position{}
 	for lo := 0; lo < entries; lo += size {
 		n := min(size, entries-lo)
-		m.fill(buffer, n, at, block)
+		m.fill(buffer, n, at, from)
 		f(buffer.index(n).with(block.Features, lo))
 	}
 }
@@ -88,9 +88,37 @@ type position struct {
 	occurrence int64
 }
 
+// listed is the arrays of a block that batches are filled from. A plan has them too: what rests comes back.
+type listed struct {
+	indptr         []int64
+	columns        []int32
+	weights        []float32 // nil: there are none
+	rows           []int32   // the local row of each row of the matrix; nil: the same
+	ids, targetIDs []int32   // vertices of the sources' and of the local rows; nil: the row numbers
+}
+
+func (m *messages) listed(block *edges.Block) *listed {
+	l := &listed{
+		indptr: block.In.Indptr.Int64s(), columns: block.In.Indices.Int32s(),
+		rows: int32s(block.Targets), ids: int32s(block.IDs), targetIDs: int32s(m.targetIDs),
+	}
+	if block.In.Values != nil {
+		l.weights = block.In.Values.Floats()
+	}
+	return l
+}
+
+// int32s returns the elements of a list; nil for nil.
+func int32s(list *tensor.Matrix) []int32 {
+	if list == nil {
+		return nil
+	}
+	return list.Int32s()
+}
+
 // fill writes the ends and the keys of the next n edges.
-func (m *messages) fill(b *batch, n int, at *position, block *edges.Block) {
-	indptr, columns := block.In.Indptr.Int64s(), block.In.Indices.Int32s()
+func (m *messages) fill(b *batch, n int, at *position, from *listed) {
+	indptr, columns := from.indptr, from.columns
 	sources, targets, ids, keys := b.sources.Int32s(), b.targets.Int32s(), b.ids.Int32s(), b.keys.Int32s()
 	for k := range n {
 		e := at.entry
@@ -102,21 +130,21 @@ func (m *messages) fill(b *batch, n int, at *position, block *edges.Block) {
 		} else {
 			at.occurrence = 0
 		}
-		sources[k], targets[k] = columns[e], int32(block.Target(at.row))
-		source, target := vertexOf(block.IDs, columns[e]), vertexOf(m.targetIDs, targets[k])
+		sources[k], targets[k] = columns[e], int32(entryOf(from.rows, int32(at.row)))
+		source, target := entryOf(from.ids, columns[e]), entryOf(from.targetIDs, targets[k])
 		ids[k] = int32(min(source+int64(m.vertices)*at.occurrence, math.MaxInt32))
 		keys[k] = edgeKey(source, target, at.occurrence)
 		if b.weights != nil {
-			b.weights.Floats()[k] = block.In.Values.Floats()[e]
+			b.weights.Floats()[k] = from.weights[e]
 		}
 		at.entry++
 	}
 }
 
-// vertexOf returns the vertex of a row; ids nil: the row number is the vertex.
-func vertexOf(ids *tensor.Matrix, row int32) int64 {
-	if ids != nil {
-		row = ids.Int32s()[row]
+// entryOf returns the entry of a row in a list, such as its vertex; nil: the row number.
+func entryOf(list []int32, row int32) int64 {
+	if list != nil {
+		row = list[row]
 	}
 	return int64(row)
 }

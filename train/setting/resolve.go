@@ -373,7 +373,7 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features
 	}
 	if r.RequireEdgeFeatures && !gnn.ReadEdgeFeatures(blocks) {
 		return nil, refusal.Errorf("%s: the model %s does not use edge features; take %s %s, or leave it out",
-			refusal.Setting("require-edge-features"), r.Options.Model, refusal.Setting("model"), modelsWith(usesFeatures))
+			refusal.Setting("require-edge-features"), r.Model, refusal.Setting("model"), modelsWith(usesFeatures))
 	}
 	if whole.FeatureValues > 0 && len(blocks) > 0 {
 		share := float64(whole.FeatureValues) / (float64(whole.Own()) * float64(whole.FeatureColumns))
