@@ -2,6 +2,7 @@ package gnn
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/autograd"
 	"weft/kernel"
@@ -56,9 +57,17 @@ type BlockSpec struct {
 	Cost    Cost
 	// Rounds is the number of aggregations of the block that depend on each other; 0: at most one.
 	Rounds int
+	// EdgeFeatures says that the block's message functions read the features of the edges. Workers have them
+	// only if a block reads them.
+	EdgeFeatures bool
 	// Build makes the block. Initial values are drawn from the parameters' names, so that they do not depend
 	// on which part of a model is built.
 	Build func(e Env) Block
+}
+
+// ReadEdgeFeatures reports whether one of the blocks reads the features of the edges.
+func ReadEdgeFeatures(blocks []BlockSpec) bool {
+	return slices.ContainsFunc(blocks, func(b BlockSpec) bool { return b.EdgeFeatures })
 }
 
 // Cost is the work of a block's forward pass, in multiply-adds of its products and aggregations. Pipeline
@@ -98,11 +107,13 @@ type VertexType struct {
 type Relation struct {
 	Name           string // as in Along; unique
 	Source, Target int    // indices into Types
+	Columns        int    // of the edges' features; 0: they have none
 }
 
-// OneType returns the schema of a graph of one vertex type and one relation.
-func OneType(features int) Schema {
-	return Schema{Types: []VertexType{{Name: "vertex", Columns: features}}, Relations: []Relation{{Name: "edge"}}}
+// OneType returns the schema of a graph of one vertex type and one relation, with so many columns of features
+// of vertices and of edges.
+func OneType(features, edgeFeatures int) Schema {
+	return Schema{Types: []VertexType{{Name: "vertex", Columns: features}}, Relations: []Relation{{Name: "edge", Columns: edgeFeatures}}}
 }
 
 // Only returns the relation of a graph with one relation. It panics if there are several.
@@ -119,6 +130,14 @@ func (s Schema) Names() (names []string) {
 		names = append(names, r.Name)
 	}
 	return names
+}
+
+// edgeColumns returns the number of columns of edge features in a graph with one relation.
+func (s Schema) edgeColumns() int {
+	if len(s.Relations) == 0 { // the edges are not read yet
+		return 0
+	}
+	return s.Relations[0].Columns
 }
 
 // Layer is a convolution, then norm, activation and dropout. With a residual connection, the layer's input is

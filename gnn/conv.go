@@ -37,10 +37,12 @@ type Module struct {
 	// InTarget is the width of the targets' rows, and In the width of the sources', in a graph with several
 	// types of vertices or edges. Convolutions then add no self loops, and graph attention has a weight for
 	// each end. 0: the graph has one vertex type and one relation.
-	InTarget   int
-	Params     *nn.Params
-	Propagator Propagator
-	Activation kernel.Activation // inside the convolution, if it has one
+	InTarget int
+	// EdgeColumns is the width of the features of the edges; 0: they have none.
+	EdgeColumns int
+	Params      *nn.Params
+	Propagator  Propagator
+	Activation  kernel.Activation // inside the convolution, if it has one
 	// Norm follows the convolution; nil: none. Before a batch norm the convolution needs no bias.
 	Norm nn.Norm
 	// Inner makes the norm inside the convolution, if it has one.

@@ -27,7 +27,7 @@ func TestCost(t *testing.T) {
 			continue // mixing weights is work of neither vertices nor edges
 		}
 		for _, direction := range []string{"in", "out", "both"} {
-			if kind, _ := gnn.KindOf(s.Model); direction == "both" && (s.Decoupled || kind.OneDirection) {
+			if kind, _ := gnn.KindOf(s.Model); direction == "both" && (s.Decoupled || kind.OneDirection) || direction != "in" && kind.EdgeFeatures {
 				continue
 			}
 			s.Direction, s.OutputHeads = direction, 2
@@ -35,7 +35,7 @@ func TestCost(t *testing.T) {
 		}
 	}
 	for _, s := range specs {
-		blocks, err := s.Blocks(gnn.OneType(wide), classes)
+		blocks, err := s.Blocks(gnn.OneType(wide, edgeColumns), classes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,12 +47,13 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// ring returns a graph of so many edges without self loops.
+// ring returns a graph of so many edges with features, without self loops.
 func ring(vertices, edges int) (e graph.Edges) {
 	for k := range edges {
 		u := k % vertices
 		e.Source, e.Target = append(e.Source, int32(u)), append(e.Target, int32((u+1+k/vertices)%vertices))
 	}
+	e.FeatureColumns, e.Features = edgeColumns, make([]float32, edges*edgeColumns)
 	return e
 }
 

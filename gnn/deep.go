@@ -62,7 +62,7 @@ var resGCN = &deep{
 	decode: func(s *Spec, e Env, l *Linear) Block {
 		return &Decoder{PreActivation: s.preActivation("layers.0.norm", e), Linear: l}
 	},
-	cost: func(s *Spec, kind ModelKind) Cost { return s.cost(kind, s.Hidden, s.Hidden, false) },
+	cost: func(s *Spec, kind ModelKind) Cost { return s.cost(kind, s.Hidden, s.Hidden, 0, false) },
 }
 
 // residualBlocks are the blocks of Platonov et al. (2023) around a model's convolutions. In their code,
@@ -93,7 +93,7 @@ var residualBlocks = &deep{
 		return &Decoder{PreActivation: PreActivation{Norm: s.norm(e, fmt.Sprintf("norms.%d", s.Layers), s.Hidden)}, Linear: l}
 	},
 	cost: func(s *Spec, kind ModelKind) Cost {
-		c := s.cost(kind, s.Hidden, s.Hidden, false)
+		c := s.cost(kind, s.Hidden, s.Hidden, 0, false)
 		c.Vertex += kind.blocks * s.Hidden * s.Hidden
 		return c
 	},

@@ -6,19 +6,39 @@ import (
 	"weft/nn"
 )
 
-// GIN is the graph isomorphism network (Xu et al. 2019): z_i = W_2·act(norm(W_1·((1+ε)·x_i + Σ_{j→i} x_j) +
-// b_1)) + b_2. ε is 0 unless loaded weights have another value.
+// GIN is the graph isomorphism network (Xu et al. 2019): z_i = MLP((1+ε)·x_i + Σ_{j→i} x_j), with MLP(h) =
+// W_2·act(norm(W_1·h + b_1)) + b_2. ε is 0 unless loaded weights have another value.
 type GIN struct {
+	*ginMLP
+	p Propagator
+}
+
+// NewGIN makes a GIN layer.
+func NewGIN(m Module) *GIN { return &GIN{newGINMLP(m), m.Propagator} }
+
+// Forward computes the layer.
+func (c *GIN) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Between(x, x) }
+
+// Between computes the layer along a relation between two types, whose rows must have the same width.
+func (c *GIN) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
+	t, own := source.Tape(), c.own()
+	w := c.w1.On(t)
+	if source == target {
+		return c.after(c.p.AggregateLinear(source, w, Reduce{KindSum, own}))
+	}
+	return c.after(autograd.AddLinear(c.p.AggregateLinear(source, w, Sum), target, autograd.Scale(own, w)))
+}
+
+// ginMLP is the part of GIN and GINE that is computed for each vertex.
+type ginMLP struct {
 	w1, b1, w2, b2 *nn.Param
 	epsilon        *nn.Buffer
 	norm           nn.Norm
 	act            kernel.Activation
-	p              Propagator
 }
 
-// NewGIN makes a GIN layer.
-func NewGIN(m Module) *GIN {
-	c := &GIN{p: m.Propagator, act: m.Activation, epsilon: m.Params.Buffer(m.Path+".eps", 1, 0)}
+func newGINMLP(m Module) *ginMLP {
+	c := &ginMLP{act: m.Activation, epsilon: m.Params.Buffer(m.Path+".eps", 1, 0)}
 	c.w1 = m.Params.Weight(m.Path+".nn.lins.0.weight", m.In, m.Out, nn.FanIn(m.In))
 	c.norm = m.Inner(m.Path+".nn.norms.0", m.Out)
 	inner := m
@@ -29,18 +49,12 @@ func NewGIN(m Module) *GIN {
 	return c
 }
 
-// Forward computes the layer.
-func (c *GIN) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Between(x, x) }
+// own is 1+ε.
+func (c *ginMLP) own() float32 { return 1 + c.epsilon.Values[0] }
 
-// Between computes the layer along a relation between two types, whose rows must have the same width.
-func (c *GIN) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
-	t, own := source.Tape(), 1+c.epsilon.Values[0]
-	var h *autograd.Var
-	if w := c.w1.On(t); source == target {
-		h = c.p.AggregateLinear(source, w, Reduce{KindSum, own})
-	} else {
-		h = autograd.AddLinear(c.p.AggregateLinear(source, w, Sum), target, autograd.Scale(own, w))
-	}
+// after returns the rest of the MLP of W_1·h: its output without the last bias, and that bias.
+func (c *ginMLP) after(h *autograd.Var) (*autograd.Var, *nn.Param) {
+	t := h.Tape()
 	h = finish(h, c.b1.On(t), c.norm, c.act, kernel.Mask{})
 	return autograd.Linear(h, c.w2.On(t)), c.b2
 }

@@ -66,6 +66,9 @@ func (g *golden) state(prefix string) map[string]safetensors.Tensor {
 func (g *golden) relation() graph.Relation {
 	index := g.tensors["edge_index"]
 	e := graph.Edges{Weights: g.tensors["edge_weight"].Float32}
+	if of, has := g.tensors["edge_attr"]; has {
+		e.Features, e.FeatureColumns = of.Float32, of.Shape[1]
+	}
 	n := index.Shape[1]
 	for k := range n {
 		e.Source, e.Target = append(e.Source, int32(index.Int64[k])), append(e.Target, int32(index.Int64[n+k]))
@@ -98,7 +101,9 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 	case "sgc":
 		s.Rounds = g.number("rounds")
 	}
-	blocks, err := s.Blocks(gnn.OneType(features), classes)
+	schema := p.Schema()
+	schema.Types[0].Columns = features
+	blocks, err := s.Blocks(schema, classes)
 	if err != nil {
 		g.t.Fatal(err)
 	}

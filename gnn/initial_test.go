@@ -19,7 +19,7 @@ func TestInitialBlocks(t *testing.T) {
 	for _, diagonal := range []int{0, 4} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		defer team.Memory.Close()
-		s, schema := gnn.Spec{Model: "rgcn", Layers: 2, Hidden: hidden, DiagonalBlocks: diagonal, Direction: "in", Norm: "none", Activation: "relu"}, gnn.OneType(features)
+		s, schema := gnn.Spec{Model: "rgcn", Layers: 2, Hidden: hidden, DiagonalBlocks: diagonal, Direction: "in", Norm: "none", Activation: "relu"}, gnn.OneType(features, 0)
 		blocks, err := s.Blocks(schema, classes)
 		if err != nil {
 			t.Fatal(err)

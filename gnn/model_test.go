@@ -21,11 +21,17 @@ func spec(model string) gnn.Spec {
 		Model: model, Layers: 4, Hidden: 12, Heads: 3, OutputHeads: 1, Norm: "layer", Activation: "elu", Residual: true,
 		Direction: "both", Dropout: .5, InputDropout: .2, AttentionDropout: .1, Alpha: .2, Theta: .7,
 	}
-	if kind, _ := gnn.KindOf(model); kind.OneDirection {
+	switch kind, _ := gnn.KindOf(model); {
+	case kind.OneDirection:
 		s.Direction = "out"
+	case kind.EdgeFeatures:
+		s.Direction = "in"
 	}
 	return s
 }
+
+// edgeColumns is the number of columns of edge features.
+const edgeColumns = 4
 
 // forms returns all models in all their forms.
 func forms() (specs []gnn.Spec) {
@@ -72,7 +78,7 @@ func decoupled(model string) gnn.Spec {
 
 // TestOnly: a model for one relation refuses a graph with several, and names them.
 func TestOnly(t *testing.T) {
-	if got := (gnn.Env{Schema: gnn.OneType(1)}).Only(); got != "edge" {
+	if got := (gnn.Env{Schema: gnn.OneType(1, 0)}).Only(); got != "edge" {
 		t.Errorf("%q", got)
 	}
 	defer func() {
@@ -87,13 +93,15 @@ func TestOnly(t *testing.T) {
 // that is built whole, wherever it is cut. The two parts in turn compute what the whole computes.
 func TestPartsOfAModel(t *testing.T) {
 	const features, classes, vertices = 5, 3, 7
-	r, err := graph.NewRelation(vertices, graph.Edges{Source: []int32{0, 1, 2, 3, 5, 5, 2, 2}, Target: []int32{1, 0, 0, 4, 4, 5, 6, 6}})
+	e := graph.Edges{Source: []int32{0, 1, 2, 3, 5, 5, 2, 2}, Target: []int32{1, 0, 0, 4, 4, 5, 6, 6}}
+	e.FeatureColumns, e.Features = edgeColumns, []float32{31: 1}
+	r, err := graph.NewRelation(vertices, e)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range forms() {
 		name := fmt.Sprintf("%s (decoupled: %v, blocks: %q)", s.Model, s.Decoupled, s.BlockForm)
-		blocks, err := s.Blocks(gnn.OneType(features), classes)
+		blocks, err := s.Blocks(gnn.OneType(features, edgeColumns), classes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +218,7 @@ func TestDepthIsTwoTensors(t *testing.T) {
 			if s.Norm == "" {
 				s.Norm = "auto"
 			}
-			blocks, err := s.Blocks(gnn.OneType(width), width)
+			blocks, err := s.Blocks(gnn.OneType(width, 0), width)
 			if err != nil {
 				t.Fatal(err)
 			}

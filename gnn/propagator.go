@@ -4,6 +4,7 @@ package gnn
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/autograd"
 	"weft/internal/refusal"
@@ -142,7 +143,7 @@ func (a Attention) EachRound(k Rounds, once func(a Attention) *autograd.Var) *au
 	})
 }
 
-// Message describes a message function: z_i = ⊕_{j→i} f(source_j, target_i, w_ji).
+// Message describes a message function: z_i = ⊕_{j→i} f(source_j, target_i, w_ji, e_ji).
 type Message struct {
 	Source *autograd.Var // rows × any columns: what a vertex sends
 	Target *autograd.Var // rows × any columns: what the receiver knows; nil: nothing
@@ -155,8 +156,9 @@ type Message struct {
 	Parameters []*nn.Param
 	Columns    int
 	// Columnwise says that column c of the messages depends only on column c of source and target and on the
-	// edge's weight. A slice of the columns can then be computed separately. Source and Target must have as
-	// many Columns as the messages, and there must be no Parameters.
+	// edge's weight and features. A slice of the columns can then be computed separately. Source, Target and
+	// Parameters must have as many Columns as the messages. Function takes its part of a parameter by
+	// Edges.Slice.
 	Columnwise bool
 	// FirstColumn is the index of the first column in the layer, if these columns are a slice of it.
 	FirstColumn int
@@ -183,8 +185,8 @@ func (m Message) Check(path string, targets int) error {
 	case m.Reduce != KindSum && m.Reduce != KindMean && m.Reduce != KindMax:
 		return refuse("has messages that are aggregated as none can be; take KindSum, KindMean or KindMax")
 	case !m.Columnwise:
-	case len(m.Parameters) > 0:
-		return refuse("that is said to be columnwise has %d parameters, which belong to all columns; leave Columnwise out", len(m.Parameters))
+	case slices.ContainsFunc(m.Parameters, func(q *nn.Param) bool { return q.Value.Cols != m.Columns }):
+		return refuse("that is said to be columnwise has messages of %d columns and a parameter of another number; leave Columnwise out", m.Columns)
 	case m.Source.Cols() != m.Columns:
 		return refuse("that is said to be columnwise has messages of %d columns and sources of %d; make them equal", m.Columns, m.Source.Cols())
 	case m.Target != nil && m.Target.Cols() != m.Columns:
@@ -200,9 +202,23 @@ type Edges struct {
 	Target *autograd.Var  // edges × columns of Message.Target; nil if that is nil
 	// Weight (edges × 1) holds the edges' weights, 1 for added self loops; nil if the relation has no weights
 	Weight *autograd.Var
+	// Features (edges × columns) holds the features of the edges; nil if the relation has none, if no
+	// BlockSpec.EdgeFeatures asks for them, and along reversed edges, as features are stored for the edges as
+	// they are. An added self loop has the means of the features of the edges into the vertex, without stored
+	// loops.
+	Features *autograd.Var
 	// FirstColumn is Message.FirstColumn. A columnwise function masks with
 	// nn.Dropout.Mask(…).From(FirstColumn), so that a slice has its part of the layer's mask.
 	FirstColumn int
+}
+
+// Slice returns the columns of w that these edges' columns of the layer have. w has a column for each of the
+// layer's, as the parameters of a columnwise function do.
+func (e Edges) Slice(w *autograd.Var) *autograd.Var {
+	if e.Source.Cols() == w.Cols() {
+		return w
+	}
+	return autograd.Columns(w, e.FirstColumn, e.Source.Cols())
 }
 
 // Along is a relation and an edge direction.

@@ -67,6 +67,8 @@ type ModelKind struct {
 	Settings, Decoupled []string
 	// EdgeWeights says that the model uses the graph's edge weights.
 	EdgeWeights bool
+	// EdgeFeatures says that the model uses the features of the edges. Each relation then must have some.
+	EdgeFeatures bool
 	// OneDirection says that its layers aggregate in one edge direction, and cannot in both.
 	OneDirection bool
 	// Featureless says that the model takes vertices without features as one-hot rows.
@@ -78,8 +80,8 @@ type ModelKind struct {
 	weight, bias string
 	convolution  func(s *Spec, at Module, last bool) Convolution
 	// cost returns the cost of a convolution from in columns to out; for graph attention, out counts the
-	// columns of all heads.
-	cost func(in, out int) Cost
+	// columns of all heads. edge is the number of columns of the edges' features.
+	cost func(in, out, edge int) Cost
 	root bool // the convolution has a root weight, which Module.Plain leaves out
 	// relations makes the layers of a model whose relations share weights; nil: each relation has a
 	// convolution.
@@ -114,20 +116,20 @@ var kinds = []ModelKind{
 	{
 		Name: "mlp", Settings: layerSettings, list: "lins", weight: ".weight", bias: ".bias",
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewLinear(at) },
-		cost:        func(in, out int) Cost { return Cost{Vertex: in * out} },
+		cost:        func(in, out, _ int) Cost { return Cost{Vertex: in * out} },
 	},
 	{
 		Name: "gcn", Settings: blockSettings, Decoupled: linearRounds, EdgeWeights: true, blocks: 1,
 		list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGCN(at) },
 		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Symmetric, s.rounds()) },
-		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
+		cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
 		Name: "sage", Settings: append([]string{"aggregation"}, blockSettings...), Decoupled: linearRounds, blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
 		convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSAGE(at, s.aggregation()) },
 		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
-		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
+		cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
 	},
 	{
@@ -140,23 +142,28 @@ var kinds = []ModelKind{
 				Rounds: s.rounds(), Dropout: s.AttentionDropout, Stop: s.AttentionGradient == "stop",
 			})
 		},
-		cost: func(in, out int) Cost { return Cost{in*out + 2*out, out} },
+		cost: func(in, out, _ int) Cost { return Cost{in*out + 2*out, out} },
 	},
 	{
 		Name: "gatv2", Settings: slices.Concat([]string{"jk"}, attentionSettings, graphSettings), list: "convs", weight: ".lin_l.weight", bias: ".bias",
 		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
-		cost:        func(in, out int) Cost { return Cost{2 * in * out, 2 * out} },
+		cost:        func(in, out, _ int) Cost { return Cost{2 * in * out, 2 * out} },
 	},
 	{
 		Name: "gin", Settings: linearSettings, Decoupled: linearRounds, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGIN(at) },
 		propagation: func(s *Spec, at Module) Block { return NewGINPropagation(at, s.rounds()) },
-		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
+		cost:        func(in, out, _ int) Cost { return Cost{in*out + out*out, min(in, out)} },
+	},
+	{
+		Name: "gine", Settings: graphSettings, EdgeFeatures: true, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGINE(at) },
+		cost:        func(in, out, edge int) Cost { return Cost{in*out + out*out, edge*in + in} },
 	},
 	{
 		Name: "rgcn", Settings: append([]string{"num-blocks"}, relationalSettings...), Decoupled: append([]string{"teleport"}, relationalSettings...), list: "convs", Featureless: true,
 		weight: ".weight", bias: ".bias", relations: newRGCN,
-		cost: func(in, out int) Cost { return Cost{in * out, min(in, out)} },
+		cost: func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
 		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks"}, EdgeWeights: true, OneDirection: true,
@@ -165,7 +172,7 @@ var kinds = []ModelKind{
 	{
 		Name: "resgcn", Settings: []string{"norm", "direction", "aggregation-order", "aggregation-chunks"}, list: "layers", deep: resGCN,
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
-		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
+		cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
 	},
 	{
@@ -177,7 +184,7 @@ var kinds = []ModelKind{
 		Name: "sgc", Settings: []string{"rounds", "direction", "aggregation-chunks"}, EdgeWeights: true, OneDirection: true,
 		list: "convs", weight: ".lin.weight", bias: ".lin.bias", rounds: 2, single: true,
 		convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSGC(at, Rounds{Count: s.Rounds}) },
-		cost:        func(in, out int) Cost { return Cost{in * out, out} }, // with one round
+		cost:        func(in, out, _ int) Cost { return Cost{in * out, out} }, // with one round
 	},
 }
 
@@ -311,9 +318,12 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	if kind.typed(schema) {
 		return s.typed(kind, schema, classes)
 	}
+	if kind.EdgeFeatures && schema.edgeColumns() == 0 {
+		return nil, noEdgeFeatures(s.Model, "the edges")
+	}
 	s.Layers = s.Depth()
 	s.Rounds = cmp.Or(s.Rounds, kind.rounds, s.Layers)
-	features := schema.Types[0].Columns
+	features, edge := schema.Types[0].Columns, schema.edgeColumns()
 	if s.decouples(kind) {
 		if s.Decoupled {
 			if err := CheckDecoupled(s.Model); err != nil {
@@ -331,7 +341,13 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	if s.jumps(kind) {
 		return s.jumping(kind, features, classes), nil
 	}
-	return s.layers(kind, features, classes), nil
+	return s.layers(kind, features, edge, classes), nil
+}
+
+// noEdgeFeatures refuses a model that uses edge features for edges that have none.
+func noEdgeFeatures(model, what string) error {
+	return refusal.Errorf("%s %s: it uses edge features, and %s have none; import the graph with those of its source, or take %s gin, which does without",
+		refusal.Setting("model"), model, what, refusal.Setting("model"))
 }
 
 // typed reports whether the model's layers have a convolution for each relation of the schema.
@@ -371,15 +387,15 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 	return nil
 }
 
-// layers describes the layers of a model.
-func (s Spec) layers(kind ModelKind, features, classes int) (specs []BlockSpec) {
+// layers describes the layers of a model, on edges with so many columns of features.
+func (s Spec) layers(kind ModelKind, features, edge, classes int) (specs []BlockSpec) {
 	in := s.read(features)
 	for i := range s.Layers {
-		b := BlockSpec{In: in, Out: s.Hidden}
+		b := BlockSpec{In: in, Out: s.Hidden, EdgeFeatures: kind.EdgeFeatures}
 		if i == s.Layers-1 {
 			b.Out = classes
 		}
-		b.Cost = s.cost(kind, b.In, b.Out, i == s.Layers-1)
+		b.Cost = s.cost(kind, b.In, b.Out, edge, i == s.Layers-1)
 		if kind.rounds > 0 {
 			b.Rounds, b.Cost.Edge = s.Rounds, b.Cost.Edge*s.Rounds
 		}
@@ -411,7 +427,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) []BlockSpec {
 	mlp.convolution = func(_ *Spec, at Module, _ bool) Convolution {
 		return newLinear(at, nn.Glorot(at.In, at.Out), nn.Constant(0))
 	}
-	specs := transform.layers(mlp, features, classes)
+	specs := transform.layers(mlp, features, 0, classes)
 	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Rounds * classes}, Rounds: s.Rounds}
 	if s.Uses("attention-gradient") {
 		b.Cost.Vertex = 2 * classes // two scores
@@ -446,12 +462,12 @@ func (s *Spec) aggregation() Reduce {
 }
 
 // cost returns the cost of a layer.
-func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
+func (s *Spec) cost(kind ModelKind, in, out, edge int, last bool) Cost {
 	columns := out
 	if kind.Uses("heads") {
 		columns = s.attention(last).columns(out)
 	}
-	c := kind.cost(in, columns)
+	c := kind.cost(in, columns, edge)
 	if kind.Uses("aggregation") && s.aggregation() == Max { // it comes before the product
 		c.Edge = in
 	}
@@ -468,7 +484,7 @@ func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
 func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	norm := func(path string, width int) nn.Norm { return s.norm(e, path, width) }
 	act, last := Activations[s.Activation], i == s.Layers-1 && !s.jumps(kind)
-	at := Module{Path: kind.path(i), In: in, Out: out, Params: e.Params, Activation: act, Inner: norm}
+	at := Module{Path: kind.path(i), In: in, Out: out, EdgeColumns: e.edgeColumns(), Params: e.Params, Activation: act, Inner: norm}
 	l := &Layer{}
 	if i == 0 {
 		l.Input, l.Embedding = nn.Dropout{Path: "input", P: s.InputDropout}, s.embedding(e)

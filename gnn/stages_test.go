@@ -103,7 +103,7 @@ func costliest(specs []gnn.BlockSpec, cuts []int) (most float64) {
 // TestMostStages counts the layers that aggregate of every model and form.
 func TestMostStages(t *testing.T) {
 	for _, s := range forms() {
-		blocks, err := s.Blocks(gnn.OneType(15), 7)
+		blocks, err := s.Blocks(gnn.OneType(15, edgeColumns), 7)
 		if err != nil {
 			t.Fatal(err)
 		}

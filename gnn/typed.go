@@ -196,7 +196,7 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 		if i == s.Layers-1 {
 			l.out = classes
 		}
-		specs = append(specs, BlockSpec{In: in, Out: l.out, Cost: l.cost(), Build: func(e Env) Block { return l.build(e) }})
+		specs = append(specs, BlockSpec{In: in, Out: l.out, Cost: l.cost(), EdgeFeatures: kind.EdgeFeatures, Build: func(e Env) Block { return l.build(e) }})
 		in = l.out
 	}
 	if more := s.Layers - 1; s.Decoupled && more > 0 {
@@ -240,9 +240,11 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 			case s.Model == "gcn" && r.Source != r.Target:
 				return refusal.Errorf("%s gcn: it needs both ends of a relation to be of one type, and %q has two; take %s sage, gat or rgcn",
 					refusal.Setting("model"), r.Name, refusal.Setting("model"))
-			case s.Model == "gin" && i == 0 && a != b:
-				return refusal.Errorf("%s gin: it adds the features of both ends of an edge, and those of %q have %d and %d columns; "+
-					"take %s sage, gat or rgcn", refusal.Setting("model"), r.Name, a, b, refusal.Setting("model"))
+			case (s.Model == "gin" || s.Model == "gine") && i == 0 && a != b:
+				return refusal.Errorf("%s %s: it adds the features of both ends of an edge, and those of %q have %d and %d columns; "+
+					"take %s sage, gat or rgcn", refusal.Setting("model"), s.Model, r.Name, a, b, refusal.Setting("model"))
+			case kind.EdgeFeatures && r.Columns == 0:
+				return noEdgeFeatures(s.Model, fmt.Sprintf("the edges of %q", r.Name))
 			}
 		}
 	}
@@ -353,7 +355,7 @@ func (l *typedLayer) relational(b *TypedLayer, e Env) *Relational {
 	c := &Relational{types: len(l.schema.Types)}
 	for k, r := range l.schema.Relations {
 		at := Module{
-			Path: l.path(r.Name), In: l.in[r.Source], InTarget: l.in[r.Target], Out: l.out, Params: e.Params, Activation: Activations[s.Activation],
+			Path: l.path(r.Name), In: l.in[r.Source], InTarget: l.in[r.Target], Out: l.out, EdgeColumns: r.Columns, Params: e.Params, Activation: Activations[s.Activation],
 			Norm: b.Types[r.Target].Norm, Inner: func(path string, width int) nn.Norm { return s.norm(e, path, width) },
 		}
 		if !slices.Contains(l.computed.relations[l.i], k) {
@@ -382,7 +384,7 @@ func (l *typedLayer) cost() (c Cost) {
 	}
 	for _, k := range l.computed.relations[l.i] {
 		r := l.schema.Relations[k]
-		of := l.kind.cost(l.in[r.Source], l.columns())
+		of := l.kind.cost(l.in[r.Source], l.columns(), r.Columns)
 		if l.in[r.Source] == 0 { // rows are looked up in tables
 			of = Cost{l.spec.Bases * l.out, l.out}
 		}

@@ -281,6 +281,7 @@ func TestTypedRefused(t *testing.T) {
 		{citations(7, 5), func(s *gnn.Spec) { s.Direction = "both" }, "direction both: on a graph with several types"},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gcn" }, `model gcn: it needs both ends of a relation to be of one type, and "author__writes__paper" has two`},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gin" }, `those of "author__writes__paper" have 5 and 7 columns`},
+		{citations(7, 7), func(s *gnn.Spec) { s.Model = "gine" }, `it uses edge features, and the edges of "paper__cites__paper" have none`},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model, s.Layers = "gin", 1 }, `those of "author__writes__paper" have 5 and 7 columns`},
 		{citations(7, 0), func(*gnn.Spec) {}, `vertices of type "author" have no features; learn some for them with node-embedding N, or take model rgcn`},
 		{citations(7, 5), func(s *gnn.Spec) { s.Embed = 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},

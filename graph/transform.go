@@ -341,9 +341,8 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	return &changed, nil
 }
 
-// ReverseRelations adds to each relation its reverse, rev_NAME, with the same weights and without
-// edge features, where there is none of that name yet and it is not one itself. (PyG's ToUndirected with
-// merge=False names them so.)
+// ReverseRelations adds to each relation its reverse, rev_NAME, with the same weights and edge features,
+// where there is none of that name yet and it is not one itself, as PyG's ToUndirected with merge=False does.
 func (g *Graph) ReverseRelations() (*Graph, error) {
 	changed, types := *g, g.Types()
 	changed.path, changed.mapped, changed.Relations = "", nil, slices.Clone(g.Relations)
@@ -365,10 +364,11 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 		if from, forward, to, ok := r.ReverseOf(); ok && there[[3]string{from, forward, to}] {
 			continue
 		}
-		if err := memory.Need(8*int64(types[s].Count) + 8*int64(len(r.Sources))); err != nil {
+		if err := memory.Need(16*int64(types[s].Count) + 8*int64(len(r.Sources)) + 4*int64(len(r.EdgeFeatures))); err != nil {
 			return nil, err
 		}
 		reversed := r.Reversed(types[s].Count)
+		reversed.EdgeColumns, reversed.EdgeFeatures = r.EdgeColumns, r.featuresIn(reversed)
 		reversed.Source, reversed.Name, reversed.Target = target, ReversePrefix+name, source
 		changed.Relations = append(changed.Relations, *reversed)
 	}

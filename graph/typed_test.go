@@ -116,6 +116,9 @@ func TestReverseRelations(t *testing.T) {
 	if diff := cmp.Diff([]int32{1, 0, 1}, back.Sources); diff != "" {
 		t.Error(diff)
 	}
+	if diff := cmp.Diff([]float32{2, 1, 3}, back.EdgeFeatures); diff != "" {
+		t.Error(diff)
+	}
 	single := must((&Graph{Relations: []Relation{must(NewRelation(2, Edges{Source: []int32{0}, Target: []int32{1}}))}}).ReverseRelations())
 	if err := single.Check(); err != nil || !single.Typed() {
 		t.Errorf("%+v %v", single.Relations, err)

@@ -38,6 +38,7 @@ func networks() map[string]Options {
 		}),
 		"gatv2":    with(func(o *Options) { o.Model, o.Heads = "gatv2", 3; o.AttentionDropout = .3; o.TransformDropout = .2 }),
 		"gin":      with(func(o *Options) { o.Model = "gin"; o.Norm = "batch"; o.Optimizer = "sgd" }),
+		"gine":     with(func(o *Options) { o.Model = "gine"; o.Norm = "layer"; o.Optimizer = "sgd" }),
 		"gcnii":    with(func(o *Options) { o.Model = "gcnii"; o.InputDropout = .2; o.WeightDecay, o.ConvWeightDecay = 5e-4, .01 }),
 		"separate": with(func(o *Options) { o.Model = "gcnii"; o.SharedWeights = false; o.Direction = "out" }),
 		"resgcn":   with(func(o *Options) { o.Model = "resgcn" }),
@@ -61,8 +62,8 @@ func networks() map[string]Options {
 	}
 }
 
-// tangled is a directed graph with hubs, isolated vertices, self loops, duplicate edges and edge weights,
-// larger than a tile of a reduction.
+// tangled is a directed graph with hubs, isolated vertices, self loops, duplicate edges, edge weights and
+// edge features, larger than a tile of a reduction.
 func tangled(t *testing.T) *graph.Graph { return tangle(t, 2100, 20_000) }
 
 // tangle is such a graph of so many vertices, with so many edges into one of them.
@@ -89,11 +90,12 @@ func tangle(t *testing.T, vertices, into int32) *graph.Graph {
 	for k := range into { // more edges than one sum takes at a time
 		e.Source, e.Target = append(e.Source, k%(vertices-100)), append(e.Target, 5)
 	}
-	keep := graph.Edges{}
+	keep := graph.Edges{FeatureColumns: 3}
 	for k, u := range e.Source {
 		if v := e.Target[k]; u%50 != 3 && v%50 != 3 { // isolated
 			keep.Source, keep.Target = append(keep.Source, u), append(keep.Target, v)
 			keep.Weights = append(keep.Weights, .5+float32(k%7)/4)
+			keep.Features = append(keep.Features, float32(k%5)/4-.5, float32(k%11)/10, float32(k%3)-1)
 		}
 	}
 	g.Relations[0], err = graph.NewRelation(int(vertices), keep)

@@ -20,11 +20,12 @@ import (
 
 // elsewhere lists the settings that do not change the losses, each with another value and its purpose.
 var elsewhere = map[string]struct{ other, why string }{
-	"patience":   {"4", "ends a run, which TestPatienceBelowEvalEvery looks at"},
-	"eval-every": {"2", "says when a run is evaluated"},
-	"metric":     {"macro-f1", "says what an evaluation measures"},
-	"select":     {"loss", "says which epoch's weights are kept"},
-	"num-blocks": {"2", "divides no width here, and one block is the whole weight"},
+	"patience":              {"4", "ends a run, which TestPatienceBelowEvalEvery looks at"},
+	"eval-every":            {"2", "says when a run is evaluated"},
+	"metric":                {"macro-f1", "says what an evaluation measures"},
+	"select":                {"loss", "says which epoch's weights are kept"},
+	"require-edge-features": {"true", "refuses models that do not use them"},
+	"num-blocks":            {"2", "divides no width here, and one block is the whole weight"},
 	// Of edges
 	"eval-negatives": {"7", "says what held-out edges are ranked among"},
 }
@@ -41,6 +42,11 @@ func TestEachSettingCounts(t *testing.T) {
 	}
 	if err := g.MakeSplits("random:60/20/20", 2, 4); err != nil {
 		t.Fatal(err)
+	}
+	r := &g.Relations[0]
+	r.EdgeColumns, r.EdgeFeatures = 1, make([]float32, len(r.Sources))
+	for k := range r.EdgeFeatures {
+		r.EdgeFeatures[k] = float32(k%5) - 2
 	}
 	var bases []Options
 	for _, model := range gnn.Names() {

@@ -346,7 +346,7 @@ func TestBytesInTurns(t *testing.T) {
 func TestOffload(t *testing.T) {
 	g := tangled(t)
 	all := networks()
-	for i, name := range []string{"sage", "gat", "resgcn", "blocks", "gcn", "gatv2", "both", "both-gat", "gin"} {
+	for i, name := range []string{"sage", "gat", "resgcn", "blocks", "gcn", "gatv2", "both", "both-gat", "gin", "gine"} {
 		mesh := []string{"graph=1", "tensor=2"}[i/6]
 		t.Run(name+" "+mesh, func(t *testing.T) {
 			o := all[name]

@@ -60,6 +60,9 @@ func (p planned) warnings() (warnings []string) {
 	if first.UnusedWeights {
 		warnings = append(warnings, "the graph has edge weights, which "+o.Model+" does not use")
 	}
+	if first.UnusedEdgeFeatures {
+		warnings = append(warnings, "the graph has edge features, which "+o.Model+" does not use")
+	}
 	if first.OneClass {
 		warnings = append(warnings, oneClass)
 	}

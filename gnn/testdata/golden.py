@@ -10,6 +10,7 @@ float32: a stored value is right to half a unit in the last place. There is no d
 
   x                 V x F features, about 40 % zeros (none in the file of max)
   edge_index        2 x E int64, the sources above the destinations, in no order; edge_weight: E, in weighted files only
+  edge_attr         E x 4 features of the edges, in files of models that use them
   train             ids of the vertices in the loss, int64
   labels            V int64, -1 unlabelled; or V x C float32 0/1 rows, NaN rows unlabelled (loss "bce")
   param.NAME        the state_dict before the step: parameters and buffers (running statistics)
@@ -34,7 +35,7 @@ import zlib
 import torch
 import torch.nn.functional as F
 import torch_geometric
-from torch_geometric.nn import APPNP, BatchNorm, DeepGCNLayer, DirGNNConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, LayerNorm, SAGEConv, SGConv
+from torch_geometric.nn import APPNP, BatchNorm, DeepGCNLayer, DirGNNConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GINEConv, LayerNorm, SAGEConv, SGConv
 from torch_geometric.nn.models import GAT, GCN, GIN, MLP, GraphSAGE
 from torch_geometric.utils import add_self_loops, remove_self_loops, softmax
 
@@ -92,6 +93,8 @@ def dataset():
 
 
 EDGES, WEIGHT, X, LABELS, SEVERAL, TRAIN = dataset()
+EDGE_FEATURES = 4
+EDGE_ATTR = uniform(torch.Generator().manual_seed(3), EDGES.shape[1], EDGE_FEATURES)
 
 
 def randomise(model, rng):
@@ -338,8 +341,17 @@ def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, t
     return Blocks(convs, 2 if model == "gat" else 1, norm, act), "residual blocks around PyG's convolutions"
 
 
+class GINE(GIN):
+    """PyG's GIN with its GINEConv."""
+
+    supports_edge_attr = True
+
+    def init_conv(self, in_channels, out_channels, **kwargs):
+        return GINEConv(super().init_conv(in_channels, out_channels).nn, edge_dim=EDGE_FEATURES, **kwargs)
+
+
 # Where PyG has convolutions but no model of them, a subclass of torch_geometric.nn.models.basic_gnn.BasicGNN makes one.
-PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gat": GAT, "gatv2": GAT}
+PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gine": GINE, "gat": GAT, "gatv2": GAT}
 
 
 def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk):
@@ -361,7 +373,7 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
     if model == "sage":
         kwargs["aggr"] = aggr
     m = PYG[model](FEATURES, HIDDEN, layers, CLASSES, jk=jk, **kwargs)
-    line = "torch_geometric.nn.models." + PYG[model].__name__
+    line = "torch_geometric.nn.models." + PYG[model].__name__ if model != "gine" else "torch_geometric.nn.models.GIN with GINEConv"
     if heads and output_heads != heads:
         conv = GATv2Conv if model == "gatv2" else GATConv
         m.convs[-1] = conv(HIDDEN, CLASSES, heads=output_heads, concat=False)
@@ -399,6 +411,8 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
         logits = net(x)
     elif weighted:
         logits = net(x, edges, edge_weight=WEIGHT)
+    elif model == "gine":
+        logits = net(x, edges, edge_attr=EDGE_ATTR)
     else:
         logits = net(x, edges)
     if loss == "ce":
@@ -411,6 +425,8 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
                "logits": logits.detach(), "loss": value.detach().reshape(1), "grad.x": x.grad}
     if weighted:
         tensors["edge_weight"] = WEIGHT
+    if model == "gine":
+        tensors["edge_attr"] = EDGE_ATTR
     tensors |= {"param." + k: v for k, v in before.items()}
     tensors |= {"grad." + k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in net.named_parameters()}
     tensors |= {"after." + k: b for k, b in net.named_buffers()}
@@ -459,6 +475,9 @@ def models():
     write("sage-3-sum-layer", "sage", aggr="sum", layers=3, norm="layer")
     write("sage-2-sum-both", "sage", aggr="sum", direction="both")
     write("gin-2-eps", "gin", eps=0.25)
+    write("gine-2-eps", "gine", eps=0.25)
+    write("gine-3-elu", "gine", layers=3, act="elu")
+    write("gine-2-layer", "gine", norm="layer")
     for m in ("gcn", "sage", "gat", "gatv2", "gin"):
         h = {"heads": HEADS, "output_heads": HEADS} if m in ("gat", "gatv2") else {}
         h |= {"aggr": "mean"} if m == "sage" else {}

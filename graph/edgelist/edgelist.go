@@ -33,6 +33,9 @@ import (
 type Options struct {
 	// Path is the list of edges: source, target and, as an optional third column, a weight.
 	Path string
+	// EdgeFeatures are the names of further columns of the list, of numbers that are features of the edges. A
+	// text file then has a header. A column that is named here is no weight.
+	EdgeFeatures []string
 	// The files of arrays are what numpy.save writes, or text, plain or gzip, with a row to each line.
 
 	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is
@@ -123,6 +126,11 @@ func (o *Options) check() error {
 		return refusal.Errorf("%s %d: with %s the edges name the vertices: leave %s out",
 			refusal.Setting("vertices"), o.Vertices, refusal.Setting("string-ids"), refusal.Setting("vertices"))
 	}
+	for i, name := range o.EdgeFeatures {
+		if name == "" || slices.Contains(o.EdgeFeatures[:i], name) {
+			return refusal.Errorf("%s: the column %q is empty or given twice; name each column once", refusal.Setting("edge-features"), name)
+		}
+	}
 	const bound = 8 // of a vertex's edges
 	if err := memory.Need(bound * int64(o.Vertices)); err != nil {
 		return fmt.Errorf("%s %d: %w", refusal.Setting("vertices"), o.Vertices, err)
@@ -132,8 +140,9 @@ func (o *Options) check() error {
 
 // gather reads the edges into memory.
 func (o *Options) gather() (*list, *graph.Edges, error) {
-	var e graph.Edges
-	l, err := o.read(func(source, target int32, weight []float32) (err error) {
+	e := graph.Edges{FeatureColumns: len(o.EdgeFeatures)}
+	l, err := o.read(func(source, target int32, values []float32) (err error) {
+		weight, features := o.divide(values)
 		if e.Source, err = memory.Grow(e.Source, 1); err != nil {
 			return err
 		}
@@ -143,18 +152,29 @@ func (o *Options) gather() (*list, *graph.Edges, error) {
 		if e.Weights, err = memory.Grow(e.Weights, len(weight)); err != nil {
 			return err
 		}
+		if e.Features, err = memory.Grow(e.Features, len(features)); err != nil {
+			return err
+		}
 		e.Source, e.Target, e.Weights = append(e.Source, source), append(e.Target, target), append(e.Weights, weight...)
+		e.Features = append(e.Features, features...)
 		return nil
 	})
 	return l, &e, err
 }
 
-// warnings name the columns that are not read.
+// divide returns an edge's weight, if it has one, and its features.
+func (o *Options) divide(values []float32) (weight, features []float32) {
+	at := len(values) - len(o.EdgeFeatures)
+	return values[:at], values[at:]
+}
+
+// warnings name the columns that are not read. Those of a text file are all read.
 func (l *list) warnings() []string {
 	if len(l.unread) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: columns not read, as they are called neither source, target nor weight: %s", l.path, arrays.Listed(l.unread))}
+	return []string{fmt.Sprintf("%s: columns not read, as they are called neither source, target nor weight: %s (%s reads features of edges)",
+		l.path, arrays.Listed(l.unread), refusal.Setting("edge-features"))}
 }
 
 // count returns V, after checking that every array has as many rows; −1 stands for no features.
@@ -310,7 +330,7 @@ func Vertices(path string, vertices int) ([]int32, error) {
 // list is what a file of edges holds, but for the edges.
 type list struct {
 	edges     int
-	weight    []float32    // of the edge at hand: one value, or none
+	values    []float32    // of the edge at hand: its weight, if it has one, and its features
 	names     *names.Table // with Strings: the names by id; else nil
 	largest   int32        // the largest id, −1 before the first edge
 	largestAt int64        // its line or row
@@ -319,13 +339,14 @@ type list struct {
 	again     bool         // one of them is an end of a later edge
 
 	keep     keepFunc
+	features []string // names of columns
 	path     string
 	vertices int      // ids must be smaller, where it is not 0
 	unread   []string // columns
 }
 
-// keepFunc takes an edge of a list. All have a weight, or none has.
-type keepFunc func(source, target int32, weight []float32) error
+// keepFunc takes an edge of a list, with its weight and its features. All have a weight, or none has.
+type keepFunc func(source, target int32, values []float32) error
 
 func (l *list) where(at int64) string { return fmt.Sprintf("%s %d", l.unit, at) }
 
@@ -337,7 +358,7 @@ func (l *list) refuse(at int64, format string, args ...any) error {
 	return refusal.Errorf("%s: row %d: %w", l.path, at, fmt.Errorf(format, args...))
 }
 
-// add keeps an edge from line or row at, with l.weight. Both ends are not negative.
+// add keeps an edge from line or row at, with l.values. Both ends are not negative.
 func (l *list) add(source, target int32, at int64) error {
 	if top := max(source, target); top > l.largest {
 		if l.vertices > 0 && int(top) >= l.vertices {
@@ -350,7 +371,7 @@ func (l *list) add(source, target int32, at int64) error {
 	} else {
 		l.again = l.again || slices.Contains(l.first[:], source) || slices.Contains(l.first[:], target)
 	}
-	switch err := l.keep(source, target, l.weight); {
+	switch err := l.keep(source, target, l.values); {
 	case refusal.Is(err):
 		return l.refuse(at, "%w", err)
 	case err != nil: // of the store's disk, as where that is full
@@ -360,15 +381,26 @@ func (l *list) add(source, target int32, at int64) error {
 	return nil
 }
 
-// weigh sets the weight of the edge at hand.
-func (l *list) weigh(weight float64, at int64) error {
-	w := float32(weight)
-	if math.IsNaN(weight) || math.IsInf(float64(w), 0) {
-		return l.refuse(at, "the weight %v is not a finite number", weight)
+// value adds value i of the edge at hand, of n: its weight, if it has one, and then its features.
+func (l *list) value(i, n int, value float64, at int64) error {
+	x := float32(value)
+	if math.IsNaN(value) || math.IsInf(float64(x), 0) {
+		return l.refuse(at, "%s %v is not a finite number", l.what(i, n), value)
 	}
-	l.weight = append(l.weight[:0], w)
+	l.values = append(l.values, x)
 	return nil
 }
+
+// what says what value i of an edge is, of n.
+func (l *list) what(i, n int) string {
+	if weights := n - len(l.features); i >= weights {
+		return fmt.Sprintf("the feature %.40q", l.features[i-weights])
+	}
+	return "the weight"
+}
+
+// weighted reports whether edges have weights, when some have been read.
+func (l *list) weighted() bool { return len(l.values) > len(l.features) }
 
 // numbered reports whether all names are ids that would be read without Strings.
 func (l *list) numbered() bool {
@@ -421,7 +453,7 @@ func (o *Options) read(keep keepFunc) (*list, error) {
 	if kind != foreign.Unknown && kind != foreign.Gzip && kind != foreign.Parquet {
 		return nil, kind.Refuse(o.Path, "a list of edges, as CSV or Parquet")
 	}
-	l := &list{keep: keep, path: o.Path, vertices: o.Vertices, largest: -1, unit: "line"}
+	l := &list{keep: keep, path: o.Path, vertices: o.Vertices, features: o.EdgeFeatures, largest: -1, unit: "line"}
 	if o.Strings {
 		l.names = names.NewTable()
 	}

@@ -102,6 +102,54 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
+// TestEdgeFeatures: columns that are named are features of the edges, in text and in Parquet.
+func TestEdgeFeatures(t *testing.T) {
+	for file, of := range map[string]struct {
+		content string
+		names   []string
+	}{
+		"e.csv":      {"size,src,note,weight,dst\n1,0,10,.5,1\n2,2,20,-.25,0\n3,0,30,3,1\n", []string{"note", "size"}},
+		"names.csv":  {"size\tsrc\tnote\tweight\tdst\n1\t0\t10\t.5\t1\n2\t2\t20\t-.25\t0\n3\t0\t30\t3\t1\n", []string{"note", "size"}},
+		"e.parquet":  {table(t, []featuredEdge{{1, 0, 10, .5, 1}, {2, 2, 20, -.25, 0}, {3, 0, 30, 3, 1}}), []string{"note", "size"}},
+		"weight.csv": {"note,weight,src,dst\n10,1,0,1\n20,2,2,0\n30,3,0,1\n", []string{"note", "weight"}},
+	} {
+		g, err := Read(Options{Path: write(t, file, of.content), EdgeFeatures: of.names, Strings: file == "names.csv"})
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		want := graph.Relation{
+			Indptr: []int64{0, 1, 3, 3}, Sources: []int32{2, 0, 0}, Weights: []float32{-.25, .5, 3},
+			EdgeFeatures: []float32{20, 2, 10, 1, 30, 3}, EdgeColumns: 2,
+		}
+		if file == "weight.csv" {
+			want.Weights = nil
+		}
+		if diff := cmp.Diff(want, g.Relations[0]); diff != "" || len(g.Warnings) > 0 {
+			t.Errorf("%s: %s, warnings %q", file, diff, g.Warnings)
+		}
+	}
+	for _, c := range []struct{ file, content, want string }{
+		{"e.csv", "0,1,2\n", "e.csv:1: there is no header, and edge-features needs the names of columns"},
+		{"e.csv", "src,dst\n0,1\n", `names no "size", which edge-features asks for: it names ["src" "dst"]`},
+		{"e.csv", "src,dst,size,kind\n0,1,2,3\n", `"kind" is not the name of a column`},
+		{"e.csv", "src,dst,size\n0,1\n", "e.csv:2: 2 columns: the header names 3"},
+		{"e.csv", "src,dst,size\n0,1,2,3,4,5\n", "e.csv:2: more than 4 columns: the header names 3"},
+		{"e.csv", "src,dst,size\n0,1,big\n", `the feature "size" "big" is not a number`},
+		{"e.csv", "src,dst,size\n0,1,inf\n", `the feature "size" +Inf is not a finite number`},
+		{"e.parquet", table(t, []plainEdge{{0, 1}}), `none is "size", which edge-features asks for`},
+		{"e.parquet", table(t, []textFeature{{0, 1, "big"}}), `column "size" does not hold one number per row`},
+	} {
+		_, err := Read(Options{Path: write(t, c.file, c.content), EdgeFeatures: []string{"size"}})
+		if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: error %v, want a refusal with %q", c.content, err, c.want)
+		}
+	}
+	if _, err := Read(Options{Path: write(t, "e.csv", "u,v,a\n0,1,2\n"), EdgeFeatures: []string{"a", "a"}}); !refusal.Is(err) {
+		t.Errorf("a column named twice: error %v", err)
+	}
+}
+
 func TestArraysBeside(t *testing.T) {
 	nan := float32(math.NaN())
 	o := Options{

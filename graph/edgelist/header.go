@@ -16,6 +16,9 @@ var columnRoles = map[string]int{
 	"dest": 1, "destination": 1, "0": 0, "1": 1, "weight": 2,
 }
 
+// roles is the number of columns that are found by their names: source, target, weight.
+const roles = 3
+
 // role returns what a column of that name holds.
 func role(name []byte) (int, bool) {
 	r, known := columnRoles[strings.ToLower(strings.TrimSpace(string(name)))]
@@ -41,20 +44,25 @@ func (l *list) isHeader(fields [][]byte) bool {
 	})
 }
 
-// header reads the columns of source, target and weight from a line that names the columns.
-func (l *list) header(names [][]byte, number int64) (order *[3]int, err error) {
+// header reads from a line that names the columns where source, target, weight, if there is one, and features
+// stand.
+func (l *list) header(names [][]byte, number int64) (order []int, err error) {
 	if len(names[0]) == 0 {
 		return nil, l.refuse(number, "the first column has no name, as pandas writes its index: write it with index=False")
 	}
-	order = &[3]int{-1, -1, -1}
+	order = slices.Repeat([]int{-1}, roles+len(l.features))
 	for column, name := range names {
 		r, known := role(name)
+		if feature := slices.Index(l.features, strings.TrimSpace(string(name))); feature >= 0 {
+			r, known = roles+feature, true
+		}
 		switch {
 		case !known && column < 2 && l.names == nil:
 			return nil, l.refuse(number, "%.40q is not a vertex id, nor the name of a column: name the columns source, target and "+
 				"weight, drop others, or give %s if ids are names", name, refusal.Setting("string-ids"))
 		case !known:
-			return nil, l.refuse(number, "%.40q is not the name of a column: drop that column, or name it source, target or weight", name)
+			return nil, l.refuse(number, "%.40q is not the name of a column: drop that column, name it source, target or weight, or read it with %s",
+				name, refusal.Setting("edge-features"))
 		case order[r] >= 0:
 			return nil, l.refuse(number, "columns %.40q and %.40q have one meaning: rename one", names[order[r]], name)
 		}
@@ -62,6 +70,14 @@ func (l *list) header(names [][]byte, number int64) (order *[3]int, err error) {
 	}
 	if order[0] < 0 || order[1] < 0 {
 		return nil, l.refuse(number, "the header names no %s: name the columns source and target", []string{"source", "target"}[min(1, order[0]+1)])
+	}
+	for i, name := range l.features {
+		if order[roles+i] < 0 {
+			return nil, l.refuse(number, "the header names no %.40q, which %s asks for: it names %q", name, refusal.Setting("edge-features"), names)
+		}
+	}
+	if order[2] < 0 {
+		order = slices.Delete(order, 2, 3)
 	}
 	return order, nil
 }

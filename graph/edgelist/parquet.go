@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,13 +94,16 @@ func checkFooter(f io.ReaderAt, size int64) error {
 	return m.structure(0)
 }
 
-// parquetColumns finds source, target and, where there is one, weight.
+// parquetColumns finds source, target, weight, where there is one, and features.
 func (l *list) parquetColumns(file *parquet.File) ([]*parquet.Column, error) {
-	var found [3]*parquet.Column
+	found := make([]*parquet.Column, roles+len(l.features))
 	var names []string
 	for _, c := range file.Root().Columns() {
 		names = append(names, fmt.Sprintf("%.40q", c.Name()))
 		role, known := role([]byte(c.Name()))
+		if feature := slices.Index(l.features, c.Name()); feature >= 0 {
+			role, known = roles+feature, true
+		}
 		if !known {
 			l.unread = append(l.unread, c.Name())
 			continue
@@ -109,7 +113,7 @@ func (l *list) parquetColumns(file *parquet.File) ([]*parquet.Column, error) {
 		}
 		if !c.Leaf() || c.Repeated() || !readable(c.Type().Kind(), role) {
 			return nil, refusal.Errorf("%s: column %q does not hold one %s per row",
-				l.path, c.Name(), []string{"id", "id", "number"}[role])
+				l.path, c.Name(), []string{"id", "id", "number"}[min(role, 2)])
 		}
 		found[role] = c
 	}
@@ -117,13 +121,19 @@ func (l *list) parquetColumns(file *parquet.File) ([]*parquet.Column, error) {
 		return nil, refusal.Errorf("%s: has columns %s: name those of the edges src and dst (or source and target, or 0 and 1)",
 			l.path, strings.Join(names[:min(len(names), 20)], ", "))
 	}
-	if found[2] == nil {
-		return found[:2], nil
+	for i, name := range l.features {
+		if found[roles+i] == nil {
+			return nil, refusal.Errorf("%s: has columns %s, and none is %.40q, which %s asks for", l.path,
+				strings.Join(names[:min(len(names), 20)], ", "), name, refusal.Setting("edge-features"))
+		}
 	}
-	return found[:], nil
+	if found[2] == nil {
+		found = slices.Delete(found, 2, 3)
+	}
+	return found, nil
 }
 
-// readable reports whether a column of that type can be an end of an edge, or a weight.
+// readable reports whether a column of that type can be an end of an edge, or a weight or feature.
 func readable(kind parquet.Kind, role int) bool {
 	switch kind {
 	case parquet.Int32, parquet.Int64:
@@ -131,7 +141,7 @@ func readable(kind parquet.Kind, role int) bool {
 	case parquet.ByteArray:
 		return role < 2
 	case parquet.Float, parquet.Double:
-		return role == 2
+		return role >= 2
 	}
 	return false
 }
@@ -149,12 +159,13 @@ func (l *list) readGroup(columns []*columnReader, rows, first int64) error {
 				return l.columnError(columns[i], at, err)
 			}
 		}
-		if len(columns) == 3 {
-			v, err := columns[2].next()
+		l.values = l.values[:0]
+		for i, c := range columns[2:] {
+			v, err := c.next()
 			if err != nil {
-				return l.columnError(columns[2], at, err)
+				return l.columnError(c, at, err)
 			}
-			if err := l.weigh(number(v), at); err != nil {
+			if err := l.value(i, len(columns)-2, number(v), at); err != nil {
 				return err
 			}
 		}
@@ -196,7 +207,7 @@ func integer(v parquet.Value) int64 {
 	return v.Int64()
 }
 
-// number returns the value of a weight.
+// number returns the value of a weight or feature.
 func number(v parquet.Value) float64 {
 	switch v.Kind() {
 	case parquet.Float:

@@ -39,6 +39,20 @@ type namedEdge struct {
 	Target string `parquet:"target,snappy"`
 }
 
+type featuredEdge struct {
+	Size   int32   `parquet:"size"`
+	Src    int32   `parquet:"src"`
+	Note   float64 `parquet:"note"`
+	Weight float32 `parquet:"weight"`
+	Dst    int32   `parquet:"dst"`
+}
+
+type textFeature struct {
+	Src  int32  `parquet:"src"`
+	Dst  int32  `parquet:"dst"`
+	Size string `parquet:"size"`
+}
+
 func table[T any](t testing.TB, rows []T, options ...parquet.WriterOption) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -80,7 +94,7 @@ func TestUnreadColumnsAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, err := Read(Options{Path: path})
-	if want := path + `: columns not read, as they are called neither source, target nor weight: "note"`; err != nil || !slices.Equal(g.Warnings, []string{want}) {
+	if want := path + `: columns not read, as they are called neither source, target nor weight: "note" (edge-features reads features of edges)`; err != nil || !slices.Equal(g.Warnings, []string{want}) {
 		t.Errorf("warnings %q, error %v", g.Warnings, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -17,16 +18,19 @@ const bufferSize = 1 << 20
 
 // text is the form of a text file, which its first line of data sets.
 type text struct {
-	separator byte    // ',', ';' or '\t'; ' ' means any number of spaces and tabs
-	columns   int     // 2, or 3 with weights; 0 before the first line
-	first     int64   // the line of the first edge
-	order     *[3]int // where a header says that source, target and weight stand; nil: in that order
+	separator byte  // ',', ';' or '\t'; ' ' means any number of spaces and tabs
+	columns   int   // 2, or 3 with weights, and the number of features; 0 before the first line
+	first     int64 // the line of the first edge
+	// order is where a header says that source, target, weight (if there is one) and features stand; nil:
+	// source, target and weight stand in that order
+	order []int
 }
 
 // readText reads lines of edges.
 func (l *list) readText(r *bufio.Reader) error {
 	var form text
-	var fields [4][]byte
+	most := roles + len(l.features)
+	fields, edge := make([][]byte, most+1), make([][]byte, most)
 	for number := int64(1); ; number++ {
 		line, err := r.ReadSlice('\n')
 		switch {
@@ -54,7 +58,7 @@ func (l *list) readText(r *bufio.Reader) error {
 		if first {
 			form.separator = separator(line, l.names != nil)
 		}
-		n := form.split(line, &fields)
+		n := form.split(line, fields)
 		if first && l.isHeader(fields[:n]) {
 			if form.order, err = l.header(fields[:n], number); err != nil {
 				return err
@@ -65,14 +69,18 @@ func (l *list) readText(r *bufio.Reader) error {
 		if form.columns == 0 {
 			form.columns, form.first = n, number
 		}
-		if n != form.columns || n < 2 || n > 3 {
-			return l.refuse(number, "%s: each line has a source, a target and, all or none, a weight", columns(n))
+		switch {
+		case form.order == nil && len(l.features) > 0:
+			return l.refuse(number, "there is no header, and %s needs the names of columns: put a line before with a name for each column",
+				refusal.Setting("edge-features"))
+		case form.order != nil && n != form.columns && len(l.features) > 0:
+			return l.refuse(number, "%s: the header names %d", columns(n, most), form.columns)
+		case n != form.columns || n < 2 || n > most:
+			return l.refuse(number, "%s: each line has a source, a target and, all or none, a weight", columns(n, most))
 		}
-		edge := fields
-		if form.order != nil {
-			for role, column := range form.order[:n] {
-				edge[role] = fields[column]
-			}
+		copy(edge, fields)
+		for role, column := range form.order {
+			edge[role] = fields[column]
 		}
 		if err := l.parse(edge[:n], number); err != nil {
 			return err
@@ -80,12 +88,13 @@ func (l *list) readText(r *bufio.Reader) error {
 	}
 }
 
-func columns(n int) string {
-	switch n {
-	case 1:
+// columns says how many columns a line has, where more than most are not counted.
+func columns(n, most int) string {
+	switch {
+	case n == 1:
 		return "1 column"
-	case 4:
-		return "more than 3 columns"
+	case n > most:
+		return fmt.Sprintf("more than %d columns", most)
 	}
 	return strconv.Itoa(n) + " columns"
 }
@@ -101,9 +110,9 @@ func separator(line []byte, names bool) byte {
 	return ' '
 }
 
-// split cuts the line into at most 4 fields, whose number it returns: the fourth says that there are too
-// many.
-func (t *text) split(line []byte, fields *[4][]byte) int {
+// split cuts the line into fields, whose number it returns. If it fills all of them, the last one says that
+// there are too many.
+func (t *text) split(line []byte, fields [][]byte) int {
 	n := 0
 	for n < len(fields) {
 		line = t.trim(line)
@@ -188,12 +197,13 @@ func (l *list) parse(fields [][]byte, number int64) error {
 			return err
 		}
 	}
-	if len(fields) == 3 {
-		weight, err := strconv.ParseFloat(string(fields[2]), 32)
+	l.values = l.values[:0]
+	for i, field := range fields[2:] {
+		x, err := strconv.ParseFloat(string(field), 32)
 		if err != nil {
-			return l.refuse(number, "the weight %.40q is not a number that fits 32 bits", fields[2])
+			return l.refuse(number, "%s %.40q is not a number that fits 32 bits", l.what(i, len(fields)-2), field)
 		}
-		if err := l.weigh(weight, number); err != nil {
+		if err := l.value(i, len(fields)-2, x, number); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
@@ -44,9 +45,10 @@ func (o *Options) Streams() (bool, error) {
 	return f.StaysDense(o.DenseFeatures)
 }
 
-// Write reads the graph and writes a new store, dir. Besides labels and splits it needs less than a gigabyte
-// of memory. It sorts the edges in a temporary file beside the store, with 8 bytes for each edge, and 4 for
-// its weight. The store appears when it is complete. If Write fails, it leaves nothing behind.
+// Write reads the graph and writes a new store, dir. Besides labels and splits it needs less than a
+// gigabyte of memory. It sorts the edges in a temporary file beside the store, with 8 bytes for each edge,
+// and 4 for its weight and for each feature. The store appears when it is complete. If Write fails, it
+// leaves nothing behind.
 func (o *Options) Write(dir string, c Changes) (*Written, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -84,9 +86,9 @@ func (o *Options) Write(dir string, c Changes) (*Written, error) {
 		return nil, err
 	}
 	debug.FreeOSMemory() // the rest may need what was read
-	weighted := len(list.weight) > 0
+	weighted := list.weighted()
 	w, err := graph.Create(dir, graph.Shape{
-		Vertices: vertices, Edges: graph.Counted, Weighted: weighted, Symmetric: c.Symmetrize,
+		Vertices: vertices, Edges: graph.Counted, Weighted: weighted, EdgeColumns: len(o.EdgeFeatures), Symmetric: c.Symmetrize,
 		FeatureColumns: g.Features.Columns, Classes: g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), Provenance: c.Provenance,
 	})
 	if err != nil {
@@ -101,7 +103,7 @@ func (o *Options) Write(dir string, c Changes) (*Written, error) {
 		return nil, err
 	}
 	sorter.Limit(vertices)
-	edges, err := o.writeEdges(w, sorter, vertices, weighted)
+	edges, err := o.writeEdges(w, sorter, vertices)
 	if err != nil {
 		return nil, err
 	}
@@ -120,32 +122,46 @@ func (o *Options) sort(scratch *os.File, symmetrize bool) (s *edgesort.Sorter, l
 	if o.Vertices > 0 {
 		limit = o.Vertices
 	}
-	l, err = o.read(func(source, target int32, weight []float32) error {
+	l, err = o.read(func(source, target int32, values []float32) error {
 		if s == nil {
-			s = edgesort.New(edgesort.Options{Scratch: scratch, Columns: len(weight), Single: symmetrize}, limit, about)
+			s = edgesort.New(edgesort.Options{Scratch: scratch, Columns: len(values), Single: symmetrize}, limit, about)
 			if err := memory.Need(s.Memory(about)); err != nil {
 				return err
 			}
 		}
-		if err := s.Add(source, target, edgesort.Given, weight); err != nil || !symmetrize {
+		if err := s.Add(source, target, edgesort.Given, values); err != nil || !symmetrize {
 			return err
 		}
-		return s.Add(target, source, edgesort.Added, weight)
+		return s.Add(target, source, edgesort.Added, values)
 	})
 	return s, l, err
 }
 
 // writeEdges writes the sorted edges, and returns their number.
-func (o *Options) writeEdges(w *graph.Writer, s *edgesort.Sorter, vertices int, weighted bool) (edges int64, err error) {
+func (o *Options) writeEdges(w *graph.Writer, s *edgesort.Sorter, vertices int) (edges int64, err error) {
 	rows := int64(0)
+	var weights, features []float32
 	err = s.Each(func(r edgesort.Rows) error {
 		o.Progress.Of("sorting edges", rows, int64(vertices))
 		rows += int64(len(r.Indegree))
 		edges += int64(len(r.Sources))
-		if err := w.AppendRows(r.Indegree, r.Sources); err != nil || !weighted {
+		if err := w.AppendRows(r.Indegree, r.Sources); err != nil || s.Columns == 0 {
 			return err
 		}
-		return w.AppendWeights(r.Features)
+		weights, features = weights[:0], features[:0]
+		for values := range slices.Chunk(r.Features, s.Columns) {
+			weight, ofEdge := o.divide(values)
+			weights, features = append(weights, weight...), append(features, ofEdge...)
+		}
+		if len(weights) > 0 {
+			if err := w.AppendWeights(weights); err != nil {
+				return err
+			}
+		}
+		if len(features) == 0 {
+			return nil
+		}
+		return w.AppendEdgeFeatures(features)
 	})
 	return edges, err
 }

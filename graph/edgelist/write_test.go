@@ -23,11 +23,13 @@ import (
 
 // TestWrite: what is written in a stream are the bytes of the store of the same graph made in memory.
 func TestWrite(t *testing.T) {
-	var plain, weighted strings.Builder
+	var plain, weighted, featured strings.Builder
+	featured.WriteString("a,u,weight,v,b\n")
 	for k := range 5000 {
 		u, v := k*7919%301, k*k%307
 		fmt.Fprintf(&plain, "%d %d\n", u, v)
 		fmt.Fprintf(&weighted, "%d,%d,%d.5\n", u, v, k)
+		fmt.Fprintf(&featured, "%d,%d,%d.5,%d,-%d\n", k, u, k%7, v, k%11)
 	}
 	const vertices = 310
 	class, rows, wide, marks := make([]int64, vertices), make([]float32, 2*vertices), make([]float64, 200*vertices), make([]bool, vertices)
@@ -48,6 +50,8 @@ func TestWrite(t *testing.T) {
 		"symmetric":       {Options{Path: list}, Changes{Symmetrize: true}},
 		"weights":         {Options{Path: write(t, "weighted.csv", weighted.String()), Features: x, Labels: y}, Changes{}},
 		"weights, both":   {Options{Path: write(t, "both.csv", weighted.String()), Features: x}, Changes{Symmetrize: true}},
+		"features":        {Options{Path: write(t, "featured.csv", featured.String()), EdgeFeatures: []string{"b", "a"}}, Changes{}},
+		"all columns":     {Options{Path: write(t, "all.csv", featured.String()), EdgeFeatures: []string{"b", "a", "weight"}}, Changes{Symmetrize: true}},
 		"given split":     {Options{Path: list, Labels: y, Train: array(t, marks, vertices)}, Changes{}},
 		"a rule":          {Options{Path: list, Features: array(t, wide, vertices, 200), Labels: y}, Changes{Split: split}},
 		"several classes": {Options{Path: list, Labels: array(t, make([]uint8, 3*vertices), vertices, 3)}, Changes{}},

@@ -6,7 +6,7 @@
 //   - heterophilous graphs (Platonov et al., "A critical look at the evaluation of GNNs under heterophily",
 //     ICLR 2023): node_features, node_labels, edges [E,2] and {train,val,test}_masks, one row per split;
 //   - the fields of a Data object of PyTorch Geometric: edge_index [2,E] and, where there are, edge_weight,
-//     num_nodes, x, y and {train,val,test}_mask, of V values or V × splits;
+//     edge_attr, num_nodes, x, y and {train,val,test}_mask, of V values or V × splits;
 //   - a plain edge list: edges [E,2] and num_nodes, and the same beside them.
 //
 // Files are untrusted: nothing is allocated for a size that is only claimed, and arrays of Python objects are
@@ -251,7 +251,7 @@ func (a *archive) plain() (*graph.Graph, error) {
 	if a.Has("edge_index") {
 		key = "edge_index"
 	}
-	if err := a.Only(append([]string{key, "edge_weight", "num_nodes", "x", "y"}, arrays.MaskKeys[:]...)...); err != nil {
+	if err := a.Only(append([]string{key, "edge_weight", "edge_attr", "num_nodes", "x", "y"}, arrays.MaskKeys[:]...)...); err != nil {
 		return nil, err
 	}
 	e, err := a.edges(key)
@@ -260,6 +260,11 @@ func (a *archive) plain() (*graph.Graph, error) {
 	}
 	if a.Has("edge_weight") {
 		if e.Weights, err = a.Weights(e.Len()); err != nil {
+			return nil, err
+		}
+	}
+	if a.Has("edge_attr") {
+		if err := a.EdgeFeatures(&e); err != nil {
 			return nil, err
 		}
 	}

@@ -161,6 +161,7 @@ func fields() []entry {
 	return []entry{
 		array("edge_index", "<i8", "(2, 3)", []int64{2, 0, 0, 0, 1, 2}),
 		array("edge_weight", "<f4", "(3,)", []float32{2, .5, 1}),
+		array("edge_attr", "<f8", "(3, 2)", []float64{1, 2, 3, 4, 5, 6}),
 		array("x", "<f4", "(3, 1)", []float32{7, 8, 9}),
 		array("y", "<i8", "(3,)", []int64{1, 0, 1}),
 		array("train_mask", "|b1", "(3,)", []byte{1, 0, 0}),
@@ -201,7 +202,7 @@ func TestLayouts(t *testing.T) {
 			Metric: "roc-auc",
 		}},
 		{"fields", fields(), graph.Graph{
-			Relations: []graph.Relation{{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}}},
+			Relations: []graph.Relation{{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}, EdgeFeatures: []float32{1, 2, 3, 4, 5, 6}, EdgeColumns: 2}},
 			Features:  graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
 			Labels:    graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
 			Splits:    []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
@@ -342,6 +343,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{with(edgeList(), array("edges", "<i8", "(1, 2)", []int64{0, 1 << 32})), "exceeds a 32-bit integer"},
 		{with(edgeList(), array("feat", "<f4", "(4,)", make([]float32, 4))), `array "feat" is not read beside "edges": leave it out`},
 		{with(fields(), array("edge_index", "<i8", "(3, 2)", make([]int64, 6))), "2 × E"},
+		{with(fields(), array("edge_attr", "<f4", "(2, 2)", make([]float32, 4))), `"edge_attr": has shape [2 2]: it must have a row for each of 3 edges`},
 		{with(fields(), array("val_mask", "|b1", "(3,)", []byte{1, 1, 0})), "val_mask: vertex 0 is also in train_mask"},
 		{with(fields(), array("val_mask", "|b1", "(2,)", []byte{1, 1})), `"val_mask": has shape [2]`},
 		{with(fields(), array("y", "<f4", "(3,)", make([]float32, 3))), `.astype("int64")`},

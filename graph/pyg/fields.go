@@ -132,33 +132,9 @@ func (s *store) read() (graph.Edges, error) {
 		}
 	}
 	if s.Has("edge_attr") {
-		err = s.edgeFeatures(&e)
+		err = (arrays.Fields{Source: s}).EdgeFeatures(&e)
 	}
 	return e, err
-}
-
-// edgeFeatures reads edge_attr, a number or a row of numbers for each edge.
-func (s *store) edgeFeatures(e *graph.Edges) error {
-	const key = "edge_attr"
-	array, err := s.Array(key)
-	if err != nil {
-		return err
-	}
-	if n := len(array.Shape); n < 1 || n > 2 || array.Shape[0] != e.Len() {
-		return s.Refuse(key, fmt.Errorf("has shape %v: it must have a row for each of %d edges", array.Shape, e.Len()))
-	}
-	columns := 1
-	if len(array.Shape) == 2 {
-		columns = array.Shape[1]
-	}
-	if e.Len() == 0 || columns == 0 {
-		return nil
-	}
-	if e.Features, err = array.Float32s(); err != nil {
-		return s.Refuse(key, err)
-	}
-	e.FeatureColumns = columns
-	return nil
 }
 
 // byType divides the edges that were read by edge_type, where there is one, into a relation for each type

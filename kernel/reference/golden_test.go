@@ -78,10 +78,11 @@ func (g *golden) vector(name string) []float64 {
 
 // relation is the in-neighbour lists that a convolution runs over.
 type relation struct {
-	indptr  []int64
-	indices []int32
-	weights []float64
-	loops   bool // whether GCN and GAT add self loops
+	indptr   []int64
+	indices  []int32
+	weights  []float64
+	features *Matrix // of the edges; nil: none
+	loops    bool    // whether GCN and GAT add self loops
 }
 
 // edges sorts the edge list, or the reversed one, into in-neighbour lists.
@@ -92,12 +93,19 @@ func (g *golden) edges(reversed bool) (r relation) {
 		sources, destinations = destinations, sources
 	}
 	r.indptr, r.loops = []int64{0}, true
+	if of := g.floats["edge_attr"]; of != nil {
+		r.features = New(0, of.Cols)
+	}
 	for i := range g.floats["x"].Rows {
 		for e := range sources {
 			if int(destinations[e]) == i {
 				r.indices = append(r.indices, int32(sources[e]))
 				if w != nil {
 					r.weights = append(r.weights, w[e])
+				}
+				if of := g.floats["edge_attr"]; of != nil {
+					r.features.Data = append(r.features.Data, of.Data[e*of.Cols:(e+1)*of.Cols]...)
+					r.features.Rows++
 				}
 			}
 		}
@@ -448,18 +456,67 @@ func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 			return neighbours
 		}
 		return sum(neighbours, n.linear(site+".lin_r"))
-	case "gin":
+	case "gin", "gine":
 		a := &Aggregation{Indptr: r.indptr, Indices: r.indices, Self: make([]float64, vertices)}
 		for i := range a.Self {
 			a.Self[i] = 1 + n.g.vector("param." + site + ".eps")[0]
 		}
-		return chain(n.aggregate(a), n.linear(site+".nn.lins.0"), n.norm(site+".nn.norms.0"), n.activation(),
-			n.linear(site+".nn.lins.1"))
+		sums := n.aggregate(a)
+		if model == "gine" {
+			sums = sum(n.edgeMessages(site, r), n.aggregate(&Aggregation{Indptr: make([]int64, vertices+1), Self: a.Self}))
+		}
+		return chain(sums, n.linear(site+".nn.lins.0"), n.norm(site+".nn.norms.0"), n.activation(), n.linear(site+".nn.lins.1"))
 	case "gat", "gatv2":
 		return n.attention(site, out, r)
 	default:
 		t.Fatalf("no model %q", model)
 		return layer{}
+	}
+}
+
+// edgeMessages is the sum of GINE's messages, ReLU(x_j + W·e_ji + b).
+func (n *network) edgeMessages(site string, r relation) layer {
+	linear := n.linear(site + ".lin")
+	gathered := func(x *Matrix) *Matrix { // x_j + W·e_ji + b of each edge
+		z := linear.forward(r.features)
+		for k, j := range r.indices {
+			for c := range x.Cols {
+				z.Data[k*x.Cols+c] += x.Data[int(j)*x.Cols+c]
+			}
+		}
+		return z
+	}
+	each := func(f func(i, k int)) {
+		for i := range len(r.indptr) - 1 {
+			for k := r.indptr[i]; k < r.indptr[i+1]; k++ {
+				f(i, int(k))
+			}
+		}
+	}
+	return layer{
+		func(x *Matrix) *Matrix {
+			m, z := gathered(x), New(x.Rows, x.Cols)
+			each(func(i, k int) {
+				for c := range x.Cols {
+					z.Data[i*x.Cols+c] += math.Max(0, m.Data[k*x.Cols+c])
+				}
+			})
+			return z
+		},
+		func(x, dz *Matrix) *Matrix {
+			m, dx := gathered(x), New(x.Rows, x.Cols)
+			dm := New(m.Rows, m.Cols)
+			each(func(i, k int) {
+				for c := range x.Cols {
+					if at := k*x.Cols + c; m.Data[at] > 0 {
+						dm.Data[at] = dz.Data[i*x.Cols+c]
+						dx.Data[int(r.indices[k])*x.Cols+c] += dm.Data[at]
+					}
+				}
+			})
+			linear.backward(r.features, dm)
+			return dx
+		},
 	}
 }
 

@@ -79,6 +79,8 @@ type Options struct {
 	Stale  Stale
 	// Wire is how a stage's replicas send each other rows and gradients in training.
 	Wire kernel.Format
+	// EdgeData is the same as in sar.Options.
+	EdgeData edges.EdgeData
 	// Aggregated is the same as in sar.Options.
 	Aggregated func(module string, edgeColumns int64)
 	// Redistributed is the same as in tensor.Options.

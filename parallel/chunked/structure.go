@@ -172,6 +172,10 @@ func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relatio
 	if in.Weights != nil {
 		r.Weights = []float32{}
 	}
+	columns := int64(0)
+	if g.options.EdgeData == edges.WithFeatures {
+		columns, r.EdgeColumns = int64(in.EdgeColumns), in.EdgeColumns
+	}
 	var keys []uint64 // the number of the source, then the position in the row: parallel edges keep their order
 	for _, row := range g.rows[k] {
 		first := in.Indptr[row]
@@ -185,10 +189,12 @@ func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relatio
 		}
 		slices.Sort(keys)
 		for _, key := range keys {
+			k := first + int64(uint32(key))
 			r.Sources = append(r.Sources, int32(key>>32))
 			if in.Weights != nil {
-				r.Weights = append(r.Weights, in.Weights[first+int64(uint32(key))])
+				r.Weights = append(r.Weights, in.Weights[k])
 			}
+			r.EdgeFeatures = append(r.EdgeFeatures, in.EdgeFeatures[k*columns:(k+1)*columns]...)
 		}
 		r.Indptr = append(r.Indptr, int64(len(r.Sources)))
 	}

@@ -131,11 +131,12 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 			inner++
 		}
 	})
-	b := &Block{In: newCSR(team, e.Rows, e.Sources, inner, s.r.Weights != nil)}
+	b := &Block{In: newCSR(team, e.Rows, e.Sources, inner, s.r.Weights != nil), Features: from.Data.features(team, s.r, inner)}
 	e.loopCount = all - inner
 	if inner < all {
 		e.Loops = mem.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
 		e.loopStart, e.loopW = readLoopWeights(s, isLoop, loops)
+		e.loopFeatures = from.Data.features(team, s.r, all-inner)
 	}
 	if team.Planning() {
 		return b
@@ -143,10 +144,14 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 	if e.Loops != nil {
 		copy(e.Loops.Int32s(), loops)
 	}
-	fill, row := newFiller(b.In), from.localSources()
+	fill, row, loop := newFiller(b.In), from.localSources(), 0
+	fill.of, fill.features = s.r, b.Features
 	s.each(func(v int, k int64) {
 		if !isLoop(v, k) {
-			fill.add(v, row(s.r.Sources[k]), weight(s.r, k))
+			fill.addEdge(v, row(s.r.Sources[k]), k)
+		} else if e.loopFeatures != nil {
+			copyFeatures(e.loopFeatures, loop, s.r, k)
+			loop++
 		}
 	})
 	fill.finish()
@@ -172,25 +177,28 @@ func readLoopWeights(s *span, isLoop func(v int, k int64) bool, loops []int32) (
 }
 
 // entryList passes on the entries of blocks' matrices, row by row. An item is what a column stands for; a
-// row's items ascend.
-type entryList func(f func(row int, item int32, weight float32))
+// row's items ascend. k is the edge of the relation, or partialSum.
+type entryList func(f func(row int, item int32, k int64))
+
+// partialSum is in place of the edge where an entry stands for a partial sum. Its value is 1.
+const partialSum = -1
 
 // entries are those of the edges from the rows of a partition, whose positions begin at start. A source is an
 // item. Where only the partial sum of a row's sources travels, it is an item behind all sources; c (nil: rows
 // alone) knows.
 func (s *span) entries(start int32, c *cut) entryList {
-	return func(f func(row int, item int32, weight float32)) {
+	return func(f func(row int, item int32, k int64)) {
 		for _, v := range s.rows {
 			sum := false
 			for k := s.from[v]; k < s.to[v]; k++ {
 				if u := s.r.Sources[k] - start; c == nil || c.row[u] {
-					f(int(v), u, weight(s.r, k))
+					f(int(v), u, k)
 				} else {
 					sum = true
 				}
 			}
 			if sum {
-				f(int(v), int32(len(c.row))+v, 1)
+				f(int(v), int32(len(c.row))+v, partialSum)
 			}
 		}
 	}
@@ -198,14 +206,15 @@ func (s *span) entries(start int32, c *cut) entryList {
 
 // outline is what newBlocks must know besides the entries.
 type outline struct {
-	peer     int
-	items    int // that may have entries
-	sources  int // those of them that are rows of the peer; they come first
-	rows     int // that may have entries
-	allRows  int // the same of all entries
-	before   int // items that travel before these
-	step     int // the most items of a message
-	weighted bool
+	peer    int
+	items   int // that may have entries
+	sources int // those of them that are rows of the peer; they come first
+	rows    int // that may have entries
+	allRows int // the same of all entries
+	before  int // items that travel before these
+	step    int // the most items of a message
+	of      *graph.Relation
+	data    EdgeData
 }
 
 // newBlocks makes the blocks of some entries. It also returns the list of the items. all (nil: the same)
@@ -217,9 +226,9 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 	// inAll or inSome if the item travels, later message·step + column
 	index := make([]int32, o.items)
 	if all != nil {
-		all(func(_ int, item int32, _ float32) { index[item] = inAll })
+		all(func(_ int, item int32, _ int64) { index[item] = inAll })
 	}
-	some(func(_ int, item int32, _ float32) { index[item] = inSome })
+	some(func(_ int, item int32, _ int64) { index[item] = inSome })
 	seen := o.before
 	var columns, sources []int // of each message's block: columns, and those that are rows of the peer
 	for item, mark := range index {
@@ -242,7 +251,7 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 	}
 	count := func(list entryList) []blockCount {
 		counts := make([]blockCount, len(columns))
-		list(func(v int, item int32, _ float32) { counts[int(index[item])/o.step].add(v) })
+		list(func(v int, item int32, _ int64) { counts[int(index[item])/o.step].add(v) })
 		return counts
 	}
 	counts := count(some)
@@ -266,10 +275,12 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 			rows = counts[message].rows
 			b.Targets = mem.NewElement(tensor.Graph, tensor.Int32, 1, rows)
 		}
-		b.In = newCSR(team, rows, n, counts[message].edges, o.weighted)
+		b.In = newCSR(team, rows, n, counts[message].edges, o.of.Weights != nil)
+		b.Features = o.data.features(team, o.of, counts[message].edges)
 		blocks = append(blocks, b)
 		if !team.Planning() {
 			fillers[message] = newFiller(b.In)
+			fillers[message].of, fillers[message].features = o.of, b.Features
 			if b.Targets != nil {
 				fillers[message].targets = b.Targets.Int32s()
 			}
@@ -278,8 +289,8 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 	if team.Planning() {
 		return blocks, listed
 	}
-	some(func(v int, item int32, weight float32) {
-		fillers[int(index[item])/o.step].add(v, index[item]%int32(o.step), weight)
+	some(func(v int, item int32, k int64) {
+		fillers[int(index[item])/o.step].addEdge(v, index[item]%int32(o.step), k)
 	})
 	for _, f := range fillers {
 		if f != nil {
@@ -324,6 +335,9 @@ type filler struct {
 	targets []int32 // Block.Targets: the rows that have entries; nil if the matrix has all rows
 	listed  int     // number of targets so far
 	row, at int
+	// For addEdge: the relation that has the edges, and Block.Features.
+	of       *graph.Relation
+	features *tensor.Matrix
 }
 
 func newFiller(a *kernel.CSR) *filler {
@@ -352,9 +366,17 @@ func (f *filler) add(row int, column int32, value float32) {
 	f.at++
 }
 
-// weight returns the weight of edge k, or 1 if the edges have none.
+// addEdge is add for edge k of the relation, with its features, or for a partial sum.
+func (f *filler) addEdge(row int, column int32, k int64) {
+	f.add(row, column, weight(f.of, k))
+	if f.features != nil {
+		copyFeatures(f.features, f.at-1, f.of, k)
+	}
+}
+
+// weight returns the weight of edge k, or 1 if the edges have none or it is a partialSum.
 func weight(r *graph.Relation, k int64) float32 {
-	if r.Weights == nil {
+	if r.Weights == nil || k == partialSum {
 		return 1
 	}
 	return r.Weights[k]

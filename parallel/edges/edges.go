@@ -43,6 +43,8 @@ type Edges struct {
 	loopCount int       // of all vertices
 	loopStart []int64   // len Rows+1: where each vertex's loops begin in loopW; nil: no weights
 	loopW     []float32 // weights of the self loops, vertex by vertex
+	// loopFeatures are those of the self loops, vertex by vertex; nil: there are no loops, or no features
+	loopFeatures *tensor.Matrix
 
 	// The following are made at their first use.
 	one         *tensor.Matrix // Int32, Rows × 1 of ones
@@ -72,6 +74,9 @@ type Block struct {
 	// Targets (Int32, 1 × n) lists the local rows that In has rows for, if only few local rows have edges in
 	// the block. It is nil if In has a row for each local row.
 	Targets *tensor.Matrix
+	// Features are those of the edges, in the order of the entries of In: entries × columns. nil: the
+	// relation has none, or its Source does not copy them.
+	Features *tensor.Matrix
 }
 
 // Target returns the local row that row i of the block's matrix belongs to.
@@ -120,6 +125,8 @@ type Source struct {
 	BackStarts []int
 	// Some selects the rows to compute on; IDs and SourceIDs then belong to these rows. nil: all rows.
 	Some *Some
+	// Data says whether the features of the edges are copied, too.
+	Data EdgeData
 }
 
 // Some selects some of a worker's rows, for inference: there is no backward pass. Rows are given by their
@@ -289,7 +296,7 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 // of the rows that travel. all is the span in all rows.
 func (s *Source) newRemote(team *kernel.Team, at, all *span, q, step int) (blocks []*Block, needed []int32, err error) {
 	start, sources := int32(s.Starts[q]), s.Starts[q+1]-s.Starts[q]
-	o := outline{peer: s.Holders[q], items: sources, sources: sources, rows: len(at.to), allRows: len(all.to), step: step, weighted: s.Relation.Weights != nil}
+	o := outline{peer: s.Holders[q], items: sources, sources: sources, rows: len(at.to), allRows: len(all.to), step: step, of: s.Relation, data: s.Data}
 	c, err := s.cutFrom(q, at)
 	if err != nil {
 		return nil, nil, err
@@ -353,11 +360,12 @@ func (e *Edges) Alone() bool { return len(e.Blocks)+len(e.Needed) == 1 }
 // with one worker.
 func (e *Edges) Remote() []*Block { return e.Blocks[1:] }
 
-// Reversed returns the same relation with every edge reversed, for a worker that holds the whole relation.
+// Reversed returns the same relation with every edge reversed and without features, for a worker that holds
+// the whole relation.
 func (e *Edges) Reversed() *Edges {
 	r := *e
 	r.Rows, r.IDs, r.Sources, r.SourceIDs = e.Sources, e.SourceIDs, e.Rows, e.IDs
-	r.Blocks = []*Block{{In: e.Local().Out, Out: e.Local().In, IDs: r.SourceIDs}}
+	r.Blocks, r.loopFeatures = []*Block{{In: e.Local().Out, Out: e.Local().In, IDs: r.SourceIDs}}, nil
 	r.reset()
 	return &r
 }

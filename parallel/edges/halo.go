@@ -132,15 +132,15 @@ func (e *Edges) outgoing(s *Source, q int, at *span) (*outgoing, error) {
 			o.rows = append(o.rows, int32(u))
 		}
 	}
-	sums := func(f func(row int, item int32, weight float32)) {
+	sums := func(f func(row int, item int32, k int64)) {
 		at.each(func(u int, k int64) {
 			if !c.row[u] {
-				f(u, at.r.Sources[k]-start, weight(at.r, k))
+				f(u, at.r.Sources[k]-start, k)
 			}
 		})
 	}
 	o.sums, _ = newBlocks(e.team, sums, nil, outline{
-		peer: s.Holders[q], items: destinations, rows: len(at.to), allRows: len(at.to), before: c.rows, step: messageRows(s.sources()), weighted: at.r.Weights != nil,
+		peer: s.Holders[q], items: destinations, rows: len(at.to), allRows: len(at.to), before: c.rows, step: messageRows(s.sources()), of: at.r, data: WithoutFeatures,
 	})
 	for _, b := range o.sums {
 		if b != nil {

@@ -42,7 +42,7 @@ func (e *Edges) LoopBlock(loops SelfLoops) *Block {
 	}
 	e.needsOneType("self loops")
 	if e.loopBlocks[loops] == nil {
-		e.loopBlocks[loops] = &Block{In: e.loopMatrix(loops), IDs: e.IDs}
+		e.loopBlocks[loops] = &Block{In: e.loopMatrix(loops), IDs: e.IDs, Features: e.featuresOfLoops(loops)}
 	}
 	return e.loopBlocks[loops]
 }

@@ -100,7 +100,7 @@ func (c *chunks) order(epoch int) []int {
 func (c *chunks) layers(f func(Layer, gnn.Along)) {
 	for _, l := range Layers {
 		for _, along := range []gnn.Along{Stored, Reversed} {
-			if c.which(l) {
+			if c.which(l) && l.Is(along) {
 				f(l, along)
 			}
 		}

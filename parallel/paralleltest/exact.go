@@ -13,9 +13,10 @@ type exact func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Out
 
 // inEdges are the edges into each vertex, along a direction of a graph.
 type inEdges struct {
-	indptr  []int64
-	sources []int32
-	weights []float64 // nil: all one
+	indptr   []int64
+	sources  []int32
+	weights  []float64   // nil: all one
+	features [][]float64 // of each edge; nil: none
 }
 
 // inEdgesOf lists the edges into each vertex in the relation's order.
@@ -34,6 +35,9 @@ func inEdgesOf(r *graph.Relation, along gnn.Along) *inEdges {
 			e.sources = append(e.sources, edges.Source[k])
 			if edges.Weights != nil {
 				e.weights = append(e.weights, float64(edges.Weights[k]))
+			}
+			if c := edges.FeatureColumns; c > 0 && !along.Reversed {
+				e.features = append(e.features, doubles(edges.Features[k*c:(k+1)*c]))
 			}
 		}
 		e.indptr = append(e.indptr, int64(len(e.sources)))
@@ -146,6 +150,58 @@ func (f exact) ofPositive() exact {
 func exactMax(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
 	z, arg := reference.Max(e.indptr, e.sources, x)
 	return &Outcome{Out: z.Data, DX: reference.MaxBackward(x.Rows, arg, dz).Data}
+}
+
+// exactGINE is the sum of relu(x_j + e_ji·w0 + w1). With loops it is the mean instead, and every vertex has
+// one self loop, with the mean of the features of the other edges into it.
+func exactGINE(loops bool) exact {
+	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
+		n := x.Cols
+		o := &Outcome{Out: make([]float64, len(x.Data)), DX: make([]float64, len(x.Data)), DW: [][]float64{make([]float64, len(w[0].Data)), make([]float64, n)}}
+		for v := range x.Rows {
+			sources, features := e.sources[e.indptr[v]:e.indptr[v+1]], e.features[e.indptr[v]:e.indptr[v+1]]
+			share := 1.
+			if loops {
+				sources, features = withOneLoop(v, sources, features)
+				share = 1 / float64(len(sources))
+			}
+			for k, u := range sources {
+				for c := range n {
+					z := x.Data[int(u)*n+c] + w[1].Data[c]
+					for f, value := range features[k] {
+						z += value * w[0].Data[f*n+c]
+					}
+					if z <= 0 {
+						continue
+					}
+					o.Out[v*n+c] += share * z
+					d := share * dz.Data[v*n+c]
+					o.DX[int(u)*n+c] += d
+					o.DW[1][c] += d
+					for f, value := range features[k] {
+						o.DW[0][f*n+c] += d * value
+					}
+				}
+			}
+		}
+		return o
+	}
+}
+
+// withOneLoop are the edges into v without its self loops, and last one self loop with their mean features.
+func withOneLoop(v int, sources []int32, features [][]float64) (s []int32, f [][]float64) {
+	mean := make([]float64, edgeColumns)
+	for k, u := range sources {
+		if int(u) != v {
+			s, f = append(s, u), append(f, features[k])
+		}
+	}
+	for _, of := range f {
+		for c, x := range of {
+			mean[c] += x / float64(len(f))
+		}
+	}
+	return append(s, int32(v)), append(f, mean)
 }
 
 // attention is softmax attention over these edges.

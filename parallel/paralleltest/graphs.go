@@ -8,7 +8,7 @@ import (
 )
 
 // Small is a directed graph. Vertex 3 has no edges, vertex 4 no in-edges, and vertex 5 no out-edges. Others
-// have duplicate edges, and with loops one self loop or two.
+// have duplicate edges, and with loops one self loop or two. Edges have features.
 func Small(t testing.TB, loops, weighted bool) *graph.Graph {
 	t.Helper()
 	const vertices = 14
@@ -37,7 +37,7 @@ func Small(t testing.TB, loops, weighted bool) *graph.Graph {
 			add(v+9, v+9)
 		}
 	}
-	return graphOf(t, vertices, e)
+	return WithEdgeFeatures(graphOf(t, vertices, e))
 }
 
 // ManyEdges is a directed random graph with the given mean in-degree.
@@ -52,7 +52,7 @@ func ManyEdges(t testing.TB, vertices, degree int32) *graph.Graph {
 }
 
 // Tangled is a directed graph of 151 vertices with self loops and duplicate edges. Every seventh vertex has
-// no edges. There are 13 features and 5 classes.
+// no edges. There are 13 features, 5 classes, and features of the edges.
 func Tangled(t testing.TB) *graph.Graph {
 	t.Helper()
 	const vertices, edges, features, classes = 151, 900, 13, 5
@@ -92,6 +92,20 @@ func Tangled(t testing.TB) *graph.Graph {
 		s := &g.Splits[0]
 		part := []*[]int64{&s.Train, &s.Train, &s.Val, &s.Test}[v%4]
 		*part = append(*part, v)
+	}
+	return WithEdgeFeatures(g)
+}
+
+// edgeColumns is the number of columns of edge features.
+const edgeColumns = 3
+
+// WithEdgeFeatures gives the edges of a graph random features, and returns it. They are eighths, which
+// bfloat16 holds.
+func WithEdgeFeatures(g *graph.Graph) *graph.Graph {
+	r, random := &g.Relations[0], rand.New(rand.NewPCG(6, 6))
+	r.EdgeColumns, r.EdgeFeatures = edgeColumns, make([]float32, len(r.Sources)*edgeColumns)
+	for i := range r.EdgeFeatures {
+		r.EdgeFeatures[i] = float32(random.IntN(17)-8) / 8
 	}
 	return g
 }

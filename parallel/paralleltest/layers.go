@@ -22,8 +22,10 @@ type Layer struct {
 	Forward func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var
 
 	method string // of gnn.Propagator, or Columnwise
-	rounds bool   // more than one
-	exact  exact  // nil: one worker's result is right
+	// features says that it reads the features of the edges, which reversed edges do not have
+	features bool
+	rounds   bool  // more than one
+	exact    exact // nil: one worker's result is right
 	// coarse is how many times further than other layers this one may be off in bfloat16: it subtracts what
 	// it stored, or stores a few values after another.
 	coarse float64
@@ -68,6 +70,9 @@ var Layers = slices.Concat([]Layer{
 	Scored("given scores, rounds without a gradient", gnn.Attention{Heads: 2}, gnn.Rounds{Count: 2, Teleport: .1}, 3, constant),
 	Scored("given scores, rounds with dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, gnn.Rounds{Count: 2}, 4, withGradient),
 }, messages)
+
+// Is reports whether the layer can be computed along that direction.
+func (l Layer) Is(along gnn.Along) bool { return !l.features || !along.Reversed }
 
 // Named is the layer of that name.
 func Named(name string) Layer {
@@ -352,6 +357,8 @@ var messages = []Layer{
 	Message("mean of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMean}, plain).like(exactRounds(gnn.Mean, gnn.Once)),
 	Message("maximum of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMax}, plain).like(exactMax),
 	Message("columnwise messages", 5, 5, nil, gnn.Message{Columnwise: true, Reduce: gnn.KindMean}, columnwise),
+	gine("messages with edge features", 5, gnn.Message{}).like(exactGINE(false)),
+	gine("mean of messages with edge features and loops", 3, gnn.Message{Reduce: gnn.KindMean, SelfLoops: true}).like(exactGINE(true)),
 	gatv2(2, 3).like(exactGATv2(2, true)),
 	resGated(4),
 }
@@ -384,6 +391,18 @@ func params(w []*autograd.Var) []*nn.Param {
 		list[i] = &nn.Param{Name: fmt.Sprint(i), Value: v.Value(), Grad: g}
 	}
 	return list
+}
+
+// gine is the sum or mean of GINE's messages, relu(source + features·w0 + w1), of each column from that
+// column alone.
+func gine(name string, n int, m gnn.Message) Layer {
+	m.Columnwise = true
+	l := Message(name, n, n, [][2]int{{edgeColumns, n}, {1, n}}, m, func(e gnn.Edges, w []*nn.Param) *autograd.Var {
+		z := autograd.AddLinear(e.Source, e.Features, e.Slice(w[0].On(e.Tape)))
+		return autograd.Finish(z, e.Slice(w[1].On(e.Tape)), kernel.ReLU, kernel.Mask{})
+	})
+	l.features = true
+	return l
 }
 
 func plain(e gnn.Edges, _ []*nn.Param) *autograd.Var { return e.Source }

@@ -24,6 +24,8 @@ import (
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
+	"weft/parallel/sar"
+	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
 )
@@ -86,7 +88,7 @@ func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 // workers runs do on each worker, with the configuration of its engine.
 func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	t.Helper()
-	blocks, err := s.spec.Blocks(gnn.OneType(s.graph.Features.Columns), s.graph.Labels.Classes)
+	blocks, err := s.spec.Blocks(sar.SchemaOf(partition.All(s.graph)), s.graph.Labels.Classes)
 	if err != nil {
 		t.Fatal(err)
 	}

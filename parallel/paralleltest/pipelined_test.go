@@ -12,6 +12,8 @@ import (
 	"weft/kernel/reference"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
+	"weft/parallel/sar"
+	"weft/partition"
 	"weft/train/engine"
 )
 
@@ -46,7 +48,7 @@ func labelled(t testing.TB, g *graph.Graph) *graph.Graph {
 // drawnTensors are parameters of the model's names and shapes, drawn from the seed.
 func drawnTensors(t testing.TB, g *graph.Graph, s gnn.Spec, seed uint64) paralleltest.Tensors {
 	t.Helper()
-	blocks, err := s.Blocks(gnn.OneType(g.Features.Columns), g.Labels.Classes)
+	blocks, err := s.Blocks(sar.SchemaOf(partition.All(g)), g.Labels.Classes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func variantsOf(model string) (list []*variant) {
 	kind, _ := gnn.KindOf(model)
 	for i := range variants {
 		v := &variants[i]
-		if (v.uses == "" || kind.Uses(v.uses)) && (!v.blocks || kind.ResidualBlocks()) && (v.directions < 2 || !kind.OneDirection) {
+		if (v.uses == "" || kind.Uses(v.uses)) && (!v.blocks || kind.ResidualBlocks()) && (v.directions < 2 || !kind.OneDirection && !kind.EdgeFeatures) {
 			list = append(list, v)
 		}
 	}

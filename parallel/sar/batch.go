@@ -21,6 +21,7 @@ type batch struct {
 	ids      *tensor.Matrix
 	keys     *tensor.Matrix // Int32, 1 × n: keys of the dropout masks
 	weights  *tensor.Matrix // n × 1, or nil
+	features *tensor.Matrix // n × columns, a part of Block.Features, or nil
 	lo, hi   int            // all targets are local rows lo … hi−1
 	into     *kernel.CSR    // hi−lo rows × n: the edges into each row
 	outOf    *kernel.CSR    // distinct sources × n: the edges from each
@@ -36,17 +37,17 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	if size == 0 {
 		return
 	}
-	buffer := m.newBatch(size, block.In.Values != nil)
+	buffer, from := m.newBatch(size, block.In.Values != nil), m.listed(block)
 	defer buffer.release()
 	if m.tape.Team.Planning() {
-		f(buffer)
+		f(buffer.with(block.Features, 0))
 		return
 	}
 	at := &position{}
 	for lo := 0; lo < entries; lo += size {
 		n := min(size, entries-lo)
-		m.fill(buffer, n, at, block)
-		f(buffer.index(n))
+		m.fill(buffer, n, at, from)
+		f(buffer.index(n).with(block.Features, lo))
 	}
 }
 
@@ -65,6 +66,14 @@ func (m *messages) newBatch(n int, weighted bool) *batch {
 	return b
 }
 
+// with gives the batch its part of the features of a block's edges, from an entry on.
+func (b *batch) with(features *tensor.Matrix, entry int) *batch {
+	if features != nil {
+		b.features = features.RowRange(entry, entry+b.n)
+	}
+	return b
+}
+
 func (b *batch) release() {
 	for _, a := range []*kernel.CSR{b.into, b.outOf, b.spread} {
 		a.Release()
@@ -79,9 +88,37 @@ type position struct {
 	occurrence int64
 }
 
+// listed is the arrays of a block that batches are filled from. A plan has them too: what rests comes back.
+type listed struct {
+	indptr         []int64
+	columns        []int32
+	weights        []float32 // nil: there are none
+	rows           []int32   // the local row of each row of the matrix; nil: the same
+	ids, targetIDs []int32   // vertices of the sources' and of the local rows; nil: the row numbers
+}
+
+func (m *messages) listed(block *edges.Block) *listed {
+	l := &listed{
+		indptr: block.In.Indptr.Int64s(), columns: block.In.Indices.Int32s(),
+		rows: int32s(block.Targets), ids: int32s(block.IDs), targetIDs: int32s(m.targetIDs),
+	}
+	if block.In.Values != nil {
+		l.weights = block.In.Values.Floats()
+	}
+	return l
+}
+
+// int32s returns the elements of a list; nil for nil.
+func int32s(list *tensor.Matrix) []int32 {
+	if list == nil {
+		return nil
+	}
+	return list.Int32s()
+}
+
 // fill writes the ends and the keys of the next n edges.
-func (m *messages) fill(b *batch, n int, at *position, block *edges.Block) {
-	indptr, columns := block.In.Indptr.Int64s(), block.In.Indices.Int32s()
+func (m *messages) fill(b *batch, n int, at *position, from *listed) {
+	indptr, columns := from.indptr, from.columns
 	sources, targets, ids, keys := b.sources.Int32s(), b.targets.Int32s(), b.ids.Int32s(), b.keys.Int32s()
 	for k := range n {
 		e := at.entry
@@ -93,21 +130,21 @@ func (m *messages) fill(b *batch, n int, at *position, block *edges.Block) {
 		} else {
 			at.occurrence = 0
 		}
-		sources[k], targets[k] = columns[e], int32(block.Target(at.row))
-		source, target := vertexOf(block.IDs, columns[e]), vertexOf(m.targetIDs, targets[k])
+		sources[k], targets[k] = columns[e], int32(entryOf(from.rows, int32(at.row)))
+		source, target := entryOf(from.ids, columns[e]), entryOf(from.targetIDs, targets[k])
 		ids[k] = int32(min(source+int64(m.vertices)*at.occurrence, math.MaxInt32))
 		keys[k] = edgeKey(source, target, at.occurrence)
 		if b.weights != nil {
-			b.weights.Floats()[k] = block.In.Values.Floats()[e]
+			b.weights.Floats()[k] = from.weights[e]
 		}
 		at.entry++
 	}
 }
 
-// vertexOf returns the vertex of a row; ids nil: the row number is the vertex.
-func vertexOf(ids *tensor.Matrix, row int32) int64 {
-	if ids != nil {
-		row = ids.Int32s()[row]
+// entryOf returns the entry of a row in a list, such as its vertex; nil: the row number.
+func entryOf(list []int32, row int32) int64 {
+	if list != nil {
+		row = list[row]
 	}
 	return int64(row)
 }

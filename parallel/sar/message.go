@@ -154,6 +154,14 @@ func (m *messages) ends(b *batch, source *tensor.Matrix, recording bool) (e gnn.
 	if b.weights != nil {
 		e.Weight = tape.Constant(b.weights, set)
 	}
+	if b.features != nil {
+		f := m.sum(b.features)
+		if f != b.features {
+			t.Team.Convert(f, b.features)
+			rows = append(rows, f)
+		}
+		e.Features = tape.Constant(f, set)
+	}
 	return e, rows
 }
 

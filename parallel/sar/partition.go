@@ -74,6 +74,8 @@ type Options struct {
 	Kept func(epoch, columns int) int
 	// Halo says what travels between partitions in a linear aggregation. Other aggregations need rows.
 	Halo edges.Halo
+	// EdgeData says whether message functions get the features of the edges.
+	EdgeData edges.EdgeData
 	// Delay makes the halo an epoch late in training (PipeGCN): layers read the rows that other workers sent
 	// in the epoch before, and add the gradients of that epoch to those of their own rows. Training is
 	// approximate. Inference is not. A Partition with Delay has a worker for itself.
@@ -165,7 +167,7 @@ func SchemaOf(s *partition.Share) (schema gnn.Schema) {
 		schema.Types = append(schema.Types, gnn.VertexType{Name: t.Type, Vertices: t.Vertices, Columns: t.FeatureColumns})
 	}
 	for _, r := range s.Edges.Relations {
-		schema.Relations = append(schema.Relations, gnn.Relation{Name: r.Name, Source: r.Source, Target: r.Target})
+		schema.Relations = append(schema.Relations, gnn.Relation{Name: r.Name, Source: r.Source, Target: r.Target, Columns: r.In.EdgeColumns})
 	}
 	return schema
 }
@@ -254,7 +256,7 @@ func (p *Partition) readEdges(g mesh.Groups, s *partition.Share, some *Some, a g
 	from := edges.Source{
 		Relation: &r.In, HaloRows: r.HaloRows, Starts: s.Edges.Types()[source].Starts, Me: s.Edges.P, Holders: g.Holders,
 		IDs: p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs,
-		Halo: h, Back: &r.Out, BackStarts: s.Edges.Types()[target].Starts,
+		Halo: h, Back: &r.Out, BackStarts: s.Edges.Types()[target].Starts, Data: p.options.EdgeData,
 	}
 	if some != nil {
 		from.Some = &edges.Some{Rows: some.Rows[target], Into: some.Into[target], Sources: some.Rows[source]}
@@ -269,11 +271,15 @@ func (p *Partition) readEdges(g mesh.Groups, s *partition.Share, some *Some, a g
 	case a.Reversed:
 		from.Relation, from.HaloRows, from.Back = &r.Out, r.HaloRowsOut, &r.In
 	}
+	if h != edges.HaloRows { // of a linear aggregation, which reads no features
+		from.Data = edges.WithoutFeatures
+	}
 	e, err := edges.New(p.team, g.Halo, from)
 	if p.options.Halo != edges.HaloRows { // else New reads the edges, and its caller freezes them
 		p.team.Memory.FreezeAll(tensor.Graph)
+		p.team.Memory.FreezeAll(tensor.Features)
 	}
-	if p.read += 8*len(from.Relation.Indptr) + 4*len(from.Relation.Sources); p.read > unloadEvery {
+	if p.read += 8*len(from.Relation.Indptr) + 4*len(from.Relation.Sources) + 4*len(from.Relation.EdgeFeatures); p.read > unloadEvery {
 		s.Unload()
 		p.read = 0
 	}

@@ -59,6 +59,7 @@ func slicesHaveOneWorkersBits(t *testing.T, g *graph.Graph, o train.Options) {
 func withHub(t *testing.T, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	e := g.Relations[0].Edges()
+	e.Features, e.FeatureColumns = nil, 0
 	for v := range g.Vertices() {
 		e.Source, e.Target = append(e.Source, int32(v)), append(e.Target, 1)
 	}
@@ -67,5 +68,5 @@ func withHub(t *testing.T, g *graph.Graph) *graph.Graph {
 		t.Fatal(err)
 	}
 	g.Relations[0] = r
-	return g
+	return paralleltest.WithEdgeFeatures(g)
 }

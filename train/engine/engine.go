@@ -102,6 +102,11 @@ type Config struct {
 // All is the number of vertices of the first type.
 func (c *Config) All() int { return c.Share.Whole.Own() }
 
+// edgeData says whether a block reads the features of the edges.
+func (c *Config) edgeData() edges.EdgeData {
+	return edges.EdgeData(!gnn.ReadEdgeFeatures(c.Blocks))
+}
+
 // Axis divides vertices and columns among workers. A model aggregates along it on this worker.
 type Axis interface {
 	// Vertices lists the vertices whose values this worker computes, by their original ids, ascending. nil is

@@ -34,7 +34,7 @@ type Pipeline struct {
 // newPipeline makes the engine of a stage.
 func newPipeline(c Config) (*Pipeline, error) {
 	o := c.Stage.Options
-	o.Aggregated, o.Redistributed, o.Wire = c.Aggregated, c.Redistributed, c.Wire
+	o.Aggregated, o.Redistributed, o.Wire, o.EdgeData = c.Aggregated, c.Redistributed, c.Wire, c.edgeData()
 	if err := c.agree(); err != nil {
 		return nil, err
 	}

@@ -64,9 +64,9 @@ type Worker struct {
 	Stages         []worker.Stage
 	Chunks         Chunks
 	// Validates says that there are validation vertices or edges. OneClass says that there is one class, so
-	// nothing to learn. UnusedWeights says that the model ignores the edges' weights.
-	Validates, OneClass, UnusedWeights bool
-	RowSums                            RowSums // if features are divided by their sums
+	// nothing to learn. UnusedWeights and UnusedEdgeFeatures say that the model ignores these of the edges.
+	Validates, OneClass, UnusedWeights, UnusedEdgeFeatures bool
+	RowSums                                                RowSums // if features are divided by their sums
 }
 
 // Layer is what a layer of the model does, in words.
@@ -431,6 +431,8 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	p.Validates, p.OneClass = w.Task.Validates(), w.Task.OneClass()
 	kind, _ := gnn.KindOf(c.Model)
 	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
+	featured := func(r partition.Relation) bool { return r.In.EdgeColumns > 0 }
+	p.UnusedEdgeFeatures = !gnn.ReadEdgeFeatures(w.Blocks) && slices.ContainsFunc(share.Edges.Relations, featured)
 	p.UnusedWeights = c.OwnModel == nil && !kind.EdgeWeights && slices.ContainsFunc(share.Edges.Relations, weighted)
 	if c.NormalizeFeatures == "row" {
 		p.RowSums = rowSums(&share.Values.Features, share.Values.Rows)

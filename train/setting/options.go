@@ -74,8 +74,10 @@ type Options struct {
 	LinkSplit task.Shares `yaml:"link-split"`
 	Negatives int         `yaml:"negatives"` // negative edges drawn for each training edge
 	// EvalNegatives is the number of vertices that edges are ranked among, 0: all
-	EvalNegatives int    `yaml:"eval-negatives"`
-	Init          string `yaml:"init"` // safetensors file with the weights to start from, empty: none
+	EvalNegatives int `yaml:"eval-negatives"`
+	// RequireEdgeFeatures: refuse a model that does not use edge features
+	RequireEdgeFeatures bool   `yaml:"require-edge-features"`
+	Init                string `yaml:"init"` // safetensors file with the weights to start from, empty: none
 
 	// CheckpointEvery: from one checkpoint to the next
 	CheckpointEvery Interval `yaml:"checkpoint-every"`

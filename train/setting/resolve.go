@@ -56,7 +56,7 @@ func (o *Options) Resolve(given ...string) (*Resolved, error) {
 	}
 	spec := r.Spec
 	spec.DiagonalBlocks, spec.Embed = 0, 0 // the graph has a part in whether they can be
-	blocks, err := spec.Blocks(gnn.OneType(1), 1)
+	blocks, err := spec.Blocks(gnn.OneType(1, 1), 1)
 	if err == nil {
 		err = checkStages(r.Mesh, blocks)
 	}
@@ -243,6 +243,11 @@ func (r *Resolved) checkModel(given []string) error {
 	if kind.OneDirection && o.Direction == "both" {
 		return refusal.Errorf("%s both: %s aggregates along one direction; take %s in or out", direction, o.Model, direction)
 	}
+	if kind.EdgeFeatures && o.Direction != "in" {
+		return refusal.Errorf("%s %s: %s uses edge features, which are stored for the edges as they are, and not for reversed ones; "+
+			"import the graph with %s or %s, which give reversed edges the same features, and take %s in", direction, o.Direction, o.Model,
+			refusal.Setting("symmetrize"), refusal.Setting("reverse-relations"), direction)
+	}
 	if o.Decoupled {
 		if err := gnn.CheckDecoupled(o.Model); err != nil {
 			return refusal.Errorf("%s: %w", decoupled, err)
@@ -385,6 +390,10 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features
 		blocks = slices.Clone(own(whole.FeatureColumns, outputs))
 	} else if blocks, err = r.Spec.Blocks(sar.SchemaOf(s), outputs); err != nil {
 		return nil, err
+	}
+	if r.RequireEdgeFeatures && !gnn.ReadEdgeFeatures(blocks) {
+		return nil, refusal.Errorf("%s: the model %s does not use edge features; take %s %s, or leave it out",
+			refusal.Setting("require-edge-features"), r.Model, refusal.Setting("model"), modelsWith(usesFeatures))
 	}
 	if whole.FeatureValues > 0 && len(blocks) > 0 {
 		share := float64(whole.FeatureValues) / (float64(whole.Own()) * float64(whole.FeatureColumns))

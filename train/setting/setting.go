@@ -65,7 +65,7 @@ type Setting struct {
 
 var settings = withFields([]Setting{
 	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes of vertices or, for link prediction, which vertices an edge joins"},
-	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + strings.Join(weighted(), ", ") + ")"},
+	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + modelsWith(usesWeights) + "; edge features in " + modelsWith(usesFeatures) + ")"},
 	{Name: "layers", some: true, limits: between(1, 1000), Meaning: "number of layers"},
 	{Name: "hidden", some: true, limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
 	{Name: "heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
@@ -180,6 +180,7 @@ var settings = withFields([]Setting{
 		Name: "eval-negatives", Group: TrainingGroup, task: task.Link, limits: between(0, math.MaxInt32),
 		Meaning: "vertices, drawn once, among which the target of a validation or test edge is ranked, 0: all",
 	},
+	{Name: "require-edge-features", Group: TrainingGroup, Meaning: "refuse a model that does not use edge features"},
 	{Name: "init", Group: TrainingGroup, Meaning: "safetensors `file` with the weights to start from"},
 
 	{
@@ -299,12 +300,15 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// weighted are the models that use edge weights.
-func weighted() []string {
-	return slices.DeleteFunc(gnn.Names(), func(name string) bool {
+func usesWeights(k gnn.ModelKind) bool  { return k.EdgeWeights }
+func usesFeatures(k gnn.ModelKind) bool { return k.EdgeFeatures }
+
+// modelsWith lists the models that use something of the edges.
+func modelsWith(uses func(gnn.ModelKind) bool) string {
+	return strings.Join(slices.DeleteFunc(gnn.Names(), func(name string) bool {
 		kind, _ := gnn.KindOf(name)
-		return !kind.EdgeWeights
-	})
+		return !uses(kind)
+	}), ", ")
 }
 
 // settingNames are the names of all settings.

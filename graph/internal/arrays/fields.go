@@ -99,6 +99,30 @@ func (f Fields) Weights(edges int) ([]float32, error) {
 	return w, nil
 }
 
+// EdgeFeatures reads edge_attr, a number or a row of numbers for each of the edges.
+func (f Fields) EdgeFeatures(e *graph.Edges) error {
+	const key = "edge_attr"
+	array, err := f.Array(key)
+	if err != nil {
+		return err
+	}
+	if n := len(array.Shape); n < 1 || n > 2 || array.Shape[0] != e.Len() {
+		return f.refusef(key, "has shape %v: it must have a row for each of %d edges", array.Shape, e.Len())
+	}
+	columns := 1
+	if len(array.Shape) == 2 {
+		columns = array.Shape[1]
+	}
+	if e.Len() == 0 || columns == 0 {
+		return nil
+	}
+	if e.Features, err = array.Float32s(); err != nil {
+		return f.Refuse(key, err)
+	}
+	e.FeatureColumns = columns
+	return nil
+}
+
 // Features reads the features of so many vertices.
 func (f Fields) Features(key string, vertices int, keepDense bool) (*Matrix, error) {
 	m, err := f.Matrix(key, keepDense)

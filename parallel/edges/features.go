@@ -1,0 +1,92 @@
+package edges
+
+import (
+	"weft/graph"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// EdgeData says what is copied of a relation besides its edges and their weights.
+type EdgeData bool
+
+// WithFeatures copies the features of the edges, if the relation has any. They are stored with the edges'
+// destinations, so that they never travel. WithoutFeatures leaves them out.
+const (
+	WithFeatures    EdgeData = false
+	WithoutFeatures EdgeData = true
+)
+
+// features allocates the features of so many edges of the relation; nil if they are not copied.
+func (d EdgeData) features(team *kernel.Team, r *graph.Relation, edges int) *tensor.Matrix {
+	if d == WithoutFeatures || r.EdgeColumns == 0 {
+		return nil
+	}
+	return team.Memory.NewElement(tensor.Features, team.Storage, edges, r.EdgeColumns)
+}
+
+// copyFeatures writes the features of edge k of the relation to a row.
+func copyFeatures(to *tensor.Matrix, row int, r *graph.Relation, k int64) {
+	c := r.EdgeColumns
+	setRow(to, row, r.EdgeFeatures[int(k)*c:(int(k)+1)*c])
+}
+
+// setRow writes a row of a matrix, rounded to its elements.
+func setRow(to *tensor.Matrix, row int, values []float32) {
+	if to.Element != tensor.BFloat16 {
+		copy(to.Floats()[row*to.Cols:], values)
+		return
+	}
+	for i, x := range values {
+		to.BFloat16s()[row*to.Cols+i] = tensor.RoundBFloat16(x)
+	}
+}
+
+// featuresOfLoops returns the features of the entries of loopMatrix. With OneEach they are the means of the
+// features of the edges into each vertex, without its stored loops, and zeros where there are none: PyG's
+// fill_value "mean", which its attention layers have.
+func (e *Edges) featuresOfLoops(loops SelfLoops) *tensor.Matrix {
+	switch {
+	case loops == Stored:
+		return e.loopFeatures
+	case e.Local().Features == nil:
+		return nil
+	}
+	team, columns := e.team, e.Local().Features.Cols
+	m := team.Memory.NewElement(tensor.Features, team.Storage, e.Rows, columns)
+	if team.Planning() {
+		return m
+	}
+	sums, degrees := make([]float64, e.Rows*columns), make([]int64, e.Rows)
+	for _, b := range e.Blocks {
+		indptr := b.In.Indptr.Int64s()
+		for i := range b.In.Rows {
+			v := b.Target(i)
+			degrees[v] += indptr[i+1] - indptr[i]
+			for k := indptr[i]; k < indptr[i+1]; k++ {
+				for c, x := range rowOf(b.Features, int(k)) {
+					sums[v*columns+c] += float64(x)
+				}
+			}
+		}
+	}
+	mean := make([]float32, columns)
+	for v, n := range degrees {
+		for c := range mean {
+			mean[c] = float32(sums[v*columns+c] * inverse(float64(n)))
+		}
+		setRow(m, v, mean)
+	}
+	return m
+}
+
+// rowOf returns a row of a matrix.
+func rowOf(m *tensor.Matrix, row int) []float32 {
+	if m.Element != tensor.BFloat16 {
+		return m.Floats()[row*m.Cols : (row+1)*m.Cols]
+	}
+	values := make([]float32, m.Cols)
+	for c, x := range m.BFloat16s()[row*m.Cols : (row+1)*m.Cols] {
+		values[c] = tensor.FromBFloat16(x)
+	}
+	return values
+}
