@@ -22,18 +22,18 @@ type Targets struct {
 // one class per vertex, it is the cross-entropy of the softmax, and the mean is over rows. With several
 // labels, it is the binary cross-entropy of the sigmoid, and the mean is over the labels that are not
 // missing. total is the number of terms of the mean on all workers.
-func Loss(logits *autograd.Var, y Targets, rows *tensor.Matrix, total int) float64 {
+func Loss(logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) float64 {
 	return loss(nil, logits, y, rows, total)
 }
 
 // LossGradient returns Loss and dLoss/dlogits.
-func LossGradient(logits *autograd.Var, y Targets, rows *tensor.Matrix, total int) (float64, *tensor.Matrix) {
+func LossGradient(logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) (float64, *tensor.Matrix) {
 	g := logits.Tape().Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
 	return loss(g, logits, y, rows, total), g
 }
 
 // loss also adds the gradient to g, unless g is nil.
-func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix, total int) float64 {
+func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) float64 {
 	team := logits.Tape().Team
 	if logits.Cols() != y.Classes {
 		panic(fmt.Sprintf("nn: a model with %d outputs for %d classes", logits.Cols(), y.Classes))
@@ -41,7 +41,7 @@ func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix
 	if total == 0 {
 		return 0
 	}
-	scale := 1 / float64(total)
+	scale := 1 / total
 	if y.Multi != nil {
 		return scale * team.BinaryCrossEntropy(g, logits.Value(), rows, y.Multi, scale)
 	}

@@ -66,7 +66,7 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, a
 	if f, some := w.Inference.(*engine.MFG); some {
 		p.Needs = f.Needs()
 	}
-	w.Params.Allow(w.Kind.Parameters()...)
+	finish := w.Kind.Predicts(w.Params, weights)
 	if err := w.Load(weights, nil); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,14 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, a
 			return nil, err
 		}
 	}
-	return p, w.Results(0, check, worker.OrKeep(j.OnLogits, &p.Logits, nil))
+	predict := func(part *tensor.Matrix) error {
+		if err := check(part); err != nil || finish == nil {
+			return err
+		}
+		finish(part)
+		return nil
+	}
+	return p, w.Results(0, predict, worker.OrKeep(j.OnLogits, &p.Logits, nil))
 }
 
 // checkVertices refuses a list of vertices that Predict cannot compute.

@@ -36,7 +36,7 @@ type Options struct {
 	// The files of arrays are what numpy.save writes, or text, plain or gzip, with a row to each line.
 
 	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is
-	// a vector of class ids (−1, or nothing: none) or a 0/1 matrix.
+	// a vector of class ids (−1, or nothing: none), a 0/1 matrix, or values to predict (floats).
 	Features, Labels string
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"weft/comm"
 	"weft/graph"
@@ -53,6 +54,9 @@ func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, erro
 		}
 	}
 	switch _, known := ofVertices[name]; {
+	case slices.Contains(ValueNames, name):
+		return "", refusal.Errorf("%s %s: of values, and the graph's labels are classes; take one of %s",
+			refusal.Setting("metric"), name, strings.Join(VertexNames, ", "))
 	case !known:
 		return "", refusal.Errorf("%s %s: unknown metric; %s",
 			refusal.Setting("metric"), name, suggest.OneOf(name, VertexNames))

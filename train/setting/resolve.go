@@ -407,7 +407,7 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 // kind is the kind of task.
 func (o *Options) kind() task.Kind {
 	return task.New(task.Options{
-		Name: o.Task, Metric: o.Metric, Split: o.Split, LabelSmoothing: o.LabelSmoothing, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
+		Name: o.Task, Metric: o.Metric, Split: o.Split, Loss: o.Loss, LabelSmoothing: o.LabelSmoothing, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
 		EvalNegatives: o.EvalNegatives, Columns: cmp.Or(o.OutFeatures, o.Hidden), Decoder: o.Decoder,
 	})
 }

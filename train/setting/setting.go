@@ -130,6 +130,10 @@ var settings = withFields([]Setting{
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
 	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes"},
 	{
+		Name: "loss", Group: TrainingGroup, task: task.Vertex, Choices: task.Losses,
+		Meaning: "loss of the training vertices, auto takes cross-entropy for classes and mse for values; those of values are of differences in their deviations",
+	},
+	{
 		Name: "label-smoothing", Group: TrainingGroup, task: task.Vertex, limits: fraction,
 		Meaning: "share of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss",
 	},
@@ -137,16 +141,16 @@ var settings = withFields([]Setting{
 	{Name: "epochs", Group: TrainingGroup, changes: true, limits: between(1, 1e9), Meaning: "passes over the graph"},
 	{
 		Name: "patience", Group: TrainingGroup, changes: true, limits: atLeast(0),
-		Meaning: "stop after so many epochs without a lower validation loss or (select metric) a higher validation metric, 0: never",
+		Meaning: "stop after so many epochs without a lower validation loss or (select metric) a better validation metric, 0: never",
 	},
 	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
 	{
-		Name: "metric", Group: TrainingGroup, Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames)),
-		Meaning: "metric of the results, auto takes the one that the graph names, and mrr for link prediction",
+		Name: "metric", Group: TrainingGroup, Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames, metric.ValueNames)),
+		Meaning: "metric of the results, auto takes the one that the graph names, rmse for values, and mrr for link prediction",
 	},
 	{
 		Name: "select", Group: TrainingGroup, Choices: []string{SelectMetric, SelectLoss},
-		Meaning: "how the best epoch is found: by the highest validation metric or the lowest validation loss",
+		Meaning: "how the best epoch is found: by the best validation metric or the lowest validation loss",
 	},
 	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
 	{Name: "split", Group: TrainingGroup, task: task.Vertex, limits: atLeast(0), Meaning: "which stored split, from 0"},

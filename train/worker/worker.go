@@ -262,6 +262,7 @@ func (w *Worker) Evaluate() (s Scores, err error) {
 	case w.Task.Validates():
 		s.ValLoss = sums[0]
 	}
+	w.Task.Predict(output.Value())
 	s.Scores, err = w.Task.Measure(output.Value())
 	return s, err
 }
