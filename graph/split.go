@@ -239,9 +239,17 @@ func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
 
 func (l *Labels) className(class int) string {
 	if l.Names == nil {
-		return strconv.Itoa(class)
+		return l.ClassName(class)
 	}
 	return fmt.Sprintf("%d (%s)", class, l.Names[class])
+}
+
+// ClassName returns the name of a class: its number where classes have no names.
+func (l *Labels) ClassName(class int) string {
+	if l.Names == nil {
+		return strconv.Itoa(class)
+	}
+	return l.Names[class]
 }
 
 // bounds returns how many of n vertices train, and how many train or validate, rounded to the nearest.
