@@ -87,7 +87,10 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 			return inFolder(g.layout().edges(r.Ends()), err)
 		}
 	}
-	err := cmp.Or(g.Labels.check(types[0].Count, maxClasses(whole[0]), d), checkSplits(g.Splits, types[0].Count, &g.Labels))
+	err := g.Labels.check(types[0].Count, maxClasses(whole[0]), d)
+	if err == nil { // splits look at the labels
+		err = checkSplits(g.Splits, types[0].Count, &g.Labels)
+	}
 	return inFolder(g.layout().vertices(types[0].Type), err)
 }
 

@@ -23,6 +23,7 @@ var elsewhere = map[string]struct{ other, why string }{
 	"eval-every": {"2", "says when a run is evaluated"},
 	"metric":     {"macro-f1", "says what an evaluation measures"},
 	"select":     {"loss", "says which epoch's weights are kept"},
+	"loss":       {"cross-entropy", "is the one of classes, and TestRegression looks at those of values"},
 	"num-blocks": {"2", "divides no width here, and one block is the whole weight"},
 	// Of edges
 	"eval-negatives": {"7", "says what held-out edges are ranked among"},

@@ -21,8 +21,8 @@ type Evaluation struct {
 }
 
 // ClassScores are those of a class: with TP vertices that have it and are predicted to, FP others that are
-// predicted to, and FN others that have it, precision TP/(TP+FP), recall TP/(TP+FN) and F1 2·TP/(2·TP+FP+FN), 0
-// where the divisor is.
+// predicted to, and FN others that have it, precision TP/(TP+FP), recall TP/(TP+FN) and
+// F1 2·TP/(2·TP+FP+FN), 0 where the divisor is.
 type ClassScores struct {
 	Name      string  `json:"name"`
 	Precision float64 `json:"precision"`

@@ -198,8 +198,8 @@ func f1(average func(hit, said, is []float64) float64) OfVertices {
 }
 
 // countClasses counts for each class the vertices that have it (is), that are predicted to (said), and both
-// (hit), over all workers; nil if there are no vertices. A single-label vertex is predicted to have its largest
-// logit's class, a multi-label one every label with a positive logit.
+// (hit), over all workers; nil if there are no vertices. A single-label vertex is predicted to have its
+// largest logit's class, a multi-label one every label with a positive logit.
 func countClasses(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (hit, said, is []float64, err error) {
 	counts := make([]float64, 3*l.Classes+1)
 	hit, said, is = counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]

@@ -62,7 +62,7 @@ type Setting struct {
 }
 
 var settings = withFields([]Setting{
-	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes of vertices or, for link prediction, which vertices an edge joins"},
+	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes or values of vertices or, for link prediction, which vertices an edge joins"},
 	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + strings.Join(weighted(), ", ") + ")"},
 	{Name: "layers", limits: between(1, 1000), Meaning: "number of layers"},
 	{Name: "hidden", limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},

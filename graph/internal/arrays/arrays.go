@@ -96,8 +96,8 @@ func Whole(x float32) (n int64, ok bool) {
 }
 
 // Labels makes labels of one class id per vertex (a vector or one column of integers, −1 where unlabelled),
-// or of a 0/1 matrix V × C (integers, booleans or floats, NaN where a label is missing), or values to predict:
-// a vector of floats or a matrix of floats that are not all 0 and 1, NaN where a value is missing.
+// or of a 0/1 matrix V × C (integers, booleans or floats, NaN where a label is missing), or values to
+// predict: a vector of floats or a matrix of floats that are not all 0 and 1, NaN where a value is missing.
 func Labels(a *npy.Array) (graph.Labels, error) {
 	switch n := width(a.Shape); {
 	case n == 0 && len(a.Shape) != 2:
