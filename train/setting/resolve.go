@@ -225,6 +225,12 @@ func (r *Resolved) checkTask() error {
 				refusal.Setting(s.Name), s.Text(o), refusal.Setting("task"), s.task)
 		}
 	}
+	switch loss := refusal.Setting("loss"); {
+	case o.FocalGamma != defaults.FocalGamma && o.Loss != task.Focal:
+		return refusal.Errorf("%s %v: belongs to %s %s; give that, or leave it out", refusal.Setting("focal-gamma"), o.FocalGamma, loss, task.Focal)
+	case o.LabelSmoothing > 0 && o.Loss == task.Focal:
+		return refusal.Errorf("%s %v: belongs to %s %s; leave one of the two out", refusal.Setting("label-smoothing"), o.LabelSmoothing, loss, task.CrossEntropy)
+	}
 	if known := r.Kind.Metrics(); o.Metric != metric.Auto && !slices.Contains(known, o.Metric) {
 		return refusal.Errorf("%s %s: no measure of %s %s; %s", refusal.Setting("metric"), o.Metric, refusal.Setting("task"), o.Task,
 			suggest.OneOf(o.Metric, known))
@@ -407,7 +413,7 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 // kind is the kind of task.
 func (o *Options) kind() task.Kind {
 	return task.New(task.Options{
-		Name: o.Task, Metric: o.Metric, Split: o.Split, Loss: o.Loss, LabelSmoothing: o.LabelSmoothing, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
+		Name: o.Task, Metric: o.Metric, Split: o.Split, Loss: o.Loss, FocalGamma: o.FocalGamma, ClassWeights: o.ClassWeights, LabelSmoothing: o.LabelSmoothing, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
 		EvalNegatives: o.EvalNegatives, Columns: cmp.Or(o.OutFeatures, o.Hidden), Decoder: o.Decoder,
 	})
 }

@@ -134,6 +134,14 @@ var settings = withFields([]Setting{
 		Meaning: "loss of the training vertices, auto takes cross-entropy for classes and mse for values; those of values are of differences in their deviations",
 	},
 	{
+		Name: "focal-gamma", Group: TrainingGroup, task: task.Vertex, limits: above(0),
+		Meaning: "how much less the focal loss counts vertices whose class is likely, γ of −(1−p)^γ·ln p; for loss focal",
+	},
+	{
+		Name: "class-weights", Group: TrainingGroup, task: task.Vertex,
+		Meaning: "weights of the classes in the loss: none, balanced for the same weight of all training vertices of each class together, or a text `file` with a number for each class in order",
+	},
+	{
 		Name: "label-smoothing", Group: TrainingGroup, task: task.Vertex, limits: fraction,
 		Meaning: "share of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss",
 	},

@@ -38,8 +38,8 @@ func (k regression) Check(whole *partition.Whole) error {
 		return refusal.Errorf("%s %s: for classes, and %s; take one of %s", refusal.Setting("loss"), k.Loss, labels,
 			strings.Join([]string{MeanSquared, MeanAbsolute, HuberLoss}, ", "))
 	}
-	if k.LabelSmoothing > 0 {
-		return refusal.Errorf("%s %v: for classes, and %s; leave it out", refusal.Setting("label-smoothing"), k.LabelSmoothing, labels)
+	if name, text := classification(k).forOneClass(); name != "" {
+		return refusal.Errorf("%s %s: for classes, and %s; leave it out", refusal.Setting(name), text, labels)
 	}
 	return nil
 }

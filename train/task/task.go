@@ -104,6 +104,8 @@ type Options struct {
 	// Of Vertex.
 	Split          int     // the index of a stored split
 	Loss           string  // one of Losses
+	FocalGamma     float64 // γ of Focal, above 0
+	ClassWeights   string  // NoClassWeights, Balanced or a file
 	LabelSmoothing float64 // in [0, 1)
 
 	// Of Link.

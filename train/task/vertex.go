@@ -1,6 +1,7 @@
 package task
 
 import (
+	"fmt"
 	"slices"
 
 	"weft/autograd"
@@ -18,13 +19,14 @@ import (
 const (
 	AutoLoss     = "auto"          // CrossEntropy of classes, MeanSquared of values
 	CrossEntropy = "cross-entropy" // of the softmax, or binary, of σ, if a vertex may have several labels
+	Focal        = "focal"         // of the softmax
 	MeanSquared  = "mse"
 	MeanAbsolute = "mae"
 	HuberLoss    = "huber"
 )
 
 // Losses are the losses of vertices, the default first.
-var Losses = []string{AutoLoss, CrossEntropy, MeanSquared, MeanAbsolute, HuberLoss}
+var Losses = []string{AutoLoss, CrossEntropy, Focal, MeanSquared, MeanAbsolute, HuberLoss}
 
 // ofVertices is the task of predicting the labels of vertices: classification of classes, regression of
 // values.
@@ -74,7 +76,17 @@ func (k classification) Check(whole *partition.Whole) error {
 		return refusal.Errorf("%s %s: for values, and the graph's labels are classes; leave it out, or import labels that are floats",
 			refusal.Setting("loss"), k.Loss)
 	}
+	if k.fromFile() {
+		if _, err := readClassWeights(k.ClassWeights, whole.Classes); err != nil {
+			return err
+		}
+	}
 	return checkSplit(whole, k.Split)
+}
+
+// fromFile reports whether ClassWeights names a file.
+func (k classification) fromFile() bool {
+	return k.ClassWeights != NoClassWeights && k.ClassWeights != Balanced
 }
 
 // checkSplit refuses a split that does not exist, or that has no training vertices.
@@ -97,12 +109,14 @@ func (classification) Keep() *partition.Kept { return nil }
 func (classification) Predicts(*nn.Params, nn.State) func(*tensor.Matrix) { return nil }
 
 func (k classification) Begin(e Env) (Task, error) {
-	if k.LabelSmoothing > 0 && e.Share.Values.Labels.MultiLabel() {
-		return nil, refusal.Errorf("%s %v: it is for one class per vertex, and a vertex of this graph may have several labels",
-			refusal.Setting("label-smoothing"), k.LabelSmoothing)
+	if name, text := k.forOneClass(); name != "" && e.Share.Values.Labels.MultiLabel() {
+		return nil, refusal.Errorf("%s %v: it is for one class per vertex, and a vertex of this graph may have several labels", refusal.Setting(name), text)
 	}
 	c := &classes{Env: e}
 	c.targets.Smoothing = k.LabelSmoothing
+	if k.Loss == Focal {
+		c.targets.Focusing = k.FocalGamma
+	}
 	labels, splits := e.Share.Values.Targets(e.Vertices)
 	c.labels = labels
 	all, s := &e.Share.Whole.Splits[k.Split], &splits[k.Split]
@@ -122,9 +136,27 @@ func (k classification) Begin(e Env) (Task, error) {
 			return nil, err
 		}
 	}
+	if k.ClassWeights != NoClassWeights {
+		if err := c.weigh(k.ClassWeights); err != nil {
+			return nil, err
+		}
+	}
 	var err error
 	c.metric, err = k.Metric(&e.Share.Whole, &c.labels)
 	return c, err
+}
+
+// forOneClass names a setting with its value that is for one class per vertex, "" if none is given.
+func (k classification) forOneClass() (name, text string) {
+	switch {
+	case k.LabelSmoothing > 0:
+		return "label-smoothing", fmt.Sprint(k.LabelSmoothing)
+	case k.Loss == Focal:
+		return "loss", Focal
+	case k.ClassWeights != NoClassWeights:
+		return "class-weights", k.ClassWeights
+	}
+	return "", ""
 }
 
 // classes is vertex classification on a worker.
