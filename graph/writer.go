@@ -88,14 +88,15 @@ func (g *Graph) ascending() (*Graph, error) {
 // Shape describes the graph that a Writer will write.
 type Shape struct {
 	Vertices       int
-	Edges          int64 // Counted: not known in advance
-	EdgeColumns    int   // of edge features; 0 for none
-	Weighted       bool  // edges have weights
-	FeatureColumns int   // of dense features; 0 for none
-	Classes        int   // 0 for no labels
-	MultiLabel     bool  // a vertex may carry several labels
-	ValueColumns   int   // of labels that are values; 0 for classes or none
-	Symmetric      bool  // each edge is stored in both directions, equally often
+	Edges          int64    // Counted: not known in advance
+	EdgeColumns    int      // of edge features; 0 for none
+	Weighted       bool     // edges have weights
+	FeatureColumns int      // of dense features; 0 for none
+	Classes        int      // 0 for no labels
+	MultiLabel     bool     // a vertex may carry several labels
+	ClassNames     []string // of the classes, nil: they have none
+	ValueColumns   int      // of labels that are values; 0 for classes or none
+	Symmetric      bool     // each edge is stored in both directions, equally often
 	Metric         string
 	Provenance     string
 }
@@ -154,6 +155,7 @@ func Create(dir string, shape Shape) (*Writer, error) {
 	case shape.Classes > 0:
 		w.labels = s.array(labelsFile, "<i8", shape.Vertices)
 	}
+	s.names(classNamesFile, shape.ClassNames)
 	w.indptr.int64s([]int64{0})
 	if s.err != nil {
 		_ = w.Abort()
@@ -169,7 +171,7 @@ func (s *Shape) check() error {
 	}
 	if s.Edges < 0 && s.Edges != Counted || s.Edges > math.MaxInt || min(s.FeatureColumns, s.EdgeColumns) < 0 ||
 		max(s.FeatureColumns, s.EdgeColumns) > math.MaxInt32 || s.Classes < 0 || max(s.Classes, s.ValueColumns) > maxClasses(s.Vertices) ||
-		s.ValueColumns < 0 || s.ValueColumns > 0 && s.Classes > 0 {
+		s.ValueColumns < 0 || s.ValueColumns > 0 && s.Classes > 0 || s.ClassNames != nil && (len(s.ClassNames) != s.Classes || s.MultiLabel) {
 		return refusal.Errorf("%d edges with %d feature columns, and %d feature columns and %d classes of vertices are not possible",
 			s.Edges, s.EdgeColumns, s.FeatureColumns, s.Classes)
 	}
@@ -370,7 +372,7 @@ func (w *Writer) describe() *description {
 	case w.labels != nil && w.shape.MultiLabel:
 		v.Labels = &labelsDescription{Kind: labelsMulti, Dtype: "float32", Classes: w.shape.Classes}
 	case w.labels != nil:
-		v.Labels = &labelsDescription{Kind: labelsClass, Dtype: "int64", Classes: w.shape.Classes}
+		v.Labels = &labelsDescription{Kind: labelsClass, Dtype: "int64", Classes: w.shape.Classes, Names: w.shape.ClassNames != nil}
 	}
 	r := relationDescription{
 		Source: VertexName, Name: RelationName, Target: VertexName, Count: int(w.edges), Dtype: "int32", Weights: w.weights != nil, FeatureColumns: w.shape.EdgeColumns,

@@ -87,7 +87,7 @@ func (o *Options) Write(dir string, c Changes) (*Written, error) {
 	weighted := len(list.weight) > 0
 	w, err := graph.Create(dir, graph.Shape{
 		Vertices: vertices, Edges: graph.Counted, Weighted: weighted, Symmetric: c.Symmetrize,
-		FeatureColumns: g.Features.Columns, Classes: g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ValueColumns: g.Labels.Columns, Provenance: c.Provenance,
+		FeatureColumns: g.Features.Columns, Classes: g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ClassNames: g.Labels.Names, ValueColumns: g.Labels.Columns, Provenance: c.Provenance,
 	})
 	if err != nil {
 		return nil, err
