@@ -44,6 +44,11 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 	if err != nil {
 		return nil, err
 	}
+	if s.Standardises(s.whole) {
+		if s.Standard, err = worker.StandardIn(weights, s.whole.FeatureColumns); err != nil {
+			return nil, err
+		}
+	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		w, err := worker.NewInference(s.Config, team, c, share)
 		if err != nil {

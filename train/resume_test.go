@@ -121,6 +121,7 @@ func resumes() map[string]Options {
 	}
 	add("values", "graph=2,tensor=2", func(o *Options) { o.Loss = "huber" })
 	add("values", "pipeline=2", func(o *Options) { deep(o); o.Loss = "mse" })
+	add("standard", "graph=3", func(o *Options) { o.NormalizeFeatures = setting.Standard })
 	add("links", "graph=2", links)
 	add("links", "graph=2,tensor=2", links)
 	return all

@@ -28,7 +28,7 @@ type Options struct {
 	InputDropout      float64 `yaml:"input-dropout"`
 	TransformDropout  float64 `yaml:"transform-dropout"`
 	AttentionDropout  float64 `yaml:"attention-dropout"`
-	NormalizeFeatures string  `yaml:"normalize-features"`
+	NormalizeFeatures string  `yaml:"normalize-features"` // one of normalizations
 	Norm              string  `yaml:"norm"`
 	Residual          bool    `yaml:"residual"`
 	Activation        string  `yaml:"activation"`
@@ -126,7 +126,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Task: task.Names()[0], Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
-		NormalizeFeatures: "none", Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
+		NormalizeFeatures: normalizations[0], Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
 		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
 		Loss: task.Losses[0], FocalGamma: 2, ClassWeights: task.NoClassWeights, LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
@@ -141,6 +141,11 @@ const (
 	SelectMetric = "metric"
 	SelectLoss   = "loss"
 )
+
+// Standard is the word of NormalizeFeatures for columns with a mean of 0 and a deviation of 1.
+const Standard = "standard"
+
+var normalizations = []string{"none", "row", Standard}
 
 // bf16 stores the values of vertices in tensor.BFloat16.
 const bf16 = "bf16"

@@ -388,6 +388,12 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	o, grid := &r.Options, r.Mesh
 	kind, _ := gnn.KindOf(o.Model)
 	switch {
+	case o.NormalizeFeatures == Standard && whole.FeatureValues > 0:
+		return refusal.Errorf("%s %s: would make sparse features dense; take row, or import them again with %s",
+			refusal.Setting("normalize-features"), Standard, refusal.Setting("dense-features"))
+	case o.NormalizeFeatures == Standard && len(whole.Others) > 0:
+		return refusal.Errorf("%s %s: is for one vertex type, and the graph has %d; take row, or standardise the features before you import them",
+			refusal.Setting("normalize-features"), Standard, 1+len(whole.Others))
 	case whole.FeatureColumns > 0:
 		return nil
 	case !kind.Featureless && o.NodeEmbedding == 0:
@@ -399,6 +405,11 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)
 	}
 	return nil
+}
+
+// Standardises reports whether the columns of the graph's features are standardised.
+func (r *Resolved) Standardises(whole *partition.Whole) bool {
+	return r.NormalizeFeatures == Standard && whole.FeatureColumns > 0
 }
 
 // checkTypes refuses a pipeline for several vertex types: chunks and the history are of one type's rows.

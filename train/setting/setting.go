@@ -79,8 +79,8 @@ var settings = withFields([]Setting{
 	},
 	{Name: "attention-dropout", some: true, limits: fraction, Meaning: "dropout on the attention coefficients"},
 	{
-		Name: "normalize-features", Choices: []string{"none", "row"},
-		Meaning: "how each vertex's features are scaled, row divides them by their sum",
+		Name: "normalize-features", Choices: normalizations,
+		Meaning: "how features are scaled, row divides each vertex's by their sum, standard subtracts each column's mean over all vertices and divides by its deviation",
 	},
 	{
 		Name: "norm", some: true, Choices: gnn.Norms,
