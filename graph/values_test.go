@@ -100,7 +100,7 @@ func TestDamagedValues(t *testing.T) {
 		if g, err := Open(dir); !refusal.Is(err) {
 			t.Errorf("labels %s: %v", labels, err)
 			if err == nil {
-				g.Close()
+				_ = g.Close()
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// LabelRows are the labels of a file: an array for Labels or, if Names has the classes, one class of these per
-// vertex, −1 where unlabelled.
+// LabelRows are the labels of a file: an array for Labels or, if Names has the classes, one class of these
+// per vertex, −1 where unlabelled.
 type LabelRows struct {
 	*npy.Array
 	Names []string // ascending
