@@ -209,7 +209,7 @@ func (o *Options) readLabels(edges int) (*arrays.LabelRows, error) {
 	if o.Labels == "" {
 		return nil, nil
 	}
-	labels, err := arrays.ReadLabels(o.Labels, o.most(edges))
+	labels, err := o.labelRows(o.most(edges))
 	if err != nil {
 		return nil, err
 	}

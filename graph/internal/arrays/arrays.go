@@ -28,6 +28,7 @@ func NotFinite(values []float32) int {
 }
 
 // WholeLabels is Labels for a file whose class ids may be floats: whole numbers, or NaN where unlabelled.
+// Floats that are no class ids are values to predict.
 func WholeLabels(a *npy.Array) (graph.Labels, error) {
 	if !a.Floats() || width(a.Shape) != 1 {
 		return Labels(a)
@@ -36,7 +37,8 @@ func WholeLabels(a *npy.Array) (graph.Labels, error) {
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	if slices.ContainsFunc(all, func(x float64) bool { return x != math.Trunc(x) && x == x }) {
+	noClass := func(x float64) bool { return x != math.Trunc(x) && x == x || x < -1 || x >= float64(len(all)) }
+	if slices.ContainsFunc(all, noClass) {
 		return values(a)
 	}
 	ids, err := WholeNumbers(a)
@@ -139,8 +141,8 @@ func Classes(ids []int64) (graph.Labels, error) {
 	classes := 0
 	for v, c := range ids {
 		if c < -1 || c >= int64(len(ids)) {
-			return graph.Labels{}, refusal.Errorf("label %d of vertex %d: classes run from 0 (-1: none), fewer than the %d vertices",
-				c, v, len(ids))
+			return graph.Labels{}, refusal.Errorf("label %d of vertex %d: classes run from 0 (-1: none), fewer than the %d vertices; "+
+				"save values to predict as floats, by numpy.save", c, v, len(ids))
 		}
 		classes = max(classes, int(c)+1)
 	}

@@ -121,8 +121,10 @@ func TestLabels(t *testing.T) {
 			t.Errorf("values of shape %v: error %v (-want +got):\n%s", c.shape, err, diff)
 		}
 	}
-	if got, err = WholeLabels(array(t, "<f8", []float64{math.Nextafter(1, 2), 0}, 2)); err != nil || got.Columns != 1 {
-		t.Errorf("a float that is not whole: %+v, error %v", got, err)
+	for _, x := range []float64{math.Nextafter(1, 2), -.5, -2, 2} { // no class ids of two vertices
+		if got, err = WholeLabels(array(t, "<f8", []float64{x, 0}, 2)); err != nil || got.Columns != 1 {
+			t.Errorf("the label %v: %+v, error %v", x, got, err)
+		}
 	}
 	for name, a := range map[string]*npy.Array{
 		"a single value":   array(t, "<i4", []int32{1}),
@@ -154,9 +156,8 @@ func TestWholeLabels(t *testing.T) {
 		}
 	}
 	for want, a := range map[string]*npy.Array{
-		"label +Inf of vertex 0":           array(t, "<f4", []float32{float32(math.Inf(1)), 0}, 2),
-		"label +Inf of vertex 1: values":   array(t, "<f4", []float32{.5, float32(math.Inf(1))}, 2),
-		"label 2 of vertex 1: classes run": array(t, "<f4", []float32{0, 2}, 2),
+		"label +Inf of vertex 0: values":   array(t, "<f4", []float32{float32(math.Inf(1)), 0}, 2),
+		"label 2 of vertex 1: classes run": array(t, "<i8", []int64{0, 2}, 2),
 	} {
 		if _, err := WholeLabels(a); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

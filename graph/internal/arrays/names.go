@@ -140,10 +140,25 @@ func (n *classNames) ofArray(a *npy.Array) (*npy.Array, error) {
 		return nil, refusal.Errorf("names of classes of shape %v: give one for each vertex", a.Shape)
 	}
 	words, err := a.Strings()
-	if err == nil {
-		err = memory.Need(8 * int64(len(words)))
-	}
 	if err != nil {
+		return nil, err
+	}
+	return n.ofWords(words)
+}
+
+// NamedLabels are the labels of vertices by the names of their classes, "" where unlabelled.
+func NamedLabels(words []string) (*LabelRows, error) {
+	n := &classNames{table: names.NewTable()}
+	a, err := n.ofWords(words)
+	if err != nil {
+		return nil, err
+	}
+	return n.sorted(a)
+}
+
+// ofWords numbers the classes of words.
+func (n *classNames) ofWords(words []string) (*npy.Array, error) {
+	if err := memory.Need(8 * int64(len(words))); err != nil {
 		return nil, err
 	}
 	n.text = true
