@@ -33,8 +33,8 @@ type parquetTable struct {
 	progress graph.Progress
 }
 
-// read calls group with the columns that choose returns, of each row group: the number of its rows, and of its
-// first one from 1.
+// read calls group with the columns that choose returns, of each row group, with the number of its rows, and
+// that of its first one from 1.
 func (t *parquetTable) read(choose func(*parquet.File) ([]*parquet.Column, error), group func(columns []*columnReader, rows, first int64) error) (err error) {
 	// The library panics on some damaged files.
 	defer func() {
