@@ -218,7 +218,7 @@ func testGolden(t *testing.T, file, input string) {
 	} else {
 		y.Class = int32s(team, tensors["labels"].Int64)
 	}
-	loss, grad := nn.LossGradient(logits, y, int32s(team, train), total)
+	loss, grad := nn.LossGradient(logits, y, int32s(team, train), float64(total))
 	g.near("loss", []float32{float32(loss)}, g.floats("loss"))
 	tape.Backward(autograd.Root{Var: logits, Grad: grad})
 	if input == "gradient" {

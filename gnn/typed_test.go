@@ -127,7 +127,7 @@ func testTypedGolden(t *testing.T, file, input string) {
 	logits := m.Forward(gnn.State{H: x[0], Others: x[1:]}).Output()
 	g.near("logits", logits.Value().Floats(), g.floats("logits"))
 	train := tensors["train"].Int64
-	loss, grad := nn.LossGradient(logits, nn.Targets{Classes: classes, Class: int32s(team, tensors["labels"].Int64)}, int32s(team, train), len(train))
+	loss, grad := nn.LossGradient(logits, nn.Targets{Classes: classes, Class: int32s(team, tensors["labels"].Int64)}, int32s(team, train), float64(len(train)))
 	g.near("loss", []float32{float32(loss)}, g.floats("loss"))
 	tape.Backward(autograd.Root{Var: logits, Grad: grad})
 	for i, v := range p.Schema().Types {

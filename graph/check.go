@@ -87,7 +87,10 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 			return inFolder(g.layout().edges(r.Ends()), err)
 		}
 	}
-	err := cmp.Or(g.Labels.check(types[0].Count, maxClasses(whole[0]), d), checkSplits(g.Splits, types[0].Count, &g.Labels))
+	err := g.Labels.check(types[0].Count, maxClasses(whole[0]), d)
+	if err == nil { // splits look at the labels
+		err = checkSplits(g.Splits, types[0].Count, &g.Labels)
+	}
 	return inFolder(g.layout().vertices(types[0].Type), err)
 }
 
@@ -246,6 +249,8 @@ func (l *Labels) check(vertices, most int, d depth) error {
 		return flawf(classNamesFile, "%d names for %d classes", len(l.Names), l.Classes)
 	case l.Class != nil && l.Multi != nil:
 		return flawf(labelsFile, "the labels are both one class and several per vertex")
+	case l.Values != nil || l.Columns != 0:
+		return l.checkValues(vertices, most, d)
 	case l.MultiLabel():
 		return l.checkMulti(vertices, d)
 	case l.Class == nil && l.Classes > 0:
@@ -276,6 +281,30 @@ func (l *Labels) checkMulti(vertices int, d depth) error {
 	return checkMulti(0, l.Multi, l.Classes)
 }
 
+func (l *Labels) checkValues(vertices, most int, d depth) error {
+	switch {
+	case l.Classes != 0 || l.Class != nil || l.Multi != nil:
+		return flawf(labelsFile, "the labels are both values and classes")
+	case l.Columns < 1 || l.Columns > most:
+		return flawf(labelsFile, "%d columns of values, where 1 to %d are possible", l.Columns, most)
+	case !fills(len(l.Values), vertices, l.Columns):
+		return flawf(labelsFile, "%d values for %d vertices × %d columns", len(l.Values), vertices, l.Columns)
+	case d == indices:
+		return nil
+	}
+	return checkValues(0, l.Values, l.Columns)
+}
+
+// checkValues checks values to predict, of which the first row belongs to vertex first.
+func checkValues(first int, rows []float32, columns int) error {
+	for k, x := range rows {
+		if math.IsInf(float64(x), 0) {
+			return flawf(labelsFile, "vertex %d has the value %v in column %d; values are finite, and NaN where one is missing", first+k/columns, x, k%columns)
+		}
+	}
+	return nil
+}
+
 // checkMulti checks labels where a vertex may carry several, of which the first row belongs to vertex first.
 func checkMulti(first int, rows []float32, classes int) error {
 	for k, x := range rows {
@@ -287,16 +316,14 @@ func checkMulti(first int, rows []float32, classes int) error {
 	return nil
 }
 
-// Labelled reports whether vertex v has a label: of several, one at least.
+// Labelled reports whether vertex v has a label: of several labels or values, one at least.
 func (l *Labels) Labelled(v int64) bool {
-	switch {
-	case l.Class != nil:
+	if l.Class != nil {
 		return l.Class[v] >= 0
-	case l.Multi != nil:
-		there := func(x float32) bool { return x == x } // not NaN
-		return slices.ContainsFunc(l.Multi[v*int64(l.Classes):(v+1)*int64(l.Classes)], there)
 	}
-	return false
+	rows, columns := l.rows()
+	there := func(x float32) bool { return x == x } // not NaN
+	return rows != nil && slices.ContainsFunc(rows[v*int64(columns):(v+1)*int64(columns)], there)
 }
 
 // checkSplits checks that the parts of each split are disjoint and, in a graph with labels, labelled.
@@ -309,7 +336,7 @@ func checkSplits(splits []Split, vertices int, labels *Labels) error {
 				return flawf(splitFiles[p], "split %d: %s", s, misplaced(ids, k, int64(vertices)))
 			}
 			for _, v := range ids {
-				if (labels.Class != nil || labels.Multi != nil) && !labels.Labelled(v) {
+				if labels.There() && !labels.Labelled(v) {
 					return flawf(splitFiles[p], "split %d: vertex %d has no label", s, v)
 				}
 			}

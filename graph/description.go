@@ -29,7 +29,7 @@ const (
 	featuresIndptrFile  = "features_indptr.npy"  // int64, V+1
 	featuresIndicesFile = "features_indices.npy" // int32, one per stored value, ascending within a row
 	featuresDataFile    = "features_data.npy"    // float32, one per stored value
-	labelsFile          = "labels.npy"           // int64, V; or float32, V × classes
+	labelsFile          = "labels.npy"           // int64, V; or float32, V × classes or columns
 	namesFile           = "names.json"           // a list of V strings
 	classNamesFile      = "class_names.json"     // a list of strings, one per class
 )
@@ -50,6 +50,7 @@ const (
 	layoutSparse   = "sparse"
 	labelsClass    = "class"
 	labelsMulti    = "multi"
+	labelsValues   = "values"
 	verticesFolder = "vertices" // has a directory for each type, TYPE
 	edgesFolder    = "edges"    // has a directory for each relation, SOURCE__NAME__TARGET
 	maxTypes       = 1 << 16    // of vertices, and of edges
@@ -84,10 +85,11 @@ type featuresDescription struct {
 }
 
 type labelsDescription struct {
-	Kind    string `json:"kind"` // class or multi
+	Kind    string `json:"kind"` // class, multi or values
 	Dtype   string `json:"dtype"`
-	Classes int    `json:"classes"`
-	Names   bool   `json:"names,omitempty"` // class_names.json is there
+	Classes int    `json:"classes"`           // 0 of values
+	Columns int    `json:"columns,omitempty"` // of values
+	Names   bool   `json:"names,omitempty"`   // class_names.json is there
 }
 
 // splitDescription holds the sizes of one split.
@@ -244,9 +246,12 @@ func (v *vertexDescription) check(whole int) error {
 		}
 	}
 	if l := v.Labels; l != nil {
-		dtype := map[string]string{labelsClass: "int64", labelsMulti: "float32"}[l.Kind]
+		dtype := map[string]string{labelsClass: "int64", labelsMulti: "float32", labelsValues: "float32"}[l.Kind]
 		if l.Dtype == "" || l.Dtype != dtype || l.Classes < 0 || l.Classes > maxClasses(whole) {
 			return refusal.Errorf("labels %q of %q with %d classes are not possible", l.Kind, l.Dtype, l.Classes)
+		}
+		if values := l.Kind == labelsValues; values != (l.Columns > 0) || values && l.Classes > 0 || l.Columns < 0 || l.Columns > maxClasses(whole) {
+			return refusal.Errorf("labels %q with %d classes and %d columns are not possible", l.Kind, l.Classes, l.Columns)
 		}
 	}
 	for k, s := range v.Splits {
@@ -324,14 +329,26 @@ func describe(g *Graph) *description {
 	}
 	v := &d.Vertices[0]
 	v.Splits = describeSplits(g.Splits)
-	if l := &g.Labels; l.MultiLabel() {
-		v.Labels = &labelsDescription{labelsMulti, "float32", l.Classes, l.Names != nil}
-	} else if l.Class != nil {
-		v.Labels = &labelsDescription{labelsClass, "int64", l.Classes, l.Names != nil}
-	}
+	v.Labels = describeLabels(&g.Labels)
 	for i := range g.Relations {
 		source, _, target := g.Relations[i].Ends()
 		d.Relations = append(d.Relations, describeRelation(source, target, &g.Relations[i]))
+	}
+	return d
+}
+
+// describeLabels describes labels, nil where there are none.
+func describeLabels(l *Labels) *labelsDescription {
+	d := &labelsDescription{Dtype: "float32", Classes: l.Classes, Columns: l.Columns, Names: l.Names != nil}
+	switch {
+	case l.Continuous():
+		d.Kind = labelsValues
+	case l.MultiLabel():
+		d.Kind = labelsMulti
+	case l.Class != nil:
+		d.Kind, d.Dtype = labelsClass, "int64"
+	default:
+		return nil
 	}
 	return d
 }

@@ -46,8 +46,8 @@ func (s *staging) vertices(t VertexType) {
 
 // labels writes the labels of the first type.
 func (s *staging) labels(l *Labels) {
-	if l.MultiLabel() {
-		s.float32s(labelsFile, l.Multi, len(l.Multi)/l.Classes, l.Classes)
+	if rows, columns := l.rows(); rows != nil {
+		s.float32s(labelsFile, rows, len(rows)/columns, columns)
 	} else if l.Class != nil {
 		s.int64s(labelsFile, l.Class, len(l.Class))
 	}

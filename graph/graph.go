@@ -85,12 +85,15 @@ type Features struct {
 }
 
 // Labels are classes, one per vertex (Class, −1 where unlabelled), or several per vertex (Multi, a row-major
-// V × Classes 0/1 matrix, NaN where a label is missing), never both.
+// V × Classes 0/1 matrix, NaN where a label is missing), or the values that a regression predicts (Values, a
+// row-major V × Columns matrix, NaN where one is missing). A graph has one kind of them.
 type Labels struct {
-	Classes int
+	Classes int // 0 with Values
 	Class   []int64
 	Multi   []float32
 	Names   []string // the classes' names where the source has them, len Classes, or nil
+	Columns int      // of Values, else 0
+	Values  []float32
 }
 
 // Split names the vertices (original ids, ascending) that train, validate and test.
@@ -172,6 +175,20 @@ func (f *Features) Row(v int) []float32 {
 
 // MultiLabel reports whether a vertex may carry several labels.
 func (l *Labels) MultiLabel() bool { return l.Multi != nil }
+
+// Continuous reports whether labels are values, and not classes.
+func (l *Labels) Continuous() bool { return l.Columns > 0 }
+
+// There reports whether vertices have labels of any kind.
+func (l *Labels) There() bool { return l.Class != nil || l.MultiLabel() || l.Continuous() }
+
+// rows returns the labels of vertices that have a row of them: the matrix and its columns.
+func (l *Labels) rows() ([]float32, int) {
+	if l.Continuous() {
+		return l.Values, l.Columns
+	}
+	return l.Multi, l.Classes
+}
 
 // OneClass reports whether all vertices that carry a label carry the same one. It is false where vertices may
 // carry several.

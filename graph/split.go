@@ -167,8 +167,9 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 	// There are as many classes, or rows, as vertices.
 	vertices := len(l.Class)
-	if l.MultiLabel() {
-		vertices = len(l.Multi) / l.Classes
+	rows, columns := l.rows()
+	if rows != nil {
+		vertices = len(rows) / columns
 	}
 	ids, err := memory.Grow([]int64{}, vertices)
 	if err != nil {
@@ -179,7 +180,7 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 			ids = append(ids, int64(v))
 		}
 	}
-	if l.MultiLabel() {
+	if rows != nil {
 		for v := range vertices {
 			if l.Labelled(int64(v)) {
 				ids = append(ids, int64(v))
@@ -205,8 +206,8 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 }
 
 func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
-	if l.MultiLabel() {
-		return refusal.Errorf("%s %s: a vertex has several labels, hence no one class: give random:60/20/20",
+	if l.Class == nil {
+		return refusal.Errorf("%s %s: a vertex has several labels, or values, hence no one class: give random:60/20/20",
 			splitSetting, rule.spec)
 	}
 	size := make([]int, l.Classes)
@@ -238,9 +239,17 @@ func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
 
 func (l *Labels) className(class int) string {
 	if l.Names == nil {
-		return strconv.Itoa(class)
+		return l.ClassName(class)
 	}
 	return fmt.Sprintf("%d (%s)", class, l.Names[class])
+}
+
+// ClassName returns the name of a class: its number where classes have no names.
+func (l *Labels) ClassName(class int) string {
+	if l.Names == nil {
+		return strconv.Itoa(class)
+	}
+	return l.Names[class]
 }
 
 // bounds returns how many of n vertices train, and how many train or validate, rounded to the nearest.

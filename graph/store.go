@@ -170,10 +170,13 @@ func (f *Features) read(m *mappings, dir string, d *featuresDescription, vertice
 }
 
 func (l *Labels) read(m *mappings, dir string, d *labelsDescription, vertices int) (err error) {
-	l.Classes = d.Classes
-	if d.Kind == labelsMulti {
+	l.Classes, l.Columns = d.Classes, d.Columns
+	switch d.Kind {
+	case labelsValues:
+		l.Values, err = m.float32s(dir, labelsFile, vertices, d.Columns)
+	case labelsMulti:
 		l.Multi, err = m.float32s(dir, labelsFile, vertices, d.Classes)
-	} else {
+	default:
 		l.Class, err = m.int64s(dir, labelsFile, vertices)
 	}
 	if err == nil && d.Names {

@@ -33,7 +33,9 @@ type Summary struct {
 	MultiLabel  bool     `json:"multi_label"`
 	ClassNames  []string `json:"class_names,omitempty"`
 	ClassCounts []int    `json:"class_counts"` // vertices that carry each class
-	Unlabelled  int      `json:"unlabelled_vertices"`
+	// ValueColumns is the number of values to predict for each vertex, where labels are values.
+	ValueColumns int `json:"value_columns,omitempty"`
+	Unlabelled   int `json:"unlabelled_vertices"`
 
 	// Arrays are the names of those that no model reads, in a graph of several types with their folder.
 	Arrays []string     `json:"arrays,omitempty"`
@@ -92,7 +94,7 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 	s := Summary{
 		Provenance: g.Provenance, Metric: g.Metric, Vertices: g.Vertices(), Edges: g.Edges(), Symmetric: true,
 		FeatureColumns: g.Features.Columns, SparseFeatures: g.Features.Sparse(), FeatureDensity: g.Features.density(g.Own()),
-		Classes: g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ClassNames: g.Labels.Names,
+		Classes: g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ClassNames: g.Labels.Names, ValueColumns: g.Labels.Columns,
 		Splits: []SplitSizes{},
 	}
 	in, out := make([]int64, s.Vertices), make([]int64, s.Vertices)
@@ -190,7 +192,7 @@ func (l *Labels) count(vertices int) (counts []int, unlabelled int) {
 			unlabelled++
 		} else if l.Class != nil {
 			counts[l.Class[v]]++
-		} else {
+		} else if l.MultiLabel() {
 			for c, x := range l.Multi[v*l.Classes : (v+1)*l.Classes] {
 				if x == 1 {
 					counts[c]++

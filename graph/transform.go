@@ -64,8 +64,7 @@ func (g *Graph) Rows(ids []int32) *Graph {
 func (g *Graph) Bare(ids []int32) *Graph {
 	picked := g.with(Relation{})
 	picked.Count, picked.Others, picked.Relations, picked.Features = len(ids), nil, nil, Features{}
-	picked.Labels.Class = gather(g.Labels.Class, 1, ids)
-	picked.Labels.Multi = gather(g.Labels.Multi, g.Labels.Classes, ids)
+	picked.Labels = g.Labels.of(ids)
 	picked.Splits, picked.Names, picked.Arrays = nil, nil, nil
 	for _, s := range g.Splits {
 		picked.Splits = append(picked.Splits, Split{rowsOf(s.Train, ids), rowsOf(s.Val, ids), rowsOf(s.Test, ids)})
@@ -76,8 +75,16 @@ func (g *Graph) Bare(ids []int32) *Graph {
 // pick takes the features and labels of the vertices ids of from.
 func (g *Graph) pick(from *Graph, ids []int32) {
 	g.Features = from.Features.Rows(ids)
-	g.Labels.Class = gather(from.Labels.Class, 1, ids)
-	g.Labels.Multi = gather(from.Labels.Multi, from.Labels.Classes, ids)
+	g.Labels = from.Labels.of(ids)
+}
+
+// of returns the labels of the vertices ids.
+func (l *Labels) of(ids []int32) Labels {
+	picked := *l
+	picked.Class = gather(l.Class, 1, ids)
+	picked.Multi = gather(l.Multi, l.Classes, ids)
+	picked.Values = gather(l.Values, l.Columns, ids)
+	return picked
 }
 
 // rowsOf returns the places in rows of the vertices ids that are there. Both ascend.
@@ -114,7 +121,7 @@ func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 	}
 	relation.Symmetric = g.Relations[0].Symmetric // both directions of an edge stay, or neither
 	f, l := &g.Features, &g.Labels
-	vertexData := 4*(len(f.Dense)+len(f.Indices)+len(f.Data)+len(l.Multi)) + 8*(len(f.Indptr)+len(l.Class)) + arrayBytes(g.Arrays)
+	vertexData := 4*(len(f.Dense)+len(f.Indices)+len(f.Data)+len(l.Multi)+len(l.Values)) + 8*(len(f.Indptr)+len(l.Class)) + arrayBytes(g.Arrays)
 	if err := memory.Need(int64(vertexData)); err != nil {
 		return nil, err
 	}

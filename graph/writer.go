@@ -55,7 +55,7 @@ func (g *Graph) bytes() (n int64) {
 		r := &g.Relations[i]
 		n += 8*int64(len(r.Indptr)) + 4*int64(len(r.Sources)+len(r.Weights)+len(r.EdgeFeatures))
 	}
-	return n + 8*int64(len(g.Labels.Class)) + 4*int64(len(g.Labels.Multi))
+	return n + 8*int64(len(g.Labels.Class)) + 4*int64(len(g.Labels.Multi)+len(g.Labels.Values))
 }
 
 // ascending returns the graph with the sources of every row in ascending order. It shares arrays that are
@@ -88,13 +88,15 @@ func (g *Graph) ascending() (*Graph, error) {
 // Shape describes the graph that a Writer will write.
 type Shape struct {
 	Vertices       int
-	Edges          int64 // Counted: not known in advance
-	EdgeColumns    int   // of edge features; 0 for none
-	Weighted       bool  // edges have weights
-	FeatureColumns int   // of dense features; 0 for none
-	Classes        int   // 0 for no labels
-	MultiLabel     bool  // a vertex may carry several labels
-	Symmetric      bool  // each edge is stored in both directions, equally often
+	Edges          int64    // Counted: not known in advance
+	EdgeColumns    int      // of edge features; 0 for none
+	Weighted       bool     // edges have weights
+	FeatureColumns int      // of dense features; 0 for none
+	Classes        int      // 0 for no labels
+	MultiLabel     bool     // a vertex may carry several labels
+	ClassNames     []string // of the classes, nil: they have none
+	ValueColumns   int      // of labels that are values; 0 for classes or none
+	Symmetric      bool     // each edge is stored in both directions, equally often
 	Metric         string
 	Provenance     string
 }
@@ -146,11 +148,14 @@ func Create(dir string, shape Shape) (*Writer, error) {
 		w.features = s.array(featuresFile, "<f4", shape.Vertices, shape.FeatureColumns)
 	}
 	switch {
+	case shape.ValueColumns > 0:
+		w.labels = s.array(labelsFile, "<f4", shape.Vertices, shape.ValueColumns)
 	case shape.Classes > 0 && shape.MultiLabel:
 		w.labels = s.array(labelsFile, "<f4", shape.Vertices, shape.Classes)
 	case shape.Classes > 0:
 		w.labels = s.array(labelsFile, "<i8", shape.Vertices)
 	}
+	s.names(classNamesFile, shape.ClassNames)
 	w.indptr.int64s([]int64{0})
 	if s.err != nil {
 		_ = w.Abort()
@@ -165,7 +170,8 @@ func (s *Shape) check() error {
 		return err
 	}
 	if s.Edges < 0 && s.Edges != Counted || s.Edges > math.MaxInt || min(s.FeatureColumns, s.EdgeColumns) < 0 ||
-		max(s.FeatureColumns, s.EdgeColumns) > math.MaxInt32 || s.Classes < 0 || s.Classes > maxClasses(s.Vertices) {
+		max(s.FeatureColumns, s.EdgeColumns) > math.MaxInt32 || s.Classes < 0 || max(s.Classes, s.ValueColumns) > maxClasses(s.Vertices) ||
+		s.ValueColumns < 0 || s.ValueColumns > 0 && s.Classes > 0 || s.ClassNames != nil && (len(s.ClassNames) != s.Classes || s.MultiLabel) {
 		return refusal.Errorf("%d edges with %d feature columns, and %d feature columns and %d classes of vertices are not possible",
 			s.Edges, s.EdgeColumns, s.FeatureColumns, s.Classes)
 	}
@@ -279,7 +285,7 @@ func (w *Writer) AppendFeatures(rows []float32) error {
 
 // AppendLabels appends the classes of the next vertices, −1 where unlabelled.
 func (w *Writer) AppendLabels(classes []int64) error {
-	if w.labels == nil || w.shape.MultiLabel {
+	if w.labels == nil || w.shape.MultiLabel || w.shape.ValueColumns > 0 {
 		return fmt.Errorf("%s: labels for a graph that was announced without such ones", w.s.name)
 	}
 	if err := checkClasses(w.labelRows, classes, w.shape.Classes); err != nil {
@@ -301,6 +307,21 @@ func (w *Writer) AppendMultiLabels(rows []float32) error {
 		return fmt.Errorf("%s: %w", w.s.name, err)
 	}
 	w.labelRows += len(rows) / classes
+	w.labels.float32s(rows)
+	return w.s.failure()
+}
+
+// AppendValues appends the values to predict of the next vertices: a row of Shape.ValueColumns for each, NaN
+// where one is missing.
+func (w *Writer) AppendValues(rows []float32) error {
+	columns := w.shape.ValueColumns
+	if columns == 0 || len(rows)%columns != 0 {
+		return fmt.Errorf("%s: %d values are no rows of %d columns", w.s.name, len(rows), columns)
+	}
+	if err := checkValues(w.labelRows, rows, columns); err != nil {
+		return fmt.Errorf("%s: %w", w.s.name, err)
+	}
+	w.labelRows += len(rows) / columns
 	w.labels.float32s(rows)
 	return w.s.failure()
 }
@@ -346,10 +367,12 @@ func (w *Writer) describe() *description {
 		v.Features = &featuresDescription{Layout: layoutDense, Dtype: "float32", Columns: w.shape.FeatureColumns}
 	}
 	switch {
+	case w.shape.ValueColumns > 0:
+		v.Labels = &labelsDescription{Kind: labelsValues, Dtype: "float32", Columns: w.shape.ValueColumns}
 	case w.labels != nil && w.shape.MultiLabel:
 		v.Labels = &labelsDescription{Kind: labelsMulti, Dtype: "float32", Classes: w.shape.Classes}
 	case w.labels != nil:
-		v.Labels = &labelsDescription{Kind: labelsClass, Dtype: "int64", Classes: w.shape.Classes}
+		v.Labels = &labelsDescription{Kind: labelsClass, Dtype: "int64", Classes: w.shape.Classes, Names: w.shape.ClassNames != nil}
 	}
 	r := relationDescription{
 		Source: VertexName, Name: RelationName, Target: VertexName, Count: int(w.edges), Dtype: "int32", Weights: w.weights != nil, FeatureColumns: w.shape.EdgeColumns,
@@ -361,9 +384,11 @@ func (w *Writer) describe() *description {
 func (w *Writer) checkSplits() error {
 	m := &mappings{wayOut: importAgain}
 	defer m.close()
-	l, err := Labels{Classes: w.shape.Classes}, error(nil)
+	l, err := Labels{Classes: w.shape.Classes, Columns: w.shape.ValueColumns}, error(nil)
 	switch {
 	case w.labels == nil || len(w.splits) == 0:
+	case l.Continuous():
+		l.Values, err = m.float32s(w.s.dir.Name(), labelsFile, w.shape.Vertices, w.shape.ValueColumns)
 	case w.shape.MultiLabel:
 		l.Multi, err = m.float32s(w.s.dir.Name(), labelsFile, w.shape.Vertices, w.shape.Classes)
 	default:

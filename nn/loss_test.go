@@ -33,12 +33,12 @@ func TestLoss(t *testing.T) {
 	listed := []int64{8, 1, 0, 5, 7}
 	for _, c := range []struct {
 		y     nn.Targets
-		total int
+		total float64
 		loss  float64
 		grad  *reference.Matrix
 	}{
-		{y, len(listed), reference.CrossEntropy(exact(z), labels, listed), reference.CrossEntropyBackward(exact(z), labels, listed)},
-		{multi, len(listed) * classes, reference.BCEWithLogits(exact(z), exact(multi.Multi), listed), reference.BCEWithLogitsBackward(exact(z), exact(multi.Multi), listed)},
+		{y, float64(len(listed)), reference.CrossEntropy(exact(z), labels, listed), reference.CrossEntropyBackward(exact(z), labels, listed)},
+		{multi, float64(len(listed) * classes), reference.BCEWithLogits(exact(z), exact(multi.Multi), listed), reference.BCEWithLogitsBackward(exact(z), exact(multi.Multi), listed)},
 	} {
 		logits := autograd.NewTape(team).Constant(z, nil)
 		loss, g := nn.LossGradient(logits, c.y, int32s(team, 8, 1, 0, 5, 7), c.total)
@@ -85,10 +85,10 @@ func TestLabelSmoothing(t *testing.T) {
 	}
 	logits := autograd.NewTape(team).Constant(z, nil)
 	y := nn.Targets{Classes: classes, Class: int32s(team, class...), Smoothing: ε}
-	loss, g := nn.LossGradient(logits, y, int32s(team, listed...), len(listed))
+	loss, g := nn.LossGradient(logits, y, int32s(team, listed...), float64(len(listed)))
 	near(t, "loss", []float32{float32(loss)}, []float64{want})
 	near(t, "gradient", g.Floats(), grad)
-	if alone := nn.Loss(logits, y, int32s(team, listed...), len(listed)); alone != loss {
+	if alone := nn.Loss(logits, y, int32s(team, listed...), float64(len(listed))); alone != loss {
 		t.Errorf("without a gradient: %v, with it %v", alone, loss)
 	}
 }
@@ -123,7 +123,7 @@ func TestMissingLabels(t *testing.T) {
 	for i := range grad {
 		grad[i] /= float64(there)
 	}
-	loss, g := nn.LossGradient(autograd.NewTape(team).Constant(z, nil), y, listed, there)
+	loss, g := nn.LossGradient(autograd.NewTape(team).Constant(z, nil), y, listed, float64(there))
 	near(t, "loss", []float32{float32(loss)}, []float64{sum / float64(there)})
 	near(t, "gradient", g.Floats(), grad)
 }

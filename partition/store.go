@@ -409,6 +409,7 @@ func (d *Description) checkCounts(p int, part *graph.Part) error {
 		{"in-edges", g.Edges(), d.Edges[p]},
 		{"features", int64(g.Features.Columns), int64(d.Whole.FeatureColumns)},
 		{"classes", int64(g.Labels.Classes), int64(d.Whole.Classes)},
+		{"values of a vertex", int64(g.Labels.Columns), int64(d.Whole.ValueColumns)},
 		{"splits", int64(len(g.Splits)), int64(len(d.Whole.Splits))},
 	} {
 		if c.got != c.want {

@@ -175,7 +175,7 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 			err = errors.Join(err, w.Settle())
 		}
 	}()
-	s := newState(&c.Options, j.Started)
+	s := newState(&c.Options, j.Started, w.Task.Metric())
 	s.saver = newSaver(j.Checkpoints, w)
 	defer func() { err = errors.Join(err, s.saver.close()) }()
 	if err := s.resume(j.Checkpoints, w, j.OnResume); err != nil {
@@ -206,6 +206,7 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 		return nil, err
 	}
 	report := func(output *tensor.Matrix) (err error) { // the best epoch's output is finite
+		w.Task.Predict(output)
 		r.Links, err = w.Task.Report(output)
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"weft/internal/launch"
 	"weft/nn"
+	"weft/train/metric"
 	"weft/train/setting"
 	"weft/train/task"
 	"weft/train/worker"
@@ -28,8 +29,8 @@ type state struct {
 	begun    time.Time     // the epoch
 }
 
-func newState(o *setting.Options, started time.Time) *state {
-	s := &state{best: best{byLoss: o.Select == setting.SelectLoss, patience: o.Patience}}
+func newState(o *setting.Options, started time.Time, name string) *state {
+	s := &state{best: best{byLoss: o.Select == setting.SelectLoss, smaller: metric.SmallerIsBetter(name), patience: o.Patience}}
 	if o.MaxTime > 0 {
 		s.deadline = started.Add(o.MaxTime)
 	}
@@ -174,7 +175,8 @@ type best struct {
 	epoch    int // 0: none yet
 	scores   worker.Scores
 	weights  nn.Snapshot
-	byLoss   bool // select the lowest validation loss, not the highest metric
+	byLoss   bool // select the lowest validation loss, not the best metric
+	smaller  bool // of two metrics the smaller is better
 	patience int
 	lowest   float64 // validation loss
 	since    int     // the epoch of the last progress
@@ -192,9 +194,9 @@ func (b *best) take(epoch int, s worker.Scores, params *nn.Params) {
 // better reports whether the epoch is better than all earlier ones. Without validation vertices every epoch
 // is.
 func (b *best) better(epoch int, s worker.Scores) bool {
-	higher := b.epoch == 0 || math.IsNaN(s.Val) || s.Val > b.scores.Val
+	gained := b.epoch == 0 || math.IsNaN(s.Val) || s.Val > b.scores.Val && !b.smaller || s.Val < b.scores.Val && b.smaller
 	lower := b.epoch == 0 || math.IsNaN(s.ValLoss) || s.ValLoss < b.lowest
-	better, progress := higher, higher || lower
+	better, progress := gained, gained || lower
 	if b.byLoss {
 		better, progress = lower, lower
 	}
@@ -218,10 +220,10 @@ func (b *best) measure(e *Epoch) float64 {
 	return e.Val
 }
 
-// BestOf is the best of the epochs of a run so far, by the options of the run. Its Epoch is 0 if no epoch is
-// evaluated with finite numbers.
-func BestOf(curve []Epoch, o *setting.Options) (e Epoch) {
-	b := best{byLoss: o.Select == setting.SelectLoss}
+// BestOf is the best of the epochs of a run so far, by the options and the metric of the run. Its Epoch is 0
+// if no epoch is evaluated with finite numbers.
+func BestOf(curve []Epoch, o *setting.Options, name string) (e Epoch) {
+	b := best{byLoss: o.Select == setting.SelectLoss, smaller: metric.SmallerIsBetter(name)}
 	for _, one := range curve {
 		if !one.Evaluated || math.IsNaN(one.Train) && math.IsNaN(one.Val) && math.IsNaN(one.Test) {
 			continue
@@ -234,5 +236,5 @@ func BestOf(curve []Epoch, o *setting.Options) (e Epoch) {
 }
 
 // exhausted reports whether patience has run out: for so many epochs the validation loss has not fallen, nor
-// the metric risen if that selects the best epoch.
+// the metric improved if that selects the best epoch.
 func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.since >= b.patience }

@@ -37,7 +37,7 @@ func TestBestEpoch(t *testing.T) {
 		{"metric", unmeasured, 2, 2},
 		{setting.SelectLoss, unmeasured, 2, 2},
 	} {
-		b := newState(&Options{Select: c.selects, Patience: 2}, time.Time{}).best
+		b := newState(&Options{Select: c.selects, Patience: 2}, time.Time{}, "accuracy").best
 		for k, s := range c.course {
 			b.better(k+1, s)
 		}

@@ -44,6 +44,11 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 	if err != nil {
 		return nil, err
 	}
+	if s.Standardises(s.whole) {
+		if s.Standard, err = worker.StandardIn(weights, s.whole.FeatureColumns); err != nil {
+			return nil, err
+		}
+	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		w, err := worker.NewInference(s.Config, team, c, share)
 		if err != nil {
@@ -66,7 +71,7 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, a
 	if f, some := w.Inference.(*engine.MFG); some {
 		p.Needs = f.Needs()
 	}
-	w.Params.Allow(w.Kind.Parameters()...)
+	finish := w.Kind.Predicts(w.Params, weights)
 	if err := w.Load(weights, nil); err != nil {
 		return nil, err
 	}
@@ -76,7 +81,14 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, a
 			return nil, err
 		}
 	}
-	return p, w.Results(0, check, worker.OrKeep(j.OnLogits, &p.Logits, nil))
+	predict := func(part *tensor.Matrix) error {
+		if err := check(part); err != nil || finish == nil {
+			return err
+		}
+		finish(part)
+		return nil
+	}
+	return p, w.Results(0, predict, worker.OrKeep(j.OnLogits, &p.Logits, nil))
 }
 
 // checkVertices refuses a list of vertices that Predict cannot compute.

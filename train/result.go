@@ -81,8 +81,8 @@ func orNaN(n *metric.Number) float64 {
 // Result is the result of a run.
 type Result struct {
 	Epochs int // epochs that were run
-	// BestEpoch is the first epoch with the highest validation metric or, if the options select it, the
-	// lowest validation loss.
+	// BestEpoch is the first epoch with the best validation metric or, if the options select it, the lowest
+	// validation loss.
 	BestEpoch        int
 	Metric           string
 	Train, Val, Test float64 // the metric at the best epoch

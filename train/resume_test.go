@@ -122,6 +122,9 @@ func resumes() map[string]Options {
 	links := func(o *Options) {
 		o.Task, o.Model, o.OutFeatures, o.Decoder, o.Negatives = "link", "gcn", 8, "distmult", 2
 	}
+	add("values", "graph=2,tensor=2", func(o *Options) { o.Loss = "huber" })
+	add("values", "pipeline=2", func(o *Options) { deep(o); o.Loss = "mse" })
+	add("standard", "graph=3", func(o *Options) { o.NormalizeFeatures = setting.Standard })
 	add("links", "graph=2", links)
 	add("links", "graph=2,tensor=2", links)
 	return all
@@ -132,6 +135,9 @@ func graphFor(t *testing.T, o *Options) *graph.Graph {
 	g := tangle(t, 400, 200)
 	if o.NodeEmbedding > 0 {
 		g.Features = graph.Features{}
+	}
+	if o.Loss != Defaults().Loss {
+		g = withValues(g)
 	}
 	return g
 }

@@ -26,6 +26,7 @@ var elsewhere = map[string]struct{ other, why string }{
 	"select":                {"loss", "says which epoch's weights are kept"},
 	"require-edge-features": {"true", "refuses models that do not use them"},
 	"num-blocks":            {"2", "divides no width here, and one block is the whole weight"},
+	"loss":                  {"cross-entropy", "is the one of classes, and TestRegression looks at those of values"},
 	// Of edges
 	"eval-negatives": {"7", "says what held-out edges are ranked among"},
 }

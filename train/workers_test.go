@@ -7,6 +7,8 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 	"weft/nn"
 	"weft/parallel/edges"
 	"weft/partition"
+	"weft/train/task"
 )
 
 // divided is a job on k workers. of assigns vertices to them; nil: a permutation does.
@@ -125,6 +128,54 @@ func TestLabelSmoothingOnWorkers(t *testing.T) {
 	}
 	if plain.PeakTensorBytes[0] != one.PeakTensorBytes[0] {
 		t.Errorf("tensors of %d bytes, without smoothing %d", one.PeakTensorBytes[0], plain.PeakTensorBytes[0])
+	}
+}
+
+// TestWeightedLossesOnWorkers: the focal loss and class weights give the same losses on workers, as planned.
+// Balanced weights are n/(C·n_c) of the training vertices: a file with these has the same bits.
+func TestWeightedLossesOnWorkers(t *testing.T) {
+	g, o := tangled(t), Defaults()
+	o.Model, o.LR, o.Epochs, o.Threads = "gcn", .001, 3, 1
+	counts := make([]float64, g.Labels.Classes)
+	for _, v := range g.Splits[0].Train {
+		counts[g.Labels.Class[v]]++
+	}
+	var text strings.Builder
+	for _, n := range counts {
+		fmt.Fprintln(&text, float64(len(g.Splits[0].Train))/(float64(len(counts))*n))
+	}
+	file := filepath.Join(t.TempDir(), "weights.txt")
+	if err := os.WriteFile(file, []byte(text.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	plain := mustRun(t, &Job{Graph: g, Options: o})
+	o.ClassWeights, o.LabelSmoothing = task.Balanced, .1
+	balanced, _ := planAndRun(t, &Job{Graph: g, Options: o})
+	o.ClassWeights = file
+	if fromFile := mustRun(t, &Job{Graph: g, Options: o}); !slices.Equal(fromFile.Losses, balanced.Losses) {
+		t.Errorf("balanced weights from a file have other losses: %v, want %v", fromFile.Losses, balanced.Losses)
+	}
+	if many, _ := planAndRun(t, divided(t, g, o, 3, nil)); away(many.Losses, balanced.Losses) > 1e-5 {
+		t.Errorf("3 workers: losses %v, want %v", many.Losses, balanced.Losses)
+	}
+	o.ClassWeights, o.LabelSmoothing, o.Loss = task.Balanced, 0, task.Focal
+	focal, _ := planAndRun(t, &Job{Graph: g, Options: o})
+	for _, mesh := range []string{"graph=2,tensor=2", "tensor=2"} {
+		if many := mustRun(t, onMesh(g, o, mesh)); away(many.Losses, focal.Losses) > 1e-5 {
+			t.Errorf("%s: losses %v, want %v", mesh, many.Losses, focal.Losses)
+		}
+	}
+	if away(plain.Losses, balanced.Losses) < 1e-3 || away(focal.Losses, balanced.Losses) < 1e-3 {
+		t.Errorf("losses %v, weighted %v, focal %v", plain.Losses, balanced.Losses, focal.Losses)
+	}
+	several := *g
+	several.Labels = graph.Labels{Classes: 1, Multi: make([]float32, g.Own())}
+	for _, change := range []func(*Options){func(o *Options) { o.Loss = task.Focal }, func(o *Options) { o.ClassWeights = task.Balanced }} {
+		o := Defaults()
+		change(&o)
+		if _, err := (&Job{Graph: &several, Options: o}).Run(t.Context()); !refusal.Is(err) {
+			t.Errorf("loss %s and weights %s of several labels: %v", o.Loss, o.ClassWeights, err)
+		}
 	}
 }
 

@@ -124,9 +124,12 @@ func printSummary(out io.Writer, store string, s *inspected) {
 		t.row("features", describe(count(s.FeatureColumns), when(s.SparseFeatures, "stored sparse"),
 			fmt.Sprintf("%.3g %% of the values are not zero", 100*s.FeatureDensity)))
 	}
-	if s.Classes == 0 {
+	switch {
+	case s.ValueColumns > 0:
+		t.row("labels", describe(valuesToPredict(s.ValueColumns), has(s.Unlabelled, "vertex unlabelled", "vertices unlabelled")))
+	case s.Classes == 0:
 		t.row("classes", "none")
-	} else {
+	default:
 		t.row("classes", describe(count(s.Classes), when(s.MultiLabel, "several to a vertex"),
 			has(s.Unlabelled, "vertex unlabelled", "vertices unlabelled"), largest(s)))
 	}

@@ -73,8 +73,15 @@ func storeLine(store string, c *contents, took time.Duration) string {
 	if n := len(c.Types()); n > 1 {
 		vertices += fmt.Sprintf(" of %s types", count(n))
 	}
-	return fmt.Sprintf("%s: %s, %s, %s, %s classes, %s, in %s", store, vertices, edges, features, count(c.Labels.Classes), splits, duration(took))
+	labels := count(c.Labels.Classes) + " classes"
+	if c.Labels.Continuous() {
+		labels = valuesToPredict(c.Labels.Columns)
+	}
+	return fmt.Sprintf("%s: %s, %s, %s, %s, %s, in %s", store, vertices, edges, features, labels, splits, duration(took))
 }
+
+// valuesToPredict says how many values each vertex has to predict.
+func valuesToPredict(columns int) string { return counted(columns, "value", "values") + " to predict" }
 
 // nextLine is the command that trains on a new store with a suitable model, or says what the store lacks.
 func nextLine(store string, g *graph.Graph) string {

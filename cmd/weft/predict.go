@@ -261,8 +261,11 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
 	}
 	what, columns := "logits", counted(result.Classes, "class", "classes")
-	if asked.options.Task == task.Link {
+	switch {
+	case asked.options.Task == task.Link:
 		what, columns = "embeddings", counted(result.Classes, "column", "columns")
+	case nn.UnitsIn(weights) > 0:
+		what, columns = "values", counted(result.Classes, "column", "columns")
 	}
 	fmt.Fprintf(show, "%s: %s of %s, %s, in %s\n", p.out, what, counted(result.Vertices, "vertex", "vertices"), columns, duration(time.Since(started)))
 	showNeeds(show, result.Needs)

@@ -140,9 +140,9 @@ func (p *progress) fields(e train.Epoch, now time.Time) []field {
 			of = " " + r.Metric + " "
 		}
 		if !math.IsNaN(r.Train) { // link prediction measures none
-			fields = append(fields, field{"train" + of + padded(percent(r.Train), 8), 6})
+			fields = append(fields, field{"train" + of + padded(measured(r.Metric, r.Train), 8), 6})
 		}
-		fields = append(fields, field{"val" + of + padded(percent(r.Val), 8), 2}, field{"test" + of + padded(percent(r.Test), 8), 5})
+		fields = append(fields, field{"val" + of + padded(measured(r.Metric, r.Val), 8), 2}, field{"test" + of + padded(measured(r.Metric, r.Test), 8), 5})
 	}
 	fields = append(fields, field{padded(duration(seconds(e.Seconds)), 6) + "/epoch", 4}, field{padded(megabytes(e.PeakBytes), 6), 7})
 	if left := e.Epochs - e.Epoch; left > 0 {

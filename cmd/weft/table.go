@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"weft/train/metric"
 	"weft/train/setting"
 )
 
@@ -84,7 +85,15 @@ func duration(d time.Duration) string {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// percent writes a metric, which lies between 0 and 1; a dash where it was not measured.
+// measured writes a metric: shares in percent, errors in their own units; a dash where it was not measured.
+func measured(name string, x float64) string {
+	if metric.IsShare(name) || math.IsNaN(x) {
+		return percent(x)
+	}
+	return fmt.Sprintf("%.4g", x)
+}
+
+// percent writes a share, which lies between 0 and 1; a dash where it was not measured.
 func percent(x float64) string {
 	if math.IsNaN(x) {
 		return "–"

@@ -514,8 +514,12 @@ func printResults(out io.Writer, run *rundir.Run) {
 	if s.Graph.Features == 0 {
 		features = "no features"
 	}
+	labels := counted(s.Graph.Classes, "class", "classes")
+	if s.Graph.Values > 0 {
+		labels = valuesToPredict(s.Graph.Values)
+	}
 	t.row("model", fmt.Sprintf("%s on %s: %s, %s, %s, %s", s.Model, s.Dataset,
-		vertices, counted(s.Graph.Edges, "edge", "edges"), features, counted(s.Graph.Classes, "class", "classes")))
+		vertices, counted(s.Graph.Edges, "edge", "edges"), features, labels))
 	t.row("epochs", fmt.Sprintf("%s, best %s; ended: %s", count(s.EpochsRun), count(s.BestEpoch), run.Reason))
 	if l := s.Links; l != nil {
 		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges), count(l.TestEdges)))
@@ -526,7 +530,7 @@ func printResults(out io.Writer, run *rundir.Run) {
 		}
 	} else {
 		t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s",
-			percent(float64(s.Train)), percent(float64(s.Val)), percent(float64(s.Test))))
+			measured(s.Metric, float64(s.Train)), measured(s.Metric, float64(s.Val)), measured(s.Metric, float64(s.Test))))
 	}
 	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)), duration(run.Finished.Sub(run.Started))))
 	t.row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",

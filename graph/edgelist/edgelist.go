@@ -25,7 +25,6 @@ import (
 	"weft/graph/npz"
 	"weft/internal/foreign"
 	"weft/internal/memory"
-	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
@@ -39,7 +38,8 @@ type Options struct {
 	// The files of arrays are what numpy.save writes, or text, plain or gzip, with a row to each line.
 
 	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is
-	// a vector of class ids (−1, or nothing: none) or a 0/1 matrix.
+	// a vector of class ids (−1, or nothing: none) or of names of classes, a 0/1 matrix, or values to predict
+	// (floats).
 	Features, Labels string
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
@@ -178,7 +178,7 @@ func (l *list) warnings() []string {
 }
 
 // count returns V, after checking that every array has as many rows; −1 stands for no features.
-func (o *Options) count(l *list, features int, labels *npy.Array) (int, error) {
+func (o *Options) count(l *list, features int, labels *arrays.LabelRows) (int, error) {
 	type rows struct {
 		path string
 		n    int
@@ -225,11 +225,11 @@ func (o *Options) most(edges int) int64 {
 
 // readLabels reads the labels; nil where there are none. They are not empty: any number of empty rows takes
 // no bytes.
-func (o *Options) readLabels(edges int) (*npy.Array, error) {
+func (o *Options) readLabels(edges int) (*arrays.LabelRows, error) {
 	if o.Labels == "" {
 		return nil, nil
 	}
-	labels, err := arrays.ReadFile(o.Labels, o.most(edges))
+	labels, err := o.labelRows(o.most(edges))
 	if err != nil {
 		return nil, err
 	}
@@ -239,12 +239,12 @@ func (o *Options) readLabels(edges int) (*npy.Array, error) {
 	return labels, nil
 }
 
-// labels are those of an array, which may be nil.
-func (o *Options) labels(a *npy.Array) (graph.Labels, error) {
-	if a == nil {
+// labels are those of the rows, which may be nil.
+func (o *Options) labels(rows *arrays.LabelRows) (graph.Labels, error) {
+	if rows == nil {
 		return graph.Labels{}, nil
 	}
-	l, err := arrays.Labels(a)
+	l, err := rows.Labels()
 	if err != nil {
 		return l, fmt.Errorf("%s: %w", o.Labels, err)
 	}

@@ -21,41 +21,57 @@ import (
 const rowsPerByte = 64
 
 // readParquet reads a Parquet file.
-func (l *list) readParquet(f io.ReaderAt, size int64, progress graph.Progress) (err error) {
+func (l *list) readParquet(f io.ReaderAt, size int64, progress graph.Progress) error {
+	t := parquetTable{path: l.path, file: f, size: size, progress: progress}
+	return t.read(l.parquetColumns, l.readGroup)
+}
+
+// parquetTable is a Parquet file of that path and so many bytes.
+type parquetTable struct {
+	path     string
+	file     io.ReaderAt
+	size     int64
+	progress graph.Progress
+}
+
+// read calls group with the columns that choose returns, of each row group, with the number of its rows, and
+// that of its first one from 1.
+func (t *parquetTable) read(choose func(*parquet.File) ([]*parquet.Column, error), group func(columns []*columnReader, rows, first int64) error) (err error) {
 	// The library panics on some damaged files.
 	defer func() {
 		if p := recover(); p != nil {
-			err = refusal.Errorf("%s: a damaged Parquet file: %.200v", l.path, p)
+			err = refusal.Errorf("%s: a damaged Parquet file: %.200v", t.path, p)
 		}
 	}()
+	f, size := t.file, t.size
 	if err := checkFooter(f, size); err != nil {
-		return refusal.Errorf("%s: %w", l.path, err)
+		return refusal.Errorf("%s: %w", t.path, err)
 	}
 	file, err := parquet.OpenFile(f, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
-		return refusal.Errorf("%s: %w", l.path, err)
+		return refusal.Errorf("%s: %w", t.path, err)
 	}
-	columns, err := l.parquetColumns(file)
+	columns, err := choose(file)
 	if err != nil {
 		return err
 	}
 	most := 1<<20 + rowsPerByte*size
 	first := int64(1)
-	for i, group := range file.RowGroups() {
-		rows := group.NumRows()
+	for i, g := range file.RowGroups() {
+		rows := g.NumRows()
 		if rows < 0 || first-1 > most-rows {
-			return refusal.Errorf("%s: claims more rows than a file of %d bytes can hold", l.path, size)
+			return refusal.Errorf("%s: claims more rows than a file of %d bytes can hold", t.path, size)
 		}
-		chunks := group.ColumnChunks()
+		chunks := g.ColumnChunks()
 		readers := make([]*columnReader, 0, len(columns))
 		for _, c := range columns {
 			meta := &file.Metadata().RowGroups[i].Columns[c.Index()].MetaData
 			if err := checkPages(f, size, meta, c.Optional(), rows); err != nil {
-				return refusal.Errorf("%s: column %q: %w", l.path, c.Name(), err)
+				return refusal.Errorf("%s: column %q: %w", t.path, c.Name(), err)
 			}
 			readers = append(readers, &columnReader{name: c.Name(), pages: chunks[c.Index()].Pages()})
 		}
-		err := l.readGroup(readers, rows, first)
+		err := group(readers, rows, first)
 		for _, r := range readers {
 			r.close()
 		}
@@ -63,7 +79,7 @@ func (l *list) readParquet(f io.ReaderAt, size int64, progress graph.Progress) (
 			return err
 		}
 		first += rows
-		progress.Of("reading "+l.path, first-1, file.NumRows())
+		t.progress.Of("reading "+t.path, first-1, file.NumRows())
 	}
 	return nil
 }
@@ -228,8 +244,17 @@ type columnReader struct {
 	values []parquet.Value // those of the buffer that are left
 }
 
-// next returns the next value, valid until the next call.
+// next returns the next value, valid until the next call. A missing value is an error.
 func (c *columnReader) next() (parquet.Value, error) {
+	v, err := c.nextOrNull()
+	if err == nil && v.IsNull() {
+		err = fmt.Errorf("a value is missing")
+	}
+	return v, err
+}
+
+// nextOrNull is next, where a value may be missing.
+func (c *columnReader) nextOrNull() (parquet.Value, error) {
 	for len(c.values) == 0 {
 		if c.reader == nil {
 			page, err := c.pages.ReadPage()
@@ -255,9 +280,6 @@ func (c *columnReader) next() (parquet.Value, error) {
 	}
 	v := c.values[0]
 	c.values = c.values[1:]
-	if v.IsNull() {
-		return v, fmt.Errorf("a value is missing")
-	}
 	return v, nil
 }
 

@@ -89,7 +89,7 @@ func (o *Options) Write(dir string, c Changes) (*Written, error) {
 	weighted := list.weighted()
 	w, err := graph.Create(dir, graph.Shape{
 		Vertices: vertices, Edges: graph.Counted, Weighted: weighted, EdgeColumns: len(o.EdgeFeatures), Symmetric: c.Symmetrize,
-		FeatureColumns: g.Features.Columns, Classes: g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), Provenance: c.Provenance,
+		FeatureColumns: g.Features.Columns, Classes: g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ClassNames: g.Labels.Names, ValueColumns: g.Labels.Columns, Provenance: c.Provenance,
 	})
 	if err != nil {
 		return nil, err
@@ -168,6 +168,8 @@ func (o *Options) writeEdges(w *graph.Writer, s *edgesort.Sorter, vertices int) 
 
 func writeLabels(w *graph.Writer, l *graph.Labels) error {
 	switch {
+	case l.Continuous():
+		return w.AppendValues(l.Values)
 	case l.MultiLabel():
 		return w.AppendMultiLabels(l.Multi)
 	case l.Classes > 0:

@@ -346,7 +346,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{with(fields(), array("edge_attr", "<f4", "(2, 2)", make([]float32, 4))), `"edge_attr": has shape [2 2]: it must have a row for each of 3 edges`},
 		{with(fields(), array("val_mask", "|b1", "(3,)", []byte{1, 1, 0})), "val_mask: vertex 0 is also in train_mask"},
 		{with(fields(), array("val_mask", "|b1", "(2,)", []byte{1, 1})), `"val_mask": has shape [2]`},
-		{with(fields(), array("y", "<f4", "(3,)", make([]float32, 3))), `.astype("int64")`},
+		{with(fields(), array("y", "<f4", "(3,)", []float32{0, 0, float32(math.Inf(1))})), "label +Inf of vertex 2"},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{3, 4})), "must be square"},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{1 << 40, 1 << 40})), "at most"},
 		{with(sparse(), array("adj_indptr", "<i4", "(4,)", []int32{0, 3, 2, 3})), "do not ascend"},

@@ -203,7 +203,7 @@ func (s *staged) loss(vertices []int32, logits *autograd.Var) (float64, *tensor.
 	y, train := int32s(classes), int32s(rows)
 	defer y.Release()
 	defer train.Release()
-	return nn.LossGradient(logits, nn.Targets{Classes: logits.Cols(), Class: y}, train, len(s.graph.Splits[0].Train))
+	return nn.LossGradient(logits, nn.Targets{Classes: logits.Cols(), Class: y}, train, float64(len(s.graph.Splits[0].Train)))
 }
 
 func sentBy(c *comm.Comm) sent {

@@ -62,6 +62,8 @@ type Config struct {
 	Seed uint64 // of initial parameters and dropout
 	// NormalizeRows divides each vertex's features by their sum.
 	NormalizeRows bool
+	// Standard standardises the columns of dense features. nil: they stay as they are.
+	Standard *Standard
 	// VaryingInput says that the model's input varies between epochs, as with input dropout. Nothing computed
 	// from it is cached.
 	VaryingInput bool

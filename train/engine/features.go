@@ -58,7 +58,7 @@ func loadFeatures(c Config, rows *autograd.RowSet, vertices []int32) *features {
 // load copies the features of some rows of a vertex type. nil is all rows.
 func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32) *features {
 	team := c.Team
-	l := loader{team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places, normalize: c.NormalizeRows}
+	l := loader{team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places, normalize: c.NormalizeRows, standard: c.Standard}
 	f := &features{rows: rows, varying: c.VaryingInput}
 	if !l.from.Sparse() {
 		f.dense = team.Memory.NewElement(tensor.Features, team.Storage, rows.Here, l.from.Columns)
@@ -90,6 +90,18 @@ type loader struct {
 	rows      int
 	places    []int32 // the rows to copy; nil: all
 	normalize bool    // each row is divided by its sum
+	standard  *Standard
+}
+
+// Standard is how the columns of features are standardised: x becomes (x − mean)/deviation.
+type Standard struct{ Means, Deviations []float32 }
+
+// of is the standardised value of a column; nil changes none.
+func (s *Standard) of(x float32, column int) float32 {
+	if s == nil {
+		return x
+	}
+	return (x - s.Means[column]) / s.Deviations[column]
 }
 
 // each calls f for each row to copy.
@@ -138,7 +150,7 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 // unloadEvery is how many values fill copies from a mapped file before it releases the file's pages.
 const unloadEvery = 16 << 20
 
-// fill copies the stored feature values, each row times its scale.
+// fill copies the stored feature values, each row times its scale, or standardised.
 func (l *loader) fill(to *tensor.Matrix) {
 	if l.team.Planning() {
 		return
@@ -157,7 +169,8 @@ func (l *loader) fill(to *tensor.Matrix) {
 			l.share.Unload()
 			unloaded = at
 		}
-		for _, x := range l.from.Row(row) {
+		for k, x := range l.from.Row(row) {
+			x = l.standard.of(x, k)
 			if halves != nil {
 				halves[at] = tensor.RoundBFloat16(s * x)
 			} else {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"weft/comm"
 	"weft/graph"
@@ -53,6 +54,9 @@ func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, erro
 		}
 	}
 	switch _, known := ofVertices[name]; {
+	case slices.Contains(ValueNames, name):
+		return "", refusal.Errorf("%s %s: of values, and the graph's labels are classes; take one of %s",
+			refusal.Setting("metric"), name, strings.Join(VertexNames, ", "))
 	case !known:
 		return "", refusal.Errorf("%s %s: unknown metric; %s",
 			refusal.Setting("metric"), name, suggest.OneOf(name, VertexNames))
@@ -182,43 +186,50 @@ func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
 	return nil
 }
 
-// f1 is 2·TP / (2·TP + FP + FN), averaged over classes. A single-label vertex is predicted to have its
-// largest logit's class, a multi-label one every label with a positive logit.
+// f1 is 2·TP / (2·TP + FP + FN), averaged over classes.
 func f1(average func(hit, said, is []float64) float64) OfVertices {
 	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
-		counts := make([]float64, 3*l.Classes+1)
-		hit, said, is := counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]
-		counts[3*l.Classes] = float64(len(vertices))
-		for _, v := range vertices {
-			row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
-			top := argmax(row)
-			for c := range row {
-				var predicted, actual bool
-				if l.MultiLabel() {
-					label := l.Multi[int(v)*l.Classes+c]
-					predicted, actual = row[c] > 0 && label == label, label == 1 // a NaN label is missing
-				} else {
-					predicted, actual = c == top, l.Class[v] == int64(c)
-				}
-				if predicted {
-					said[c]++
-				}
-				if actual {
-					is[c]++
-				}
-				if predicted && actual {
-					hit[c]++
-				}
-			}
-		}
-		if err := sum(c, counts); err != nil {
-			return 0, err
-		}
-		if counts[3*l.Classes] == 0 {
-			return math.NaN(), nil
+		hit, said, is, err := countClasses(logits, l, vertices, c)
+		if hit == nil {
+			return math.NaN(), err
 		}
 		return average(hit, said, is), nil
 	}
+}
+
+// countClasses counts for each class the vertices that have it (is), that are predicted to (said), and both
+// (hit), over all workers; nil if there are no vertices. A single-label vertex is predicted to have its
+// largest logit's class, a multi-label one every label with a positive logit.
+func countClasses(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (hit, said, is []float64, err error) {
+	counts := make([]float64, 3*l.Classes+1)
+	hit, said, is = counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]
+	counts[3*l.Classes] = float64(len(vertices))
+	for _, v := range vertices {
+		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
+		top := argmax(row)
+		for c := range row {
+			var predicted, actual bool
+			if l.MultiLabel() {
+				label := l.Multi[int(v)*l.Classes+c]
+				predicted, actual = row[c] > 0 && label == label, label == 1 // a NaN label is missing
+			} else {
+				predicted, actual = c == top, l.Class[v] == int64(c)
+			}
+			if predicted {
+				said[c]++
+			}
+			if actual {
+				is[c]++
+			}
+			if predicted && actual {
+				hit[c]++
+			}
+		}
+	}
+	if err := sum(c, counts); err != nil || counts[3*l.Classes] == 0 {
+		return nil, nil, nil, err
+	}
+	return hit, said, is, nil
 }
 
 // f1Of is the F1 of hit true positives among said predictions and is positives.

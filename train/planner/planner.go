@@ -269,6 +269,6 @@ func (p *Planner) smaller(fraction float64) generate.Options {
 	o := generate.Default(generate.Uniform)
 	o.Vertices = min(whole.Vertices, max(fewest, int(fraction*float64(whole.Vertices))))
 	o.Degree, o.Directed = float64(whole.Edges)/float64(whole.Vertices), true
-	o.Features, o.Classes = whole.FeatureColumns, max(1, whole.Classes)
+	o.Features, o.Classes = whole.FeatureColumns, max(1, whole.Classes, whole.ValueColumns)
 	return o
 }

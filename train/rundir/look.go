@@ -146,7 +146,7 @@ func (s *Standing) lookCurve(o *setting.Options) {
 	if n := len(curve); n > 0 {
 		s.EpochsRun = curve[n-1].Epoch
 	}
-	best := train.BestOf(curve, o)
+	best := train.BestOf(curve, o, s.Metric)
 	if best.Epoch == 0 {
 		best.Train, best.Val, best.Test, best.ValLoss = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	}

@@ -24,6 +24,7 @@ import (
 	"weft/internal/document"
 	"weft/internal/npy"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
@@ -527,6 +528,27 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 		return run, o, "", refusal.Errorf("%s: damaged: it names no model", filepath.Join(dir, configFile))
 	}
 	return run, o, filepath.Join(dir, weightsFile), nil
+}
+
+// ReadPredictions reads the predictions of a complete run: a row of so many columns for each vertex.
+func ReadPredictions(dir string) (rows []float32, columns int, err error) {
+	path := filepath.Join(dir, predictionsFile)
+	f, size, err := regular.Open(path)
+	if err != nil {
+		return nil, 0, refusal.Errorf("%w; give the store to predict again", err)
+	}
+	defer f.Close()
+	a, err := npy.Read(f, size)
+	if err == nil {
+		rows, err = a.Float32s()
+	}
+	if err == nil && len(a.Shape) != 2 {
+		err = fmt.Errorf("has shape %v, where rows of columns were expected", a.Shape)
+	}
+	if err != nil {
+		return nil, 0, refusal.Errorf("%s: %w; give the store to predict again", path, err)
+	}
+	return rows, a.Shape[1], nil
 }
 
 // noResults is the refusal of a run directory without run.json.

@@ -63,6 +63,7 @@ type Counts struct {
 	Edges    int64 `json:"edges"`    // of all relations
 	Features int   `json:"features"` // of the first type
 	Classes  int   `json:"classes"`
+	Values   int   `json:"values,omitempty"`      // to predict for each vertex
 	Others   int   `json:"other_types,omitempty"` // vertex types beside the first
 }
 
@@ -81,6 +82,7 @@ func summarize(j *train.Job, r *train.Result) Summary {
 		Checkpoints: r.Checkpoints,
 		Graph: Counts{
 			Vertices: r.Whole.Vertices, Edges: r.Whole.Edges, Features: r.Whole.FeatureColumns, Classes: r.Whole.Classes,
+			Values: r.Whole.ValueColumns,
 			Others: len(r.Whole.Others),
 		},
 	}

@@ -28,7 +28,7 @@ type Options struct {
 	InputDropout      float64 `yaml:"input-dropout"`
 	TransformDropout  float64 `yaml:"transform-dropout"`
 	AttentionDropout  float64 `yaml:"attention-dropout"`
-	NormalizeFeatures string  `yaml:"normalize-features"`
+	NormalizeFeatures string  `yaml:"normalize-features"` // one of normalizations
 	Norm              string  `yaml:"norm"`
 	Residual          bool    `yaml:"residual"`
 	Activation        string  `yaml:"activation"`
@@ -49,6 +49,9 @@ type Options struct {
 	OutFeatures       int     `yaml:"out-features"` // columns of the last layer in link prediction, 0: Hidden
 	Decoder           string  `yaml:"decoder"`      // of edges: "dot" or "distmult"
 
+	Loss                string  `yaml:"loss"`            // of vertices, one of task.Losses
+	FocalGamma          float64 `yaml:"focal-gamma"`     // γ of the focal loss
+	ClassWeights        string  `yaml:"class-weights"`   // in the loss, "none", "balanced" or a file
 	LabelSmoothing      float64 `yaml:"label-smoothing"` // of the loss of vertex classes
 	LR                  float64 `yaml:"lr"`
 	WeightDecay         float64 `yaml:"weight-decay"`
@@ -132,9 +135,9 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Task: task.Names()[0], Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
-		NormalizeFeatures: "none", Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
+		NormalizeFeatures: normalizations[0], Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
 		AttentionGradient: gnn.AttentionGradients[0], Aggregation: gnn.Aggregations[0], Jump: gnn.Jumps[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
-		LR: 0.01, Optimizer: "adam", Schedule: "constant", PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
+		Loss: task.Losses[0], FocalGamma: 2, ClassWeights: task.NoClassWeights, LR: 0.01, Optimizer: "adam", Schedule: "constant", PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
 		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Balance: partition.AutoBalance, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], HaloSmoothing: smoothings[0], CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
@@ -142,11 +145,16 @@ func Defaults() Options {
 	}
 }
 
-// What finds the best epoch: the highest validation metric, or the lowest validation loss.
+// What finds the best epoch: the best validation metric, or the lowest validation loss.
 const (
 	SelectMetric = "metric"
 	SelectLoss   = "loss"
 )
+
+// Standard is the word of NormalizeFeatures for columns with a mean of 0 and a deviation of 1.
+const Standard = "standard"
+
+var normalizations = []string{"none", "row", Standard}
 
 // bf16 stores the values of vertices in tensor.BFloat16.
 const bf16 = "bf16"

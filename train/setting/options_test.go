@@ -82,6 +82,8 @@ func TestResolveRefuses(t *testing.T) {
 		{"parallel", "graph", "AXIS=N"},
 		{"split", "-1", "split -1"},
 		{"label-smoothing", "1", "label-smoothing 1"},
+		{"loss", "hinge", "loss hinge: unknown loss"},
+		{"focal-gamma", "-1", "focal-gamma -1"},
 	} {
 		o := Defaults()
 		s, _ := settingNamed(c.name)

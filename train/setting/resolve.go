@@ -229,6 +229,12 @@ func (r *Resolved) checkTask() error {
 				refusal.Setting(s.Name), s.Text(o), refusal.Setting("task"), s.task)
 		}
 	}
+	switch loss := refusal.Setting("loss"); {
+	case o.FocalGamma != defaults.FocalGamma && o.Loss != task.Focal:
+		return refusal.Errorf("%s %v: belongs to %s %s; give that, or leave it out", refusal.Setting("focal-gamma"), o.FocalGamma, loss, task.Focal)
+	case o.LabelSmoothing > 0 && o.Loss == task.Focal:
+		return refusal.Errorf("%s %v: belongs to %s %s; leave one of the two out", refusal.Setting("label-smoothing"), o.LabelSmoothing, loss, task.CrossEntropy)
+	}
 	if known := r.Kind.Metrics(); o.Metric != metric.Auto && !slices.Contains(known, o.Metric) {
 		return refusal.Errorf("%s %s: no measure of %s %s; %s", refusal.Setting("metric"), o.Metric, refusal.Setting("task"), o.Task,
 			suggest.OneOf(o.Metric, known))
@@ -411,6 +417,12 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	o, grid := &r.Options, r.Mesh
 	kind, _ := gnn.KindOf(o.Model)
 	switch {
+	case o.NormalizeFeatures == Standard && whole.FeatureValues > 0:
+		return refusal.Errorf("%s %s: would make sparse features dense; take row, or import them again with %s",
+			refusal.Setting("normalize-features"), Standard, refusal.Setting("dense-features"))
+	case o.NormalizeFeatures == Standard && len(whole.Others) > 0:
+		return refusal.Errorf("%s %s: is for one vertex type, and the graph has %d; take row, or standardise the features before you import them",
+			refusal.Setting("normalize-features"), Standard, 1+len(whole.Others))
 	case whole.FeatureColumns > 0:
 		return nil
 	case !kind.Featureless && o.NodeEmbedding == 0:
@@ -422,6 +434,11 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)
 	}
 	return nil
+}
+
+// Standardises reports whether the columns of the graph's features are standardised.
+func (r *Resolved) Standardises(whole *partition.Whole) bool {
+	return r.NormalizeFeatures == Standard && whole.FeatureColumns > 0
 }
 
 // checkTypes refuses a pipeline for several vertex types: chunks and the history are of one type's rows.
@@ -436,7 +453,7 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 // kind is the kind of task.
 func (o *Options) kind() task.Kind {
 	return task.New(task.Options{
-		Name: o.Task, Metric: o.Metric, Split: o.Split, LabelSmoothing: o.LabelSmoothing, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
+		Name: o.Task, Metric: o.Metric, Split: o.Split, Loss: o.Loss, FocalGamma: o.FocalGamma, ClassWeights: o.ClassWeights, LabelSmoothing: o.LabelSmoothing, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
 		EvalNegatives: o.EvalNegatives, Columns: cmp.Or(o.OutFeatures, o.Hidden), Decoder: o.Decoder,
 	})
 }

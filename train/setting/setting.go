@@ -64,7 +64,7 @@ type Setting struct {
 }
 
 var settings = withFields([]Setting{
-	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes of vertices or, for link prediction, which vertices an edge joins"},
+	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes or values of vertices or, for link prediction, which vertices an edge joins"},
 	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + modelsWith(usesWeights) + "; edge features in " + modelsWith(usesFeatures) + ")"},
 	{Name: "layers", some: true, limits: between(1, 1000), Meaning: "number of layers"},
 	{Name: "hidden", some: true, limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
@@ -81,8 +81,8 @@ var settings = withFields([]Setting{
 	},
 	{Name: "attention-dropout", some: true, limits: fraction, Meaning: "dropout on the attention coefficients"},
 	{
-		Name: "normalize-features", Choices: []string{"none", "row"},
-		Meaning: "how each vertex's features are scaled, row divides them by their sum",
+		Name: "normalize-features", Choices: normalizations,
+		Meaning: "how features are scaled, row divides each vertex's by their sum, standard subtracts each column's mean over all vertices and divides by its deviation",
 	},
 	{
 		Name: "norm", some: true, Choices: gnn.Norms,
@@ -148,6 +148,18 @@ var settings = withFields([]Setting{
 	},
 	{Name: "warmup", Group: TrainingGroup, limits: between(0, 1e9), Meaning: "epochs in which the learning rate rises linearly to lr, before the schedule begins"},
 	{
+		Name: "loss", Group: TrainingGroup, task: task.Vertex, Choices: task.Losses,
+		Meaning: "loss of the training vertices, auto takes cross-entropy for classes and mse for values; those of values are of differences in their deviations",
+	},
+	{
+		Name: "focal-gamma", Group: TrainingGroup, task: task.Vertex, limits: above(0),
+		Meaning: "how much less the focal loss counts vertices whose class is likely, γ of −(1−p)^γ·ln p; for loss focal",
+	},
+	{
+		Name: "class-weights", Group: TrainingGroup, task: task.Vertex,
+		Meaning: "weights of the classes in the loss: none, balanced for the same weight of all training vertices of each class together, or a text `file` with a number for each class in order",
+	},
+	{
 		Name: "label-smoothing", Group: TrainingGroup, task: task.Vertex, limits: fraction,
 		Meaning: "share of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss",
 	},
@@ -155,16 +167,16 @@ var settings = withFields([]Setting{
 	{Name: "epochs", Group: TrainingGroup, changes: true, limits: between(1, 1e9), Meaning: "passes over the graph"},
 	{
 		Name: "patience", Group: TrainingGroup, changes: true, limits: atLeast(0),
-		Meaning: "stop after so many epochs without a lower validation loss or (select metric) a higher validation metric, 0: never",
+		Meaning: "stop after so many epochs without a lower validation loss or (select metric) a better validation metric, 0: never",
 	},
 	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
 	{
-		Name: "metric", Group: TrainingGroup, Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames)),
-		Meaning: "metric of the results, auto takes the one that the graph names, and mrr for link prediction",
+		Name: "metric", Group: TrainingGroup, Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames, metric.ValueNames)),
+		Meaning: "metric of the results, auto takes the one that the graph names, rmse for values, and mrr for link prediction",
 	},
 	{
 		Name: "select", Group: TrainingGroup, Choices: []string{SelectMetric, SelectLoss},
-		Meaning: "how the best epoch is found: by the highest validation metric or the lowest validation loss",
+		Meaning: "how the best epoch is found: by the best validation metric or the lowest validation loss",
 	},
 	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
 	{Name: "split", Group: TrainingGroup, task: task.Vertex, limits: atLeast(0), Meaning: "which stored split, from 0"},

@@ -62,7 +62,10 @@ func (linkPrediction) Check(*partition.Whole) error { return nil }
 
 func (k linkPrediction) Keep() *partition.Kept { return partition.Keep(k.draw().Passes) }
 
-func (linkPrediction) Parameters() []string { return []string{decoderWeights} }
+func (linkPrediction) Predicts(params *nn.Params, _ nn.State) func(*tensor.Matrix) {
+	params.Allow(decoderWeights) // predictions are embeddings
+	return nil
+}
 
 func (k linkPrediction) Begin(e Env) (Task, error) {
 	edges, err := links.New(e.Team, e.World, e.Share, e.Vertices, links.Options{Draw: *k.draw(), RankAmong: k.EvalNegatives})
@@ -110,6 +113,8 @@ func (l *linkTask) ValidationLoss(embeddings *autograd.Var) float64 {
 func (l *linkTask) Validates() bool { return l.any(links.Val) }
 
 func (*linkTask) OneClass() bool { return false }
+
+func (*linkTask) Predict(*tensor.Matrix) {}
 
 // Measure leaves out the training edges: the model has seen them.
 func (l *linkTask) Measure(embeddings *tensor.Matrix) (s Scores, err error) {

@@ -1,5 +1,5 @@
-// Package task is what a model can learn: the classes of vertices, or which vertices an edge joins. A Kind
-// says what it needs of a graph, and makes a Task on each worker.
+// Package task is what a model can learn: the labels of vertices, which are classes or values, or which
+// vertices an edge joins. A Kind says what it needs of a graph, and makes a Task on each worker.
 package task
 
 import (
@@ -34,8 +34,9 @@ type Kind interface {
 	// Begin makes the task of a worker. It fails with a refusal, on all workers, if the graph lacks what the
 	// task needs.
 	Begin(e Env) (Task, error)
-	// Parameters are the names of the task's own parameters.
-	Parameters() []string
+	// Predicts lets params load the task's own weights beside the model's. It returns what turns the model's
+	// output into predictions, in place; nil: the output is the prediction.
+	Predicts(params *nn.Params, weights nn.State) func(output *tensor.Matrix)
 }
 
 // Env is what a task needs of a worker.
@@ -61,10 +62,12 @@ type Task interface {
 	// OneClass reports whether all labels are of one class, as far as this worker knows. Then there is
 	// nothing to learn.
 	OneClass() bool
-	// Measure returns the metric on each part of the split, NaN for an empty part.
-	Measure(output *tensor.Matrix) (Scores, error)
-	// Report returns further results of the best epoch's output; nil: none.
-	Report(output *tensor.Matrix) (*Links, error)
+	// Predict turns the model's output into predictions, in place.
+	Predict(output *tensor.Matrix)
+	// Measure returns the metric of predictions on each part of the split, NaN for an empty part.
+	Measure(predictions *tensor.Matrix) (Scores, error)
+	// Report returns further results of the best epoch's predictions; nil: none.
+	Report(predictions *tensor.Matrix) (*Links, error)
 }
 
 // Scores are the metric on each part of a split.
@@ -81,7 +84,7 @@ var kinds = []struct {
 	name string
 	make func(Options) Kind
 }{
-	{Vertex, func(o Options) Kind { return classification{o} }},
+	{Vertex, func(o Options) Kind { return ofVertices{o} }},
 	{Link, func(o Options) Kind { return linkPrediction{o} }},
 }
 
@@ -100,6 +103,9 @@ type Options struct {
 
 	// Of Vertex.
 	Split          int     // the index of a stored split
+	Loss           string  // one of Losses
+	FocalGamma     float64 // γ of Focal, above 0
+	ClassWeights   string  // NoClassWeights, Balanced or a file
 	LabelSmoothing float64 // in [0, 1)
 
 	// Of Link.

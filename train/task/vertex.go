@@ -1,6 +1,9 @@
 package task
 
 import (
+	"fmt"
+	"slices"
+
 	"weft/autograd"
 	"weft/comm"
 	"weft/graph"
@@ -11,6 +14,50 @@ import (
 	"weft/tensor"
 	"weft/train/metric"
 )
+
+// The losses of vertices by name.
+const (
+	AutoLoss     = "auto"          // CrossEntropy of classes, MeanSquared of values
+	CrossEntropy = "cross-entropy" // of the softmax, or binary, of σ, if a vertex may have several labels
+	Focal        = "focal"         // of the softmax
+	MeanSquared  = "mse"
+	MeanAbsolute = "mae"
+	HuberLoss    = "huber"
+)
+
+// Losses are the losses of vertices, the default first.
+var Losses = []string{AutoLoss, CrossEntropy, Focal, MeanSquared, MeanAbsolute, HuberLoss}
+
+// ofVertices is the task of predicting the labels of vertices: classification of classes, regression of
+// values.
+type ofVertices struct{ Options }
+
+// of is the task on a graph.
+func (k ofVertices) of(whole *partition.Whole) Kind {
+	if whole.ValueColumns > 0 {
+		return regression(k)
+	}
+	return classification(k)
+}
+
+func (ofVertices) Metrics() []string { return slices.Concat(metric.VertexNames, metric.ValueNames) }
+
+func (k ofVertices) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
+	return k.of(whole).Metric(whole, l)
+}
+
+func (k ofVertices) Outputs(whole *partition.Whole) int { return k.of(whole).Outputs(whole) }
+
+func (k ofVertices) Check(whole *partition.Whole) error { return k.of(whole).Check(whole) }
+
+func (ofVertices) Keep() *partition.Kept { return nil }
+
+func (k ofVertices) Begin(e Env) (Task, error) { return k.of(&e.Share.Whole).Begin(e) }
+
+// Predicts goes by the weights: a graph to predict may have no labels.
+func (k ofVertices) Predicts(params *nn.Params, weights nn.State) func(*tensor.Matrix) {
+	return k.of(&partition.Whole{ValueColumns: nn.UnitsIn(weights)}).Predicts(params, weights)
+}
 
 // classification is the task of predicting the classes of vertices: by softmax, or by σ if a vertex may have
 // several labels.
@@ -24,36 +71,56 @@ func (k classification) Metric(whole *partition.Whole, l *graph.Labels) (string,
 
 func (classification) Outputs(whole *partition.Whole) int { return whole.Classes }
 
-// Check refuses a split that does not exist, or that has no training vertices.
 func (k classification) Check(whole *partition.Whole) error {
+	if distances[k.Loss] != nil {
+		return refusal.Errorf("%s %s: for values, and the graph's labels are classes; leave it out, or import labels that are floats",
+			refusal.Setting("loss"), k.Loss)
+	}
+	if k.fromFile() {
+		if _, err := readClassWeights(k.ClassWeights, whole.Classes); err != nil {
+			return err
+		}
+	}
+	return checkSplit(whole, k.Split)
+}
+
+// fromFile reports whether ClassWeights names a file.
+func (k classification) fromFile() bool {
+	return k.ClassWeights != NoClassWeights && k.ClassWeights != Balanced
+}
+
+// checkSplit refuses a split that does not exist, or that has no training vertices.
+func checkSplit(whole *partition.Whole, split int) error {
 	switch splits := whole.Splits; {
 	case len(splits) == 0:
 		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; import it with %s",
 			refusal.Setting("split"))
-	case k.Split >= len(splits):
+	case split >= len(splits):
 		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
-			refusal.Setting("split"), k.Split, len(splits))
-	case splits[k.Split].Train == 0:
-		return refusal.Errorf("%s %d has no training vertices", refusal.Setting("split"), k.Split)
+			refusal.Setting("split"), split, len(splits))
+	case splits[split].Train == 0:
+		return refusal.Errorf("%s %d has no training vertices", refusal.Setting("split"), split)
 	}
 	return nil
 }
 
 func (classification) Keep() *partition.Kept { return nil }
 
-func (classification) Parameters() []string { return nil }
+func (classification) Predicts(*nn.Params, nn.State) func(*tensor.Matrix) { return nil }
 
 func (k classification) Begin(e Env) (Task, error) {
-	if k.LabelSmoothing > 0 && e.Share.Values.Labels.MultiLabel() {
-		return nil, refusal.Errorf("%s %v: it is for one class per vertex, and a vertex of this graph may have several labels",
-			refusal.Setting("label-smoothing"), k.LabelSmoothing)
+	if name, text := k.forOneClass(); name != "" && e.Share.Values.Labels.MultiLabel() {
+		return nil, refusal.Errorf("%s %v: it is for one class per vertex, and a vertex of this graph may have several labels", refusal.Setting(name), text)
 	}
 	c := &classes{Env: e}
 	c.targets.Smoothing = k.LabelSmoothing
+	if k.Loss == Focal {
+		c.targets.Focusing = k.FocalGamma
+	}
 	labels, splits := e.Share.Values.Targets(e.Vertices)
 	c.labels = labels
 	all, s := &e.Share.Whole.Splits[k.Split], &splits[k.Split]
-	c.train, c.val, c.test = c.vertexSet(s.Train, all.Train), c.vertexSet(s.Val, all.Val), c.vertexSet(s.Test, all.Test)
+	c.train, c.val, c.test = e.vertexSet(s.Train, all.Train), e.vertexSet(s.Val, all.Val), e.vertexSet(s.Test, all.Test)
 	l := &c.labels
 	c.targets.Classes = l.Classes
 	if l.MultiLabel() {
@@ -69,9 +136,27 @@ func (k classification) Begin(e Env) (Task, error) {
 			return nil, err
 		}
 	}
+	if k.ClassWeights != NoClassWeights {
+		if err := c.weigh(k.ClassWeights); err != nil {
+			return nil, err
+		}
+	}
 	var err error
 	c.metric, err = k.Metric(&e.Share.Whole, &c.labels)
 	return c, err
+}
+
+// forOneClass names a setting with its value that is for one class per vertex, "" if none is given.
+func (k classification) forOneClass() (name, text string) {
+	switch {
+	case k.LabelSmoothing > 0:
+		return "label-smoothing", fmt.Sprint(k.LabelSmoothing)
+	case k.Loss == Focal:
+		return "loss", Focal
+	case k.ClassWeights != NoClassWeights:
+		return "class-weights", k.ClassWeights
+	}
+	return "", ""
 }
 
 // classes is vertex classification on a worker.
@@ -101,7 +186,7 @@ func (c *classes) countLabels() error {
 	}
 	err := c.World.SumDoubles(comm.Statistics, there)
 	for k, set := range sets {
-		set.total = int(there[k])
+		set.total = there[k]
 	}
 	return err
 }
@@ -124,6 +209,8 @@ func (c *classes) OneClass() bool {
 	return whole && labels.OneClass() || c.Share.Whole.Classes == 1 && !labels.MultiLabel()
 }
 
+func (*classes) Predict(*tensor.Matrix) {}
+
 func (c *classes) Measure(logits *tensor.Matrix) (s Scores, err error) {
 	if c.Team.Planning() && !c.World.TakesTurns() { // the plan of turns reads what a run reads
 		return s, nil
@@ -145,9 +232,9 @@ func (*classes) Report(*tensor.Matrix) (*Links, error) { return nil, nil }
 type vertexSet struct {
 	ids   []int64
 	rows  *tensor.Matrix // Int32, 1 × n
-	total int            // the number of vertices in all workers' lists, or of their labels if a vertex may have several
+	total float64        // the number of vertices in all workers' lists, or of their labels or values if there may be several
 }
 
-func (c *classes) vertexSet(ids []int64, total int) vertexSet {
-	return vertexSet{ids, kernel.List(c.Team, tensor.Buffers, ids), total}
+func (e *Env) vertexSet(ids []int64, total int) vertexSet {
+	return vertexSet{ids, kernel.List(e.Team, tensor.Buffers, ids), float64(total)}
 }

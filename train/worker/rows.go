@@ -19,7 +19,7 @@ type Rows struct {
 
 // Results passes a result for each vertex to use, in the order of the graph or of Config.Vertices. The result
 // is that of the model without its last blocks, whose number is without. Worker 0 alone calls use. check gets
-// this worker's rows; if it fails on any worker, use is not called.
+// this worker's rows, and may change them; if it fails on any worker, use is not called.
 func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func(Rows) error) error {
 	v := w.Infer(without)
 	defer v.Drop()

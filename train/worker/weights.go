@@ -76,6 +76,7 @@ func (w *Worker) Weights() (nn.State, error) {
 		}
 		maps.Copy(all, theirs)
 	}
+	w.withStandard(all)
 	return all, nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/metric"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -43,6 +44,9 @@ type Config struct {
 	// Vertices are the vertices to infer, as for engine.NewMFG. nil is all.
 	Vertices []int32
 	Savings  Savings
+	// Standard is how features are standardised, with normalize-features standard. nil: by the means and
+	// deviations of the graph's own.
+	Standard *engine.Standard
 	// Recorder records what the worker does in an epoch. It may be nil.
 	Recorder *trace.Recorder
 	// Explain is called for each module of the model with what it does. It may be nil.
@@ -106,7 +110,9 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) 
 	}
 	w.Rate = optim.Schedule{
 		Name: c.Schedule, Epochs: c.Epochs, Warmup: c.Warmup,
-		Plateau: optim.Plateau{Factor: c.PlateauFactor, Patience: c.PlateauPatience, Highest: c.Select == setting.SelectMetric},
+		Plateau: optim.Plateau{Factor: c.PlateauFactor, Patience: c.PlateauPatience,
+			Highest: c.Select == setting.SelectMetric && !metric.SmallerIsBetter(w.Task.Metric()),
+		},
 	}
 	if c.Schedule == optim.PlateauSchedule && !w.Task.Validates() {
 		return nil, refusal.Errorf("%[1]s %[2]s: nothing is held out for validation; give another split, or take %[1]s %[3]s",
@@ -156,10 +162,15 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 	if w.Stage, err = w.stageOptions(); err != nil {
 		return nil, e, &launch.Common{Err: err}
 	}
+	if w.Standard == nil && w.Standardises(&w.Share.Whole) {
+		if w.Standard, err = w.standard(); err != nil {
+			return nil, e, err
+		}
+	}
 	return w, engine.Config{
 		Team: team, Groups: w.Groups, Share: w.Share, Blocks: w.Blocks, Seed: c.Seed, Trace: world.Track(),
 		Loss:          func(output *autograd.Var) (float64, *tensor.Matrix) { return w.Task.Loss(w.epoch, output) },
-		NormalizeRows: c.NormalizeFeatures == "row", VaryingInput: c.InputDropout > 0,
+		NormalizeRows: c.NormalizeFeatures == "row", Standard: w.Standard, VaryingInput: c.InputDropout > 0,
 		Aggregated: w.aggregated, Redistributed: w.redistributed,
 		Order:    order.Options{Choice: c.Order, Explain: c.Explain},
 		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Travels, Delay: c.HaloDelay > 0, Smoothing: c.Smoothing, Wire: c.Sent, Kept: c.kept(), Recompute: c.Savings.Recompute,
@@ -179,6 +190,9 @@ func (c *Config) kept() func(epoch, columns int) int {
 // infers sets the worker's engine.
 func (w *Worker) infers(i engine.Inference) error {
 	w.Inference, w.Params = i, i.Params()
+	if w.Standard != nil { // known before the engine
+		w.Params.Allow(featureMeans, featureDeviations)
+	}
 	return w.allowOthers()
 }
 
@@ -271,6 +285,7 @@ func (w *Worker) Evaluate() (s Scores, err error) {
 	case w.Task.Validates():
 		s.ValLoss = sums[0]
 	}
+	w.Task.Predict(output.Value())
 	s.Scores, err = w.Task.Measure(output.Value())
 	return s, err
 }

@@ -28,15 +28,36 @@ func NotFinite(values []float32) int {
 }
 
 // WholeLabels is Labels for a file whose class ids may be floats: whole numbers, or NaN where unlabelled.
+// Floats that are no class ids are values to predict.
 func WholeLabels(a *npy.Array) (graph.Labels, error) {
-	if n := len(a.Shape); !a.Floats() || n != 1 && (n != 2 || a.Shape[1] != 1) {
+	if !a.Floats() || width(a.Shape) != 1 {
 		return Labels(a)
+	}
+	all, err := a.Float64s()
+	if err != nil {
+		return graph.Labels{}, err
+	}
+	noClass := func(x float64) bool { return x != math.Trunc(x) && x == x || x < -1 || x >= float64(len(all)) }
+	if slices.ContainsFunc(all, noClass) {
+		return values(a)
 	}
 	ids, err := WholeNumbers(a)
 	if err != nil {
 		return graph.Labels{}, err
 	}
 	return Classes(ids)
+}
+
+// width returns the number of columns of a matrix with a row for each vertex, 1 for a vector, and 0 for
+// another shape.
+func width(shape []int) int {
+	switch len(shape) {
+	case 1:
+		return 1
+	case 2:
+		return shape[1]
+	}
+	return 0
 }
 
 // WholeNumbers are class ids that are integers, or floats that are whole; NaN is −1.
@@ -77,23 +98,41 @@ func Whole(x float32) (n int64, ok bool) {
 }
 
 // Labels makes labels of one class id per vertex (a vector or one column of integers, −1 where unlabelled),
-// or of a 0/1 matrix V × C (integers, booleans or floats, NaN where a label is missing).
+// or of a 0/1 matrix V × C (integers, booleans or floats, NaN where a label is missing), or values to
+// predict: a vector of floats or a matrix of floats that are not all 0 and 1, NaN where a value is missing.
 func Labels(a *npy.Array) (graph.Labels, error) {
-	shape := a.Shape
-	if len(shape) == 2 && shape[1] == 1 { // a column, as of the Open Graph Benchmark
-		shape = shape[:1]
-	}
-	switch len(shape) {
-	case 1:
+	switch n := width(a.Shape); {
+	case n == 0 && len(a.Shape) != 2:
+		return graph.Labels{}, refusal.Errorf("labels of shape %v: give a vector of class ids, a 0/1 matrix or values, one row per vertex", a.Shape)
+	case n == 1 && a.Floats(): // also a column, as of the Open Graph Benchmark
+		return values(a)
+	case n == 1:
 		ids, err := a.Int64s()
 		if err != nil {
 			return graph.Labels{}, err
 		}
 		return Classes(ids)
-	case 2:
-		return multi(a)
 	}
-	return graph.Labels{}, refusal.Errorf("labels of shape %v: give a vector of class ids or a 0/1 matrix, one row per vertex", a.Shape)
+	return multi(a)
+}
+
+// values makes labels of values to predict, a row for each vertex.
+func values(a *npy.Array) (graph.Labels, error) {
+	rows, err := a.Float32s()
+	if err != nil {
+		return graph.Labels{}, err
+	}
+	columns, there := width(a.Shape), false
+	for k, x := range rows {
+		if math.IsInf(float64(x), 0) {
+			return graph.Labels{}, refusal.Errorf("label %v of vertex %d: values to predict are finite float32, or NaN where missing", x, k/columns)
+		}
+		there = there || x == x
+	}
+	if !there {
+		return graph.Labels{}, nil
+	}
+	return graph.Labels{Columns: columns, Values: rows}, nil
 }
 
 // Classes makes labels of one class id per vertex. The number of classes is the largest id plus one; ids that
@@ -102,8 +141,8 @@ func Classes(ids []int64) (graph.Labels, error) {
 	classes := 0
 	for v, c := range ids {
 		if c < -1 || c >= int64(len(ids)) {
-			return graph.Labels{}, refusal.Errorf("label %d of vertex %d: classes run from 0 (-1: none), fewer than the %d vertices",
-				c, v, len(ids))
+			return graph.Labels{}, refusal.Errorf("label %d of vertex %d: classes run from 0 (-1: none), fewer than the %d vertices; "+
+				"save values to predict as floats, by numpy.save", c, v, len(ids))
 		}
 		classes = max(classes, int(c)+1)
 	}
@@ -113,9 +152,9 @@ func Classes(ids []int64) (graph.Labels, error) {
 	return graph.Labels{Classes: classes, Class: ids}, nil
 }
 
-// multi makes labels of a 0/1 matrix.
+// multi makes labels of a 0/1 matrix, or of another one of floats.
 func multi(a *npy.Array) (graph.Labels, error) {
-	values, err := a.Float32s()
+	labels, err := a.Float32s()
 	if err != nil {
 		return graph.Labels{}, err
 	}
@@ -123,10 +162,14 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	if classes == 0 {
 		return graph.Labels{}, refusal.Errorf("labels of shape %v have no class", a.Shape)
 	}
-	if k := NoLabel(values); k >= 0 {
-		return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels are 0 and 1, or NaN where missing", values[k], k/classes, k%classes)
+	switch k := NoLabel(labels); {
+	case k >= 0 && a.Floats():
+		return values(a)
+	case k >= 0:
+		return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels of several classes are 0 and 1; save values to predict as floats",
+			labels[k], k/classes, k%classes)
 	}
-	return graph.Labels{Classes: classes, Multi: values}, nil
+	return graph.Labels{Classes: classes, Multi: labels}, nil
 }
 
 // NoLabel returns the position of the first value that rows of several labels do not have, which are 0 and
@@ -224,7 +267,7 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 				return refusal.Errorf("%s: vertex %d is also in %s: leave it in one of them", names[part], v, names[in[v]-1])
 			}
 			in[v] = 1 + byte(part)
-			if (l.Class != nil || l.MultiLabel()) && !l.Labelled(v) {
+			if l.There() && !l.Labelled(v) {
 				return refusal.Errorf("%s: vertex %d has no label: leave it out of the split, or give it a label", names[part], v)
 			}
 		}

@@ -110,11 +110,29 @@ func TestLabels(t *testing.T) {
 	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{nan, 1, nan, nan}}, got, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("labels that are missing: error %v (-want +got):\n%s", err, diff)
 	}
+	// Floats are values to predict, but for a matrix of 0 and 1
+	for _, c := range []struct {
+		values []float32
+		shape  []int
+	}{{[]float32{0, 1, 2}, []int{3}}, {[]float32{0, nan, 1}, []int{3, 1}}, {[]float32{0, 1, .5, nan}, []int{2, 2}}} {
+		got, err = Labels(array(t, "<f4", c.values, c.shape...))
+		want := graph.Labels{Columns: len(c.values) / c.shape[0], Values: c.values}
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" || err != nil {
+			t.Errorf("values of shape %v: error %v (-want +got):\n%s", c.shape, err, diff)
+		}
+	}
+	for _, x := range []float64{math.Nextafter(1, 2), -.5, -2, 2} { // no class ids of two vertices
+		if got, err = WholeLabels(array(t, "<f8", []float64{x, 0}, 2)); err != nil || got.Columns != 1 {
+			t.Errorf("the label %v: %+v, error %v", x, got, err)
+		}
+	}
 	for name, a := range map[string]*npy.Array{
 		"a single value":   array(t, "<i4", []int32{1}),
 		"no class":         array(t, "<f4", []float32{}, 3, 0),
 		"more than V":      array(t, "<i4", []int32{0, 3, 1}, 3),
 		"below -1":         array(t, "<i4", []int32{0, -2}, 2),
+		"infinite":         array(t, "<f4", []float32{0, float32(math.Inf(-1))}, 2),
+		"beyond float32":   array(t, "<f8", []float64{0, 1e300}, 2),
 		"neither 0 nor 1":  array(t, "<i4", []int32{0, 2}, 1, 2),
 		"three dimensions": array(t, "<i4", []int32{0}, 1, 1, 1),
 	} {
@@ -138,10 +156,8 @@ func TestWholeLabels(t *testing.T) {
 		}
 	}
 	for want, a := range map[string]*npy.Array{
-		"label 0.5 of vertex 1: classes are whole numbers": array(t, "<f4", []float32{0, 0.5}, 2),
-		"label 1.0000000000000002 of vertex 0":             array(t, "<f8", []float64{math.Nextafter(1, 2), 0}, 2),
-		"label +Inf of vertex 0":                           array(t, "<f4", []float32{float32(math.Inf(1)), 0}, 2),
-		"label 2 of vertex 1: classes run":                 array(t, "<f4", []float32{0, 2}, 2),
+		"label +Inf of vertex 0: values":   array(t, "<f4", []float32{float32(math.Inf(1)), 0}, 2),
+		"label 2 of vertex 1: classes run": array(t, "<i8", []int64{0, 2}, 2),
 	} {
 		if _, err := WholeLabels(a); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

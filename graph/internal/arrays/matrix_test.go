@@ -165,7 +165,7 @@ func TestTextIsRefused(t *testing.T) {
 		{"", "x.csv: has no row of numbers"},
 		{"1\n2\n3\n4\n", "x.csv:4: more than 3 rows"},
 		{"1,2\n3\n", "x.csv:2: 1 columns, where the lines before have 2"},
-		{"1\nx\n", `x.csv:2: "x" is not a number; classes are numbers too, from 0`},
+		{"1\nx\n", `x.csv:2: "x" is not a number; classes are numbers too, from 0, or all are names`},
 		{",a,b\n0,1,2\n", "x.csv:1: the first column has no name"},
 		{"1,\n", "x.csv:1: field 2 is empty"},
 		{"1,inf\n", "x.csv:1: feature 1 of vertex 0 is +Inf"},

@@ -29,8 +29,9 @@ type table struct {
 	columns   int
 	rows      int64
 	fields    [][]byte
-	values    []float64 // of the last line
-	words     bool      // there is a True or False
+	values    []float64   // of the last line
+	words     bool        // there is a True or False
+	names     *classNames // nil: words are refused
 }
 
 // counted counts the bytes that are read.
@@ -97,6 +98,9 @@ func (t *table) parse(line []byte) (row bool, err error) {
 	if err := t.split(line); err != nil {
 		return false, t.lines.Errorf("%w", err)
 	}
+	if row, err := t.nameClass(line); row || err != nil {
+		return row, err
+	}
 	if t.columns > 0 && len(t.fields) != t.columns {
 		return false, t.lines.Errorf("%d columns, where the lines before have %d", len(t.fields), t.columns)
 	}
@@ -106,6 +110,7 @@ func (t *table) parse(line []byte) (row bool, err error) {
 		if len(t.fields[0]) == 0 {
 			return false, t.lines.Errorf("the first column has no name, as pandas writes its index: write it with index=False")
 		}
+		t.names.begin(t.fields[0])
 		return false, nil
 	}
 	if t.values, err = memory.Grow(t.values[:0], t.columns); err != nil {
@@ -114,9 +119,10 @@ func (t *table) parse(line []byte) (row bool, err error) {
 	for _, field := range t.fields {
 		x, ok := t.number(field)
 		if !ok {
-			return false, t.lines.Errorf("%.40q is not a number; classes are numbers too, from 0", field)
+			return false, t.lines.Errorf("%.40q is not a number; classes are numbers too, from 0, or all are names", field)
 		}
 		t.values = append(t.values, x)
+		t.names.number(x)
 	}
 	return true, nil
 }

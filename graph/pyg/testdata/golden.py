@@ -246,7 +246,7 @@ floats = Data(x=data.x.to(torch.float8_e4m3fn), edge_index=data.edge_index, y=da
               **{part + "_mask": data[part + "_mask"].float() for part in ("train", "val", "test")})
 single("floats", floats, data)
 floats.y = floats.y + 0.5
-torch.save(floats, HERE / "refused-float-labels.pt")
+torch.save(floats, HERE / "float-labels.pt")
 floats.y, floats.edge_index = data.y, data.edge_index.float()
 torch.save(floats, HERE / "refused-float-edges.pt")
 floats.edge_index, floats.x = data.edge_index, data.x.to(torch.float8_e4m3fnuz)

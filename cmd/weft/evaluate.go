@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/partition"
+	"weft/train"
+	"weft/train/metric"
+	"weft/train/rundir"
+	"weft/train/setting"
+	"weft/train/task"
+)
+
+type evaluateCommand struct {
+	split int // a stored one, −1: that of the run
+	json  bool
+}
+
+func newEvaluate() *cobra.Command {
+	e := &evaluateCommand{}
+	cmd := &cobra.Command{
+		Use:   "evaluate RUN [STORE]",
+		Short: "measure the predictions of a run by every metric, for each class",
+		Long: `evaluate compares the predictions of a run with the labels of its graph, for training, validation and test vertices. Of classes it
+prints all metrics, precision, recall and F1 of each class, and which class is taken for which. Of values it prints rmse, mae and r2.
+
+With a STORE it predicts there with the weights of the run first, on one worker.`,
+		Example:           "  weft evaluate runs/first\n  weft evaluate runs/first stores/newer --split 1 --json",
+		ValidArgsFunction: completeInOrder(completeFolders, completeGraph),
+		Args:              arguments(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			parts, err := e.evaluate(cmd, args)
+			if err != nil {
+				return err
+			}
+			if e.json {
+				return printJSON(cmd.OutOrStdout(), parts)
+			}
+			parts.print(cmd.OutOrStdout())
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&e.split, "split", -1, "which stored split, from 0 (default: that of the run)")
+	cmd.Flags().BoolVar(&e.json, "json", false, "print one JSON object")
+	return cmd
+}
+
+// evaluations are those of the parts of a split.
+type evaluations struct {
+	Train metric.Evaluation `json:"train"`
+	Val   metric.Evaluation `json:"val"`
+	Test  metric.Evaluation `json:"test"`
+}
+
+func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (parts evaluations, err error) {
+	run, o, weights, err := rundir.Read(args[0])
+	if err != nil {
+		return parts, err
+	}
+	if o.Task != task.Vertex {
+		return parts, refusal.Errorf("%s: evaluate is for labels of vertices; run.json has the metrics of --task %s", args[0], o.Task)
+	}
+	store := run.Store
+	if len(args) == 2 {
+		store = args[1]
+	}
+	if store == "" {
+		return parts, refusal.Errorf("%s: it names no store, as the graph was made in memory; give one: weft evaluate %[1]s STORE", args[0])
+	}
+	g, _, err := openDataset(cmd.Context(), store, cmd.ErrOrStderr(), nil)
+	if err != nil {
+		return parts, err
+	}
+	defer g.Close()
+	if e.split >= 0 {
+		o.Split = e.split
+	}
+	if len(args) == 2 {
+		o.Parallel, o.Partitions, o.Offload = "", 0, ""
+		o.ResetOtherAxes(func(string) bool { return false })
+	}
+	r, err := o.Resolve()
+	if err != nil {
+		return parts, err
+	}
+	if !g.Labels.There() {
+		return parts, refusal.Errorf("%s has no labels to compare predictions with", store)
+	}
+	if err := r.Kind.Check(&partition.All(g).Whole); err != nil {
+		return parts, about(store, err)
+	}
+	rows, columns, err := e.predictions(cmd.Context(), args, g, r, weights)
+	if err != nil {
+		return parts, err
+	}
+	if want := max(g.Labels.Classes, g.Labels.Columns); columns != want || len(rows) != g.Own()*columns {
+		return parts, refusal.Errorf("%s predicts %d columns of %d vertices, and the labels of %s are %d columns of %d: give the store that it was trained on",
+			args[0], columns, len(rows)/max(1, columns), store, want, g.Own())
+	}
+	err = g.Guard(func() error { return parts.of(rows, g, o.Split) })
+	return parts, err
+}
+
+// predictions are those of the run or, with a store of their own, made with its weights.
+func (e *evaluateCommand) predictions(ctx context.Context, args []string, g *graph.Graph, r *setting.Resolved, weights string) (rows []float32, columns int, err error) {
+	if len(args) == 1 {
+		return rundir.ReadPredictions(args[0])
+	}
+	state, err := nn.ReadState(weights)
+	if err == nil {
+		err = checkWeights(&request{options: r, weights: weights, graph: args[1]}, g.Features.Columns, state)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	p, err := (&train.Job{Graph: g, Dataset: args[1], Options: r.Options}).Predict(ctx, state, train.Logits)
+	if refusal.Weights.In(err) {
+		return nil, 0, fmt.Errorf("%s: %w", weights, err)
+	}
+	if err != nil {
+		return nil, 0, about(args[1], advised(err))
+	}
+	return p.Logits, p.Classes, nil
+}
+
+// of measures predictions on the parts of a split.
+func (e *evaluations) of(predictions []float32, g *graph.Graph, split int) (err error) {
+	s := &g.Splits[split]
+	for part, to := range []*metric.Evaluation{&e.Train, &e.Val, &e.Test} {
+		if *to, err = metric.Evaluate(predictions, &g.Labels, *s.Parts()[part]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// print draws the metrics of all parts, and the classes of the test vertices, for the eye.
+func (e *evaluations) print(out io.Writer) {
+	t := newTable(out)
+	t.row("", "train", "validation", "test")
+	for _, name := range slices.Sorted(maps.Keys(e.Test.Scores)) {
+		t.row(name, measured(name, e.Train.Scores[name]), measured(name, e.Val.Scores[name]), measured(name, e.Test.Scores[name]))
+	}
+	t.flush()
+	if e.Test.Classes == nil {
+		return
+	}
+	fmt.Fprintln(out, "\nclasses of the test vertices")
+	t = newTable(out)
+	t.row("class", "precision", "recall", "F1", "vertices")
+	for _, c := range e.Test.Classes {
+		t.row(c.Name, percent(c.Precision), percent(c.Recall), percent(c.F1), count(c.Support))
+	}
+	t.flush()
+	const wide = 16 // more columns than a line has room for
+	if n := len(e.Test.Confusion); n == 0 || n > wide {
+		return
+	}
+	fmt.Fprintln(out, "\ntest vertices by their class (row) and the predicted class (column)")
+	t = newTable(out)
+	head := []string{""}
+	for k := range e.Test.Confusion {
+		head = append(head, strconv.Itoa(k))
+	}
+	t.row(head...)
+	for k, row := range e.Test.Confusion {
+		cells := []string{describe(strconv.Itoa(k), when(e.Test.Classes[k].Name != strconv.Itoa(k), e.Test.Classes[k].Name))}
+		for _, n := range row {
+			cells = append(cells, count(n))
+		}
+		t.row(cells...)
+	}
+	t.flush()
+}

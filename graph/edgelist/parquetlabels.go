@@ -1,0 +1,139 @@
+package edgelist
+
+import (
+	"math"
+	"os"
+	"slices"
+
+	"github.com/parquet-go/parquet-go"
+
+	"weft/graph/internal/arrays"
+	"weft/internal/foreign"
+	"weft/internal/memory"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// labelColumns are the names of the column of labels in a table that has further ones.
+var labelColumns = []string{"label", "labels", "y", "class"}
+
+// labelRows reads the rows of labels, at most so many, in the format that the first bytes show.
+func (o *Options) labelRows(most int64) (*arrays.LabelRows, error) {
+	f, err := arrays.Open(o.Labels)
+	if err != nil {
+		return nil, err
+	}
+	kind := f.Kind
+	if err := f.Close(); err != nil || kind != foreign.Parquet {
+		return arrays.ReadLabels(o.Labels, most)
+	}
+	file, err := os.Open(o.Labels)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	c := labelColumn{path: o.Labels, most: most}
+	t := parquetTable{path: o.Labels, file: file, size: info.Size(), progress: o.Progress}
+	if err := t.read(c.choose, c.read); err != nil {
+		return nil, err
+	}
+	rows, err := c.rows()
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", o.Labels, err)
+	}
+	return rows, nil
+}
+
+// labelColumn is a column of labels: names of classes, class ids, or values to predict.
+type labelColumn struct {
+	path  string
+	most  int64
+	kind  parquet.Kind
+	words []string
+	ids   []int64
+	reals []float64
+}
+
+// choose finds the only column, or the one with a name of labels.
+func (c *labelColumn) choose(file *parquet.File) ([]*parquet.Column, error) {
+	columns := file.Root().Columns()
+	if len(columns) > 1 {
+		columns = slices.DeleteFunc(slices.Clone(columns), func(one *parquet.Column) bool { return !slices.Contains(labelColumns, one.Name()) })
+	}
+	if len(columns) != 1 {
+		return nil, refusal.Errorf("%s: which column has the labels? Call it label, or leave the others out", c.path)
+	}
+	one := columns[0]
+	if !one.Leaf() || one.Repeated() || !readable(one.Type().Kind(), 0) && !readable(one.Type().Kind(), 2) {
+		return nil, refusal.Errorf("%s: column %q does not hold one label per row", c.path, one.Name())
+	}
+	c.kind = one.Type().Kind()
+	return columns, nil
+}
+
+// read reads the rows of a group.
+func (c *labelColumn) read(columns []*columnReader, rows, first int64) (err error) {
+	if first-1+rows > c.most {
+		return refusal.Errorf("%s: more than %d rows, one for each vertex that the graph may have", c.path, c.most)
+	}
+	for at := first; at < first+rows; at++ {
+		v, err := columns[0].nextOrNull()
+		if err == nil {
+			err = c.add(v)
+		}
+		if err != nil {
+			return refusal.Errorf("%s: row %d: column %q: %w", c.path, at, columns[0].name, err)
+		}
+	}
+	return nil
+}
+
+// add keeps a value, or that one is missing.
+func (c *labelColumn) add(v parquet.Value) (err error) {
+	switch c.kind {
+	case parquet.ByteArray:
+		word := ""
+		if !v.IsNull() {
+			word = string(v.ByteArray())
+		}
+		c.words, err = memory.Grow(c.words, 1)
+		c.words = append(c.words, word)
+	case parquet.Float, parquet.Double:
+		x := math.NaN()
+		if !v.IsNull() {
+			x = number(v)
+		}
+		c.reals, err = memory.Grow(c.reals, 1)
+		c.reals = append(c.reals, x)
+	default:
+		id := int64(-1)
+		if !v.IsNull() {
+			id = integer(v)
+		}
+		c.ids, err = memory.Grow(c.ids, 1)
+		c.ids = append(c.ids, id)
+	}
+	return err
+}
+
+// rows are the labels of the column.
+func (c *labelColumn) rows() (*arrays.LabelRows, error) {
+	switch c.kind {
+	case parquet.ByteArray:
+		return arrays.NamedLabels(c.words)
+	case parquet.Float, parquet.Double:
+		a := npy.New(c.reals, len(c.reals))
+		if slices.ContainsFunc(c.reals, func(x float64) bool { return x != math.Trunc(x) && x == x }) {
+			return &arrays.LabelRows{Array: a}, nil
+		}
+		var err error
+		if c.ids, err = arrays.WholeNumbers(a); err != nil { // as in text
+			return nil, err
+		}
+	}
+	return &arrays.LabelRows{Array: npy.New(c.ids, len(c.ids))}, nil
+}

@@ -1,0 +1,67 @@
+package edgelist
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+type namedLabel struct {
+	Kind *string `parquet:"kind,optional,dict,zstd"`
+}
+
+type besideLabel struct {
+	ID    int64  `parquet:"id"`
+	Label string `parquet:"label,snappy"`
+}
+
+type numberLabel struct {
+	Y int32 `parquet:"y"`
+}
+
+type realLabel struct {
+	Y float64 `parquet:"y"`
+}
+
+// TestParquetLabels: a column of labels has names of classes, class ids or values, as in text.
+func TestParquetLabels(t *testing.T) {
+	word := func(s string) *string { return &s }
+	edges := write(t, "e.csv", "0,1\n1,2\n2,0\n")
+	nan := float32(math.NaN())
+	for name, c := range map[string]struct {
+		file string
+		want graph.Labels
+	}{
+		"names":  {table(t, []namedLabel{{word("b")}, {nil}, {word("a")}}), graph.Labels{Classes: 2, Class: []int64{1, -1, 0}, Names: []string{"a", "b"}}},
+		"beside": {table(t, []besideLabel{{7, "b"}, {8, "c"}, {9, "b"}}), graph.Labels{Classes: 2, Class: []int64{0, 1, 0}, Names: []string{"b", "c"}}},
+		"ids":    {table(t, []numberLabel{{1}, {-1}, {0}}), graph.Labels{Classes: 2, Class: []int64{1, -1, 0}}},
+		"whole":  {table(t, []realLabel{{1}, {math.NaN()}, {0}}), graph.Labels{Classes: 2, Class: []int64{1, -1, 0}}},
+		"values": {table(t, []realLabel{{1.5}, {math.NaN()}, {0}}), graph.Labels{Columns: 1, Values: []float32{1.5, nan, 0}}},
+	} {
+		g, err := Read(Options{Path: edges, Labels: write(t, name+".parquet", c.file)})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(c.want, g.Labels, cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	for want, file := range map[string]string{
+		"which column has the labels?":        table(t, []plainEdge{{0, 1}, {1, 2}, {2, 0}}),
+		"has 2 rows, the graph of":            table(t, []numberLabel{{1}, {0}}),
+		"label 1990 of vertex 0: classes run": table(t, []numberLabel{{1990}, {0}, {0}}),
+		"a Parquet file that is cut short":    table(t, []numberLabel{{1}, {0}, {0}})[:40],
+	} {
+		_, err := Read(Options{Path: edges, Labels: write(t, "y.parquet", file)})
+		if !refusal.Is(err) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

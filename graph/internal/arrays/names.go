@@ -1,0 +1,201 @@
+package arrays
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"weft/graph"
+	"weft/graph/internal/names"
+	"weft/internal/foreign"
+	"weft/internal/memory"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// LabelRows are the labels of a file: an array for Labels or, if Names has the classes, one class of these
+// per vertex, −1 where unlabelled.
+type LabelRows struct {
+	*npy.Array
+	Names []string // ascending
+}
+
+// Labels are those of the rows.
+func (l *LabelRows) Labels() (graph.Labels, error) {
+	if l.Names == nil {
+		return Labels(l.Array)
+	}
+	ids, err := l.Int64s()
+	return graph.Labels{Classes: len(l.Names), Class: ids, Names: l.Names}, err
+}
+
+// ReadLabels is ReadFile for labels, which may also be names of classes in one column: an array of text, or
+// lines of words. Of these the first is a header, unless another line has the same word. An empty line is no
+// label.
+func ReadLabels(path string, most int64) (*LabelRows, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	n := &classNames{table: names.NewTable()}
+	var a *npy.Array
+	if f.Kind == foreign.Array {
+		if a, err = ReadFile(path, most); err == nil {
+			a, err = n.ofArray(a)
+		}
+		if err != nil {
+			return nil, refusal.Errorf("%s: %w", path, err)
+		}
+		return n.sorted(a)
+	}
+	t, err := f.table(most)
+	if err != nil {
+		return nil, err
+	}
+	t.names = n
+	if a, err = t.array(); err != nil {
+		return nil, err
+	}
+	if n.text {
+		a, err = n.withHeader(a)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return n.sorted(a)
+}
+
+// classNames numbers the classes of a column that are known by name, as they appear.
+type classNames struct {
+	table   *names.Table
+	header  []byte // nil: there is none
+	text    bool   // the column has names
+	numbers bool   // it has a number
+}
+
+// begin keeps the header.
+func (n *classNames) begin(header []byte) {
+	if n != nil {
+		n.header = bytes.Clone(header)
+	}
+}
+
+// number is told of a value in the table that is no name.
+func (n *classNames) number(x float64) {
+	if n != nil && !math.IsNaN(x) {
+		n.numbers = true
+	}
+}
+
+// nameClass takes a line of a column of names, as a row with the number of its class.
+func (t *table) nameClass(line []byte) (row bool, err error) {
+	n := t.names
+	if n == nil || n.numbers || t.columns != 1 {
+		return false, nil
+	}
+	name := bytes.Trim(bytes.TrimSpace(line), `"`)
+	if len(name) == 0 || !n.text && !slices.ContainsFunc(t.fields, func(field []byte) bool { _, ok := t.number(field); return !ok }) {
+		return false, nil
+	}
+	n.text = true
+	id, err := n.add(name)
+	if err != nil {
+		return false, t.lines.Errorf("%w", err)
+	}
+	t.values = append(t.values[:0], float64(id))
+	return true, nil
+}
+
+func (n *classNames) add(name []byte) (int32, error) {
+	if !utf8.Valid(name) {
+		return 0, refusal.Errorf("the class %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", name)
+	}
+	return n.table.Number(name)
+}
+
+// withHeader puts the class of the header first, if it is one.
+func (n *classNames) withHeader(a *npy.Array) (*npy.Array, error) {
+	ids, err := a.Int64s()
+	if err != nil {
+		return nil, err
+	}
+	first, is := n.table.Find(n.header)
+	if n.header == nil || !is {
+		return npy.New(ids, len(ids)), nil
+	}
+	if err := memory.Need(8 * int64(len(ids)+1)); err != nil {
+		return nil, err
+	}
+	return npy.New(append([]int64{int64(first)}, ids...), len(ids)+1), nil
+}
+
+// ofArray numbers the classes of an array of text in one column; another array stays.
+func (n *classNames) ofArray(a *npy.Array) (*npy.Array, error) {
+	if kind := a.Descr[1]; kind != 'U' && kind != 'S' {
+		return a, nil
+	}
+	if width(a.Shape) != 1 {
+		return nil, refusal.Errorf("names of classes of shape %v: give one for each vertex", a.Shape)
+	}
+	words, err := a.Strings()
+	if err != nil {
+		return nil, err
+	}
+	return n.ofWords(words)
+}
+
+// NamedLabels are the labels of vertices by the names of their classes, "" where unlabelled.
+func NamedLabels(words []string) (*LabelRows, error) {
+	n := &classNames{table: names.NewTable()}
+	a, err := n.ofWords(words)
+	if err != nil {
+		return nil, err
+	}
+	return n.sorted(a)
+}
+
+// ofWords numbers the classes of words.
+func (n *classNames) ofWords(words []string) (*npy.Array, error) {
+	if err := memory.Need(8 * int64(len(words))); err != nil {
+		return nil, err
+	}
+	n.text = true
+	ids := make([]int64, len(words))
+	for v, word := range words {
+		ids[v] = -1
+		if word == "" {
+			continue
+		}
+		id, err := n.add([]byte(word))
+		if err != nil {
+			return nil, err
+		}
+		ids[v] = int64(id)
+	}
+	return npy.New(ids, len(ids)), nil
+}
+
+// sorted numbers the classes in the order of their names, as scikit-learn's LabelEncoder.
+func (n *classNames) sorted(a *npy.Array) (*LabelRows, error) {
+	if !n.text || len(n.table.Names) == 0 {
+		return &LabelRows{Array: a}, nil
+	}
+	ids, err := a.Int64s()
+	if err != nil {
+		return nil, err
+	}
+	ascending := slices.Sorted(slices.Values(n.table.Names))
+	to := make([]int64, len(ascending))
+	for i, name := range n.table.Names {
+		at, _ := slices.BinarySearch(ascending, name)
+		to[i] = int64(at)
+	}
+	for v, id := range ids {
+		if id >= 0 {
+			ids[v] = to[id]
+		}
+	}
+	return &LabelRows{npy.New(ids, len(ids)), ascending}, nil
+}

@@ -1,0 +1,85 @@
+package arrays
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// TestReadLabels: names of classes are numbered in their order. The first line is a header unless it is a
+// class of another line, and numbers stay numbers.
+func TestReadLabels(t *testing.T) {
+	cat := graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 1, 2}, Names: []string{"Art", "physics", "über uns"}}
+	for text, want := range map[string]graph.Labels{
+		"label\nphysics\nArt\n\nphysics\nüber uns\n":          cat,
+		"\"label\"\n\"physics\"\nArt\n\nphysics\nüber uns\n":  cat,
+		"# from a table\nphysics\nArt\n\nphysics\nüber uns\n": cat,
+		"\nb\n7\n":        {Classes: 2, Class: []int64{-1, 1, 0}, Names: []string{"7", "b"}},
+		"kind\n2\n\n0\n1": {Classes: 3, Class: []int64{2, -1, 0, 1}},
+		"kind\n0.5\n2\n":  {Columns: 1, Values: []float32{.5, 2}},
+		"kind\na\na\na\n": {Classes: 1, Class: []int64{0, 0, 0}, Names: []string{"a"}},
+	} {
+		path := filepath.Join(t.TempDir(), "y.csv")
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := ReadLabels(path, 10)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		got, err := rows.Labels()
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%q: error %v (-want +got):\n%s", text, err, diff)
+		}
+	}
+	for _, c := range []struct {
+		text string
+		most int64
+		want string
+	}{
+		{"label\n1\nb\n", 10, `y.csv:3: "b" is not a number`},
+		{"label\na\n\xff\n", 10, `y.csv:3: the class "\xff" is not UTF-8`},
+		{"label\n0 1\n", 10, "y.csv:2: 2 columns, where the lines before have 1"},
+		{"a b\nc d\n", 10, `y.csv:2: "c" is not a number`},
+		{"a\na\nb\n", 1, "y.csv:3: more than 1 rows"},
+	} {
+		path := filepath.Join(t.TempDir(), "y.csv")
+		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadLabels(path, c.most); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.text, err, c.want)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "y.npy")
+	header := "{'descr': '<U2', 'fortran_order': False, 'shape': (4,), }"
+	header += strings.Repeat(" ", 128-10-1-len(header)) + "\n"
+	data := ""
+	for _, word := range []string{"b", "", "ab", "b"} {
+		for i := range 2 {
+			if i < len(word) {
+				data += word[i:i+1] + "\x00\x00\x00"
+			} else {
+				data += "\x00\x00\x00\x00"
+			}
+		}
+	}
+	if err := os.WriteFile(path, []byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(header)), 0})+header+data), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := ReadLabels(path, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := rows.Labels()
+	if diff := cmp.Diff(graph.Labels{Classes: 2, Class: []int64{1, -1, 0, 1}, Names: []string{"ab", "b"}}, got); diff != "" || err != nil {
+		t.Errorf("an array of text: error %v (-want +got):\n%s", err, diff)
+	}
+}

@@ -1,0 +1,89 @@
+package nn
+
+import (
+	"math"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// tileRows is the number of rows whose losses are summed together, in their order. Threads share the tiles,
+// and the sums of the tiles are added in order.
+const tileRows = 1024
+
+// softmax returns the sum over the listed rows of losses that no kernel has: with weights, with smoothed
+// targets, or focal. It adds scale times its gradient to g, unless g is nil.
+func (y *Targets) softmax(team *kernel.Team, g, logits, rows *tensor.Matrix, scale float64) (sum float64) {
+	if team.Planning() {
+		return 0
+	}
+	z, class, listed, columns := logits.Floats(), y.Class.Int32s(), rows.Int32s(), y.Classes
+	var dz []float32
+	if g != nil {
+		dz = g.Floats()
+	}
+	sums := make([]float64, (len(listed)+tileRows-1)/tileRows)
+	team.Parallel(len(sums), func(tile int) {
+		nll, a := make([]float64, columns), make([]float64, columns)
+		for _, row := range listed[tile*tileRows : min((tile+1)*tileRows, len(listed))] {
+			at := int(row) * columns
+			negativeLogs(nll, z[at:at+columns])
+			loss, all := y.terms(a, nll, int(class[row]))
+			sums[tile] += loss
+			if dz == nil {
+				continue
+			}
+			for c := range columns {
+				dz[at+c] += float32(scale * (math.Exp(-nll[c])*all - a[c]))
+			}
+		}
+	})
+	for _, s := range sums {
+		sum += s
+	}
+	return sum
+}
+
+// negativeLogs sets nll to −ln softmax(z).
+func negativeLogs(nll []float64, z []float32) {
+	top, sum := math.Inf(-1), 0.
+	for _, x := range z {
+		top = max(top, float64(x))
+	}
+	for _, x := range z {
+		sum += math.Exp(float64(x) - top)
+	}
+	for c, x := range z {
+		nll[c] = math.Log(sum) + top - float64(x)
+	}
+}
+
+// terms returns the loss of a row of a class, from nll = −ln p for each class. It sets a to ∂loss/∂nll, and
+// returns the sum of a: the gradient of logit c is p_c·Σa − a_c.
+func (y *Targets) terms(a, nll []float64, class int) (loss, all float64) {
+	weight := func(c int) float64 {
+		if y.Weights == nil {
+			return 1
+		}
+		return y.Weights[c]
+	}
+	if y.Focusing > 0 {
+		clear(a)
+		rest := -math.Expm1(-nll[class]) // 1−p
+		if rest == 0 {
+			return 0, 0
+		}
+		share := weight(class) * math.Pow(rest, y.Focusing)
+		a[class] = share * (1 + y.Focusing*(1-rest)/rest*nll[class])
+		return share * nll[class], a[class]
+	}
+	for c := range a {
+		a[c] = y.Smoothing / float64(y.Classes) * weight(c)
+		if c == class {
+			a[c] += (1 - y.Smoothing) * weight(c)
+		}
+		loss += a[c] * nll[c]
+		all += a[c]
+	}
+	return loss, all
+}

@@ -1,0 +1,115 @@
+package nn
+
+import (
+	"math"
+
+	"weft/autograd"
+	"weft/tensor"
+)
+
+// Units are the means and deviations of the values that a regression predicts. The model's output z stands
+// for the value mean + deviation·z, so that the loss does not depend on the values' units.
+type Units struct{ mean, deviation *Buffer }
+
+// The names of Units in files of weights, each with a number for each column.
+const (
+	unitMeans      = "target.mean"
+	unitDeviations = "target.deviation"
+)
+
+// NewUnits adds units of so many columns to a set: means of 0 and deviations of 1.
+func NewUnits(ps *Params, columns int) *Units {
+	return &Units{ps.Buffer(unitMeans, columns, 0), ps.Buffer(unitDeviations, columns, 1)}
+}
+
+// UnitsIn returns the number of columns of the Units that a state holds, 0 if it holds none.
+func UnitsIn(state State) int { return len(state[unitMeans].Float32) }
+
+// Set sets the units. A deviation of 0, of a column whose values are all the same, becomes 1.
+func (u *Units) Set(means, deviations []float64) {
+	for k := range means {
+		u.mean.Values[k], u.deviation.Values[k] = float32(means[k]), float32(deviations[k])
+		if u.deviation.Values[k] == 0 {
+			u.deviation.Values[k] = 1
+		}
+	}
+}
+
+// Predict turns the model's output, rows × columns, into values, in place.
+func (u *Units) Predict(output *tensor.Matrix) {
+	z := output.Floats()
+	for i := range z {
+		k := i % output.Cols
+		z[i] = u.mean.Values[k] + u.deviation.Values[k]*z[i]
+	}
+}
+
+// Distance is a loss as a function of the difference d between an output and its target: ℓ(d) and dℓ/dd.
+type Distance func(d float64) (loss, slope float64)
+
+// Squared is d² (PyTorch's mse_loss).
+func Squared(d float64) (loss, slope float64) { return d * d, 2 * d }
+
+// Absolute is |d| (l1_loss), with slope 0 at 0.
+func Absolute(d float64) (loss, slope float64) {
+	switch {
+	case d > 0:
+		return d, 1
+	case d < 0:
+		return -d, -1
+	}
+	return 0, 0
+}
+
+// Huber is d²/2 up to |d| = 1, and |d| − ½ beyond (Huber 1964; huber_loss with delta 1).
+func Huber(d float64) (loss, slope float64) {
+	if math.Abs(d) <= 1 {
+		return d * d / 2, d
+	}
+	loss, slope = Absolute(d)
+	return loss - .5, slope
+}
+
+// Values are the values that a regression learns.
+type Values struct {
+	Rows     *tensor.Matrix // Float32, rows × columns, NaN where one is missing
+	Units    *Units
+	Distance Distance
+}
+
+// Loss returns this worker's part of the mean loss over the listed rows (Int32, 1 × n) of all workers: the
+// mean over the values that are not missing, of which all workers have total. Differences are in deviations.
+func (y Values) Loss(output *autograd.Var, rows *tensor.Matrix, total float64) float64 {
+	return y.loss(nil, output, rows, total)
+}
+
+// LossGradient returns Loss and dLoss/doutput.
+func (y Values) LossGradient(output *autograd.Var, rows *tensor.Matrix, total float64) (float64, *tensor.Matrix) {
+	g := output.Tape().Team.Zeros(tensor.Gradients, output.Rows(), output.Cols())
+	return y.loss(g, output, rows, total), g
+}
+
+// loss also adds the gradient to g, unless g is nil. It goes over the rows in their order, so the threads
+// change no bit.
+func (y Values) loss(g *tensor.Matrix, output *autograd.Var, rows *tensor.Matrix, total float64) (sum float64) {
+	z, targets := output.Value().Floats(), y.Rows.Floats()
+	if total == 0 || output.Tape().Team.Planning() {
+		return 0
+	}
+	columns := y.Rows.Cols
+	for _, row := range rows.Int32s() {
+		for k := range columns {
+			at := int(row)*columns + k
+			if targets[at] != targets[at] { // missing
+				continue
+			}
+			target := (float64(targets[at]) - float64(y.Units.mean.Values[k])) / float64(y.Units.deviation.Values[k])
+			loss, slope := y.Distance(float64(z[at]) - target)
+			sum += loss
+			if g != nil {
+				g.Floats()[at] = float32(slope / total)
+			}
+		}
+	}
+	return sum / total
+}

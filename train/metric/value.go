@@ -1,0 +1,117 @@
+package metric
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// The metrics of values. Each is a mean over the columns that have a value, as scikit-learn's with
+// multioutput="uniform_average".
+const (
+	RMSE = "rmse" // √mean (ŷ − y)²
+	MAE  = "mae"  // mean |ŷ − y|
+	R2   = "r2"   // 1 − Σ(ŷ − y)² / Σ(y − mean y)²
+)
+
+// ValueNames are the names of the metrics of values, the default first.
+var ValueNames = []string{RMSE, MAE, R2}
+
+// ChooseOfValues returns the metric of values asked for, RMSE for Auto.
+func ChooseOfValues(asked string) (string, error) {
+	switch {
+	case asked == Auto:
+		return RMSE, nil
+	case !slices.Contains(ValueNames, asked):
+		return "", refusal.Errorf("%s %s: of classes, and the graph's labels are values; take one of %s",
+			refusal.Setting("metric"), asked, strings.Join(ValueNames, ", "))
+	}
+	return asked, nil
+}
+
+// SmallerIsBetter reports whether the metric is an error.
+func SmallerIsBetter(name string) bool { return name == RMSE || name == MAE }
+
+// IsShare reports whether the metric is a share of 1, which tables show as a percentage.
+func IsShare(name string) bool { return name != RMSE && name != MAE && name != R2 }
+
+// column has the sums of the values of a column, over all workers.
+type column struct {
+	n, mean, squares, absolutes, spread float64 // squares of errors, and of differences from the mean
+}
+
+// OfValues measures predictions (rows × columns) of values on some of a worker's rows: all metrics by name.
+// They are NaN if there is no value. Where all values of a column are the same, R2 is as scikit-learn has it:
+// 1 without an error, else 0.
+func OfValues(predictions []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (map[string]float64, error) {
+	columns, err := sumsOf(predictions, l, vertices, c)
+	if err != nil {
+		return nil, err
+	}
+	measured, there := map[string]float64{}, 0.
+	for _, k := range columns {
+		if k.n == 0 {
+			continue
+		}
+		there++
+		measured[RMSE] += math.Sqrt(k.squares / k.n)
+		measured[MAE] += k.absolutes / k.n
+		switch {
+		case k.spread > 0:
+			measured[R2] += 1 - k.squares/k.spread
+		case k.squares == 0:
+			measured[R2]++
+		}
+	}
+	for _, name := range ValueNames {
+		measured[name] /= there
+	}
+	return measured, nil
+}
+
+// sumsOf adds up the columns over all workers: first for the means, then around them.
+func sumsOf(predictions []float32, l *graph.Labels, vertices []int64, c *comm.Comm) ([]column, error) {
+	columns := make([]column, l.Columns)
+	each := func(f func(k *column, predicted, value float64)) {
+		for _, v := range vertices {
+			for i := range columns {
+				at := int(v)*l.Columns + i
+				if value := float64(l.Values[at]); value == value { // not missing
+					f(&columns[i], float64(predictions[at]), value)
+				}
+			}
+		}
+	}
+	each(func(k *column, predicted, value float64) {
+		k.n++
+		k.mean += value
+		k.squares += (predicted - value) * (predicted - value)
+		k.absolutes += math.Abs(predicted - value)
+	})
+	const words = 4
+	sums := make([]float64, words*len(columns))
+	for i, k := range columns {
+		copy(sums[words*i:], []float64{k.n, k.mean, k.squares, k.absolutes})
+	}
+	if err := sum(c, sums); err != nil {
+		return nil, err
+	}
+	for i := range columns {
+		s := sums[words*i:]
+		columns[i] = column{n: s[0], mean: s[1] / s[0], squares: s[2], absolutes: s[3]}
+	}
+	each(func(k *column, _, value float64) { k.spread += (value - k.mean) * (value - k.mean) })
+	spreads := make([]float64, len(columns))
+	for i, k := range columns {
+		spreads[i] = k.spread
+	}
+	err := sum(c, spreads)
+	for i := range columns {
+		columns[i].spread = spreads[i]
+	}
+	return columns, err
+}

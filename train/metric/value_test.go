@@ -1,0 +1,100 @@
+package metric
+
+import (
+	"math"
+	"testing"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+)
+
+// TestOfValues holds the metrics against scikit-learn's root_mean_squared_error, mean_absolute_error and
+// r2_score of two outputs, on one worker and on two.
+func TestOfValues(t *testing.T) {
+	nan := float32(math.NaN())
+	l := &graph.Labels{Columns: 2, Values: []float32{1, 10, 2, 20, 4, 20, 8, 60, 3, 5, nan, nan}}
+	predictions := []float32{1.5, 12, 2, 14, 3, 30, 9, 50, 30, 50, 7, 7}
+	want := map[string]float64{RMSE: 4.247983346207417, MAE: 3.8125, R2: 0.8795136330140014}
+	for _, parts := range [][][]int64{{{0, 1, 2, 3}}, {{3, 0}, {1, 2}}, {{5, 2, 1, 0, 3}, {}}} {
+		err := launch.Workers(len(parts), 0, func(c *comm.Comm) error {
+			got, err := OfValues(predictions, l, parts[c.Rank()], c)
+			for name, x := range want {
+				if math.Abs(got[name]-x) > 1e-12 {
+					t.Errorf("%s on %d workers: %v, want %v", name, len(parts), got[name], x)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	same := &graph.Labels{Columns: 1, Values: []float32{3, 3, 3}}
+	for _, c := range []struct {
+		predictions []float32
+		vertices    []int64
+		r2          float64
+	}{{[]float32{3, 3, 3}, everyVertex(3), 1}, {[]float32{3, 3, 4}, everyVertex(3), 0}, {[]float32{3, 3, 4}, nil, math.NaN()}} {
+		got, err := OfValues(c.predictions, same, c.vertices, comm.Alone())
+		if x := got[R2]; err != nil || x != c.r2 && !(math.IsNaN(x) && math.IsNaN(c.r2)) {
+			t.Errorf("r2 of %v at %v: %v, want %v (error %v)", c.predictions, c.vertices, x, c.r2, err)
+		}
+	}
+}
+
+// TestMetricOfAnotherKind: metrics of classes are no metrics of values.
+func TestMetricOfAnotherKind(t *testing.T) {
+	if name, err := ChooseOfValues(Auto); name != RMSE || err != nil {
+		t.Errorf("the default: %q, %v", name, err)
+	}
+	if _, err := ChooseOfValues(Accuracy); !refusal.Is(err) {
+		t.Errorf("accuracy of values: %v", err)
+	}
+}
+
+// TestEvaluate holds confusion and the scores of classes against scikit-learn's confusion_matrix and
+// precision_recall_fscore_support, and the calibration error against its definition.
+func TestEvaluate(t *testing.T) {
+	l := &graph.Labels{Classes: 3, Class: []int64{0, 0, 1, 1, 1, -1}, Names: []string{"a", "b", "c"}}
+	// σ: a prediction that is sure by 1/2, as e^0 = 1 of e^0 + 2·e^(−ln 2)
+	half := -float32(math.Ln2)
+	logits := []float32{
+		0, half, half, // right
+		half, half, 0,
+		half, 0, half, // right
+		0, half, half,
+		half, 0, half, // right
+		9, 0, 0,
+	}
+	e, err := Evaluate(logits, l, everyVertex(5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []ClassScores{{"a", .5, .5, .5, 2}, {"b", 1, 2. / 3, .8, 3}, {"c", 0, 0, 0, 0}}
+	for k, c := range e.Classes {
+		if c.Name != want[k].Name || c.Support != want[k].Support || math.Abs(c.Precision-want[k].Precision)+math.Abs(c.Recall-want[k].Recall)+math.Abs(c.F1-want[k].F1) > 1e-12 {
+			t.Errorf("class %d: %+v, want %+v", k, c, want[k])
+		}
+	}
+	for k, row := range [][]int{{1, 0, 1}, {1, 2, 0}, {0, 0, 0}} {
+		for j, n := range row {
+			if e.Confusion[k][j] != n {
+				t.Errorf("confusion %v", e.Confusion)
+			}
+		}
+	}
+	for name, x := range map[string]float64{Accuracy: .6, CalibrationError: .1, "macro-f1": (.5 + .8) / 3} {
+		if math.Abs(e.Scores[name]-x) > 1e-6 {
+			t.Errorf("%s: %v, want %v", name, e.Scores[name], x)
+		}
+	}
+	text, err := e.MarshalJSON()
+	if err != nil || string(text[:12]) != `{"accuracy":` {
+		t.Errorf("JSON %s, %v", text, err)
+	}
+	if none, err := Evaluate(logits, l, nil); err != nil || !math.IsNaN(none.Scores[Accuracy]) || len(none.Classes) != 3 {
+		t.Errorf("of no vertices: %+v, %v", none, err)
+	}
+}

@@ -1,0 +1,108 @@
+package task
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strconv"
+
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/internal/regular"
+)
+
+// The weights of classes in the loss: none, or so that all classes have the same weight together. Any other
+// word names a file.
+const (
+	NoClassWeights = "none"
+	Balanced       = "balanced"
+)
+
+// readClassWeights reads a text file of a weight for each of so many classes, in their order.
+func readClassWeights(path string, classes int) (weights []float64, err error) {
+	setting := refusal.Setting("class-weights")
+	text, err := regular.ReadFile(path)
+	if err != nil {
+		return nil, refusal.Errorf("%s %w; it is none, balanced, or a file with a weight for each class", setting, err)
+	}
+	for _, field := range bytes.Fields(text) {
+		w, err := strconv.ParseFloat(string(field), 64)
+		if err != nil || !(w >= 0) || math.IsInf(w, 0) {
+			return nil, refusal.Errorf("%s %s: %.40q is no weight, which is a number from 0", setting, path, field)
+		}
+		weights = append(weights, w)
+	}
+	if len(weights) != classes || slices.Max(weights) == 0 {
+		return nil, refusal.Errorf("%s %s: %d weights, where the graph has %d classes: give one for each in their order, not all 0", setting, path, len(weights), classes)
+	}
+	return weights, nil
+}
+
+// weigh sets the weights of the classes in the loss, and makes the sums of weights the totals of the parts.
+// All workers call it.
+func (c *classes) weigh(asked string) (err error) {
+	weights := make([]float64, c.targets.Classes)
+	c.targets.Weights = weights
+	if c.Team.Planning() {
+		return nil
+	}
+	if asked == Balanced {
+		err = c.balance(weights)
+	} else {
+		c.targets.Weights, err = readClassWeights(asked, len(weights))
+		if err = (launch.Ranks{Comm: c.World}).Together(err); err == nil {
+			err = c.sameOnAll(asked)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	sets, totals := []*vertexSet{&c.train, &c.val, &c.test}, make([]float64, 3)
+	for k, set := range sets {
+		for _, v := range set.ids {
+			totals[k] += c.targets.Weights[c.labels.Class[v]]
+		}
+	}
+	err = c.World.SumDoubles(comm.Statistics, totals)
+	for k, set := range sets {
+		set.total = totals[k]
+	}
+	return err
+}
+
+// balance sets the weight of a class to n/(C·n_c), where n_c of the n training vertices have it, and C
+// classes are among them: "balanced" of scikit-learn. A class that no training vertex has weighs 0.
+func (c *classes) balance(weights []float64) error {
+	for _, v := range c.train.ids {
+		weights[c.labels.Class[v]]++
+	}
+	err := c.World.SumDoubles(comm.Statistics, weights)
+	n, there := 0., 0.
+	for _, count := range weights {
+		n += count
+		if count > 0 {
+			there++
+		}
+	}
+	for k, count := range weights {
+		if count > 0 {
+			weights[k] = n / (there * count)
+		}
+	}
+	return err
+}
+
+// sameOnAll refuses weights that workers have read from different files.
+func (c *classes) sameOnAll(path string) error {
+	all, err := comm.Gather(c.World, comm.Statistics, c.targets.Weights...)
+	if err != nil {
+		return err
+	}
+	for theirs := range slices.Chunk(all, len(c.targets.Weights)) {
+		if !slices.Equal(theirs, all[:len(theirs)]) {
+			return &launch.Common{Err: refusal.Errorf("%s %s: the workers read different weights: all machines need the same file", refusal.Setting("class-weights"), path)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package train
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/train/metric"
+	"weft/train/task"
+)
+
+// withValues is the graph with two values to predict for each vertex in units of their own, in place of
+// classes. Every seventh lacks the second, and one in 50 both, outside the splits.
+func withValues(g *graph.Graph) *graph.Graph {
+	values, nan := *g, float32(math.NaN())
+	values.Labels = graph.Labels{Columns: 2}
+	in := map[int64]bool{}
+	for _, s := range g.Splits {
+		for _, part := range s.Parts() {
+			for _, v := range *part {
+				in[v] = true
+			}
+		}
+	}
+	for v, class := range g.Labels.Class {
+		row := []float32{1990 + 3*float32(class), 1e-3 * g.Features.Row(v)[0]}
+		if v%7 == 0 {
+			row[1] = nan
+		}
+		if v%50 == 11 && !in[int64(v)] {
+			row[0], row[1] = nan, nan
+		}
+		values.Labels.Values = append(values.Labels.Values, row...)
+	}
+	return &values
+}
+
+// TestRegression: losses and predictions of values are the same on any mesh, and in turns; memory and bytes
+// are as planned. Predictions are in the values' units, also without labels.
+func TestRegression(t *testing.T) {
+	g, o := withValues(tangled(t)), Defaults()
+	o.LR, o.Epochs, o.Threads, o.Loss = .001, 3, 1, task.HuberLoss
+	one, _ := planAndRun(t, &Job{Graph: g, Options: o})
+	if one.Metric != metric.RMSE {
+		t.Errorf("the metric is %s", one.Metric)
+	}
+	for _, mesh := range []string{"graph=3", "graph=2,tensor=2", "tensor=2"} {
+		many, _ := planAndRun(t, onMesh(g, o, mesh))
+		if d := away(one.Losses, many.Losses); d > 1e-5 {
+			t.Errorf("%s: the losses differ by %.1e", mesh, d)
+		}
+		if d := away([]float64{one.Train, one.Val, one.Test}, []float64{many.Train, many.Val, many.Test}); d > 1e-4 {
+			t.Errorf("%s: the metrics differ by %.1e", mesh, d)
+		}
+	}
+	turns := *onMesh(g, o, "graph=4")
+	want := mustRun(t, &turns)
+	in, _ := planAndRun(t, inTurns(Job{Graph: g, Options: o}, "graph=1"))
+	sameResults(t, in, want)
+
+	o.LR, o.Epochs, o.Dropout, o.Loss, o.Metric = .01, 60, 0, task.MeanSquared, metric.R2
+	learned := run(t, g, o)
+	if learned.Test < .3 || learned.BestEpoch == 1 {
+		t.Errorf("r2 is %v at epoch %d", learned.Test, learned.BestEpoch)
+	}
+	if mean := learned.Logits[0]; mean < 1985 || mean > 2007 {
+		t.Errorf("a value of 1990 to 2002 is predicted as %v", mean)
+	}
+	bare := *g
+	bare.Labels, bare.Splits = graph.Labels{}, nil
+	p, err := (&Job{Graph: &bare, Options: o}).Predict(context.Background(), learned.Weights, Logits)
+	if err != nil || !slices.Equal(p.Logits, learned.Logits) || p.Classes != 2 {
+		t.Errorf("other predictions without labels, or %v", err)
+	}
+}
+
+// TestRegressionOnStages: one chunk on a pipeline has the losses of one worker.
+func TestRegressionOnStages(t *testing.T) {
+	g, o := withValues(tangled(t)), Defaults()
+	o.Model, o.Layers, o.LR, o.Epochs = "gcnii", 4, .001, 3
+	one := run(t, g, o)
+	o.Chunks = 1
+	many := mustRun(t, onMesh(g, o, "pipeline=2"))
+	if d := away(one.Losses, many.Losses); d > 1e-5 {
+		t.Errorf("the losses differ by %.1e", d)
+	}
+	if len(many.Weights) != len(one.Weights) || len(many.Weights["target.mean"].Float32) != 2 {
+		t.Errorf("%d weights, want %d", len(many.Weights), len(one.Weights))
+	}
+}
+
+// TestLossesOfOtherLabels: losses and metrics of values are refused for classes, and those of classes for
+// values.
+func TestLossesOfOtherLabels(t *testing.T) {
+	g := tangled(t)
+	for _, c := range []struct {
+		g      *graph.Graph
+		change func(*Options)
+	}{
+		{g, func(o *Options) { o.Loss = task.MeanSquared }},
+		{g, func(o *Options) { o.Metric = metric.R2 }},
+		{withValues(g), func(o *Options) { o.Loss = task.CrossEntropy }},
+		{withValues(g), func(o *Options) { o.Metric = metric.Accuracy }},
+		{withValues(g), func(o *Options) { o.LabelSmoothing = .1 }},
+	} {
+		o := Defaults()
+		c.change(&o)
+		r, err := o.Resolve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.CheckGraph(c.g); !refusal.Is(err) {
+			t.Errorf("loss %s, metric %s, smoothing %v: %v", o.Loss, o.Metric, o.LabelSmoothing, err)
+		}
+	}
+}
