@@ -93,27 +93,29 @@ func (m *basisSums) backward(dWeights, dx, g *tensor.Matrix) {
 // its caches.
 const transposeTile = 256
 
-// columnsToRows copies column lo+i of x to row i of z.
+// columnsToRows copies column lo+i of x to row i of z. A plan uses both matrices, too.
 func columnsToRows(team *kernel.Team, z, x *tensor.Matrix, lo int) {
+	to, from := z.Floats(), x.Floats()
 	team.Parallel((z.Rows+transposeTile-1)/transposeTile, func(k int) {
-		from, to := k*transposeTile, min((k+1)*transposeTile, z.Rows)
-		rows := z.RowRange(from, to).Floats()
+		first, end := k*transposeTile, min((k+1)*transposeTile, z.Rows)
+		rows := to[first*z.Cols : end*z.Cols]
 		for c := range z.Cols {
-			for i, v := range x.RowRange(c, c+1).Floats()[lo+from : lo+to] {
+			for i, v := range from[c*x.Cols+lo+first : c*x.Cols+lo+end] {
 				rows[i*z.Cols+c] = v
 			}
 		}
 	})
 }
 
-// rowsToColumns copies or adds row i of x to column lo+i of z.
-func rowsToColumns(team *kernel.Team, z, x *tensor.Matrix, lo int, to kernel.Output) {
+// rowsToColumns copies or adds row i of x to column lo+i of z. A plan uses both matrices, too.
+func rowsToColumns(team *kernel.Team, z, x *tensor.Matrix, lo int, how kernel.Output) {
+	to, from := z.Floats(), x.Floats()
 	team.Parallel((x.Rows+transposeTile-1)/transposeTile, func(k int) {
 		first, end := k*transposeTile, min((k+1)*transposeTile, x.Rows)
-		rows := x.RowRange(first, end).Floats()
+		rows := from[first*x.Cols : end*x.Cols]
 		for c := range x.Cols {
-			column := z.RowRange(c, c+1).Floats()[lo+first : lo+end]
-			if to == kernel.Replace {
+			column := to[c*z.Cols+lo+first : c*z.Cols+lo+end]
+			if how == kernel.Replace {
 				clear(column)
 			}
 			for i := range column {

@@ -1,6 +1,8 @@
 package tensor
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -113,12 +115,17 @@ func (t *Meter) EndTurn() {
 	if o.moved.Written == 0 {
 		return
 	}
+	var final []*Matrix
 	for m := range o.rests {
 		if r := m.rest; r.state == here && r.frozen && !r.saved && r.used.Load() == o.turn.Load() {
-			r.state = cleaning
-			r.absent.Store(true)
-			t.write(m)
+			final = append(final, m)
 		}
+	}
+	slices.SortFunc(final, func(a, b *Matrix) int { return cmp.Compare(a.rest.number, b.rest.number) })
+	for _, m := range final {
+		m.rest.state = cleaning
+		m.rest.absent.Store(true)
+		t.write(m)
 	}
 }
 
