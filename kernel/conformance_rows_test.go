@@ -613,19 +613,24 @@ func conformMatMul(s *suite) {
 	check := func(s *suite, rows, in, out int) {
 		for _, transposed := range []bool{false, true} {
 			x, w := s.stored(rows, in), s.normal(in, out)
-			of := exact(w)
 			if transposed {
 				w = s.normal(out, in)
-				of = exact(w).Transpose()
 			}
-			want, terms := reference.MatMul(exact(x), of), reference.MatMul(magnitudes(exact(x)), magnitudes(of))
 			s.types(x, func(x *tensor.Matrix, of tensor.Element) {
+				factor := exact(w)
+				if x.Element == tensor.BFloat16 && kernel.MultipliesBFloat16() {
+					factor = exact(s.as(tensor.BFloat16, w))
+				}
+				if transposed {
+					factor = factor.Transpose()
+				}
+				want, terms := reference.MatMul(exact(x), factor), reference.MatMul(magnitudes(exact(x)), magnitudes(factor))
 				z := s.blankOf(of, rows, out)
 				s.team.MatMul(z, x, w, kernel.Orientation(transposed), kernel.Replace)
 				what := case_(rows, in, out, "transposed", transposed, "types", x.Element, of)
 				s.sums(what, z, want.Data, terms.Data, in)
 				more := s.as(of, s.normal(rows, out))
-				want, terms := want.Plus(exact(more)), terms.Plus(magnitudes(exact(more)))
+				want, terms = want.Plus(exact(more)), terms.Plus(magnitudes(exact(more)))
 				s.team.MatMul(more, x, w, kernel.Orientation(transposed), kernel.Accumulate)
 				s.sums(what+", accumulated", more, want.Data, terms.Data, in)
 			})

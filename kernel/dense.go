@@ -58,7 +58,9 @@ const (
 )
 
 // MatMul is z = x·w for x rows × in and w in × out, or out × in where it is read transposed. z and x are
-// Float32 or BFloat16, of which ProductRows rows at a time are converted, and w is Float32.
+// Float32 or BFloat16, and w is Float32. Where x is BFloat16 and the processor multiplies such numbers
+// (MultipliesBFloat16), w is rounded to BFloat16. Elsewhere ProductRows rows at a time are converted to Float32.
+// Sums are Float32, and z is rounded once.
 func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	transposed, accumulate := read == Transposed, to == Accumulate
 	in, out := w.Rows, w.Cols
@@ -74,7 +76,7 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 		return
 	}
 	p := &product{
-		productShape: productShape{in, out, transposed, accumulate},
+		productShape: shapeOfProduct(in, out, transposed, accumulate, x.Element, z.Element),
 		past:         !accumulate && z.Element == tensor.Float32 && WritesPastCaches(x.Rows, in, out),
 	}
 	defer p.release()
@@ -85,7 +87,7 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	rest := 0
 	if restOfX.Rows > 0 {
 		rest = 1
-		fullX, fullZ = t.scratch(tensor.Float32, ProductRows, in), t.scratch(tensor.Float32, ProductRows, out)
+		fullX, fullZ = t.scratch(p.x, ProductRows, in), t.scratch(p.z, ProductRows, out)
 		defer fullX.Release()
 		defer fullZ.Release()
 	}
@@ -105,10 +107,10 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	})
 }
 
-// fill is x with rows of zeros below, in Float32.
+// fill is x with rows of zeros below, of full's type.
 func fill(full, x *tensor.Matrix) {
 	convert(full.RowRange(0, x.Rows), x)
-	clear(full.RowRange(x.Rows, full.Rows).Floats())
+	clear(full.RowRange(x.Rows, full.Rows).Bytes())
 }
 
 // product is x·w for ProductRows rows of x.
@@ -119,26 +121,36 @@ type product struct {
 	packed *tensor.Matrix // w
 }
 
-// productShape is what oneDNN makes a product for: w is in × out, or with transposed out × in.
+// productShape is what oneDNN makes a product for: w is in × out, or with transposed out × in. It reads and
+// writes elements of types x and z.
 type productShape struct {
 	in, out                int
 	transposed, accumulate bool
+	x, z                   tensor.Element
+}
+
+func shapeOfProduct(in, out int, transposed, accumulate bool, x, z tensor.Element) productShape {
+	if !multipliesBFloat16 || x != tensor.BFloat16 {
+		x, z = tensor.Float32, tensor.Float32
+	}
+	return productShape{in, out, transposed, accumulate, x, z}
 }
 
 // pack makes ready for w.
 func (p *product) pack(t *Team, w *tensor.Matrix) {
 	if p.handle = idleProducts.take(p.productShape); p.handle == nil {
-		p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out), boolean(p.transposed), boolean(p.accumulate)))
+		p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out), boolean(p.transposed), boolean(p.accumulate),
+			elementType(p.x), elementType(p.z)))
 	}
 	p.packed = t.scratch(tensor.Float32, 1, int(C.weft_product_packed_bytes(p.handle)+3)/4)
 	if !t.plan {
-		p.must(C.weft_product_pack(p.handle, floats(w), floats(p.packed)))
+		p.must(C.weft_product_pack(p.handle, floats(w), p.packed.Pointer()))
 	}
 }
 
 // run multiplies so many times ProductRows rows.
 func (p *product) run(z, x *tensor.Matrix, calls int) {
-	p.must(C.weft_product_run(p.handle, floats(p.packed), either(x), typeOf(x), either(z), typeOf(z), C.int64_t(calls), boolean(p.past)))
+	p.must(C.weft_product_run(p.handle, p.packed.Pointer(), either(x), typeOf(x), either(z), typeOf(z), C.int64_t(calls), boolean(p.past)))
 }
 
 func (p *product) must(status C.int) {
@@ -205,7 +217,7 @@ func (c *products) put(s productShape, p *C.weft_product) {
 
 // MatMulT is z = xᵀ·g for x rows × in and g rows × out: the gradient of a weight. It sums over the rows of
 // fixed tiles in single precision, and over the tiles in double precision. x and g are Float32 or BFloat16,
-// and z is Float32.
+// and z is Float32. Products of two BFloat16 numbers are exact, whichever instructions make them.
 //
 // Two lanes for each thread are summed at a time, so that the scratch grows with the threads. Lanes are added
 // in their order, so that the number of threads changes no bits.
@@ -233,6 +245,7 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	args := C.weft_weight_args{
 		z: floats(z), x: either(x), g: either(g), x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)),
 		rows: C.int64_t(x.Rows), in: in, out: out, lanes: C.int64_t(count), tile: laneRows,
+		pairs: boolean(multipliesBFloat16 && x.Element == tensor.BFloat16 && g.Element == tensor.BFloat16),
 	}
 	for first := 0; first < count; first += atOnce {
 		end := min(first+atOnce, count)

@@ -153,13 +153,20 @@ func on(name C.int, storage ...*tensor.Matrix) routine {
 
 // typeOf returns the type of Float32 or BFloat16 elements.
 func typeOf(m *tensor.Matrix) C.enum_weft_type {
-	switch {
-	case m == nil || m.Element == tensor.Float32:
+	if m == nil {
 		return C.WEFT_FLOAT32
-	case m.Element == tensor.BFloat16:
+	}
+	return elementType(m.Element)
+}
+
+func elementType(e tensor.Element) C.enum_weft_type {
+	switch e {
+	case tensor.Float32:
+		return C.WEFT_FLOAT32
+	case tensor.BFloat16:
 		return C.WEFT_BFLOAT16
 	}
-	panic(fmt.Sprintf("kernel: a matrix of element type %d where numbers are stored", m.Element))
+	panic(fmt.Sprintf("kernel: a matrix of element type %d where numbers are stored", e))
 }
 
 // run runs it over lo…hi−1, on this thread.

@@ -157,11 +157,13 @@ func (f numaFinding) line() (what, found, advice string) {
 type simdFinding struct {
 	Level  string `json:"level"`
 	Forced bool   `json:"forced"` // by WEFT_SIMD
-	Advice string `json:"advice"`
+	// MultipliesBFloat16: with --precision bf16 weights are rounded, and dense products take half the time
+	MultipliesBFloat16 bool   `json:"multiplies_bfloat16"`
+	Advice             string `json:"advice"`
 }
 
 func findSIMD() simdFinding {
-	f := simdFinding{Level: kernel.SIMD(), Forced: os.Getenv("WEFT_SIMD") != ""}
+	f := simdFinding{Level: kernel.SIMD(), Forced: os.Getenv("WEFT_SIMD") != "", MultipliesBFloat16: kernel.MultipliesBFloat16()}
 	f.Advice = simdAdvice(f.Level, f.Forced)
 	return f
 }
@@ -180,6 +182,9 @@ func simdAdvice(level string, forced bool) string {
 
 func (f simdFinding) line() (what, found, advice string) {
 	found = f.Level + ", bf16 computed in float32"
+	if f.MultipliesBFloat16 {
+		found = f.Level + ", bf16 multiplied as it is"
+	}
 	if f.Forced {
 		found += ", forced by WEFT_SIMD"
 	}

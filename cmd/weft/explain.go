@@ -124,7 +124,11 @@ func (p planned) model() []string {
 	lines := []string{fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, o.Spec.Depth(),
 		p.Parameters(grid), workers, threads, kernel.SIMD())}
 	if o.Storage == tensor.BFloat16 {
-		lines = append(lines, "values of vertices are stored and sent as bfloat16, and kernels compute in float32")
+		products := "kernels compute in float32"
+		if kernel.MultipliesBFloat16() {
+			products = "products take weights that are rounded to it"
+		}
+		lines = append(lines, "values of vertices are stored and sent as bfloat16, and "+products)
 	}
 	if costs := p.Workers[0].Costs; costs != nil {
 		lines = append(lines, work(costs))

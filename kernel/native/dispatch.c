@@ -13,6 +13,11 @@ int weft_best_level(void) {
 	return WEFT_PORTABLE;
 }
 
+int weft_multiplies_bfloat16(int level) {
+	__builtin_cpu_init();
+	return level == WEFT_AVX512 && __builtin_cpu_supports("avx512bf16") && weft_onednn_multiplies_bfloat16();
+}
+
 void weft_set_level(int level) {
 	active[WEFT_FLOAT32] = level == WEFT_AVX512 ? weft_table_avx512 : level == WEFT_AVX2 ? weft_table_avx2 : weft_table_portable;
 	active[WEFT_BFLOAT16] = level == WEFT_AVX512 ? weft_table_avx512_bfloat16

@@ -1,7 +1,7 @@
 #include <immintrin.h>
 #include "weft.h"
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2,popcnt")
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2,popcnt,avx512bf16") // the last where weft_multiplies_bfloat16
 typedef __m512 vf;
 enum { VW = 16, REGISTERS = 16 };
 static inline vf load_float(const float *p) { return _mm512_loadu_ps(p); }
@@ -11,6 +11,8 @@ static inline void store_n_float(float *p, vf v, int n) { _mm512_mask_storeu_ps(
 typedef uint16_t vh __attribute__((vector_size(32)));
 static inline vh load_halves(const bfloat16 *p, int n) { return (vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p); }
 static inline void store_halves(bfloat16 *p, vh halves, int n) { _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), (__m256i)halves); }
+// sum + the products of both halves of the word at x with those of each word of g
+#define DOT_PAIRS(sum, x, g) ((vf)_mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(*(const int32_t *)(x)), (__m512bh)(g)))
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return _mm512_max_ps(a, b); }
 // x > y ? a : b

@@ -30,6 +30,10 @@ void weft_onednn_version(int v[3]) {
 	v[2] = d->patch;
 }
 
+int weft_onednn_multiplies_bfloat16(void) {
+	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
 // The setting belongs to the calling thread; without it every thread that ever multiplies keeps a team of its
 // own.
 static void alone(void) { omp_set_num_threads(1); }
@@ -37,6 +41,7 @@ static void alone(void) { omp_set_num_threads(1); }
 struct weft_product {
 	int64_t rows, in, out;
 	int accumulate;
+	enum weft_type x_type, z_type; // that oneDNN reads and writes
 	dnnl_memory_desc_t x, w, packed, z, scratch;
 	dnnl_primitive_attr_t attributes;
 	dnnl_primitive_desc_t multiply_description, pack_description;
@@ -47,8 +52,8 @@ static pthread_once_t started = PTHREAD_ONCE_INIT;
 static dnnl_engine_t cpu; // NULL where oneDNN has none, which it says when something is asked of it
 static void start(void) { dnnl_engine_create(&cpu, dnnl_cpu, 0); }
 
-static dnnl_status_t describe(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, dnnl_format_tag_t layout) {
-	return dnnl_memory_desc_init_by_tag(d, 2, (dnnl_dims_t){rows, cols}, dnnl_f32, layout);
+static dnnl_status_t describe(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, enum weft_type type, dnnl_format_tag_t layout) {
+	return dnnl_memory_desc_init_by_tag(d, 2, (dnnl_dims_t){rows, cols}, type == WEFT_BFLOAT16 ? dnnl_bf16 : dnnl_f32, layout);
 }
 
 static dnnl_status_t set_attributes(dnnl_primitive_attr_t a, int accumulate) {
@@ -68,10 +73,10 @@ static dnnl_status_t set_attributes(dnnl_primitive_attr_t a, int accumulate) {
 static dnnl_status_t make_primitives(weft_product *p, int transposed) {
 	dnnl_memory_desc_t any;
 	dnnl_matmul_desc_t d;
-	TRY(describe(&p->x, p->rows, p->in, dnnl_ab));
-	TRY(describe(&p->w, p->in, p->out, transposed ? dnnl_ba : dnnl_ab));
-	TRY(describe(&p->z, p->rows, p->out, dnnl_ab));
-	TRY(describe(&any, p->in, p->out, dnnl_format_tag_any));
+	TRY(describe(&p->x, p->rows, p->in, p->x_type, dnnl_ab));
+	TRY(describe(&p->w, p->in, p->out, WEFT_FLOAT32, transposed ? dnnl_ba : dnnl_ab));
+	TRY(describe(&p->z, p->rows, p->out, p->z_type, dnnl_ab));
+	TRY(describe(&any, p->in, p->out, p->x_type, dnnl_format_tag_any));
 	TRY(dnnl_primitive_attr_create(&p->attributes));
 	TRY(set_attributes(p->attributes, p->accumulate));
 	TRY(dnnl_matmul_desc_init(&d, &p->x, &any, NULL, &p->z));
@@ -84,7 +89,8 @@ static dnnl_status_t make_primitives(weft_product *p, int transposed) {
 	return dnnl_primitive_create(&p->pack, p->pack_description);
 }
 
-int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate) {
+int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate, enum weft_type x_type,
+                     enum weft_type z_type) {
 	weft_product *p = *product = calloc(1, sizeof *p);
 	if (!p)
 		return WEFT_ONEDNN_MEMORY;
@@ -94,6 +100,8 @@ int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t o
 	p->in = in;
 	p->out = out;
 	p->accumulate = accumulate;
+	p->x_type = x_type;
+	p->z_type = z_type;
 	return make_primitives(p, transposed);
 }
 
@@ -139,14 +147,14 @@ static int end(execution *e, dnnl_status_t status) {
 	return status;
 }
 
-static dnnl_status_t pack(const weft_product *p, const float *w, float *packed, execution *e) {
+static dnnl_status_t pack(const weft_product *p, const float *w, void *packed, execution *e) {
 	TRY(dnnl_stream_create(&e->stream, cpu, dnnl_stream_default_flags));
 	TRY(argument(e, DNNL_ARG_FROM, &p->w, w));
 	TRY(argument(e, DNNL_ARG_TO, &p->packed, packed));
 	return execute(e, p->pack);
 }
 
-int weft_product_pack(const weft_product *p, const float *w, float *packed) {
+int weft_product_pack(const weft_product *p, const float *w, void *packed) {
 	execution e = {0};
 	alone();
 	return end(&e, pack(p, w, packed, &e));
@@ -181,7 +189,7 @@ typedef struct {
 	float *x, *z;
 } tiles;
 
-static dnnl_status_t run(const weft_product *p, const float *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
+static dnnl_status_t run(const weft_product *p, const void *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
                          int64_t calls, const tiles *t, execution *e) {
 	const int64_t in = p->rows * p->in, out = p->rows * p->out;
 	TRY(dnnl_stream_create(&e->stream, cpu, dnnl_stream_default_flags));
@@ -208,14 +216,14 @@ static dnnl_status_t run(const weft_product *p, const float *packed, const void 
 	return dnnl_success;
 }
 
-int weft_product_run(const weft_product *p, const float *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
+int weft_product_run(const weft_product *p, const void *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
                      int64_t calls, int past) {
 	execution e = {0};
 	tiles t = {0};
 	int status = WEFT_ONEDNN_MEMORY;
 	alone();
-	if ((x_type == WEFT_FLOAT32 || posix_memalign((void **)&t.x, 64, p->rows * p->in * sizeof *t.x) == 0) &&
-	    ((z_type == WEFT_FLOAT32 && !past) || posix_memalign((void **)&t.z, 64, p->rows * p->out * sizeof *t.z) == 0))
+	if ((x_type == p->x_type || posix_memalign((void **)&t.x, 64, p->rows * p->in * sizeof *t.x) == 0) &&
+	    ((z_type == p->z_type && !past) || posix_memalign((void **)&t.z, 64, p->rows * p->out * sizeof *t.z) == 0))
 		status = end(&e, run(p, packed, x, x_type, z, z_type, calls, &t, &e));
 	free(t.x);
 	free(t.z);

@@ -426,6 +426,7 @@ typedef struct {
 	const void *g;  // rows × out, of g_type
 	int64_t rows, in, out, lanes, tile;
 	int32_t x_type, g_type, accumulate;
+	int32_t pairs; // whether x and g are bfloat16s and weft_multiplies_bfloat16
 } weft_weight_args;
 
 // Sets elements' bits.
@@ -462,8 +463,11 @@ extern const weft_function weft_table_avx512_bfloat16[], weft_table_avx2_bfloat1
 
 enum weft_level { WEFT_PORTABLE, WEFT_AVX2, WEFT_AVX512 };
 void weft_onednn_version(int v[3]);
+int weft_onednn_multiplies_bfloat16(void); // ONEDNN_MAX_CPU_ISA may take it away
 int weft_best_level(void);        // what this CPU can run
 void weft_set_level(int level);   // before the first weft_run
+// Whether the processor's products of bfloat16s are used: at this level, and by oneDNN.
+int weft_multiplies_bfloat16(int level);
 const char *weft_name(int kernel);
 // Runs a kernel for elements of a type; a kernel that is not over storage, for WEFT_FLOAT32.
 void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi);
@@ -473,15 +477,17 @@ void weft_pause(void); // well under a microsecond, in which the CPU leaves its 
 enum { WEFT_ONEDNN_MEMORY = 1 };
 
 // The product z = x·w [+ z] of x rows × in and w in × out, or with transposed out × in: w is packed once, for
-// any number of x. A product is freed also where making it fails.
+// any number of x. x_type and z_type are what oneDNN reads and writes: w is rounded to x's type. A product is
+// freed also where making it fails.
 typedef struct weft_product weft_product;
-int weft_product_new(weft_product **p, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate);
+int weft_product_new(weft_product **p, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate, enum weft_type x_type,
+                     enum weft_type z_type);
 void weft_product_free(weft_product *p);
 int64_t weft_product_packed_bytes(const weft_product *p);
-int weft_product_pack(const weft_product *p, const float *w, float *packed);
+int weft_product_pack(const weft_product *p, const float *w, void *packed);
 // As many products as calls, whose x and z, each of either type, lie behind each other. Several threads may
 // share p and packed. With past set a float z goes past the caches, which then do not read its lines before
 // they are written; it is not added to.
-int weft_product_run(const weft_product *p, const float *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
+int weft_product_run(const weft_product *p, const void *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
                      int64_t calls, int past);
 #endif

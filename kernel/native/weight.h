@@ -4,6 +4,9 @@
 // because it waits for x and g to come from memory before it multiplies; these come while the rows before
 // them are multiplied. Rows of a tile are added in single precision, and tiles in double precision: the error
 // does not grow with the number of rows.
+//
+// Where both factors are bfloat16s and the processor multiplies these, panels hold two rows in one: a word has
+// the numbers of both, the first row's in its lower half.
 
 enum {
 	// columns of x in a panel: TALL·BROAD sums and BROAD vectors of g are in registers
@@ -55,12 +58,19 @@ INLINE void ask_for_next(upcoming *u) {
 	}
 }
 
+// sum + x·g, of numbers or, with pairs, of two rows in one.
+#if defined(DOT_PAIRS)
+#define ADD_PRODUCT(sum, x, g, pairs) ((pairs) ? DOT_PAIRS(sum, x, g) : (vf)((sum) + *(x) * (g)))
+#else
+#define ADD_PRODUCT(sum, x, g, pairs) ((sum) + *(x) * (g))
+#endif
+
 // The block of z that is made of some columns of x and some of g.
 typedef struct {
 	const float *x, *g;    // panels
 	float *tile;           // the sum over the tile's rows before
 	double *lane;          // the sum over the lane's tiles before
-	int64_t depth, stride; // rows of x and g; between rows of tile, and of lane
+	int64_t depth, stride; // rows of panels; between rows of tile, and of lane
 	int first, last;       // whether the rows are the tile's first ones, and its last ones
 	int first_tile;        // whether lane holds nothing yet
 	upcoming next_x, next_g;
@@ -82,7 +92,7 @@ INLINE void add_wide(double *sum, vf v, int add) {
 
 // The product of `tall` columns of x, whose rows lie `stride` apart, with a panel of g of `broad` vectors. It
 // belongs to the numbers from `at` on of the block.
-INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t stride, const float *g, const int tall, const int broad) {
+INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t stride, const float *g, const int tall, const int broad, const int pairs) {
 	vf sum[VW][BROAD];
 	for (int i = 0; i < tall; i++)
 		for (int v = 0; v < broad; v++) {
@@ -100,7 +110,7 @@ INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t
 			w[v] = load(g + (r * BROAD + v) * VW);
 		for (int i = 0; i < tall; i++)
 			for (int v = 0; v < broad; v++)
-				sum[i][v] += x[i] * w[v];
+				sum[i][v] = ADD_PRODUCT(sum[i][v], x + i, w[v], pairs);
 		if ((r & (b->next_x.every - 1)) == 0)
 			ask_for_next(&b->next_x);
 		if ((r & (b->next_g.every - 1)) == 0)
@@ -119,23 +129,23 @@ INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t
 }
 
 // All panels of x with one of g.
-INLINE void multiply_column(weight_block *b, int64_t at, const float *g, int64_t in, const int broad) {
+INLINE void multiply_column(weight_block *b, int64_t at, const float *g, int64_t in, const int broad, const int pairs) {
 	const float *x = b->x;
 	for (int64_t c = 0; c < in; c += TALL, at += TALL * b->stride, x += VW * b->depth)
 		if (in - c > TALL / 3 * 2)
-			multiply_panels(b, at, x, VW, g, TALL, broad);
+			multiply_panels(b, at, x, VW, g, TALL, broad, pairs);
 		else if (in - c > TALL / 3)
-			multiply_panels(b, at, x, VW, g, TALL / 3 * 2, broad);
+			multiply_panels(b, at, x, VW, g, TALL / 3 * 2, broad, pairs);
 		else
-			multiply_panels(b, at, x, VW, g, TALL / 3, broad);
+			multiply_panels(b, at, x, VW, g, TALL / 3, broad, pairs);
 }
 
-static void multiply_block(weight_block *b, int64_t at, int64_t in, int64_t out) {
+INLINE void multiply_block(weight_block *b, int64_t at, int64_t in, int64_t out, const int pairs) {
 	for (int64_t c = 0; c < out; c += BROAD * VW)
 		if (out - c > VW)
-			multiply_column(b, at + c, b->g + c * b->depth, in, BROAD);
+			multiply_column(b, at + c, b->g + c * b->depth, in, BROAD, pairs);
 		else
-			multiply_column(b, at + c, b->g + c * b->depth, in, 1);
+			multiply_column(b, at + c, b->g + c * b->depth, in, 1, pairs);
 }
 
 // Panels of `width` columns: whole vectors of each row, those of the next row behind them. Where a panel's
@@ -154,9 +164,32 @@ static void multiply_block(weight_block *b, int64_t at, int64_t in, int64_t out)
 			} \
 	}
 
-INLINE void pack(float *panels, operand x, int64_t columns, int64_t depth, const int width) {
+// The same for panels that hold two rows in one. Zeros follow the last row.
+INLINE void pack_pairs(float *panels, operand x, int64_t columns, int64_t depth, const int width) {
 	const int vectors = (width + VW - 1) / VW;
-	if (x.size == sizeof(bfloat16)) {
+	const int64_t steps = (depth + 1) / 2;
+	for (int64_t s = 0; s < steps; s++) {
+		const bfloat16 *row = (const bfloat16 *)x.at + 2 * s * x.stride;
+		const int more = 2 * s + 1 < depth;
+		float *p = panels + s * vectors * VW;
+		for (int64_t c = 0; c < columns; c += width, p += steps * vectors * VW)
+			for (int v = 0; v < vectors; v++) {
+				const int64_t at = c + v * VW, n = lesser(columns - at, VW);
+				if (n <= 0)
+					continue;
+				vh lower = load_halves(row + at, n), upper = {0};
+				if (more)
+					upper = load_halves(row + x.stride + at, n);
+				store(p + v * VW, (vf)(WORDS_OF(lower) | WORDS_OF(upper) << 16));
+			}
+	}
+}
+
+INLINE void pack(float *panels, operand x, int64_t columns, int64_t depth, const int width, const int pairs) {
+	const int vectors = (width + VW - 1) / VW;
+	if (pairs) {
+		pack_pairs(panels, x, columns, depth, width);
+	} else if (x.size == sizeof(bfloat16)) {
 		PACK(bfloat16)
 	} else {
 		PACK(float)
@@ -171,7 +204,7 @@ static inline int64_t lane_begins(const weft_weight_args *a, int64_t lane) {
 
 // The block from column i of x and column o of g on: a lane's sum [+]= xᵀ·g over the rows of its tile from lo
 // on.
-static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, int64_t i, int64_t o) {
+INLINE void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, int64_t i, int64_t o, const int pairs) {
 	const int64_t in = lesser(a->in - i, WEFT_WEIGHT_IN), out = lesser(a->out - o, WEFT_WEIGHT_OUT);
 	const int64_t hi = lesser(lo + a->tile, a->rows);
 	const int only = in == a->in && out == a->out; // the next tile's first rows are packed after this block
@@ -184,31 +217,43 @@ static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, 
 	b.lane = a->partial + (lane * weft_weight_rows(a->in) + i) * b.stride + o;
 	// What nobody has asked for is waited for, so it is little; but with several blocks the tile's sums, which
 	// each depth reads and writes, weigh more.
-	int64_t next = !only || lo > 0 ? DEPTH : DEPTH / 4;
-	for (int64_t r = lo; r < hi; r += b.depth) {
+	const int64_t of_panel = pairs ? 2 : 1; // rows in one of a panel
+	int64_t next = of_panel * (!only || lo > 0 ? DEPTH : DEPTH / 4), depth;
+	for (int64_t r = lo; r < hi; r += depth) {
 		const operand x = operand_at(a->x, a->x_type, a->in, r, i), g = operand_at(a->g, a->g_type, a->out, r, o);
-		b.depth = lesser(hi - r, next);
+		depth = lesser(hi - r, next);
+		b.depth = (depth + of_panel - 1) / of_panel;
 		b.first = r == lo;
-		b.last = r + b.depth == hi;
-		next = lesser(2 * next, DEPTH);
-		const int64_t ahead = r + b.depth < (only ? a->rows : hi) ? b.depth : 0;
+		b.last = r + depth == hi;
+		next = lesser(2 * next, of_panel * DEPTH);
+		const int64_t ahead = r + depth < (only ? a->rows : hi) ? depth : 0;
 		b.next_x = rows_from(later(x, ahead), in, next, panels * b.depth);
 		b.next_g = rows_from(later(g, ahead), out, next, panels * b.depth);
-		pack(g_panels, g, out, b.depth, BROAD * VW);
+		pack(g_panels, g, out, depth, BROAD * VW, pairs);
 		for (int64_t c = 0; c < once; c += VW)
-			multiply_panels(&b, c * b.stride, (const float *)x.at + c, a->in, g_panels, VW, 1);
-		pack(x_panels, operand_at(a->x, a->x_type, a->in, r, i + once), in - once, b.depth, TALL);
-		multiply_block(&b, once * b.stride, in - once, out);
+			multiply_panels(&b, c * b.stride, (const float *)x.at + c, a->in, g_panels, VW, 1, 0);
+		pack(x_panels, operand_at(a->x, a->x_type, a->in, r, i + once), in - once, depth, TALL, pairs);
+		multiply_block(&b, once * b.stride, in - once, out, pairs);
 	}
 }
 
-static void k_weight(const void *args, int64_t lo, int64_t hi) {
-	const weft_weight_args *a = args;
+INLINE void weight_lanes(const weft_weight_args *a, int64_t lo, int64_t hi, const int pairs) {
 	for (int64_t lane = lo; lane < hi; lane++)
 		for (int64_t first = lane_begins(a, lane); first < lesser(lane_begins(a, lane + 1), a->rows); first += a->tile)
 			for (int64_t i = 0; i < a->in; i += WEFT_WEIGHT_IN)
 				for (int64_t o = 0; o < a->out; o += WEFT_WEIGHT_OUT)
-					weight_columns(a, lane, first, i, o);
+					weight_columns(a, lane, first, i, o, pairs);
+}
+
+static void k_weight(const void *args, int64_t lo, int64_t hi) {
+	const weft_weight_args *a = args;
+#if defined(DOT_PAIRS)
+	if (a->pairs) {
+		weight_lanes(a, lo, hi, 1);
+		return;
+	}
+#endif
+	weight_lanes(a, lo, hi, 0);
 }
 
 // The lanes are added in their order, and z is rounded once.

@@ -169,7 +169,7 @@ func (c *chunks) layer(config engine.Config, g *chunked.Graph, l Layer, along gn
 	}
 	for i, shape := range l.Weights {
 		value := config.Team.Memory.New(tensor.Parameters, shape[0], shape[1])
-		draw(value, weightNumbers(i), nil)
+		drawWeight(value, i)
 		s.w = append(s.w, [2]*tensor.Matrix{value, config.Team.Zeros(tensor.Gradients, shape[0], shape[1])})
 	}
 	return s

@@ -248,7 +248,7 @@ func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*O
 		var w []*autograd.Var
 		for i, shape := range l.Weights {
 			value := memory.New(tensor.Parameters, shape[0], shape[1])
-			draw(value, weightNumbers(i), nil)
+			drawWeight(value, i)
 			w = append(w, tape.Parameter(value, c.Team.Zeros(tensor.Gradients, shape[0], shape[1])))
 		}
 		in := tape.Input(x, rows)
@@ -300,7 +300,13 @@ const (
 	gradientNumbers = 2
 )
 
-func weightNumbers(i int) uint64 { return uint64(10 + i) }
+// drawWeight draws parameter i of a layer. Its numbers are bfloat16s, so that no product rounds them.
+func drawWeight(m *tensor.Matrix, i int) {
+	draw(m, uint64(10+i), nil)
+	for k, v := range m.Floats() {
+		m.Floats()[k] = tensor.FromBFloat16(tensor.RoundBFloat16(v))
+	}
+}
 
 // draw draws numbers that depend on their purpose, the vertex and the column alone, rounded to the element
 // type.

@@ -205,8 +205,12 @@ func (l Layer) right(t testing.TB, storage tensor.Element, g *graph.Graph, along
 
 // drawnWeights are the parameters that Run gives the layer.
 func (l Layer) drawnWeights() (w []*reference.Matrix) {
+	memory := tensor.NewMeter()
+	defer memory.Close()
 	for i, shape := range l.Weights {
-		w = append(w, matrix(shape[0], shape[1], drawn(tensor.Float32, shape[0], shape[1], weightNumbers(i))))
+		value := memory.New(tensor.Parameters, shape[0], shape[1])
+		drawWeight(value, i)
+		w = append(w, matrix(shape[0], shape[1], doubles(value.Floats())))
 	}
 	return w
 }

@@ -88,7 +88,7 @@ func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *auto
 	var w []*autograd.Var
 	for i, shape := range b.weights {
 		value := memory.New(tensor.Parameters, shape[0], shape[1])
-		draw(value, weightNumbers(i), nil)
+		drawWeight(value, i)
 		w = append(w, tape.Parameter(value, c.Team.Zeros(tensor.Gradients, shape[0], shape[1])))
 	}
 	inX, inY := tape.Input(matrix(inputNumbers, idsX), x), tape.Input(matrix(inputNumbers, idsY), y)
