@@ -110,7 +110,8 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) 
 	}
 	w.Rate = optim.Schedule{
 		Name: c.Schedule, Epochs: c.Epochs, Warmup: c.Warmup,
-		Plateau: optim.Plateau{Factor: c.PlateauFactor, Patience: c.PlateauPatience,
+		Plateau: optim.Plateau{
+			Factor: c.PlateauFactor, Patience: c.PlateauPatience,
 			Highest: c.Select == setting.SelectMetric && !metric.SmallerIsBetter(w.Task.Metric()),
 		},
 	}
