@@ -2,6 +2,7 @@ package gnn_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,6 +52,55 @@ func TestInitialBlocks(t *testing.T) {
 		}
 		if seen != 4 {
 			t.Errorf("%d weights, want two of each layer", seen)
+		}
+	}
+}
+
+// TestInitScheme: the weights of linear layers reach the bound of the scheme, ±√(6/(in+out)) (Glorot & Bengio
+// 2010) or ±1/√in (torch.nn.Linear), and those of the other scheme do not. Biases and attention vectors are
+// the same with every scheme.
+func TestInitScheme(t *testing.T) {
+	const features, hidden, classes = 96, 48, 24
+	bounds := map[string]func(in, out int) float64{
+		"glorot": func(in, out int) float64 { return math.Sqrt(6 / float64(in+out)) },
+		"torch":  func(in, _ int) float64 { return 1 / math.Sqrt(float64(in)) },
+	}
+	for _, model := range []string{"mlp", "gcn", "sage", "gat", "gatv2", "gin", "sgc"} {
+		made := map[string]nn.State{}
+		for _, scheme := range nn.InitSchemes {
+			team := kernel.NewTeam(1, tensor.NewMeter())
+			defer team.Memory.Close()
+			s := gnn.Spec{Model: model, Layers: 2, Hidden: hidden, Heads: 1, OutputHeads: 1, Direction: "in", Norm: "none", Activation: "relu"}
+			blocks, err := s.Blocks(gnn.OneType(features, 0), classes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			params := nn.NewParams(team, 1)
+			params.InitScheme = scheme
+			gnn.Build(blocks, 0, len(blocks), gnn.Env{
+				Params: params, Schema: gnn.OneType(features, 0), Rows: []*autograd.RowSet{{Here: 5, Total: 5}},
+				Propagators: func(string, gnn.Along) gnn.Propagator { return nil },
+			})
+			made[scheme] = params.State()
+		}
+		for name, own := range made["auto"] {
+			linear := len(own.Shape) == 2 && strings.HasSuffix(name, ".weight")
+			for scheme, bound := range bounds {
+				values := made[scheme][name].Float32
+				if !linear {
+					if !slices.Equal(values, own.Float32) {
+						t.Errorf("%s: the scheme %s changes %s", model, scheme, name)
+					}
+					continue
+				}
+				most := 0.
+				for _, x := range values {
+					most = max(most, math.Abs(float64(x)))
+				}
+				if want := bound(own.Shape[1], own.Shape[0]); most > want*(1+1e-6) || most < .95*want {
+					t.Errorf("%s, %s: %s is up to %v, want %v", model, scheme, name, most, want)
+				}
+			}
 		}
 	}
 }

@@ -68,6 +68,8 @@ type Buffer struct {
 type Params struct {
 	List    []*Param
 	Buffers []*Buffer
+	// InitScheme is what Weight draws from, one of InitSchemes. Empty: auto.
+	InitScheme string
 
 	team      *kernel.Team
 	seed      uint64
@@ -126,8 +128,18 @@ func Glorot(in, out int) Init { return Uniform(math.Sqrt(6 / float64(in+out))) }
 // FanIn is uniform in ±1/√in, PyTorch's default for a linear layer's weight and bias.
 func FanIn(in int) Init { return Uniform(1 / math.Sqrt(float64(max(1, in)))) }
 
-// Weight makes a linear layer's in × out weight. Files hold it as [out, in].
+// InitSchemes are what the weights of linear layers are drawn from: auto is the model's own distribution,
+// glorot is Glorot, and torch is FanIn.
+var InitSchemes = []string{"auto", "glorot", "torch"}
+
+// Weight makes a linear layer's in × out weight. Files hold it as [out, in]. InitScheme may replace init.
 func (ps *Params) Weight(name string, in, out int, init Init) *Param {
+	switch ps.InitScheme {
+	case "glorot":
+		init = Glorot(in, out)
+	case "torch":
+		init = FanIn(in)
+	}
 	p := ps.add(name, in, out, init)
 	p.shape, p.transposed, p.Decay = []int{out, in}, true, WeightDecay
 	return p

@@ -60,6 +60,8 @@ type Config struct {
 	// loss, and their gradient.
 	Loss func(logits *autograd.Var) (loss float64, grad *tensor.Matrix)
 	Seed uint64 // of initial parameters and dropout
+	// InitScheme is what the initial weights of linear layers are drawn from, one of nn.InitSchemes.
+	InitScheme string
 	// NormalizeRows divides each vertex's features by their sum.
 	NormalizeRows bool
 	// Standard standardises the columns of dense features. nil: they stay as they are.

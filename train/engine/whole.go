@@ -52,6 +52,7 @@ func New(c Config) (Engine, error) {
 // features of the axis' rows there.
 func newWhole(c Config, a Axis) *Whole {
 	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed)}
+	w.params.InitScheme = c.InitScheme
 	w.features = loadAllFeatures(c, a)
 	slicer, _ := a.(gnn.Slicer)
 	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{

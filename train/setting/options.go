@@ -7,6 +7,7 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/nn"
 	"weft/parallel/chunked"
 	"weft/parallel/edges"
 	"weft/parallel/order"
@@ -53,6 +54,7 @@ type Options struct {
 	FocalGamma          float64 `yaml:"focal-gamma"`     // γ of the focal loss
 	ClassWeights        string  `yaml:"class-weights"`   // in the loss, "none", "balanced" or a file
 	LabelSmoothing      float64 `yaml:"label-smoothing"` // of the loss of vertex classes
+	InitScheme          string  `yaml:"init-scheme"`     // of the weights of linear layers, one of nn.InitSchemes
 	LR                  float64 `yaml:"lr"`
 	WeightDecay         float64 `yaml:"weight-decay"`
 	ConvWeightDecay     float64 `yaml:"conv-weight-decay"` // of gcnii's convolutions, which WeightDecay leaves out
@@ -137,7 +139,7 @@ func Defaults() Options {
 		Task: task.Names()[0], Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
 		NormalizeFeatures: normalizations[0], Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
 		AttentionGradient: gnn.AttentionGradients[0], Aggregation: gnn.Aggregations[0], Jump: gnn.Jumps[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
-		Loss: task.Losses[0], FocalGamma: 2, ClassWeights: task.NoClassWeights, LR: 0.01, Optimizer: "adam", Schedule: "constant", PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
+		Loss: task.Losses[0], FocalGamma: 2, ClassWeights: task.NoClassWeights, InitScheme: nn.InitSchemes[0], LR: 0.01, Optimizer: "adam", Schedule: "constant", PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
 		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Balance: partition.AutoBalance, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], HaloSmoothing: smoothings[0], CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],

@@ -15,6 +15,7 @@ import (
 	"weft/gnn"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
+	"weft/nn"
 	"weft/optim"
 	"weft/parallel/chunked"
 	"weft/parallel/edges"
@@ -193,6 +194,10 @@ var settings = withFields([]Setting{
 		Meaning: "vertices, drawn once, among which the target of a validation or test edge is ranked, 0: all",
 	},
 	{Name: "require-edge-features", Group: TrainingGroup, Meaning: "refuse a model that does not use edge features"},
+	{
+		Name: "init-scheme", Group: TrainingGroup, Choices: nn.InitSchemes,
+		Meaning: "initial weights of linear layers, auto for each model's as in PyG, glorot for ±√(6/(in+out)), torch for ±1/√in as torch.nn.Linear",
+	},
 	{Name: "init", Group: TrainingGroup, Meaning: "safetensors `file` with the weights to start from"},
 
 	{

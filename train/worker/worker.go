@@ -169,7 +169,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 		}
 	}
 	return w, engine.Config{
-		Team: team, Groups: w.Groups, Share: w.Share, Blocks: w.Blocks, Seed: c.Seed, Trace: world.Track(),
+		Team: team, Groups: w.Groups, Share: w.Share, Blocks: w.Blocks, Seed: c.Seed, InitScheme: c.InitScheme, Trace: world.Track(),
 		Loss:          func(output *autograd.Var) (float64, *tensor.Matrix) { return w.Task.Loss(w.epoch, output) },
 		NormalizeRows: c.NormalizeFeatures == "row", Standard: w.Standard, VaryingInput: c.InputDropout > 0,
 		Aggregated: w.aggregated, Redistributed: w.redistributed,
