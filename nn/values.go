@@ -96,6 +96,10 @@ func (y Values) loss(g *tensor.Matrix, output *autograd.Var, rows *tensor.Matrix
 	if total == 0 || output.Tape().Team.Planning() {
 		return 0
 	}
+	var gradients []float32
+	if g != nil {
+		gradients = g.Floats()
+	}
 	columns := y.Rows.Cols
 	for _, row := range rows.Int32s() {
 		for k := range columns {
@@ -107,7 +111,7 @@ func (y Values) loss(g *tensor.Matrix, output *autograd.Var, rows *tensor.Matrix
 			loss, slope := y.Distance(float64(z[at]) - target)
 			sum += loss
 			if g != nil {
-				g.Floats()[at] = float32(slope / total)
+				gradients[at] = float32(slope / total)
 			}
 		}
 	}
