@@ -100,8 +100,8 @@ func TestEachSettingCounts(t *testing.T) {
 }
 
 // others are texts of values that differ from o's. For a choice they are all others but auto, and but the
-// schedule plateau, which TestPlateau looks at: it begins as constant does. TestInitScheme in package gnn looks
-// at the initial weights: one of the schemes is the model's own.
+// schedule plateau, which TestPlateau looks at: it begins as constant does. TestInitScheme in package gnn
+// looks at the initial weights: one of the schemes is the model's own.
 func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []string {
 	t.Helper()
 	if e, listed := elsewhere[s.Name]; listed {
