@@ -242,7 +242,8 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 			workers := int64(len(p.PeakTensorBytes)) * ((tensors + graph + int64(limit) - 1) / int64(limit))
 			switch {
 			case p.Rests:
-				during, wayOut = " while a partition is at work", fmt.Sprintf("raise the limit, or take more %s, which are smaller", refusal.Setting("partitions"))
+				during = " while a partition is at work"
+				wayOut = fmt.Sprintf("raise the limit, or try another number of %s: more of them are smaller, and each has its own parameters", refusal.Setting("partitions"))
 			case p.Turns:
 				wayOut = fmt.Sprintf("raise the limit, or let matrices rest on disk with %s DIR", refusal.Setting("offload"))
 			case workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit):
