@@ -89,6 +89,7 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (parts eva
 		o.Parallel, o.Partitions, o.Offload = "", 0, ""
 		o.ResetOtherAxes(func(string) bool { return false })
 	}
+	o.ClassWeights = task.NoClassWeights // those of the loss, whose file need not be there any more
 	r, err := o.Resolve()
 	if err != nil {
 		return parts, err
