@@ -68,6 +68,10 @@ func (c *classes) weigh(asked string) (err error) {
 	for k, set := range sets {
 		set.total = totals[k]
 	}
+	if err == nil && c.train.total == 0 {
+		err = &launch.Common{Err: refusal.Errorf("%s %s: the classes of all training vertices have weight 0; give one of them another",
+			refusal.Setting("class-weights"), asked)}
+	}
 	return err
 }
 

@@ -34,6 +34,21 @@ func TestReadClassWeights(t *testing.T) {
 	}
 }
 
+// TestWeightsOfNothing: weights of 0 for the classes of all training vertices leave nothing to learn.
+func TestWeightsOfNothing(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	c := &classes{Env: Env{Team: team, World: comm.Alone()}}
+	c.labels, c.targets.Classes, c.train.ids, c.val.ids = graph.Labels{Classes: 2, Class: []int64{0, 0, 1}}, 2, []int64{0, 1}, []int64{2}
+	path := filepath.Join(t.TempDir(), "w")
+	if err := os.WriteFile(path, []byte("0 1"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.weigh(path); !refusal.Is(err) || !strings.Contains(err.Error(), "all training vertices have weight 0") {
+		t.Errorf("weights 0 and 1: %v", err)
+	}
+}
+
 // TestBalancedWeights holds the weights against compute_class_weight("balanced") of scikit-learn. A class
 // without training vertices weighs 0, and a mean is over the weights.
 func TestBalancedWeights(t *testing.T) {
