@@ -7,8 +7,9 @@ import (
 	"weft/tensor"
 )
 
-// Units are the means and deviations of the values that a regression predicts. The model's output z stands
-// for the value mean + deviation·z, so that the loss does not depend on the values' units.
+// Units are the means and standard deviations of the values that a regression predicts, column by column. The
+// model's output z stands for the value mean + deviation·z, so that the loss does not depend on the values'
+// units.
 type Units struct{ mean, deviation *Buffer }
 
 // The names of Units in files of weights, each with a number for each column.
@@ -78,7 +79,8 @@ type Values struct {
 }
 
 // Loss returns this worker's part of the mean loss over the listed rows (Int32, 1 × n) of all workers: the
-// mean over the values that are not missing, of which all workers have total. Differences are in deviations.
+// mean over the values that are not missing, of which all workers have total. Both ends of a difference are
+// standard scores.
 func (y Values) Loss(output *autograd.Var, rows *tensor.Matrix, total float64) float64 {
 	return y.loss(nil, output, rows, total)
 }

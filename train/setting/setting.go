@@ -83,7 +83,7 @@ var settings = withFields([]Setting{
 	{Name: "attention-dropout", some: true, limits: fraction, Meaning: "dropout on the attention coefficients"},
 	{
 		Name: "normalize-features", Choices: normalizations,
-		Meaning: "how features are scaled, row divides each vertex's by their sum, standard subtracts each column's mean over all vertices and divides by its deviation",
+		Meaning: "how features are scaled, row divides each vertex's by their sum, standard subtracts each column's mean over all vertices and divides by its standard deviation",
 	},
 	{
 		Name: "norm", some: true, Choices: gnn.Norms,
@@ -150,7 +150,7 @@ var settings = withFields([]Setting{
 	{Name: "warmup", Group: TrainingGroup, limits: between(0, 1e9), Meaning: "epochs in which the learning rate rises linearly to lr, before the schedule begins"},
 	{
 		Name: "loss", Group: TrainingGroup, task: task.Vertex, Choices: task.Losses,
-		Meaning: "loss of the training vertices, auto takes cross-entropy for classes and mse for values; those of values are of differences in their deviations",
+		Meaning: "loss of the training vertices, auto takes cross-entropy for classes and mse for values; those of values are of standard scores",
 	},
 	{
 		Name: "focal-gamma", Group: TrainingGroup, task: task.Vertex, limits: above(0),

@@ -14,8 +14,9 @@ import (
 	"weft/train/metric"
 )
 
-// regression is the task of predicting values of vertices. The model learns them in deviations from their
-// means over the training vertices; predictions and metrics are in the values' own units.
+// regression is the task of predicting values of vertices. The model learns them as standard scores, by the
+// mean and the standard deviation over the training vertices. Predictions and metrics are in the values' own
+// units.
 type regression struct{ Options }
 
 // distances are the losses of values, by name.
@@ -86,8 +87,8 @@ type values struct {
 	parts   [3]vertexSet // of training, validation and test vertices
 }
 
-// standardise sets the units to the means and deviations of the training vertices of all workers, and counts
-// the values of each part. All workers call it.
+// standardise sets the units to the means and standard deviations of the training vertices of all workers,
+// and counts the values of each part. All workers call it.
 func (t *values) standardise() error {
 	columns := t.labels.Columns
 	sums := make([]float64, 2*columns+len(t.parts)) // counts and sums of the training vertices, counts of the parts

@@ -8,7 +8,8 @@ import (
 	"weft/train/engine"
 )
 
-// The names of the columns' means and deviations in files of weights, with normalize-features standard.
+// The names of the columns' means and standard deviations in files of weights, with normalize-features
+// standard.
 const (
 	featureMeans      = "features.mean"
 	featureDeviations = "features.deviation"
@@ -25,8 +26,8 @@ func StandardIn(weights nn.State, columns int) (*engine.Standard, error) {
 	return s, nil
 }
 
-// standard returns the means and deviations of the columns of all vertices' features. All workers call it. In
-// a plan they are zeros.
+// standard returns the means and standard deviations of the columns of all vertices' features. All workers
+// call it. In a plan they are zeros.
 func (w *Worker) standard() (*engine.Standard, error) {
 	v := &w.Share.Values
 	columns := v.Features.Columns
