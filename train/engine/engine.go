@@ -108,7 +108,10 @@ func (c *Config) All() int { return c.Share.Whole.Own() }
 
 // edgeData says whether a block reads the features of the edges.
 func (c *Config) edgeData() edges.EdgeData {
-	return edges.EdgeData(!gnn.ReadEdgeFeatures(c.Blocks))
+	if gnn.ReadEdgeFeatures(c.Blocks) {
+		return edges.WithFeatures
+	}
+	return edges.WithoutFeatures
 }
 
 // Axis divides vertices and columns among workers. A model aggregates along it on this worker.

@@ -37,7 +37,7 @@ func ChooseOfValues(asked string) (string, error) {
 func SmallerIsBetter(name string) bool { return name == RMSE || name == MAE }
 
 // IsShare reports whether the metric is a share of 1, which tables show as a percentage.
-func IsShare(name string) bool { return name != RMSE && name != MAE && name != R2 }
+func IsShare(name string) bool { return !slices.Contains(ValueNames, name) }
 
 // column has the sums of the values of a column, over all workers.
 type column struct {
