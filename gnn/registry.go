@@ -235,6 +235,8 @@ func (s Spec) Uses(setting string) bool {
 		return false
 	case setting == "output-heads" && s.jumps(kind): // no layer computes the logits
 		return false
+	case (setting == "aggregation-order" || setting == "aggregation-chunks") && kind.Uses("aggregation") && s.aggregation() == Max:
+		return false // it comes before the product, and in one chunk
 	}
 	return slices.Contains(kind.Settings, setting)
 }

@@ -200,6 +200,7 @@ func TestFormsRefuse(t *testing.T) {
 		{func(o *Options) { o.Model, o.Direction = "gcnii", "both" }, "direction both: gcnii aggregates along one direction; take direction in or out"},
 		{func(o *Options) { o.Blocks, o.Residual = "residual", true }, "residual true: residual blocks do without it; leave it out, or take blocks plain"},
 		{func(o *Options) { o.Model, o.Blocks, o.Heads, o.OutputHeads = "gat", "residual", 8, 2 }, "output-heads 2: residual blocks do without it"},
+		{func(o *Options) { o.Aggregation, o.AggregationOrder = "max", "transform-first" }, "aggregation-order transform-first: with aggregation max a layer aggregates first"},
 		{func(o *Options) { o.Blocks = "4" }, "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},
 		{func(o *Options) { o.Model, o.NumBlocks, o.Bases = "rgcn", 4, 3 }, "bases 3 and num-blocks 4: relations share weights in one of the two ways; leave one out"},
 		{func(o *Options) { o.Model, o.NumBlocks = "rgcn", 5 }, "num-blocks 5 does not divide hidden 64: blocks are of equal size"},

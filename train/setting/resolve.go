@@ -278,6 +278,8 @@ func (r *Resolved) checkModel(given []string) error {
 		case o.Decoupled:
 			return refusal.Errorf("%s %s: belongs to the layers of %s that aggregate, which it lacks with %s; leave it out",
 				refusal.Setting(s.Name), s.Text(o), o.Model, decoupled)
+		case s.Name == "aggregation-order" || s.Name == "aggregation-chunks":
+			return refusal.Errorf("%s %s: with %s %s a layer aggregates first, in one chunk; leave it out", refusal.Setting(s.Name), s.Text(o), refusal.Setting("aggregation"), o.Aggregation)
 		case s.Name == "output-heads" && o.Blocks == gnn.BlockForms[0]:
 			return refusal.Errorf("%s %s: with %s %s no attention layer computes the logits; leave it out", refusal.Setting(s.Name), s.Text(o), refusal.Setting("jk"), o.Jump)
 		case slices.Contains(kind.Settings, s.Name): // of its plain form alone
