@@ -63,6 +63,9 @@ type evaluations struct {
 }
 
 func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (parts evaluations, err error) {
+	if e.split < -1 {
+		return parts, refusal.Errorf("--split %d: splits count from 0", e.split)
+	}
 	run, o, weights, err := rundir.Read(args[0])
 	if err != nil {
 		return parts, err
