@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/graph/generate"
 	"weft/parallel/edges"
 	"weft/partition"
 	"weft/train/metric"
@@ -159,6 +160,34 @@ func TestTablesRest(t *testing.T) {
 				t.Error("other weights of a run that continued")
 			}
 		})
+	}
+}
+
+// TestEdgesRest: what is made of all edges of a partition, as their degrees, brings these back from the disk.
+// It is in the plan also where the rows of the partition are few columns beside the edges.
+func TestEdgesRest(t *testing.T) {
+	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 12_000, Degree: 8, Features: 8, Classes: 5, Seed: 3, Directed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Options){
+		"sgc": func(o *Options) { o.Model = "sgc" }, "sage, decoupled": func(o *Options) { o.Model, o.Decoupled, o.Hidden = "sage", true, 8 },
+	} {
+		o := Defaults()
+		o.Epochs, o.Select, o.Offload = 3, "loss", t.TempDir()
+		change(&o)
+		job := inTurns(Job{Graph: g, Options: o}, "graph=1")
+		plan, err := job.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := mustRun(t, job)
+		if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took != plan.Limit {
+			t.Errorf("%s: took %d bytes, the least of the plan is %d", name, took, plan.Limit)
+		}
+		if got.Disk != plan.Disk() {
+			t.Errorf("%s: moved %+v, planned %+v", name, got.Disk, plan.Disk())
+		}
 	}
 }
 

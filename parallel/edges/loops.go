@@ -55,6 +55,9 @@ func (e *Edges) loopMatrix(loops SelfLoops) *kernel.CSR {
 		entries = e.Rows
 	}
 	a := newCSR(team, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
+	if e.Loops != nil {
+		e.Loops.Pointer() // a plan uses it, too
+	}
 	if team.Planning() {
 		return a
 	}
@@ -146,21 +149,36 @@ const (
 	sumWeights degreeOf = true
 )
 
-// inDegrees returns the in-degrees of the local rows, without self loops.
+// inDegrees returns the in-degrees of the local rows, without self loops. A plan uses the same matrices, so
+// that what rests comes back.
 func (e *Edges) inDegrees(of degreeOf) []float64 {
-	if e.degrees != nil {
+	planning := e.team.Planning()
+	switch {
+	case e.degrees == nil:
+	case planning:
+		return nil
+	default:
 		return e.degrees(of)
 	}
 	sums := make([]float64, e.Rows)
 	for _, b := range e.Blocks {
-		indptr := b.In.Indptr.Int64s()
+		indptr, weights := b.In.Indptr.Int64s(), []float32(nil)
+		if of == sumWeights && b.In.Values != nil {
+			weights = b.In.Values.Floats()
+		}
+		if b.Targets != nil {
+			b.Targets.Pointer()
+		}
+		if planning {
+			continue
+		}
 		for i := range b.In.Rows {
 			sum := &sums[b.Target(i)]
-			if of == countEdges || b.In.Values == nil {
+			if weights == nil {
 				*sum += float64(indptr[i+1] - indptr[i])
 				continue
 			}
-			for _, w := range b.In.Values.Floats()[indptr[i]:indptr[i+1]] {
+			for _, w := range weights[indptr[i]:indptr[i+1]] {
 				*sum += float64(w)
 			}
 		}
@@ -201,9 +219,15 @@ func (s *Source) inDegrees(of degreeOf) []float64 {
 	return sums
 }
 
-// column makes a rows × 1 matrix, charged to the graph's structure.
-func (e *Edges) column(value func(v int) float64) *tensor.Matrix {
+// column makes a rows × 1 matrix, charged to the graph's structure. value may read Loops and the other
+// matrices given, which a plan uses, too.
+func (e *Edges) column(value func(v int) float64, reads ...*tensor.Matrix) *tensor.Matrix {
 	m := e.team.Memory.New(tensor.Graph, e.Rows, 1)
+	for _, x := range append(reads, e.Loops) {
+		if x != nil {
+			x.Pointer()
+		}
+	}
 	if e.team.Planning() {
 		return m
 	}
@@ -215,10 +239,7 @@ func (e *Edges) column(value func(v int) float64) *tensor.Matrix {
 
 // degreeColumn is column for values that depend on each row's in-degree.
 func (e *Edges) degreeColumn(of degreeOf, value func(v int, degree float64) float64) *tensor.Matrix {
-	var degrees []float64
-	if !e.team.Planning() {
-		degrees = e.inDegrees(of)
-	}
+	degrees := e.inDegrees(of)
 	return e.column(func(v int) float64 { return value(v, degrees[v]) })
 }
 

@@ -94,7 +94,7 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		if e.Loops != nil || r.Self != 0 {
 			self := func(v int) float64 { return float64(r.Self) + float64(e.loopsOf(v)) }
 			own.forward.Self = e.column(self)
-			own.backward.Self = e.column(func(v int) float64 { return self(v) * float64(factor.Floats()[v]) })
+			own.backward.Self = e.column(func(v int) float64 { return self(v) * float64(factor.Floats()[v]) }, factor)
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
@@ -116,7 +116,7 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		}
 		own := kernel.Scales{Row: root, Col: root}
 		if r.Kind == gnn.KindSymmetric || e.Loops != nil {
-			own.Self = e.column(func(v int) float64 { return e.totalLoopWeight(v, loops) * float64(root.Floats()[v]) })
+			own.Self = e.column(func(v int) float64 { return e.totalLoopWeight(v, loops) * float64(root.Floats()[v]) }, root)
 		}
 		o.factors[e.Local()] = factors{own, own}
 	default:
