@@ -53,3 +53,20 @@ func TestBalancedWeights(t *testing.T) {
 		t.Errorf("sums of weights %v and %v", c.train.total, c.val.total)
 	}
 }
+
+// TestTrainingVerticesWithoutWeight are refused: a mean weighted by zeros is none.
+func TestTrainingVerticesWithoutWeight(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w")
+	if err := os.WriteFile(path, []byte("0 0 5\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	c := &classes{Env: Env{Team: team, World: comm.Alone()}}
+	c.labels = graph.Labels{Classes: 3, Class: []int64{0, 1, 2}}
+	c.targets.Classes = 3
+	c.train.ids, c.val.ids = []int64{0, 1}, []int64{2}
+	if err := c.weigh(path); !refusal.Is(err) || !strings.Contains(err.Error(), path) {
+		t.Errorf("training vertices that weigh 0: %v", err)
+	}
+}
