@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/graph"
@@ -89,6 +90,20 @@ func TestRegressionOnStages(t *testing.T) {
 	}
 	if len(many.Weights) != len(one.Weights) || len(many.Weights["target.mean"].Float32) != 2 {
 		t.Errorf("%d weights, want %d", len(many.Weights), len(one.Weights))
+	}
+}
+
+// TestColumnWithoutTrainingValue is refused on any mesh: nothing tells the mean of its values.
+func TestColumnWithoutTrainingValue(t *testing.T) {
+	g, o := withValues(tangled(t)), Defaults()
+	for _, v := range g.Splits[0].Train {
+		g.Labels.Values[2*v+1] = float32(math.NaN())
+	}
+	o.Epochs = 1
+	for _, mesh := range []string{"graph=3", "graph=2,tensor=2"} {
+		if _, err := onMesh(g, o, mesh).Run(context.Background()); !refusal.Is(err) || !strings.Contains(err.Error(), "column 1") {
+			t.Errorf("%s: %v", mesh, err)
+		}
 	}
 }
 

@@ -107,12 +107,51 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (parts eva
 	if err != nil {
 		return parts, err
 	}
-	if want := max(g.Labels.Classes, g.Labels.Columns); columns != want || len(rows) != g.Own()*columns {
-		return parts, refusal.Errorf("%s predicts %d columns of %d vertices, and the labels of %s are %d columns of %d: give the store that it was trained on",
-			args[0], columns, len(rows)/max(1, columns), store, want, g.Own())
+	learned, there := outputs(columns, run.Summary.Graph.Values > 0), outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
+	if learned != there || len(rows) != g.Own()*columns {
+		return parts, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: give the store that it was trained on",
+			args[0], learned, counted(len(rows)/max(1, columns), "vertex", "vertices"), store, there, counted(g.Own(), "vertex", "vertices"))
+	}
+	if len(args) == 2 {
+		if err := checkClasses(cmd.ErrOrStderr(), run.Store, store, &g.Labels); err != nil {
+			return parts, err
+		}
 	}
 	err = g.Guard(func() error { return parts.of(rows, g, o.Split) })
 	return parts, err
+}
+
+// outputs says what columns of predictions stand for.
+func outputs(columns int, values bool) string {
+	if values {
+		return counted(columns, "value", "values")
+	}
+	return counted(columns, "class", "classes")
+}
+
+// checkClasses refuses labels whose classes have other names, or another order, than those of the graph that
+// the run was trained on. It warns where that graph is not there any more.
+func checkClasses(warnings io.Writer, trained, store string, l *graph.Labels) error {
+	g, err := graph.Open(trained)
+	if err != nil {
+		if l.Names != nil {
+			fmt.Fprintf(warnings, "weft: warning: the classes of %s are taken for those of the run by their order, as its graph %s is not there to compare their names\n",
+				printable(store), printable(trained))
+		}
+		return nil
+	}
+	defer g.Close()
+	if l.MultiLabel() != g.Labels.MultiLabel() {
+		return refusal.Errorf("%s: a vertex has one class in this graph or in %s, which the run was trained on, and several labels in the other; give a graph with labels like those",
+			store, trained)
+	}
+	for k := range min(l.Classes, g.Labels.Classes) {
+		if is, was := l.ClassName(k), g.Labels.ClassName(k); is != was && l.Names != nil && g.Labels.Names != nil {
+			return refusal.Errorf("%s: class %d is %.40q, and in %s, which the run was trained on, it is %.40q; import labels of the same classes",
+				store, k, is, trained, was)
+		}
+	}
+	return nil
 }
 
 // predictions are those of the run or, with a store of their own, made with its weights.

@@ -7,6 +7,7 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/partition"
@@ -75,7 +76,7 @@ func (k regression) Begin(e Env) (_ Task, err error) {
 	if t.metric, err = k.Metric(&e.Share.Whole, &labels); err != nil || e.Team.Planning() {
 		return t, err
 	}
-	return t, t.standardise()
+	return t, t.standardise(k.Split)
 }
 
 // values is regression on a worker.
@@ -88,8 +89,9 @@ type values struct {
 }
 
 // standardise sets the units to the means and standard deviations of the training vertices of all workers,
-// and counts the values of each part. All workers call it.
-func (t *values) standardise() error {
+// and counts the values of each part. It refuses a column that no training vertex has a value of. All
+// workers call it.
+func (t *values) standardise(split int) error {
 	columns := t.labels.Columns
 	sums := make([]float64, 2*columns+len(t.parts)) // counts and sums of the training vertices, counts of the parts
 	counts, means, there := sums[:columns], sums[columns:2*columns], sums[2*columns:]
@@ -110,13 +112,17 @@ func (t *values) standardise() error {
 		return err
 	}
 	for k := range columns {
-		means[k] /= max(1, counts[k])
+		if counts[k] == 0 {
+			return &launch.Common{Err: refusal.Errorf("%s %d: no training vertex has a value in column %d, counted from 0, of those to predict; "+
+				"give another split, or import the labels without that column", refusal.Setting("split"), split, k)}
+		}
+		means[k] /= counts[k]
 	}
 	deviations := make([]float64, columns)
 	each(0, func(k int, y float64) { deviations[k] += (y - means[k]) * (y - means[k]) })
 	err := t.World.SumDoubles(comm.Statistics, deviations)
 	for k := range columns {
-		deviations[k] = math.Sqrt(deviations[k] / max(1, counts[k]))
+		deviations[k] = math.Sqrt(deviations[k] / counts[k])
 	}
 	t.targets.Units.Set(means, deviations)
 	for part := range t.parts {

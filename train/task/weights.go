@@ -64,15 +64,16 @@ func (c *classes) weigh(asked string) (err error) {
 			totals[k] += c.targets.Weights[c.labels.Class[v]]
 		}
 	}
-	err = c.World.SumDoubles(comm.Statistics, totals)
+	if err := c.World.SumDoubles(comm.Statistics, totals); err != nil {
+		return err
+	}
+	if totals[0] == 0 {
+		return &launch.Common{Err: refusal.Errorf("%s %s: the classes of all training vertices weigh 0, so there is nothing to learn", refusal.Setting("class-weights"), asked)}
+	}
 	for k, set := range sets {
 		set.total = totals[k]
 	}
-	if err == nil && c.train.total == 0 {
-		err = &launch.Common{Err: refusal.Errorf("%s %s: the classes of all training vertices have weight 0; give one of them another",
-			refusal.Setting("class-weights"), asked)}
-	}
-	return err
+	return nil
 }
 
 // balance sets the weight of a class to n/(C·n_c), where n_c of the n training vertices have it, and C

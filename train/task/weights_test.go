@@ -34,21 +34,6 @@ func TestReadClassWeights(t *testing.T) {
 	}
 }
 
-// TestWeightsOfNothing: weights of 0 for the classes of all training vertices leave nothing to learn.
-func TestWeightsOfNothing(t *testing.T) {
-	team := kernel.NewTeam(1, tensor.NewMeter())
-	defer team.Memory.Close()
-	c := &classes{Env: Env{Team: team, World: comm.Alone()}}
-	c.labels, c.targets.Classes, c.train.ids, c.val.ids = graph.Labels{Classes: 2, Class: []int64{0, 0, 1}}, 2, []int64{0, 1}, []int64{2}
-	path := filepath.Join(t.TempDir(), "w")
-	if err := os.WriteFile(path, []byte("0 1"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.weigh(path); !refusal.Is(err) || !strings.Contains(err.Error(), "all training vertices have weight 0") {
-		t.Errorf("weights 0 and 1: %v", err)
-	}
-}
-
 // TestBalancedWeights holds the weights against compute_class_weight("balanced") of scikit-learn. A class
 // without training vertices weighs 0, and a mean is over the weights.
 func TestBalancedWeights(t *testing.T) {
@@ -66,5 +51,22 @@ func TestBalancedWeights(t *testing.T) {
 	}
 	if math.Abs(c.train.total-9) > 1e-12 || c.val.total != 1.5 {
 		t.Errorf("sums of weights %v and %v", c.train.total, c.val.total)
+	}
+}
+
+// TestTrainingVerticesWithoutWeight are refused: a mean weighted by zeros is none.
+func TestTrainingVerticesWithoutWeight(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w")
+	if err := os.WriteFile(path, []byte("0 0 5\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	c := &classes{Env: Env{Team: team, World: comm.Alone()}}
+	c.labels = graph.Labels{Classes: 3, Class: []int64{0, 1, 2}}
+	c.targets.Classes = 3
+	c.train.ids, c.val.ids = []int64{0, 1}, []int64{2}
+	if err := c.weigh(path); !refusal.Is(err) || !strings.Contains(err.Error(), path) {
+		t.Errorf("training vertices that weigh 0: %v", err)
 	}
 }

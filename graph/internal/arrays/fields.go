@@ -119,6 +119,9 @@ func (f Fields) EdgeFeatures(e *graph.Edges) error {
 	if e.Features, err = array.Float32s(); err != nil {
 		return f.Refuse(key, err)
 	}
+	if k := NotFinite(e.Features); k >= 0 {
+		return f.refusef(key, "edge %d of the file has the value %v in column %d", k/columns, e.Features[k], k%columns)
+	}
 	e.FeatureColumns = columns
 	return nil
 }

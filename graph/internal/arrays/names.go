@@ -31,8 +31,8 @@ func (l *LabelRows) Labels() (graph.Labels, error) {
 }
 
 // ReadLabels is ReadFile for labels, which may also be names of classes in one column: an array of text, or
-// lines of words. Of these the first is a header, unless another line has the same word. An empty line is no
-// label.
+// lines of words. Of these the first is a header, unless another line has the same word. An empty line, or
+// NaN, is no label.
 func ReadLabels(path string, most int64) (*LabelRows, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -96,7 +96,10 @@ func (t *table) nameClass(line []byte) (row bool, err error) {
 		return false, nil
 	}
 	name := bytes.Trim(bytes.TrimSpace(line), `"`)
-	if len(name) == 0 || !n.text && !slices.ContainsFunc(t.fields, func(field []byte) bool { _, ok := t.number(field); return !ok }) {
+	if x, _ := t.number(name); math.IsNaN(x) { // unlabelled
+		return false, nil
+	}
+	if !n.text && !slices.ContainsFunc(t.fields, func(field []byte) bool { _, ok := t.number(field); return !ok }) {
 		return false, nil
 	}
 	n.text = true

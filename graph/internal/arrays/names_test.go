@@ -20,10 +20,12 @@ func TestReadLabels(t *testing.T) {
 		"label\nphysics\nArt\n\nphysics\nüber uns\n":          cat,
 		"\"label\"\n\"physics\"\nArt\n\nphysics\nüber uns\n":  cat,
 		"# from a table\nphysics\nArt\n\nphysics\nüber uns\n": cat,
-		"\nb\n7\n":        {Classes: 2, Class: []int64{-1, 1, 0}, Names: []string{"7", "b"}},
-		"kind\n2\n\n0\n1": {Classes: 3, Class: []int64{2, -1, 0, 1}},
-		"kind\n0.5\n2\n":  {Columns: 1, Values: []float32{.5, 2}},
-		"kind\na\na\na\n": {Classes: 1, Class: []int64{0, 0, 0}, Names: []string{"a"}},
+		"label\nphysics\nArt\nnan\nphysics\nüber uns\n":       cat,
+		"label\nNaN\nb\nNaN\n":                                {Classes: 1, Class: []int64{-1, 0, -1}, Names: []string{"b"}},
+		"\nb\n7\n":                                            {Classes: 2, Class: []int64{-1, 1, 0}, Names: []string{"7", "b"}},
+		"kind\n2\n\n0\n1":                                     {Classes: 3, Class: []int64{2, -1, 0, 1}},
+		"kind\n0.5\n2\n":                                      {Columns: 1, Values: []float32{.5, 2}},
+		"kind\na\na\na\n":                                     {Classes: 1, Class: []int64{0, 0, 0}, Names: []string{"a"}},
 	} {
 		path := filepath.Join(t.TempDir(), "y.csv")
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
