@@ -37,10 +37,20 @@ type Host struct {
 // Spool keeps messages that are sent and not yet received.
 type Spool interface {
 	// Put copies a message of a kind.
-	Put(k Kind, message []byte) (Message, error)
-	// Takes returns the memory that such a message takes, and whether that is given back while it waits.
+	Put(k Kind, message []byte, p Path) (Message, error)
+	// Takes returns the memory that such a message takes, and whether it may rest while it waits.
 	Takes(k Kind, bytes int) (memory int64, rests bool)
 }
+
+// Path is where a message comes from and where it goes.
+type Path uint8
+
+// The paths of messages.
+const (
+	Within   Path = iota // from a rank to another one that the same worker holds
+	Outgoing             // to another worker's rank
+	Incoming             // from another worker's rank
+)
 
 // Message is a message in a Spool.
 type Message interface {
@@ -78,7 +88,7 @@ func NewHost(workers *Comm, holders []int, s Spool) *Host {
 }
 
 // PlanHost is the host of one worker's ranks for a plan, without other workers. What is sent to these goes
-// nowhere. What is received from them is left as it was.
+// nowhere. What is received from them is left as it was; the Spool sees it as if it had come.
 func PlanHost(worker int, holders []int, s Spool) *Host { return newHost(holders, worker, s) }
 
 func newHost(holders []int, me int, s Spool) *Host {
@@ -93,18 +103,18 @@ func newHost(holders []int, me int, s Spool) *Host {
 	return h
 }
 
-// Queued bounds, after a plan, the memory of messages to and from other workers that do not rest while they
-// wait: those between two calls of Meet and those before the next one, as a link may be slow and other
-// workers may be ahead. A plan does not put them there.
-func (h *Host) Queued() (bytes int64) {
+// Queued bounds, after a plan, the memory of messages to and from other workers while they wait: of those that
+// stay, and of those that may rest. They are those between two calls of Meet and those before the next one,
+// as a link may be slow and other workers may be ahead. A plan does not put them there.
+func (h *Host) Queued() (stay, rest int64) {
 	for _, m := range h.members {
-		bytes += 2 * (m.went.most + m.came.most)
+		stay += 2 * (m.went.stay.most + m.came.stay.most)
+		rest += 2 * (m.went.rest.most + m.came.rest.most)
 	}
-	return bytes
+	return stay, rest
 }
 
-// Largest returns, after a plan, the memory of the largest message to or from another worker that rests while
-// it waits.
+// Largest returns, after a plan, the memory of the largest message to or from another worker that may rest.
 func (h *Host) Largest() (bytes int64) {
 	for _, m := range h.members {
 		bytes = max(bytes, m.went.largest, m.came.largest)
@@ -134,19 +144,24 @@ func (h *Host) Close() error {
 
 // volume counts the memory of messages in a plan.
 type volume struct {
-	since   int64 // of those that do not rest, since the last Meet
-	most    int64 // of those between two calls of Meet
-	largest int64 // of one that rests
+	stay, rest between
+	largest    int64 // of one that may rest
 }
 
+// between counts memory between two calls of Meet.
+type between struct{ since, most int64 }
+
 func (v *volume) add(memory int64, rests bool) {
+	b := &v.stay
 	if rests {
-		v.largest = max(v.largest, memory)
-		return
+		b, v.largest = &v.rest, max(v.largest, memory)
 	}
-	v.since += memory
-	v.most = max(v.most, v.since)
+	b.since += memory
+	b.most = max(b.most, b.since)
 }
+
+// meet begins to count anew.
+func (v *volume) meet() { v.stay.since, v.rest.since = 0, 0 }
 
 // member is one of the ranks that a worker holds.
 type member struct {
@@ -176,11 +191,15 @@ func (m *member) Send(data []byte, to, tag int) Request {
 		t.finish(err)
 		return t
 	}
-	p, err := m.spool.Put(kindOf(tag), data)
+	path := Outgoing
+	if m.beside(to) {
+		path = Within
+	}
+	p, err := m.spool.Put(kindOf(tag), data, path)
 	switch {
 	case err != nil:
 		err = spoolError{err}
-	case m.beside(to):
+	case path == Within:
 		err = m.deliver(lane{m.rank, to, tag}, p)
 	case m.workers == nil:
 		p.Drop()
@@ -196,7 +215,11 @@ func (m *member) Receive(data []byte, from, tag int) Request {
 	t, l := &transfer{data: data, done: make(chan struct{})}, lane{from, m.rank, tag}
 	if m.workers == nil && !m.beside(from) {
 		m.came.add(m.spool.Takes(kindOf(tag), len(data)))
-		t.finish(nil)
+		p, err := m.spool.Put(kindOf(tag), data, Incoming)
+		if err == nil {
+			err = p.Take(data)
+		}
+		t.finish(err)
 		return t
 	}
 	if err := m.match(l, func(b *box) { b.waiting = append(b.waiting, t) }); err != nil {

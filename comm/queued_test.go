@@ -5,9 +5,9 @@ import "testing"
 // none is a Spool that keeps nothing, as in a plan.
 type none struct{}
 
-func (none) Put(Kind, []byte) (Message, error) { return nothing{}, nil }
+func (none) Put(Kind, []byte, Path) (Message, error) { return nothing{}, nil }
 
-// Takes says that halo rows stay in memory, that rows of links rest, and that others are elsewhere.
+// Takes says that halo rows stay in memory, that rows of links may rest, and that others are elsewhere.
 func (none) Takes(k Kind, bytes int) (memory int64, rests bool) {
 	if k != Halo && k != HaloGradient && k != Links {
 		return 0, false
@@ -40,8 +40,12 @@ func TestQueued(t *testing.T) {
 		c.Send(ToRows, make([]byte, 1000), 1)
 		c.Receive(ToSlices, make([]byte, 1000), 1)
 	}
-	if got, want := h.Queued(), int64(2*(8+8+10)); got != want {
-		t.Errorf("%d bytes, want %d", got, want)
+	stay, rest := h.Queued()
+	if want := int64(2 * (8 + 8 + 10)); stay != want {
+		t.Errorf("%d bytes stay, want %d", stay, want)
+	}
+	if want := int64(2 * 108); rest != want {
+		t.Errorf("%d bytes may rest, want %d", rest, want)
 	}
 	if got := h.Largest(); got != 108 {
 		t.Errorf("the largest message that rests has %d bytes, want 108", got)

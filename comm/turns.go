@@ -43,7 +43,8 @@ func (c *Comm) Meet() {
 	}
 	m.mu.Lock()
 	m.met[c.tags]++
-	m.came.since, m.went.since = 0, 0
+	m.came.meet()
+	m.went.meet()
 	want := m.met[c.tags]
 	m.mu.Unlock()
 	m.await(func() bool {

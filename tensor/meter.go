@@ -97,7 +97,7 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 func (t *account) raise() {
 	if now := t.metered(); now > t.peak {
 		t.peak, t.peakKinds = now, t.live
-		t.peakKinds[Buffers] += t.idle.bytes
+		t.peakKinds[Buffers] += t.idle.bytes + t.room()
 	}
 }
 
@@ -107,6 +107,14 @@ func (t *account) metered() int64 {
 		return t.charged()
 	}
 	return t.tensors()
+}
+
+// room is that of the Meter aside.
+func (t *account) room() int64 {
+	if t.offload == nil {
+		return 0
+	}
+	return t.offload.room
 }
 
 // Reserve raises the peak to where it would be if Buffers of so many bytes each were taken now, and released:
@@ -120,7 +128,7 @@ func (t *Meter) Reserve(bytes ...int) {
 	}
 	if then := t.metered() - t.idle.bytes + more; then > t.peak { // idle memory would be freed first
 		t.peak, t.peakKinds = then, t.live
-		t.peakKinds[Buffers] += more
+		t.peakKinds[Buffers] += more + t.room()
 	}
 }
 

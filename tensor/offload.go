@@ -64,6 +64,8 @@ func (e DiskFailure) Unwrap() error { return e.Err }
 type offload struct {
 	disk    Disk // nil: a plan, whose matrices have no elements
 	limit   int64
+	room    int64         // of aside, within the limit
+	aside   *Meter        // nil: there is none
 	turn    atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
 	unused  atomic.Uint64 // calls of Unused
 	rests   map[*Matrix]struct{}
@@ -90,6 +92,25 @@ func (t *Meter) Offload(d Disk, limit int64) {
 		disk: d, limit: limit, rests: map[*Matrix]struct{}{}, changed: sync.NewCond(&t.mu),
 		extents: extents{free: map[int][]int64{}},
 	}
+}
+
+// Aside returns a Meter of its own for matrices in a room of so many bytes, which the limit loses: what rests
+// of all others does not depend on them. Unless d is nil they may rest, on a Disk of their own. It must be
+// called before the first allocation.
+func (t *Meter) Aside(d Disk, room int64) *Meter {
+	o := t.offload
+	o.room, o.aside = room, NewMeter()
+	if d != nil {
+		o.aside.Offload(d, room)
+	}
+	return o.aside
+}
+
+// Count adds to the bytes that were written and read.
+func (t *Meter) Count(m Moved) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.offload.moved = t.offload.moved.Plus(m)
 }
 
 // Takes returns the memory that a matrix of so many bytes takes, and whether it may rest.
@@ -142,8 +163,11 @@ func (t *Meter) OnDisk() (m Moved) {
 // WatchDisk has f called when a matrix begins to be written or read, and what f returns at the end. Several
 // goroutines may call it at the same time. Without Offload it does nothing.
 func (t *Meter) WatchDisk(f func(what string, bytes int64) (end func())) {
-	if t.offload != nil {
-		t.offload.watch.Store(&f)
+	if o := t.offload; o != nil {
+		o.watch.Store(&f)
+		if o.aside != nil {
+			o.aside.WatchDisk(f)
+		}
 	}
 }
 
@@ -226,8 +250,8 @@ func (t *account) shrinkTo(limit int64) {
 	}
 }
 
-// charged is all memory, that of the graph's structure included.
-func (t *account) charged() int64 { return t.tensors() + t.live[Graph] }
+// charged is all memory, that of the graph's structure and the room of the Meter aside included.
+func (t *account) charged() int64 { return t.tensors() + t.live[Graph] + t.offload.room }
 
 // GraphBytes is the memory of the graph's structure: now or, where that may rest, at the peak.
 func (t *Meter) GraphBytes() int64 {

@@ -101,6 +101,22 @@ func (m *Matrix) Unused() {
 	}
 }
 
+// Leave writes the elements to the disk, and gives the memory back before it returns.
+func (m *Matrix) Leave() {
+	m.meter.mu.Lock()
+	defer m.meter.mu.Unlock()
+	r, o := m.rest, m.meter.offload
+	m.meter.settled(m)
+	if r.state == here {
+		r.absent.Store(true)
+		r.state = leaving
+		o.leaving += int64(m.bytes)
+		m.meter.write(m)
+		m.meter.settled(m)
+	}
+	o.check()
+}
+
 // Rests reports whether the matrix rests now.
 func (m *Matrix) Rests() bool { return m.rest != nil && m.rest.absent.Load() }
 

@@ -149,7 +149,7 @@ func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings
 		}
 		p = &made
 	}
-	s.Limit = p.Limit
+	s.Limit, s.Rooms = p.Limit, p.Rooms()
 	return p.Savings, ranks.Together(p.CheckLimit(s.MemoryLimit))
 }
 

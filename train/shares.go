@@ -52,7 +52,8 @@ func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 type shared struct {
 	worker.Config
 	whole *partition.Whole
-	Limit int64 // of a plan: the memory beyond which matrices rest
+	Limit int64        // of a plan: the memory beyond which matrices rest
+	Rooms []turns.Room // of a plan, for messages between workers: by worker
 	// open opens the share of a partition for use. Opening reads its arrays and allocates tensors.
 	open func(p int, use func(*partition.Share) error) error
 }
@@ -205,11 +206,14 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 		}
 	}
 	holders, memories := s.Holders(), map[int]*tensor.Meter{}
-	disks := make([]*offload.File, len(links))
+	const files = 2 // of matrices, and of messages between workers
+	disks := make([][files]*offload.File, len(links))
 	for i := range disks {
-		if s.Offload != "" && failed == nil {
-			if disks[i], failed = offload.Open(s.Offload); failed == nil {
-				defer func() { failed = errors.Join(failed, disks[i].Close()) }()
+		for k := range files {
+			if s.Offload != "" && failed == nil {
+				if disks[i][k], failed = offload.Open(s.Offload); failed == nil {
+					defer func() { failed = errors.Join(failed, disks[i][k].Close()) }()
+				}
 			}
 		}
 	}
@@ -220,10 +224,15 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 	for i, link := range links {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		host := comm.NewHost(link, holders, &turns.Spool{Memory: mem})
+		spool := &turns.Spool{Memory: mem}
+		if s.Offload != "" {
+			spool.Room = s.Rooms[link.Rank()]
+		}
+		host := comm.NewHost(link, holders, spool)
 		memories[link.Rank()], hosts = mem, append(hosts, host)
 		if s.Offload != "" {
-			turns.Offload(mem, host, disks[i], s.Limit)
+			spool.Offload(host, disks[i][0], disks[i][1], s.Limit)
+			defer spool.Aside.Close()
 		}
 	}
 	return launch.Hosts(hosts, s.CommTimeout, func(c *comm.Comm) error {

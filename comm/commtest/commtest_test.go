@@ -25,7 +25,7 @@ type spool struct{}
 
 type kept []byte
 
-func (spool) Put(_ comm.Kind, message []byte) (comm.Message, error) {
+func (spool) Put(_ comm.Kind, message []byte, _ comm.Path) (comm.Message, error) {
 	return kept(bytes.Clone(message)), nil
 }
 func (spool) Takes(_ comm.Kind, bytes int) (int64, bool) { return int64(bytes), false }

@@ -15,7 +15,7 @@ type slow struct {
 	ended *atomic.Bool
 }
 
-func (s slow) Put(comm.Kind, []byte) (comm.Message, error) { return s, nil }
+func (s slow) Put(comm.Kind, []byte, comm.Path) (comm.Message, error) { return s, nil }
 func (s slow) Takes(comm.Kind, int) (int64, bool)          { return 0, false }
 func (s slow) Len() int                                    { return 1 }
 func (s slow) Ahead()                                      {}

@@ -97,7 +97,7 @@ type queued struct {
 // Takes is of plans alone.
 func (q *queued) Takes(comm.Kind, int) (memory int64, rests bool) { return 0, false }
 
-func (q *queued) Put(k comm.Kind, message []byte) (comm.Message, error) {
+func (q *queued) Put(k comm.Kind, message []byte, _ comm.Path) (comm.Message, error) {
 	if k != comm.ToSlices && k != comm.ToRows {
 		return content{bytes.Clone(message), nil}, nil
 	}

@@ -5,16 +5,20 @@ import (
 	"weft/tensor"
 )
 
-// Offload makes the matrices of a worker rest on disk where its memory would exceed the limit, in bytes. In a
-// plan d is nil.
-func Offload(memory *tensor.Meter, h *comm.Host, d tensor.Disk, limit int64) {
-	memory.Offload(d, limit)
+// Offload makes the matrices of a worker rest on disk where its memory would exceed the limit, in bytes, of
+// which messages between workers have a room. In a plan the disks are nil.
+func (s *Spool) Offload(h *comm.Host, matrices, messages tensor.Disk, limit int64) {
+	s.Memory.Offload(matrices, limit)
+	if !s.Room.Rests {
+		messages = nil
+	}
+	s.Aside = s.Memory.Aside(messages, s.Room.Bytes)
 	first := h.Transports()[0].Rank()
 	h.OnTurn = func(rank int, begins bool) {
 		if begins {
-			memory.BeginTurn(rank == first)
+			s.Memory.BeginTurn(rank == first)
 		} else {
-			memory.EndTurn()
+			s.Memory.EndTurn()
 		}
 	}
 }

@@ -12,7 +12,20 @@ import (
 // the others, such as sums of weights' gradients, on Go's heap.
 type Spool struct {
 	Memory *tensor.Meter
+	Room   Room
 	Plan   bool // messages have no content
+	// Aside keeps messages between workers, if matrices of Memory may rest. nil: Memory does.
+	Aside *tensor.Meter
+}
+
+// Room is the memory that a worker has for messages to and from other workers where matrices may rest. Such
+// messages come at any time. So they have a room of their own, and what rests of all other matrices is the
+// same in every run.
+type Room struct {
+	Bytes int64
+	// Rests says that messages rest, from the least size on: each is written once, when it is sent or comes,
+	// and read once. Otherwise the room holds all of them.
+	Rests bool
 }
 
 // metered reports whether messages of a kind are in metered memory.
@@ -27,18 +40,52 @@ func (s *Spool) Takes(k comm.Kind, bytes int) (memory int64, rests bool) {
 }
 
 // Put implements comm.Spool.
-func (s *Spool) Put(k comm.Kind, message []byte) (p comm.Message, err error) {
+func (s *Spool) Put(k comm.Kind, message []byte, path comm.Path) (p comm.Message, err error) {
 	if !metered(k) {
 		return heap(bytes.Clone(message)), nil
 	}
 	defer refused(&err)
-	m := s.Memory.NewElement(tensor.Activations, tensor.Byte, 1, len(message)).Pin()
+	if path != comm.Within && (s.Aside != nil || s.Plan) {
+		return s.between(message, path), nil
+	}
+	return s.keep(s.Memory, message), nil
+}
+
+// between keeps a message to or from another worker. What it moves counts in the turn of its sender, or of its
+// receiver.
+func (s *Spool) between(message []byte, path comm.Path) comm.Message {
+	memory, rests := s.Memory.Takes(len(message))
+	rests = rests && s.Room.Rests
+	var m comm.Message = planned(len(message))
+	if !s.Plan {
+		b := s.keep(s.Aside, message)
+		if rests {
+			b.Leave()
+		}
+		m = b
+	}
+	switch {
+	case !rests:
+		return m
+	case path == comm.Incoming:
+		return &counted{m, func() { s.count(memory) }}
+	default:
+		s.count(memory)
+		return m
+	}
+}
+
+// count counts a message of so many bytes that was written, and is read.
+func (s *Spool) count(bytes int64) { s.Memory.Count(tensor.Moved{Written: bytes, Read: bytes}) }
+
+func (s *Spool) keep(memory *tensor.Meter, message []byte) *buffer {
+	m := memory.NewElement(tensor.Activations, tensor.Byte, 1, len(message)).Pin()
 	if into := m.Bytes(); !s.Plan {
 		copy(into, message)
 	}
 	m.Unpin().Freeze()
 	m.Unused()
-	return &buffer{m, s.Plan}, nil
+	return &buffer{m, s.Plan}
 }
 
 // heap is a message on Go's heap.
@@ -51,6 +98,25 @@ func (p heap) Drop()    {}
 func (p heap) Take(into []byte) error {
 	copy(into, p)
 	return nil
+}
+
+// planned is a message of a plan to or from another worker, of so many bytes.
+type planned int
+
+func (p planned) Len() int          { return int(p) }
+func (p planned) Ahead()            {}
+func (p planned) Drop()             {}
+func (p planned) Take([]byte) error { return nil }
+
+// counted is a message that counts when it is taken.
+type counted struct {
+	comm.Message
+	count func()
+}
+
+func (c *counted) Take(into []byte) error {
+	c.count()
+	return c.Message.Take(into)
 }
 
 // buffer is a message in metered memory.

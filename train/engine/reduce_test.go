@@ -73,7 +73,7 @@ type counted struct {
 	in   *counting
 }
 
-func (s *counting) Put(_ comm.Kind, message []byte) (comm.Message, error) {
+func (s *counting) Put(_ comm.Kind, message []byte, _ comm.Path) (comm.Message, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.most = max(s.most, s.now.Add(int64(len(message))))

@@ -53,7 +53,8 @@ type Worker struct {
 	Sent           worker.Communication // in a training pass but the first; without Gradient and Statistics if partitions take turns
 	Steps          []trace.Event        // of such a pass, in order, if Inputs.Steps asked for them
 	Disk           tensor.Moved         // in such an epoch, with the evaluation before it
-	DiskBytes      int64                // that rest on disk at the peak
+	DiskBytes      int64                // that rest on disk at the peak, or a bound with messages of other workers
+	Room           turns.Room           // of messages between workers, where matrices may rest
 	EdgeColumns    worker.ByLayer       // aggregated edges × columns in such a pass
 	LayoutBytes    worker.ByLayer       // sent in all-to-alls between layouts in such a pass
 	Parameters     int                  // values, of its stage
@@ -198,6 +199,14 @@ func (p *Plan) Parameters(grid mesh.Mesh) (n int) {
 	return n
 }
 
+// Rooms are those of all workers.
+func (p *Plan) Rooms() (rooms []turns.Room) {
+	for i := range p.Workers {
+		rooms = append(rooms, p.Workers[i].Room)
+	}
+	return rooms
+}
+
 // replicated is the number of bytes that a worker needs however many there are: parameters, their state and
 // copies.
 func (p *Plan) replicated(worker int) int64 {
@@ -292,27 +301,41 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 
 // inTurns plans a worker that holds several ranks.
 //
-// Messages between workers come and go at any time, beside what the plan takes. Those that may rest are in
-// memory while a link copies them, one each way, or while the rank at work receives them or reads them
-// ahead. Of the others all may be there.
+// Messages between workers come and go at any time, beside what the plan takes. All may be there at a time.
+// Where matrices rest, and a worker has no room for all, messages rest too: they are in memory while a rank
+// sends one, while a link copies one each way, and while the rank at work receives one or reads others ahead.
+// Small ones stay.
 func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
-	all, host, err := in.within(ctx, number, int64(in.MemoryLimit))
-	atOnce := 2*(in.Workers-1) + in.Prefetch + 1
-	beside := host.Queued() + int64(atOnce)*host.Largest()
-	if beside > 0 && err == nil && in.Offload != "" {
-		all, _, err = in.within(ctx, number, max(0, int64(in.MemoryLimit)-beside))
+	all, host, err := in.within(ctx, number, turns.Room{})
+	stay, rest := host.Queued()
+	if stay+rest == 0 || err != nil {
+		return all, err
 	}
-	all.Tensors += beside
+	if in.Offload == "" {
+		all.Tensors += stay + rest
+		return all, nil
+	}
+	atOnce := 2*(in.Workers-1) + in.Prefetch + 2
+	for _, room := range []turns.Room{{Bytes: stay + rest}, {Bytes: stay + int64(atOnce)*host.Largest(), Rests: true}} {
+		all, _, err = in.within(ctx, number, room)
+		if room.Rests {
+			all.DiskBytes += rest
+		}
+		if err != nil || all.Tensors+all.Graph <= int64(in.MemoryLimit) {
+			break
+		}
+	}
 	return all, err
 }
 
-// within plans a worker that holds several ranks, of which matrices may rest beyond a limit.
-func (in *Inputs) within(ctx context.Context, number int, limit int64) (all Worker, host *comm.Host, err error) {
+// within plans a worker that holds several ranks, with a room for messages of others where matrices may rest.
+func (in *Inputs) within(ctx context.Context, number int, room turns.Room) (all Worker, host *comm.Host, err error) {
 	mem, holders := tensor.NewMeter(), in.Holders()
 	defer mem.Close()
-	host = comm.PlanHost(number, holders, &turns.Spool{Memory: mem, Plan: true})
+	spool := &turns.Spool{Memory: mem, Room: room, Plan: true}
+	host = comm.PlanHost(number, holders, spool)
 	if in.Offload != "" {
-		turns.Offload(mem, host, nil, limit)
+		spool.Offload(host, nil, nil, int64(in.MemoryLimit))
 	}
 	ranks := make([]Worker, len(holders))
 	err = launch.Hosts([]*comm.Host{host}, 0, func(c *comm.Comm) (err error) {
@@ -326,6 +349,7 @@ func (in *Inputs) within(ctx context.Context, number int, limit int64) (all Work
 			all.add(&ranks[rank])
 		}
 	}
+	all.Room = room
 	return all, host, err
 }
 
