@@ -103,9 +103,9 @@ func newHost(holders []int, me int, s Spool) *Host {
 	return h
 }
 
-// Queued bounds, after a plan, the memory of messages to and from other workers while they wait: of those that
-// stay, and of those that may rest. They are those between two calls of Meet and those before the next one,
-// as a link may be slow and other workers may be ahead. A plan does not put them there.
+// Queued bounds, after a plan, the memory of messages to and from other workers while they wait: of those
+// that stay, and of those that may rest. They are those between two calls of Meet and those before the next
+// one, as a link may be slow and other workers may be ahead. A plan does not put them there.
 func (h *Host) Queued() (stay, rest int64) {
 	for _, m := range h.members {
 		stay += 2 * (m.went.stay.most + m.came.stay.most)

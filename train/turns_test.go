@@ -34,8 +34,8 @@ func sameResults(t *testing.T, got, want *Result) {
 }
 
 // TestLinksInTurns: link prediction on partitions that take turns has the bits of as many workers. It keeps a
-// limit beyond which matrices rest on disk. With one worker it takes and moves what the plan says. With several,
-// it sends what is drawn, and a plan counts the most.
+// limit beyond which matrices rest on disk. With one worker it takes and moves what the plan says. With
+// several it moves no more.
 func TestLinksInTurns(t *testing.T) {
 	g, types := tangled(t), severalTypes(t)
 	for name, c := range map[string]struct {

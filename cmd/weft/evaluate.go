@@ -176,10 +176,14 @@ func (e *evaluateCommand) predictions(ctx context.Context, args []string, g *gra
 	return p.Logits, p.Classes, nil
 }
 
+func (e *evaluations) parts() []*metric.Evaluation {
+	return []*metric.Evaluation{&e.Train, &e.Val, &e.Test}
+}
+
 // of measures predictions on the parts of a split.
 func (e *evaluations) of(predictions []float32, g *graph.Graph, split int) (err error) {
 	s := &g.Splits[split]
-	for part, to := range []*metric.Evaluation{&e.Train, &e.Val, &e.Test} {
+	for part, to := range e.parts() {
 		if *to, err = metric.Evaluate(predictions, &g.Labels, *s.Parts()[part]); err != nil {
 			return err
 		}

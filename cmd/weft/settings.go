@@ -41,7 +41,16 @@ type givenSetting struct {
 
 // add registers --config and one flag for each setting.
 func (s *settingFlags) add(flags *pflag.FlagSet) {
+	s.addThose(flags, func(setting.Setting) bool { return true })
+	flags.StringVar(&s.config, "config", "", "YAML `file` of settings under the names of these flags, which override it")
+}
+
+// addThose registers one flag for each setting that is wanted.
+func (s *settingFlags) addThose(flags *pflag.FlagSet, wanted func(setting.Setting) bool) {
 	for _, one := range setting.All() {
+		if !wanted(one) {
+			continue
+		}
 		v := &settingValue{setting: one, given: &s.given, value: setting.Defaults()}
 		meaning := one.Meaning
 		if len(one.Choices) > 0 {
@@ -54,7 +63,6 @@ func (s *settingFlags) add(flags *pflag.FlagSet) {
 			flag.NoOptDefVal = "true"
 		}
 	}
-	flags.StringVar(&s.config, "config", "", "YAML `file` of settings under the names of these flags, which override it")
 }
 
 // onlyFor names the task or the models that use a setting, "" where all do.

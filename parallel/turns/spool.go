@@ -51,8 +51,8 @@ func (s *Spool) Put(k comm.Kind, message []byte, path comm.Path) (p comm.Message
 	return s.keep(s.Memory, message), nil
 }
 
-// between keeps a message to or from another worker. What it moves counts in the turn of its sender, or of its
-// receiver.
+// between keeps a message to or from another worker. What it moves counts in the turn of its sender, or of
+// its receiver.
 func (s *Spool) between(message []byte, path comm.Path) comm.Message {
 	memory, rests := s.Memory.Takes(len(message))
 	rests = rests && s.Room.Rests

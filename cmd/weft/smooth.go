@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/train"
+	"weft/train/rundir"
+	"weft/train/setting"
+	"weft/train/task"
+)
+
+// The methods of smooth.
+const (
+	correctAndSmooth = "correct-and-smooth"
+	labelPropagation = "label-propagation"
+)
+
+type smoothCommand struct {
+	settings                   settingFlags
+	method                     string
+	correctRounds, rounds      int
+	correctAlpha, alpha, scale float64
+	split                      int // a stored one, −1: that of the run
+	val, json                  bool
+	out                        string
+}
+
+func newSmooth() *cobra.Command {
+	s := &smoothCommand{}
+	cmd := &cobra.Command{
+		Use:   "smooth RUN",
+		Short: "improve the predictions of a run by known labels: Correct and Smooth, label propagation",
+		Long: `smooth spreads the labels of training vertices along the edges, and prints the metrics of the run before and after.
+
+Correct and Smooth (Huang et al. 2021) first spreads the errors that the model makes on training vertices, and corrects its class
+probabilities by them. Then it spreads the corrected probabilities and the known labels. Label propagation spreads the known labels alone.
+Each round takes alpha of the in-neighbours, weighted as in GCN, and the rest of the beginning.`,
+		Example: `  weft smooth runs/first
+  weft smooth runs/first --correct-alpha 1 --scale 20 --out runs/smooth.npy
+  weft smooth runs/first --method label-propagation --json
+  mpirun -n 4 weft smooth runs/first --parallel graph=4`,
+		Annotations:       map[string]string{joinsRanks: ""},
+		ValidArgsFunction: completeInOrder(completeFolders),
+		Args:              arguments(1, 1),
+		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.method, "method", correctAndSmooth, "`name` of what is computed: "+correctAndSmooth+", "+labelPropagation)
+	f.IntVar(&s.correctRounds, "correct-rounds", 50, "aggregations of the errors, 0 leaves the correction out")
+	f.Float64Var(&s.correctAlpha, "correct-alpha", .9, "share of the in-neighbours in each aggregation of the errors, above 0 and at most 1")
+	f.Float64Var(&s.scale, "scale", 0, "factor of the correction, 0 derives one for each vertex (autoscale)")
+	f.IntVar(&s.rounds, "smooth-rounds", 50, "aggregations of probabilities and labels, 0 leaves them out")
+	f.Float64Var(&s.alpha, "smooth-alpha", .8, "share of the in-neighbours in each of them, above 0 and at most 1")
+	f.BoolVar(&s.val, "val-labels", false, "the labels of validation vertices are known, too: as leaderboards allow for the test vertices")
+	f.IntVar(&s.split, "split", -1, "which stored split, from 0 (default: that of the run)")
+	f.StringVar(&s.out, "out", "", "`file` for the smoothed probabilities, float32, vertices × classes; an existing file is overwritten")
+	f.BoolVar(&s.json, "json", false, "print one JSON object")
+	s.settings.addThose(f, func(one setting.Setting) bool {
+		return slices.Contains([]string{"parallel", "partitions", "partition", "balance", "threads", "comm-timeout"}, one.Name)
+	})
+	return cmd
+}
+
+// smoothRequest is what is asked of smooth, once its arguments are understood.
+type smoothRequest struct {
+	gnn.Smoothing
+	train.Labels
+	options       *setting.Resolved
+	store         string
+	predictions   []float32 // logits of the run
+	probabilities []float32
+}
+
+// smoothings are the metrics of a run before and after.
+type smoothings struct {
+	Before evaluations `json:"before"`
+	After  evaluations `json:"after"`
+}
+
+func (s *smoothCommand) run(cmd *cobra.Command, dir string) error {
+	asked, err := s.understand(dir)
+	return asRank(cmd, asked.options, err, func(r ranks) error {
+		metrics, err := s.smooth(cmd, r, &asked)
+		if err != nil || !r.First() {
+			return err
+		}
+		if s.json {
+			return printJSON(cmd.OutOrStdout(), metrics)
+		}
+		metrics.print(cmd.OutOrStdout())
+		return nil
+	})
+}
+
+// understand reads the run, and refuses what cannot be smoothed.
+func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) {
+	if err := s.check(); err != nil {
+		return asked, err
+	}
+	run, trained, _, err := rundir.Read(dir)
+	if err != nil {
+		return asked, err
+	}
+	switch {
+	case trained.Task != task.Vertex:
+		return asked, refusal.Errorf("%s: smooth is for classes of vertices, and this is a run of --task %s", dir, trained.Task)
+	case run.Store == "":
+		return asked, refusal.Errorf("%s: it names no store, as the graph was made in memory; train on a store", dir)
+	case run.Summary.Graph.Values > 0:
+		return asked, refusal.Errorf("%s: smooth is for classes, and this run predicts values", dir)
+	}
+	asked.store = run.Store
+	o := setting.Defaults()
+	o.Split = trained.Split
+	if s.split >= 0 {
+		o.Split = s.split
+	}
+	if err := s.settings.override(&o); err != nil {
+		return asked, err
+	}
+	if asked.options, err = resolved(&o, s.settings.names(func(setting.Setting) bool { return true })...); err != nil {
+		return asked, err
+	}
+	if asked.options.Mesh.Stages > 1 {
+		return asked, refusal.Errorf("--parallel %s: smoothing is one block, which no pipeline divides; give graph=N or tensor=N", o.Parallel)
+	}
+	if s.out != "" {
+		var files []string
+		for _, name := range rundir.Files() {
+			files = append(files, filepath.Join(dir, name))
+		}
+		if err := errors.Join(checkFile("out", s.out), checkApart("out", s.out, files...)); err != nil {
+			return asked, err
+		}
+	}
+	asked.Labels = train.Labels{Split: o.Split, Val: s.val}
+	asked.Smooth = gnn.Rounds{Count: s.rounds, Teleport: 1 - s.alpha}
+	var classes int
+	if asked.predictions, classes, err = rundir.ReadPredictions(dir); err != nil {
+		return asked, err
+	}
+	asked.probabilities = make([]float32, len(asked.predictions))
+	if s.method == correctAndSmooth {
+		asked.Correct, asked.Scale = gnn.Rounds{Count: s.correctRounds, Teleport: 1 - s.correctAlpha}, s.scale
+		for at := 0; at < len(asked.predictions); at += classes {
+			softmax(asked.probabilities[at:at+classes], asked.predictions[at:at+classes])
+		}
+	}
+	return asked, nil
+}
+
+// check refuses flags that make no sense.
+func (s *smoothCommand) check() error {
+	switch {
+	case s.method != correctAndSmooth && s.method != labelPropagation:
+		return refusal.Errorf("--method %s: unknown; it is %s or %s", s.method, correctAndSmooth, labelPropagation)
+	case s.correctRounds < 0 || s.rounds < 0:
+		return refusal.Errorf("--correct-rounds %d --smooth-rounds %d: rounds are 0 or more", s.correctRounds, s.rounds)
+	case !(s.correctAlpha > 0 && s.correctAlpha <= 1):
+		return refusal.Errorf("--correct-alpha %g: a share above 0 and at most 1 was expected", s.correctAlpha)
+	case !(s.alpha > 0 && s.alpha <= 1):
+		return refusal.Errorf("--smooth-alpha %g: a share above 0 and at most 1 was expected", s.alpha)
+	case !(s.scale >= 0) || math.IsInf(s.scale, 0):
+		return refusal.Errorf("--scale %g: a factor from 0 was expected", s.scale)
+	case s.split < -1:
+		return refusal.Errorf("--split %d: splits count from 0", s.split)
+	}
+	return nil
+}
+
+// softmax sets p to the softmax of z.
+func softmax(p, z []float32) {
+	top, sum := slices.Max(z), 0.
+	for _, x := range z {
+		sum += math.Exp(float64(x - top))
+	}
+	for c, x := range z {
+		p[c] = float32(math.Exp(float64(x-top)) / sum)
+	}
+}
+
+// smooth computes the smoothed probabilities on all ranks, writes them, and returns the metrics on the first.
+func (s *smoothCommand) smooth(cmd *cobra.Command, r ranks, asked *smoothRequest) (metrics smoothings, err error) {
+	job, store, err := r.openJob(cmd.Context(), asked.store, asked.options, cmd.ErrOrStderr(), func(store string) error {
+		if s.out == "" {
+			return nil
+		}
+		return checkApartFromGraph("out", s.out, asked.store, store)
+	}, nil)
+	if err != nil {
+		return metrics, err
+	}
+	if job.Graph != nil {
+		defer job.Graph.Close()
+	}
+	ctx, stop := untilSignal(cmd.Context(), func(sig os.Signal) {
+		r.sayWaiting(cmd.Context(), sig, "")
+		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", sig)
+	}, func() {})
+	defer stop()
+	began := time.Now()
+	p, err := job.Smooth(ctx, asked.Smoothing, asked.probabilities, asked.Labels)
+	switch err = advised(err); {
+	case errors.Is(err, context.Canceled):
+		return metrics, r.part(launch.ErrInterrupted)
+	case err != nil:
+		return metrics, about(asked.store, err)
+	case !r.First():
+		return metrics, nil
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "smoothed the probabilities of %s in %s\n", counted(p.Vertices, "vertex", "vertices"), duration(time.Since(began)))
+	if s.out != "" {
+		rows := train.Rows{Vertices: p.Vertices, Columns: p.Classes, Each: slices.Values([][]float32{p.Logits})}
+		if err := rundir.WriteRows(s.out, rows); err != nil {
+			return metrics, err
+		}
+	}
+	g := job.Graph
+	if g == nil {
+		if g, err = graph.Open(store); err != nil {
+			return metrics, err
+		}
+		defer g.Close()
+	}
+	return metrics, g.Guard(func() error {
+		if err := metrics.Before.of(asked.predictions, g, asked.Split); err != nil {
+			return err
+		}
+		return metrics.After.of(logarithms(p.Logits), g, asked.Split)
+	})
+}
+
+// logarithms makes probabilities, whose sums need not be 1, logits that stand for them.
+func logarithms(p []float32) []float32 {
+	const least = 1e-30 // stands for 0 and less
+	z := make([]float32, len(p))
+	for i, x := range p {
+		z[i] = float32(math.Log(max(float64(x), least)))
+	}
+	return z
+}
+
+// print draws the metrics of the run and those after it, for the eye.
+func (m *smoothings) print(out io.Writer) {
+	t := newTable(out)
+	t.row("", "train", "smoothed", "validation", "smoothed", "test", "smoothed")
+	for _, name := range slices.Sorted(maps.Keys(m.After.Test.Scores)) {
+		cells := []string{name}
+		before, after := m.Before.parts(), m.After.parts()
+		for k := range before {
+			cells = append(cells, measured(name, before[k].Scores[name]), measured(name, after[k].Scores[name]))
+		}
+		t.row(cells...)
+	}
+	t.flush()
+}

@@ -1,0 +1,105 @@
+package train
+
+import (
+	"context"
+	"slices"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/partition"
+)
+
+// Labels are parts of a split whose labels smoothing knows.
+type Labels struct {
+	Split int
+	Val   bool // those of validation vertices too, and not of training vertices alone
+}
+
+// Smooth improves class probabilities of all vertices, rows × classes in the vertex order of the graph, with
+// known labels and the edges (gnn.Smoothing). Its options are those of the mesh and the machine. Otherwise it
+// is as Predict, whose Logits are the improved probabilities.
+func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float32, known Labels) (*Prediction, error) {
+	smooth := *j
+	smooth.Model = func(_, classes int) []gnn.BlockSpec { return s.Blocks(classes) }
+	if j.Graph != nil {
+		all := partition.All(j.Graph)
+		if err := known.check(&all.Whole, len(probabilities)); err != nil {
+			return nil, err
+		}
+		g := *j.Graph
+		err := j.Graph.Guard(func() (err error) {
+			g.Features, err = known.beside(probabilities, &all.Values, s)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		smooth.Graph = &g
+		return smooth.Predict(ctx, nn.State{}, Logits)
+	}
+	if err := known.check(&j.Parts.Whole, len(probabilities)); err != nil {
+		return nil, err
+	}
+	parts := *j.Parts
+	input := func(w *partition.Whole) { w.FeatureColumns, w.FeatureValues = s.Columns(w.Classes), 0 }
+	input(&parts.Whole)
+	parts.Open = func(p int) (*partition.Share, error) {
+		share, err := j.Parts.Open(p)
+		if err != nil {
+			return nil, err
+		}
+		input(&share.Whole)
+		return share, share.Guard(func() (err error) {
+			share.Values.Features, err = known.beside(probabilities, &share.Values, s)
+			return err
+		})
+	}
+	smooth.Parts = &parts
+	return smooth.Predict(ctx, nn.State{}, Logits)
+}
+
+// check refuses graphs and predictions that have no class for each vertex.
+func (l Labels) check(w *partition.Whole, numbers int) error {
+	switch {
+	case w.ValueColumns > 0:
+		return refusal.Errorf("smooth is for classes, and the labels of this graph are values")
+	case len(w.Others) > 0:
+		return refusal.Errorf("smooth is for graphs of one vertex type, and this one has %d", 1+len(w.Others))
+	case w.Classes == 0 || len(w.Splits) == 0:
+		return refusal.Errorf("smooth needs known labels, and this graph has no labels with a split")
+	case l.Split >= len(w.Splits):
+		return refusal.Errorf("split %d: the graph has %d, counted from 0", l.Split, len(w.Splits))
+	case numbers != w.Own()*w.Classes:
+		return refusal.Errorf("%d probabilities for %d vertices of %d classes: give those of a run on this graph", numbers, w.Own(), w.Classes)
+	}
+	return nil
+}
+
+// beside returns the input of smoothing for some vertices: their probabilities beside the known labels.
+func (l Labels) beside(probabilities []float32, v *partition.Values, s gnn.Smoothing) (f graph.Features, err error) {
+	if v.Labels.MultiLabel() {
+		return f, refusal.Errorf("smooth is for one class of each vertex, and vertices of this graph have several labels")
+	}
+	classes := v.Labels.Classes
+	columns := s.Columns(classes)
+	f = graph.Features{Columns: columns, Dense: make([]float32, v.Rows*columns)}
+	for row := range v.Rows {
+		id := row
+		if v.IDs != nil {
+			id = int(v.IDs[row])
+		}
+		copy(f.Dense[row*columns:], probabilities[id*classes:(id+1)*classes])
+	}
+	split := v.Splits[l.Split]
+	lists := [][]int64{split.Train}
+	if l.Val {
+		lists = append(lists, split.Val)
+	}
+	for _, row := range slices.Concat(lists...) {
+		f.Dense[int(row)*columns+classes+int(v.Labels.Class[row])] = 1
+		f.Dense[(int(row)+1)*columns-1] = 1
+	}
+	return f, nil
+}
