@@ -228,8 +228,7 @@ func fewer(grid mesh.Mesh) mesh.Mesh {
 
 // rates are those of a mesh with these options: kept ones, or measured. of is the plan of the whole graph.
 func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine) (*Rates, error) {
-	const epochs = 1 + measuredEpochs
-	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init = machine.Threads, epochs, epochs, 0, 0, ""
+	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init = machine.Threads, measuredEpochs, measuredEpochs, 0, 0, ""
 	atOnce := max(1, min(machine.Sharers, machine.Cores/machine.Threads))
 	work := 0.0
 	for _, cost := range of.Workers[0].Costs {
