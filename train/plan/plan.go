@@ -37,7 +37,9 @@ type Plan struct {
 	worker.Savings
 	// ResultBytes is the size of weights and predictions, without learned tables.
 	ResultBytes int64
-	Workers     []Worker
+	// Workers are the plans of all workers. Of several processes that plan together the first one alone knows
+	// all of each; others know memory, disk and parameters, and all of the first.
+	Workers []Worker
 	// Rests says that matrices may rest on disk, as far as Limit needs it: the memory limit or, without one,
 	// the least that the workers need. Least and All are the memory that a worker needs at least, and with
 	// which nothing rests, if Inputs.Range asked for them; else 0.
@@ -135,7 +137,7 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 		if err != nil { // the others wait
 			p.Workers = []Worker{{}}
 		}
-		all, broken := worker.Gather(in.Comm, p.Workers[0])
+		all, broken := together(in.Comm, p.Workers[0])
 		p.Workers, err = all, errors.Join(err, broken)
 	}
 	if err != nil {
@@ -148,6 +150,37 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	p.Stages = p.Workers[0].Stages
 	p.ResultBytes = 4 * int64(p.Parameters(in.Mesh)+p.Workers[0].Predictions)
 	return p, nil
+}
+
+// outline is what all processes know of the plans of the workers.
+type outline struct {
+	First                                 Worker
+	Tensors, Graph, DiskBytes, Parameters []int64 // per worker
+}
+
+// together returns the plans of all workers on the first process. On others it returns the first worker's,
+// and an outline of those that follow.
+func together(c *comm.Comm, mine Worker) ([]Worker, error) {
+	all, err := worker.ToFirst(c, mine)
+	if err != nil {
+		return make([]Worker, c.Size()), err
+	}
+	var o outline
+	for rank, w := range all {
+		if rank == 0 {
+			o.First = w
+		}
+		o.Tensors, o.Graph = append(o.Tensors, w.Tensors), append(o.Graph, w.Graph)
+		o.DiskBytes, o.Parameters = append(o.DiskBytes, w.DiskBytes), append(o.Parameters, int64(w.Parameters))
+	}
+	if o, err = worker.FromFirst(c, o); c.Rank() == 0 || err != nil {
+		return all, err
+	}
+	all = []Worker{o.First}
+	for rank := 1; rank < c.Size(); rank++ {
+		all = append(all, Worker{Tensors: o.Tensors[rank], Graph: o.Graph[rank], DiskBytes: o.DiskBytes[rank], Parameters: int(o.Parameters[rank])})
+	}
+	return all, nil
 }
 
 // least is a memory limit that no plan keeps: what it takes all the same is the least.
