@@ -19,7 +19,6 @@ import (
 	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"
-	"weft/train/task"
 )
 
 // Planner predicts the epochs of meshes.
@@ -163,9 +162,6 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
 	r, err := o.Resolve()
 	if err != nil {
 		return nil, err
-	}
-	if r.Task == task.Link {
-		return nil, refusal.Errorf("%s %s: its messages depend on the negative edges of an epoch, which a plan does not know; leave it out", refusal.Setting("task"), r.Task)
 	}
 	if r.TakesTurns() {
 		return nil, refusal.Errorf("%s %d: only meshes whose workers hold one partition each are compared; leave it out", refusal.Setting("partitions"), r.Partitions)
