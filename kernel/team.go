@@ -120,6 +120,9 @@ var names = func() (names [C.WEFT_KERNEL_COUNT]string) {
 	return names
 }()
 
+// Work makes a call that is not a kernel's, work(0) … work(n−1), so that Watch is told of it.
+func (t *Team) Work(c Call, n int, work func(k int)) { t.make(c, n, work) }
+
 // make makes a call, which is work(0) … work(n−1).
 func (t *Team) make(c Call, n int, work func(k int)) {
 	if t.Watch == nil {

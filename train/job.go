@@ -73,7 +73,7 @@ type Job struct {
 	Mesh mesh.Mesh
 	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
-	// PlanRange asks for Plan.Least and Plan.All.
+	// PlanRange asks for Plan.Least and Plan.All, and for what workers send in link prediction.
 	PlanRange bool
 	// PlanSteps asks for the steps of each worker of a plan.
 	PlanSteps bool
@@ -100,7 +100,7 @@ func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 
 func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 	return plan.Of(ctx, plan.Inputs{
-		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Steps: j.PlanSteps,
+		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Steps: j.PlanSteps, Links: j.PlanSteps || j.PlanRange,
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"weft/internal/refusal"
 	"weft/train/metric"
 	"weft/train/task"
+	"weft/train/worker"
 )
 
 // linked are options of link prediction.
@@ -143,6 +144,46 @@ func TestPlanOfLinks(t *testing.T) {
 			planAndRun(t, &Job{Graph: g, Options: o})
 			planAndRun(t, divided(t, g, o, 3, nil))
 			planAndRun(t, onMesh(g, o, map[string]string{"dot": "tensor=2", "distmult": "graph=2,tensor=2", "area": "tensor=3"}[name]))
+		})
+	}
+}
+
+// TestPlanOfFetches: a plan that knows what workers fetch of each other has the bytes and the messages of the
+// last epoch of a run, on one that has no edges, too.
+func TestPlanOfFetches(t *testing.T) {
+	g := tangled(t)
+	of := make([]int32, g.Vertices())
+	for v := range of {
+		of[v] = 2 * int32(v%2) // nothing on worker 1
+	}
+	o := linked(func(o *Options) { o.Epochs, o.OutFeatures, o.Hidden, o.Negatives = 3, 200, 8, 9 }) // several windows
+	weighted := o
+	weighted.Decoder = "distmult"
+	for name, job := range map[string]*Job{
+		"one":               {Graph: g, Options: o},
+		"graph=3":           divided(t, g, o, 3, of),
+		"tensor=3":          onMesh(g, weighted, "tensor=3"),
+		"graph=2,tensor=2":  onMesh(g, o, "graph=2,tensor=2"),
+		"graph=4, distmult": divided(t, g, weighted, 4, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			job.PlanSteps = true
+			p, err := job.Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := mustRun(t, job)
+			if got := worker.SumOf(p.Sent); got != r.Communication || (got.Links.Bytes > 0) != (r.Workers > 1) {
+				t.Errorf("%+v planned, %+v sent", got, r.Communication)
+			}
+			for rank, sent := range p.Sent {
+				if sent.Bytes() != r.SentBytes[rank] {
+					t.Errorf("worker %d: %d bytes planned, %d sent", rank, sent.Bytes(), r.SentBytes[rank])
+				}
+			}
+			if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) {
+				t.Errorf("%d bytes of memory planned, %d taken", p.PeakTensorBytes, r.PeakTensorBytes)
+			}
 		})
 	}
 }

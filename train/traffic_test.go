@@ -84,7 +84,7 @@ func TestSetupTraffic(t *testing.T) {
 		others, pairs := int64(n-1), int64(2*n)
 		for i, want := range []comm.Traffic{
 			{Messages: 11 * others, Bytes: (64 + int64(len(version+simd+settings))) * others},
-			{Messages: 6 * others, Bytes: (24 + 8*int64(n)) * others},
+			{Messages: 6 * others, Bytes: 32 * others},
 			{Messages: 7*others + 2*pairs, Bytes: 49*others + 8*pairs},
 			{Messages: 13 * others, Bytes: 57*others + 4*(1+1)*arc*others},
 		} {

@@ -50,14 +50,13 @@ func (t *trainCommand) on(parallel string) (*setting.Resolved, error) {
 func (t *trainCommand) choose(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved) (*setting.Resolved, error) {
 	m := planner.Machine{Cores: cores.Count(), Sharers: settings.Workers}
 	if r.Comm.Size() == 1 {
-		m.Link = planner.MemoryRate()
+		m.Links = planner.InMemory()
 	} else {
 		var err error
 		if m.Sharers, err = r.sharers(); err != nil {
 			return nil, err
 		}
-		m.Eager = planner.UsualEager
-		if m.Link, m.Latency, m.Handling, err = planner.LinkRate(r.Comm); err != nil {
+		if m.Links, err = planner.Measure(r.Comm); err != nil {
 			return nil, err
 		}
 	}

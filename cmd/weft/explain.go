@@ -133,9 +133,9 @@ func (p planned) model() []string {
 	if costs := p.Workers[0].Costs; costs != nil {
 		lines = append(lines, work(costs))
 	}
-	if o.Task == task.Link && grid.Workers() > 1 {
+	if o.Task == task.Link && o.TakesTurns() && o.Workers > 1 {
 		lines = append(lines, "the workers also send each other embeddings of the ends of training and negative edges, and their gradients: "+
-			"negative edges are drawn anew in each epoch, so these bytes are not planned")
+			"negative edges are drawn anew in each epoch, so these bytes are not planned where partitions take turns")
 	}
 	return append(lines, layers...)
 }
@@ -337,6 +337,10 @@ func (p planned) moved() (lines []string) {
 		{
 			fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all cuts: %.1f MB)", c.Columns, float64(c.Bytes)/1e6),
 			func(c *worker.Communication) worker.Traffic { return c.Stage },
+		},
+		{
+			"embeddings of the ends of training and negative edges, and their gradients (in the last epoch: negative edges are drawn anew in each)",
+			func(c *worker.Communication) worker.Traffic { return c.Links },
 		},
 	} {
 		largest := int64(0)

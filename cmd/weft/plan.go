@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,9 +17,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/comm"
+	"weft/comm/mpi"
 	"weft/graph"
 	"weft/internal/cores"
 	"weft/internal/datasets"
+	"weft/internal/document"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
@@ -43,12 +47,16 @@ func newPlan() *cobra.Command {
 		Short: "predict how long an epoch takes on each mesh of workers",
 		Long: `plan predicts an epoch on each mesh of N workers, before any run: its time, the memory of the worker that takes most, the bytes that
 all workers send, and what limits it. The fastest mesh comes first. Bytes and memory are those of a run. Times come from the kernel calls
-and messages of each worker, from the rates of kernels, which are measured on this machine, and from the rate of the links.
+and messages of each worker, from the rates of kernels, which are measured on this machine, and from the links: those of --link, or
+those between the processes that a launcher started, which are measured.
 
 An epoch is limited by compute (kernels), link (messages on their way), imbalance (waiting for the worker with most to compute), bubble
 (waiting while a pipeline fills and drains) or wait (other waiting for workers).`,
 		Example: `  weft plan stores/sbm --workers 4 --link 1gbit
-  weft plan stores/sbm --workers 4 --link 100mbit --model gcnii --layers 16 --json`,
+  weft plan stores/sbm --workers 4 --link 100mbit --model gcnii --layers 16 --json
+  mpirun --map-by ppr:1:node --bind-to none weft plan stores/sbm --json > plan.json
+  weft plan stores/sbm --workers 16 --link plan.json`,
+		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(completeGraph),
 		Args:              arguments(1, 1),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
@@ -56,20 +64,51 @@ An epoch is limited by compute (kernels), link (messages on their way), imbalanc
 	flags := cmd.Flags()
 	p.settings.add(flags)
 	flags.Lookup("parallel").Hidden = true // refused: all meshes are compared
-	flags.IntVar(&p.workers, "workers", 0, "number of workers")
+	flags.IntVar(&p.workers, "workers", 0, "number of workers (default: the processes that a launcher started)")
 	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in memory and not kept, and the rates are those of --workers")
-	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit or 1gbit (default: that of this machine's memory)")
-	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one (default: 1 with --link, else all)")
+	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit or 1gbit, or a file that plan --json wrote, whose links are taken "+
+		"(default: the links between the processes that a launcher started, which are measured, else this machine's memory)")
+	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one (default: as the launcher's processes do, else 1 with --link, else all)")
 	flags.BoolVar(&p.json, "json", false, "print one JSON object")
 	return cmd
 }
 
-// run predicts and prints.
+// run predicts and prints. Processes that a launcher started measure the links between them, and the first
+// one predicts.
 func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
-	o, link, err := p.understand()
-	if err != nil {
-		return err
+	o, settings, links, err := p.understand()
+	return asRank(cmd, settings, err, func(r ranks) error {
+		machine, err := p.machine(r, links)
+		if err := r.Together(err); err != nil {
+			return err
+		}
+		return r.OnFirst(func() error { return p.predict(cmd, dataset, o, machine) })
+	})
+}
+
+// machine is what the workers run on, with the given links; nil: those between the ranks. All ranks call it
+// together.
+func (p *planCommand) machine(r ranks, links *planner.Links) (m planner.Machine, err error) {
+	m.Cores, m.Sharers = cores.Count(), p.workers
+	switch {
+	case r.Comm.Size() > 1:
+		if m.Sharers, err = r.sharers(); err == nil && links == nil {
+			m.Links, err = planner.Measure(r.Comm)
+		}
+	case links == nil:
+		m.Links = planner.InMemory()
+	default:
+		m.Sharers = 1
 	}
+	if links != nil {
+		m.Links = *links
+	}
+	m.Sharers = cmp.Or(p.sharers, min(m.Sharers, p.workers))
+	return m, err
+}
+
+// predict predicts and prints.
+func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Options, machine planner.Machine) error {
 	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr(), nil)
 	if err != nil {
 		return err
@@ -78,13 +117,7 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	ctx, stop := untilSignal(cmd.Context(), func(os.Signal) {}, nil)
 	defer stop()
 	plans := graphPlanner(o, g, dataset, store, cmd.ErrOrStderr())
-	plans.Machine = planner.Machine{Cores: cores.Count(), Sharers: p.sharers, Link: planner.MemoryRate()}
-	if link > 0 {
-		plans.Machine.Link, plans.Machine.Latency, plans.Machine.Eager = link, planner.UsualLatency, planner.UsualEager
-		if plans.Machine.Handling, err = planner.Handling(); err != nil {
-			return err
-		}
-	}
+	plans.Machine = machine
 	workers := cmp.Or(p.at, p.workers)
 	if p.at > 0 {
 		plans.Open = plans.inMemory
@@ -97,7 +130,7 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 		return noMesh(workers, refused)
 	}
 	if p.json {
-		return printJSON(cmd.OutOrStdout(), meshesForPrograms(meshes))
+		return printJSON(cmd.OutOrStdout(), planForPrograms(meshes, machine.Links))
 	}
 	printMeshes(cmd.OutOrStdout(), meshes, refused)
 	if p.at > 0 {
@@ -110,35 +143,32 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	return nil
 }
 
-// understand are the settings and the rate of a link in bytes per second, 0 if none is given.
-func (p *planCommand) understand() (o setting.Options, link float64, err error) {
+// understand are the options, the settings of one of the meshes, and the given links; nil: none are.
+func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, links *planner.Links, err error) {
 	if o, err = p.settings.merge(); err != nil {
-		return o, 0, err
+		return o, nil, nil, err
 	}
 	one := o
 	one.Parallel = ""
+	if mpi.Launched() {
+		p.workers = cmp.Or(p.workers, mpi.Ranks())
+		one.Parallel = fmt.Sprintf("graph=%d", mpi.Ranks())
+	}
 	one.ResetOtherAxes(func(string) bool { return false })
-	_, err = one.Resolve()
+	r, err = one.Resolve()
 	switch {
 	case p.workers < 1 || p.workers > mesh.MaxWorkers:
-		return o, 0, refusal.Errorf("--workers %d: say for how many workers, 1 to %d", p.workers, mesh.MaxWorkers)
+		err = refusal.Errorf("--workers %d: say for how many workers, 1 to %d", p.workers, mesh.MaxWorkers)
 	case p.at < 0 || p.at > mesh.MaxWorkers || p.at > 0 && p.at < p.workers:
-		return o, 0, refusal.Errorf("--at %d: from the %d workers of --workers to %d", p.at, p.workers, mesh.MaxWorkers)
+		err = refusal.Errorf("--at %d: from the %d workers of --workers to %d", p.at, p.workers, mesh.MaxWorkers)
 	case o.Parallel != "":
-		return o, 0, refusal.Errorf("--parallel %s: plan compares all meshes of --workers N; leave it out", o.Parallel)
+		err = refusal.Errorf("--parallel %s: plan compares all meshes of --workers N; leave it out", o.Parallel)
 	case p.sharers < 0 || p.sharers > p.workers:
-		return o, 0, refusal.Errorf("--per-machine %d: from 1 to the %d workers", p.sharers, p.workers)
-	case err != nil:
-		return o, 0, err
+		err = refusal.Errorf("--per-machine %d: from 1 to the %d workers", p.sharers, p.workers)
+	case p.link != "" && err == nil:
+		links, err = linksOf(p.link)
 	}
-	alone := 1
-	if p.link == "" {
-		alone = p.workers
-	} else if link, err = parseLink(p.link); err != nil {
-		return o, 0, err
-	}
-	p.sharers = cmp.Or(p.sharers, alone)
-	return o, link, nil
+	return o, r, links, err
 }
 
 // payload is the share of TCP's bytes that are not headers, in frames of 1514 bytes.
@@ -146,17 +176,34 @@ const payload = 1448.0 / 1514
 
 var linkRate = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(kbit|mbit|gbit)$`)
 
-// parseLink reads a rate. It returns how many bytes of messages a second has.
-func parseLink(text string) (float64, error) {
+// linksOf reads what --link says: a rate, or a file with the links that an earlier plan printed as JSON.
+func linksOf(text string) (*planner.Links, error) {
 	m := linkRate.FindStringSubmatch(text)
 	if m == nil {
-		return 0, refusal.Errorf("--link %s: no rate; write it as in 100mbit or 10gbit", text)
+		return linksIn(text)
 	}
 	bits, err := strconv.ParseFloat(m[1], 64)
 	if bits *= map[string]float64{"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[m[2]]; err != nil || bits == 0 {
-		return 0, refusal.Errorf("--link %s: no rate; write it as in 100mbit or 10gbit", text)
+		return nil, refusal.Errorf("--link %s: no rate; write it as in 100mbit or 10gbit", text)
 	}
-	return payload * bits / 8, nil
+	links := planner.OfRate(payload * bits / 8)
+	return &links, nil
+}
+
+// linksIn reads the links in a file that weft plan --json has written.
+func linksIn(path string) (*planner.Links, error) {
+	const most = 16 << 20
+	text, err := document.Read(path, most)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, refusal.Errorf("--link %s: neither a rate, as in 100mbit or 10gbit, nor a file that weft plan --json has written", path)
+	} else if err != nil {
+		return nil, refusal.Errorf("--link %w", err)
+	}
+	var written struct{ Links *planner.Links }
+	if err := json.Unmarshal(text, &written); err != nil || written.Links == nil || written.Links.Sends <= 0 || written.Links.Receives <= 0 {
+		return nil, refusal.Errorf("--link %s: the file has no links; weft plan --json writes them", path)
+	}
+	return written.Links, nil
 }
 
 // meshPlanner is a planner, in words.
@@ -166,7 +213,7 @@ type meshPlanner struct{ planner.Planner }
 func graphPlanner(o setting.Options, g *graph.Graph, dataset, store string, show io.Writer) meshPlanner {
 	p := planner.Planner{Options: o, Graph: g, On: fmt.Sprintf("weft %s on %s, %s", version, procEntry("/proc/cpuinfo", "model name"), kernel.SIMD())}
 	if root := datasets.CacheRoot(); root != "" {
-		p.Cache = planner.Cache(filepath.Join(root, "rates-1"))
+		p.Cache = planner.Cache(filepath.Join(root, "rates-2"))
 	}
 	p.Open = func(ctx context.Context, r *setting.Resolved) (*train.Job, error) {
 		if r.Mesh.Partitions == 1 {
@@ -194,8 +241,8 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 		kept = "not kept, as there is no WEFT_CACHE"
 	}
 	m := p.Machine
-	return fmt.Sprintf("links of %.3g MB/s in each direction; %s on %s; kernels measured here on %s (%s)", m.Link/1e6,
-		counted(m.Sharers, "worker", "workers"), counted(m.Cores, "core", "cores"), r.Measured.Format("2006-01-02 15:04"), printable(kept))
+	return fmt.Sprintf("links that send %.3g MB/s and receive %.3g MB/s, %.2g ms for each message, %.2g ns of a core for each byte at each end; %s on %s; kernels measured here on %s (%s)",
+		m.Sends/1e6, m.Receives/1e6, 1e3*m.Latency, 1e9*m.Handling, counted(m.Sharers, "worker", "workers"), counted(m.Cores, "core", "cores"), r.Measured.Format("2006-01-02 15:04"), printable(kept))
 }
 
 // noMesh is the refusal if no mesh is possible.
@@ -223,14 +270,16 @@ type plannedMesh struct {
 	Balance         string  `json:"balance,omitempty"` // of partitions
 }
 
-func meshesForPrograms(meshes []planner.Mesh) any {
+// planForPrograms is a plan as --json prints it.
+func planForPrograms(meshes []planner.Mesh, links planner.Links) any {
 	var list []plannedMesh
 	for _, m := range meshes {
 		list = append(list, plannedMesh{m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(), m.Times.LimitedBy(), m.Balance})
 	}
 	return struct {
 		Meshes []plannedMesh `json:"meshes"`
-	}{list}
+		Links  planner.Links `json:"links"`
+	}{list, links}
 }
 
 func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused) {

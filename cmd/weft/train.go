@@ -27,6 +27,7 @@ import (
 	"weft/train/plan"
 	"weft/train/rundir"
 	"weft/train/setting"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -464,9 +465,12 @@ func checkDisk(p *plan.Plan, dir string, here int) error {
 
 func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 	if t.json {
-		var halo, layout, stage []int64
+		var halo, layout, stage, links []int64
 		for _, sent := range p.Sent {
 			halo, layout, stage = append(halo, sent.Halo.Bytes), append(layout, sent.Layout.Bytes), append(stage, sent.Stage.Bytes)
+			if p.settings.Task == task.Link && !p.settings.TakesTurns() {
+				links = append(links, sent.Links.Bytes)
+			}
 		}
 		return printJSON(out, struct {
 			PeakTensorBytes []int64        `json:"peak_tensor_bytes"`
@@ -474,6 +478,7 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 			HaloBytes       []int64        `json:"halo_bytes"`
 			LayoutBytes     []int64        `json:"layout_bytes"`
 			StageBytes      []int64        `json:"stage_bytes"`
+			LinksBytes      []int64        `json:"links_bytes,omitempty"`
 			EdgeColumns     []int64        `json:"edge_columns"`
 			Disk            tensor.Moved   `json:"disk,omitzero"`
 			DiskBytes       int64          `json:"disk_bytes,omitempty"`
@@ -481,7 +486,7 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 			InMemoryBytes   int64          `json:"in_memory_bytes,omitempty"`
 			Stages          []worker.Stage `json:"stages,omitempty"`
 			Plan            []string       `json:"plan"`
-		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, p.EdgeColumns, p.Disk(), p.DiskBytes(), p.Least, p.All, p.Stages, p.lines()})
+		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, links, p.EdgeColumns, p.Disk(), p.DiskBytes(), p.Least, p.All, p.Stages, p.lines()})
 	}
 	for _, line := range p.lines() {
 		fmt.Fprintln(out, line)

@@ -26,6 +26,7 @@ type Edges struct {
 	counts    [][parts]int   // edges of each part, by rank; a plan knows this worker's alone
 	bytes     int            // size of a window: usualBytes
 	ranked    *tensor.Matrix // Int32, 1 × n: own rows that are candidates for ranks, ascending; nil: all
+	fetches   *Fetches       // of a plan; nil: it knows none
 }
 
 // relation is the supervision edges of one relation, sorted by source, then by target, without duplicates.
@@ -36,7 +37,8 @@ type relation struct {
 // Options says how edges are divided and ranked.
 type Options struct {
 	Draw
-	RankAmong int // number of random candidates that a target is ranked among; 0: all vertices
+	RankAmong int      // number of random candidates that a target is ranked among; 0: all vertices
+	Fetches   *Fetches // for a plan: what it sends in training; nil: it counts none of that
 }
 
 // New copies the supervision edges of a share into the team's memory: those whose targets are the worker's
@@ -47,7 +49,7 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 	if err != nil {
 		return nil, err
 	}
-	l := &Edges{Draw: o.Draw, team: team, comm: c, places: shares, me: c.Rank(), rows: s.Edges.Rows, vertices: s.Values.IDs, bytes: usualBytes}
+	l := &Edges{Draw: o.Draw, team: team, comm: c, places: shares, me: c.Rank(), rows: s.Edges.Rows, vertices: s.Values.IDs, bytes: usualBytes, fetches: o.Fetches}
 	if len(shares.Starts) != c.Size()+1 { // a share has several workers
 		l.rows, l.vertices = len(vertices), vertices
 		if l.places, err = l.byWorker(s.Whole.Own()); err != nil {
@@ -84,7 +86,11 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 // their number alone.
 func (l *Edges) byWorker(n int) (*partition.Places, error) {
 	p := &partition.Places{Starts: make([]int, l.comm.Size()+1)}
-	if l.team.Planning() {
+	switch {
+	case l.fetches != nil:
+		p.Starts = l.fetches.Starts
+		return p, nil
+	case l.team.Planning():
 		p.Starts[l.comm.Size()] = n
 		return p, nil
 	}

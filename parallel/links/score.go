@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/comm"
+	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/tensor"
 )
@@ -32,6 +33,7 @@ type edgeBatch struct {
 	drawn   int // negative edges of each edge
 	edges   int // largest number of edges, without negative edges
 	ones    []float32
+	scored  int // edges of the batch, with negative edges
 	pairs   []pair
 	scores  []float32
 }
@@ -42,28 +44,32 @@ type pair struct {
 	source, target int32
 }
 
+// batchEdges returns the largest number of edges of an edgeBatch, without negative edges.
+func (l *Edges) batchEdges(columns, drawn int) int {
+	return max(1, l.bytes/4/max(1, columns)/2/(1+drawn))
+}
+
 // batchOf returns an empty edgeBatch for a model's output h.
 func (l *Edges) batchOf(h *tensor.Matrix, d Decoder, drawn int, to purpose) *edgeBatch {
-	p := &edgeBatch{decoder: d, drawn: drawn, edges: max(1, l.bytes/4/max(1, h.Cols)/2/(1+drawn)), ones: slices.Repeat([]float32{1}, h.Cols)}
+	p := &edgeBatch{decoder: d, drawn: drawn, edges: l.batchEdges(h.Cols, drawn), ones: slices.Repeat([]float32{1}, h.Cols)}
 	p.window = l.window(h, 2*(1+drawn)*p.edges, to)
 	return p
 }
 
 // score draws the negative edges of an epoch, fetches the ends of all edges, and scores them.
 func (p *edgeBatch) score(edges []Edge, epoch int) {
-	all, positions := make([]Edge, 0, (1+p.drawn)*len(edges)), make([]int32, 0, 2*(1+p.drawn)*len(edges))
-	for _, e := range edges {
-		all = append(all, e)
-		for k := range p.drawn {
-			all = append(all, p.Negative(epoch, k, e, p.places.Vertices()))
-		}
+	var all []Edge
+	var positions []int32
+	p.scored = (1 + p.drawn) * len(edges)
+	if f := p.planned(); f != nil {
+		p.scored = int(f.Scored[p.fetched][p.me])
 	}
-	for _, e := range all {
-		positions = append(positions, p.places.Position(e.Source), p.places.Position(e.Target))
-	}
+	p.team.Work(kernel.Call{Kernel: "draw", Shape: kernel.Shape{p.scored, 1}}, 1, func(int) {
+		all, positions = p.draw(edges, epoch, p.drawn)
+	})
 	p.fetch(positions)
 	p.pairs, p.scores = make([]pair, len(all)), make([]float32, len(all))
-	inParts(p, len(all), func(lo, hi int) {
+	p.inParts("scores", p.x.Cols, len(all), func(lo, hi int) {
 		for i, e := range all[lo:hi] {
 			p.pairs[lo+i] = pair{e.Relation, int32(p.at(e.Source)), int32(p.at(e.Target))}
 		}
@@ -71,6 +77,23 @@ func (p *edgeBatch) score(edges []Edge, epoch int) {
 			p.scores[lo+i] = product(rowOf(p.x, int(e.source)), p.decoder.weights(e.relation, p.ones), rowOf(p.x, int(e.target)))
 		}
 	})
+}
+
+// draw returns the edges, each followed by its negative edges of an epoch, and the positions of their ends,
+// sorted.
+func (l *Edges) draw(edges []Edge, epoch, drawn int) (all []Edge, positions []int32) {
+	all, positions = make([]Edge, 0, (1+drawn)*len(edges)), make([]int32, 0, 2*(1+drawn)*len(edges))
+	for _, e := range edges {
+		all = append(all, e)
+		for k := range drawn {
+			all = append(all, l.Negative(epoch, k, e, l.places.Vertices()))
+		}
+	}
+	for _, e := range all {
+		positions = append(positions, l.places.Position(e.Source), l.places.Position(e.Target))
+	}
+	slices.Sort(positions)
+	return all, positions
 }
 
 // product returns Σ_c a_c·w_c·b_c.
@@ -82,10 +105,12 @@ func product(a, w, b []float32) (sum float32) {
 	return sum
 }
 
-// inParts calls work for consecutive parts of 0 … n−1 on the team's threads.
-func inParts(p *edgeBatch, n int, work func(lo, hi int)) {
+// inParts calls work for consecutive parts of 0 … n−1 on the team's threads: name of so many columns of each
+// scored edge.
+func (p *edgeBatch) inParts(name string, columns, n int, work func(lo, hi int)) {
 	parts := min(n, p.team.Threads())
-	p.team.Parallel(parts, func(k int) { work(n*k/parts, n*(k+1)/parts) })
+	c := kernel.Call{Kernel: name, Shape: kernel.Shape{p.scored, columns}}
+	p.team.Work(c, parts, func(k int) { work(n*k/parts, n*(k+1)/parts) })
 }
 
 // backward computes the gradients of the window's rows from the gradients of the scores. It adds the
@@ -94,7 +119,7 @@ func inParts(p *edgeBatch, n int, work func(lo, hi int)) {
 func (p *edgeBatch) backward(grads []float32, sums []float64) {
 	columns := p.x.Cols
 	p.team.Zero(p.dx)
-	inParts(p, columns, func(lo, hi int) {
+	p.inParts("scores_back", columns, columns, func(lo, hi int) {
 		for i, e := range p.pairs {
 			g, w := grads[i], p.decoder.weights(e.relation, p.ones)[lo:hi]
 			a, b := rowOf(p.x, int(e.source))[lo:hi], rowOf(p.x, int(e.target))[lo:hi]
@@ -136,13 +161,21 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 		sums = make([]float64, d.Grad.Len())
 	}
 	scale := 1 / (float64(l.Counts[Train]) * float64(1+drawn))
-	edges := walk{Edges: l, part: Train}
-	for range l.rounds(Train, p.edges) {
+	edges, rounds := walk{Edges: l, part: Train}, l.rounds(Train, p.edges)
+	if f := p.planned(); f != nil {
+		rounds = len(f.Scored)
+	}
+	for range rounds {
 		p.score(edges.next(p.edges), epoch)
-		grads := make([]float32, len(p.scores))
-		for i, s := range p.scores {
-			one, g := crossEntropy(s, i%(1+drawn) > 0)
-			loss, grads[i] = loss+scale*one, float32(scale*g)
+		losses, grads := make([]float64, len(p.scores)), make([]float32, len(p.scores))
+		p.inParts("edge_loss", 1, len(p.scores), func(lo, hi int) {
+			for i, s := range p.scores[lo:hi] {
+				one, g := crossEntropy(s, (lo+i)%(1+drawn) > 0)
+				losses[lo+i], grads[lo+i] = one, float32(scale*g)
+			}
+		})
+		for _, one := range losses {
+			loss += scale * one
 		}
 		p.backward(grads, sums)
 		p.sendGradients(grad)

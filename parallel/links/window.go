@@ -24,6 +24,7 @@ type window struct {
 	positions []int32        // positions of the window's rows in the order of the partitions, ascending
 	asked     [][]int32      // by worker: the own rows that its window has
 	queries   *queries       // edges that are ranked; nil: none
+	fetched   int            // times
 }
 
 // purpose says whether a window has gradients.
@@ -75,16 +76,28 @@ func (w *window) row(vertex int32) []float32 { return rowOf(w.x, w.at(vertex)) }
 
 func rowOf(m *tensor.Matrix, i int) []float32 { return m.Floats()[i*m.Cols : (i+1)*m.Cols] }
 
+// planned returns the fetches of a plan that knows them, for a window with gradients.
+func (w *window) planned() *Fetches {
+	if w.dx == nil || !w.team.Planning() {
+		return nil
+	}
+	return w.fetches
+}
+
 // fetch fills the window with the rows at these positions, which may be in any order and repeat. In a plan
-// there are none.
+// there are none, or those of its fetches.
 func (w *window) fetch(positions []int32) {
 	slices.Sort(positions)
 	w.positions = slices.Compact(positions)
+	defer func() { w.fetched++ }()
+	if f := w.planned(); f != nil {
+		w.positions = f.positions(w.fetched, w.me)
+	}
 	if w.comm.TakesTurns() {
 		w.fetchInTurns()
 		return
 	}
-	if w.team.Planning() {
+	if w.team.Planning() && w.planned() == nil {
 		return
 	}
 	lo, hi := w.of(w.me)
@@ -108,7 +121,7 @@ func (w *window) sendGradients(grad *tensor.Matrix) {
 		w.sendGradientsInTurns(grad)
 		return
 	}
-	if w.team.Planning() {
+	if w.team.Planning() && w.planned() == nil {
 		return
 	}
 	lo, hi := w.of(w.me)
@@ -164,6 +177,9 @@ func (w *window) ask() error {
 		return err
 	}
 	for q := range k {
+		if f := w.planned(); f != nil && q != w.me {
+			theirs[q] = f.Rows[w.fetched][q][w.me]
+		}
 		w.asked[q] = make([]int32, theirs[q])
 		send[q], receive[q] = comm.Bytes(wanted[q]), comm.Bytes(w.asked[q])
 	}

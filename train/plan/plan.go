@@ -37,7 +37,9 @@ type Plan struct {
 	worker.Savings
 	// ResultBytes is the size of weights and predictions, without learned tables.
 	ResultBytes int64
-	Workers     []Worker
+	// Workers are the plans of all workers. Of several processes that plan together the first one alone knows
+	// all of each; others know memory, disk and parameters, and all of the first and of their own.
+	Workers []Worker
 	// Rests says that matrices may rest on disk, as far as Limit needs it: the memory limit or, without one,
 	// the least that the workers need. Least and All are the memory that a worker needs at least, and with
 	// which nothing rests, if Inputs.Range asked for them; else 0.
@@ -100,6 +102,8 @@ type Inputs struct {
 	Range bool
 	// Steps asks for Worker.Steps. Partitions do not take turns.
 	Steps bool
+	// Links asks for Sent.Links, which takes a pass over the edges. They are those of the last epoch.
+	Links bool
 	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
 	Checkpoints bool
 }
@@ -108,6 +112,11 @@ type Inputs struct {
 // All processes call it together; it fails on all if it fails on any. If ctx is cancelled it returns the
 // cause.
 func Of(ctx context.Context, in Inputs) (p Plan, err error) {
+	if in.Links {
+		if in.Fetches, err = in.fetches(); err != nil {
+			return Plan{}, err
+		}
+	}
 	limit := int64(in.MemoryLimit)
 	p.Turns, p.Rests = in.TakesTurns(), in.Offload != ""
 	if p.Rests {
@@ -135,7 +144,7 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 		if err != nil { // the others wait
 			p.Workers = []Worker{{}}
 		}
-		all, broken := worker.Gather(in.Comm, p.Workers[0])
+		all, broken := together(in.Comm, p.Workers[0])
 		p.Workers, err = all, errors.Join(err, broken)
 	}
 	if err != nil {
@@ -148,6 +157,38 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	p.Stages = p.Workers[0].Stages
 	p.ResultBytes = 4 * int64(p.Parameters(in.Mesh)+p.Workers[0].Predictions)
 	return p, nil
+}
+
+// outline is what all processes know of the plans of the workers.
+type outline struct {
+	First                                 Worker
+	Tensors, Graph, DiskBytes, Parameters []int64 // per worker
+}
+
+// together returns the plans of all workers on the first process. On others it returns the first worker's and
+// their own, and an outline of the rest.
+func together(c *comm.Comm, mine Worker) ([]Worker, error) {
+	all, err := worker.ToFirst(c, mine)
+	if err != nil {
+		return make([]Worker, c.Size()), err
+	}
+	var o outline
+	for rank, w := range all {
+		if rank == 0 {
+			o.First = w
+		}
+		o.Tensors, o.Graph = append(o.Tensors, w.Tensors), append(o.Graph, w.Graph)
+		o.DiskBytes, o.Parameters = append(o.DiskBytes, w.DiskBytes), append(o.Parameters, int64(w.Parameters))
+	}
+	if o, err = worker.FromFirst(c, o); c.Rank() == 0 || err != nil {
+		return all, err
+	}
+	all = []Worker{o.First}
+	for rank := 1; rank < c.Size(); rank++ {
+		all = append(all, Worker{Tensors: o.Tensors[rank], Graph: o.Graph[rank], DiskBytes: o.DiskBytes[rank], Parameters: int(o.Parameters[rank])})
+	}
+	all[c.Rank()] = mine
+	return all, nil
 }
 
 // least is a memory limit that no plan keeps: what it takes all the same is the least.
@@ -411,8 +452,8 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 			return p, err
 		}
 		number := 1 + epoch
-		if c.WireSchedule != (setting.WireSchedule{}) {
-			number = c.Epochs // which sends most
+		if c.WireSchedule != (setting.WireSchedule{}) || c.Fetches != nil {
+			number = c.Epochs // which sends most, or whose fetches they are
 		}
 		if _, _, err := w.TrainEpoch(number, nil); err != nil {
 			return p, err
@@ -438,8 +479,10 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	}
 	output.Drop()
 	p.Sent, p.EdgeColumns, p.LayoutBytes, p.Disk = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes, w.Pass.Disk
-	p.Sent.Links = worker.Traffic{} // it knows no negative edges
-	if in.TakesTurns() {            // and does not sum these
+	if c.Fetches == nil {
+		p.Sent.Links = worker.Traffic{} // it knows no negative edges
+	}
+	if in.TakesTurns() { // and does not sum these
 		p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{}
 	}
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.GraphBytes(), w.Params.Count()

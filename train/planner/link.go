@@ -1,129 +1,139 @@
 package planner
 
 import (
-	"errors"
+	"bytes"
 	"math"
-	"net"
-	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"weft/comm"
 )
 
-// UsualLatency and UsualEager are a Machine's where neither is known: those of Ethernet, and of Open MPI and
-// MPICH over TCP.
-const (
-	UsualLatency = 100e-6
-	UsualEager   = 64 << 10
-)
+// Links are what moves messages between workers.
+type Links struct {
+	Sends    float64 `json:"send_bytes_per_second"`    // of a worker
+	Receives float64 `json:"receive_bytes_per_second"` // of a worker
+	Latency  float64 `json:"latency_seconds"`          // before the first byte of a message
+	Handling float64 `json:"handling_seconds"`         // of a core that a byte takes at each end
+	Eager    int64   `json:"eager_bytes"`              // up to which messages do not wait for their receivers
+}
 
-// MemoryRate is the rate at which this machine copies memory, in bytes per second.
-func MemoryRate() float64 {
-	const bytes, times = 32 << 20, 5
-	from, to, best := make([]byte, bytes), make([]byte, bytes), math.Inf(1)
+// eager is a Links' between processes: the bytes that package mpi has in flight on a link.
+const eager = 16 * 60 << 10
+
+// OfRate returns links that send and receive at a rate in bytes per second, with the latency of Ethernet and
+// what MPI usually takes over TCP.
+func OfRate(rate float64) Links { return Links{rate, rate, 100e-6, 1e-9, eager} }
+
+// InMemory returns the links between workers of this process.
+func InMemory() Links {
+	rate := memoryRate()
+	return Links{Sends: rate, Receives: rate}
+}
+
+// memoryRate is the rate at which this machine copies memory, in bytes per second.
+func memoryRate() float64 {
+	const size, times = 32 << 20, 5
+	from, to, best := bytes.Repeat([]byte{1}, size), make([]byte, size), math.Inf(1)
 	for range times {
 		start := time.Now()
 		copy(to, from)
 		best = min(best, time.Since(start).Seconds())
 	}
-	return bytes / best
+	return size / best
 }
 
-// Handling measures the time of a core that a byte takes at each end of a TCP connection, in seconds.
-func Handling() (seconds float64, err error) {
-	const bytes, write = 64 << 20, 64 << 10
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer listener.Close()
-	before, err := processorTime()
-	if err != nil {
-		return 0, err
-	}
-	sent := make(chan error, 1)
-	go func() {
-		to, err := net.Dial("tcp", listener.Addr().String())
-		data := make([]byte, write)
-		for left := bytes; left > 0 && err == nil; left -= write {
-			_, err = to.Write(data)
+// Measure measures links. All ranks send at once, each to the rank that is half of all ranks further, which
+// is the likeliest to be on another machine: rate and latency are those of the slowest rank, and the handling
+// is the mean. Then all others send to the first rank. It takes a second or two. All ranks call it together,
+// and get the same.
+func Measure(c *comm.Comm) (l Links, err error) {
+	const (
+		first, most = 64 << 10, 16 << 20 // bytes of a message
+		enough      = .2                 // seconds of one
+		times       = 3
+	)
+	p := &probe{Comm: c, data: bytes.Repeat([]byte{1}, most), incoming: bytes.Repeat([]byte{1}, most)}
+	latency, idle, err := p.best(p.ring, 0, 2*times)
+	size := first
+	for took := 0.0; size < most && err == nil; size *= 2 {
+		if took, _, err = p.ring(size); took >= enough {
+			break
 		}
-		if to != nil {
-			err = errors.Join(err, to.Close())
-		}
-		sent <- err
-	}()
-	from, err := listener.Accept()
+	}
 	if err != nil {
-		return 0, err
+		return l, err
 	}
-	defer from.Close()
-	buffer := make([]byte, write)
-	for received := 0; received < bytes && err == nil; {
-		var n int
-		n, err = from.Read(buffer)
-		received += n
+	ring, used, err := p.best(p.ring, size, times)
+	if err != nil {
+		return l, err
 	}
-	if err := errors.Join(err, <-sent); err != nil {
-		return 0, err
-	}
-	after, err := processorTime()
-	const ends = 2
-	return (after - before).Seconds() / bytes / ends, err
+	star, _, err := p.best(p.star, size, times)
+	rate := func(seconds float64) float64 { return float64(size) / max(seconds-latency, 1e-9) }
+	const ends = 2 // each byte leaves, and each comes
+	return Links{rate(ring), rate(star), latency, max(0, used-idle) / float64(ends*size), eager}, err
 }
 
-// processorTime is what this process has taken of all cores.
-func processorTime() (time.Duration, error) {
-	var u unix.Rusage
-	err := unix.Getrusage(unix.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
+// probe moves messages between all ranks at once.
+type probe struct {
+	*comm.Comm
+	data, incoming []byte
 }
 
-// LinkRate measures the links while all ranks send at once, each to the rank that is half of all ranks
-// further, which is the likeliest to be on another machine. It returns the rate of the slowest in bytes per
-// second, its latency in seconds, and the seconds of a core that a byte takes at each end. All ranks call it
-// together.
-func LinkRate(c *comm.Comm) (rate, latency, handling float64, err error) {
-	const bytes, times = 2 << 20, 3
-	n := c.Size()
-	to, from := (c.Rank()+n/2)%n, (c.Rank()+n-n/2)%n
-	data, incoming := make([]byte, bytes), make([]byte, bytes)
-	short, long := math.Inf(1), math.Inf(1)
-	used := time.Duration(0)
+// ring sends and receives a message of so many bytes.
+func (p *probe) ring(size int) (took, used float64, err error) {
+	n := p.Size()
+	return p.move(size, []int{(p.Rank() + n/2) % n}, []int{(p.Rank() + n - n/2) % n})
+}
+
+// star sends the first rank so many bytes in equal messages.
+func (p *probe) star(size int) (took, used float64, err error) {
+	n := p.Size()
+	if p.Rank() > 0 {
+		return p.move(size/(n-1), []int{0}, nil)
+	}
+	var others []int
+	for rank := 1; rank < n; rank++ {
+		others = append(others, rank)
+	}
+	return p.move(size/(n-1), nil, others)
+}
+
+// best moves messages several times. It returns the least seconds.
+func (p *probe) best(move func(int) (float64, float64, error), size, times int) (took, used float64, err error) {
+	took, used = math.Inf(1), math.Inf(1)
 	for range times {
-		for _, size := range []int{0, bytes} {
-			if err := c.Barrier(comm.Setup); err != nil {
-				return 0, 0, 0, err
-			}
-			before, err := processorTime()
-			if err != nil {
-				return 0, 0, 0, err
-			}
-			start := time.Now()
-			received := c.Receive(comm.Setup, incoming[:size], from)
-			if err := errors.Join(c.Send(comm.Setup, data[:size], to).Wait(), received.Wait()); err != nil {
-				return 0, 0, 0, err
-			}
-			all, err := comm.Gather(c, comm.Setup, time.Since(start).Seconds())
-			if err != nil {
-				return 0, 0, 0, err
-			}
-			after, err := processorTime()
-			if err != nil {
-				return 0, 0, 0, err
-			}
-			if size == 0 {
-				short = min(short, slices.Max(all))
-				used -= after - before
-			} else {
-				long = min(long, slices.Max(all))
-				used += after - before
-			}
+		t, u, err := move(size)
+		if err != nil {
+			return 0, 0, err
+		}
+		took, used = min(took, t), min(used, u)
+	}
+	return took, used, nil
+}
+
+// move sends and receives messages of so many bytes. It returns the seconds of the slowest rank, and the mean
+// seconds of cores that the ranks have used.
+func (p *probe) move(size int, to, from []int) (took, used float64, err error) {
+	if err := p.Barrier(comm.Setup); err != nil {
+		return 0, 0, err
+	}
+	before, start := processorTime(), time.Now()
+	var moving []*comm.Pending
+	for i, rank := range from {
+		moving = append(moving, p.Receive(comm.Setup, p.incoming[i*size:(i+1)*size], rank))
+	}
+	for _, rank := range to {
+		moving = append(moving, p.Send(comm.Setup, p.data[:size], rank))
+	}
+	for _, m := range moving {
+		if err := m.Wait(); err != nil {
+			return 0, 0, err
 		}
 	}
-	const ends = 2
-	all, err := comm.Gather(c, comm.Setup, used.Seconds()/(ends*times*bytes))
-	return bytes / max(long-short, 1e-9), short, max(0, slices.Max(all)), err
+	seconds := time.Since(start).Seconds()
+	all, err := comm.Gather(p.Comm, comm.Setup, seconds, (processorTime() - before).Seconds())
+	for i := 0; i < len(all); i += 2 {
+		took, used = max(took, all[i]), used+all[i+1]/float64(p.Size())
+	}
+	return took, used, err
 }

@@ -19,7 +19,6 @@ import (
 	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"
-	"weft/train/task"
 )
 
 // Planner predicts the epochs of meshes.
@@ -164,9 +163,6 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Task == task.Link {
-		return nil, refusal.Errorf("%s %s: its messages depend on the negative edges of an epoch, which a plan does not know; leave it out", refusal.Setting("task"), r.Task)
-	}
 	if r.TakesTurns() {
 		return nil, refusal.Errorf("%s %d: only meshes whose workers hold one partition each are compared; leave it out", refusal.Setting("partitions"), r.Partitions)
 	}
@@ -228,8 +224,7 @@ func fewer(grid mesh.Mesh) mesh.Mesh {
 
 // rates are those of a mesh with these options: kept ones, or measured. of is the plan of the whole graph.
 func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine) (*Rates, error) {
-	const epochs = 1 + measuredEpochs
-	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init = machine.Threads, epochs, epochs, 0, 0, ""
+	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init = machine.Threads, measuredEpochs, measuredEpochs, 0, 0, ""
 	atOnce := max(1, min(machine.Sharers, machine.Cores/machine.Threads))
 	work := 0.0
 	for _, cost := range of.Workers[0].Costs {

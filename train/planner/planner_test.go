@@ -34,7 +34,7 @@ func planner(g *graph.Graph) *Planner {
 	o := train.Defaults()
 	o.Model, o.Layers, o.Hidden, o.Threads, o.Chunks, o.ChunkOrder = "gcnii", 4, 8, 1, 4, setting.OrderFixed
 	return &Planner{
-		Options: o, Graph: g, Machine: Machine{Cores: 2, Sharers: 1, Link: 1e6},
+		Options: o, Graph: g, Machine: Machine{Cores: 2, Sharers: 1, Links: Links{Sends: 1e6, Receives: 1e6}},
 		Open: func(_ context.Context, r *setting.Resolved) (*train.Job, error) {
 			return &train.Job{Graph: g, Options: r.Options}, nil
 		},
@@ -66,7 +66,7 @@ func TestMeshes(t *testing.T) {
 		}
 		wire := 0.0 // of the worker that sends most: no epoch is shorter
 		for _, sent := range m.Plan.Sent {
-			wire = max(wire, float64(sent.Bytes())/p.Machine.Link)
+			wire = max(wire, float64(sent.Bytes())/p.Machine.Sends)
 		}
 		parts := m.Times.Compute + m.Times.Link + m.Times.Imbalance + m.Times.Bubble + m.Times.Wait
 		if m.Times.Epoch < wire || parts < .999*m.Times.Epoch || parts > 1.001*m.Times.Epoch {

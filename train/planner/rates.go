@@ -1,13 +1,17 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weft/graph"
 	"weft/internal/trace"
@@ -20,6 +24,7 @@ import (
 type Rates struct {
 	Measured time.Time        `json:"measured"`
 	Kernels  map[string]*Rate `json:"kernels"` // by kernel and the widths that it works on
+	Beside   float64          `json:"beside"`  // the work beside kernels, for each second of these
 	// Path is the file that keeps them; "": none, because of Unkept if that is not nil.
 	Path   string `json:"-"`
 	Unkept error  `json:"-"`
@@ -43,10 +48,10 @@ func work(s trace.Shape, entries int) float64 {
 
 func key(kernel string, w [2]int) string { return fmt.Sprintf("%s %d %d", kernel, w[0], w[1]) }
 
-// Of returns the seconds of a kernel call. One of widths that were not measured takes the rate of the most
-// similar ones; one that was not measured takes the mean rate of all.
+// Of returns the seconds of a kernel call and its part of the work beside kernels. One of widths that were
+// not measured takes the rate of the most similar ones; one that was not measured takes the mean rate of all.
 func (r *Rates) Of(e *trace.Event) float64 {
-	w, todo := widths(e.Args.Shape), work(e.Args.Shape, e.Args.Entries)
+	w, todo := widths(e.Args.Shape), (1+r.Beside)*work(e.Args.Shape, e.Args.Entries)
 	if known := r.Kernels[key(e.Name, w)]; known != nil {
 		return known.Seconds * todo
 	}
@@ -77,13 +82,19 @@ func (r *Rates) sorted() (list []*Rate) {
 	return list
 }
 
-// measuring is what a run's kernels take.
-type measuring struct {
+// observed is what an epoch's kernels take, and the work beside them, in seconds of cores.
+type observed struct {
 	slots chan struct{} // kernels at a time
 
-	mu    sync.Mutex
-	epoch int
-	taken map[string]map[int]*taken // by key and epoch
+	mu      sync.Mutex
+	epochs  []*epoch // the last one is under way
+	started time.Duration
+}
+
+// epoch is what an epoch took.
+type epoch struct {
+	kernels         map[string]*taken
+	inKernels, took float64
 }
 
 type taken struct {
@@ -92,56 +103,112 @@ type taken struct {
 	seconds, work float64
 }
 
-func (m *measuring) watch(c kernel.Call, run func()) {
-	m.slots <- struct{}{}
-	start := time.Now()
+// watch measures a kernel call by the time of the thread that makes it: other work on the machine does not
+// count.
+func (o *observed) watch(c kernel.Call, run func()) {
+	o.slots <- struct{}{}
+	runtime.LockOSThread()
+	start := threadTime()
 	run()
-	seconds := time.Since(start).Seconds()
-	<-m.slots
+	seconds := (threadTime() - start).Seconds()
+	runtime.UnlockOSThread()
+	<-o.slots
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.epochs[len(o.epochs)-1]
+	now.inKernels += seconds
 	if c.Shape[1] == 0 { // the parts of hubs
 		return
 	}
 	shape := trace.Shape(c.Shape)
 	w := widths(shape)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	k := key(c.Kernel, w)
-	if m.taken[k] == nil {
-		m.taken[k] = map[int]*taken{}
-	}
-	t := m.taken[k][m.epoch]
+	t := now.kernels[key(c.Kernel, w)]
 	if t == nil {
 		t = &taken{kernel: c.Kernel, widths: w}
-		m.taken[k][m.epoch] = t
+		now.kernels[key(c.Kernel, w)] = t
 	}
 	t.seconds, t.work = t.seconds+seconds, t.work+work(shape, c.Entries)
 }
 
-const measuredEpochs = 3 // besides the first, which takes fresh memory
+// next ends an epoch, and begins another.
+func (o *observed) next() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := processorTime()
+	if n := len(o.epochs); n > 0 {
+		o.epochs[n-1].took = (now - o.started).Seconds()
+	}
+	o.started, o.epochs = now, append(o.epochs, &epoch{kernels: map[string]*taken{}})
+}
 
-// measure trains on a mesh in this process for a few epochs, and returns how long the kernels took in the
-// fastest of them. At most so many kernels run at a time, each on its team's threads.
-func measure(ctx context.Context, g *graph.Graph, o setting.Options, atOnce int) (*Rates, error) {
-	m := &measuring{slots: make(chan struct{}, atOnce), taken: map[string]map[int]*taken{}}
-	job := &train.Job{Graph: g, Options: o, Watch: m.watch, OnEpoch: func(e train.Epoch) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.epoch = e.Epoch
-	}}
+// measuredEpochs are those of a measured run. The first takes fresh memory, and the last evaluates.
+const measuredEpochs = 6
+
+// observe trains on a mesh in this process for a few epochs. At most so many kernels run at a time, each on
+// its team's threads.
+func observe(ctx context.Context, g *graph.Graph, options setting.Options, atOnce int) (*observed, error) {
+	o := &observed{slots: make(chan struct{}, atOnce)}
+	o.next()
+	job := &train.Job{Graph: g, Options: options, Watch: o.watch, OnEpoch: func(train.Epoch) { o.next() }}
 	if _, err := job.Run(ctx); err != nil {
 		return nil, err
 	}
-	r := &Rates{Measured: time.Now(), Kernels: map[string]*Rate{}}
-	for k, epochs := range m.taken {
-		best := &Rate{Seconds: math.Inf(1)}
-		for epoch, t := range epochs {
-			if s := t.seconds / t.work; t.work > 0 && (epoch > 0 || len(epochs) == 1) && s < best.Seconds {
-				best = &Rate{Kernel: t.kernel, Widths: t.widths, Seconds: s}
-			}
-		}
-		if !math.IsInf(best.Seconds, 1) {
-			r.Kernels[k] = best
+	o.epochs = o.epochs[1 : len(o.epochs)-1] // what follows the last epoch is none
+	return o, context.Cause(ctx)
+}
+
+// median returns the median over the epochs without evaluation.
+func (o *observed) median(of func(*epoch) float64) float64 {
+	var all []float64
+	for _, e := range o.epochs[:len(o.epochs)-1] {
+		all = append(all, of(e))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// measure returns how long kernels take on a mesh in this process.
+func measure(ctx context.Context, g *graph.Graph, options setting.Options, atOnce int) (*Rates, error) {
+	many, err := observe(ctx, g, options, atOnce)
+	if err != nil {
+		return nil, err
+	}
+	one := many
+	if options.Threads > 1 { // whose helpers take time that is not told from work beside kernels
+		options.Threads = 1
+		if one, err = observe(ctx, g, options, atOnce); err != nil {
+			return nil, err
 		}
 	}
+	beside := one.median(func(e *epoch) float64 { return e.took - e.inKernels })
+	inKernels := many.median(func(e *epoch) float64 { return e.inKernels })
+	r := &Rates{Measured: time.Now(), Beside: max(0, beside/inKernels), Kernels: map[string]*Rate{}}
+	calls := map[string][]*Rate{}
+	for _, e := range many.epochs {
+		for k, t := range e.kernels {
+			if t.work > 0 {
+				calls[k] = append(calls[k], &Rate{t.kernel, t.widths, t.seconds / t.work})
+			}
+		}
+	}
+	for k, list := range calls {
+		slices.SortFunc(list, func(a, b *Rate) int { return cmp.Compare(a.Seconds, b.Seconds) })
+		r.Kernels[k] = list[len(list)/2]
+	}
 	return r, nil
+}
+
+// threadTime is what the calling thread has taken of a core.
+func threadTime() time.Duration { return clock(unix.CLOCK_THREAD_CPUTIME_ID) }
+
+// processorTime is what this process has taken of all cores.
+func processorTime() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
+
+// clock reads a clock that every Linux has.
+func clock(id int32) time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(id, &t); err != nil {
+		panic("planner: " + err.Error())
+	}
+	return time.Duration(t.Nano())
 }

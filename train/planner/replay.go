@@ -13,20 +13,13 @@ type Machine struct {
 	Cores   int // that the workers of a machine share
 	Threads int // of each worker
 	Sharers int // the workers of a machine
-	// Link is the rate at which a worker sends, and at which it receives, in bytes per second. Latency is the
-	// time in seconds before the first byte of a message.
-	Link, Latency float64
-	// Handling is the time of a core that a byte takes at each end, in seconds.
-	Handling float64
-	// Eager is the size in bytes up to which messages do not wait for their receivers.
-	Eager int64
+	Links
 }
 
 // replay repeats the steps of the workers of a plan in a time of its own, by these rules:
 //
 //   - A kernel takes its time alone, or longer while the workers of its machine want more cores than it has:
-//     for the threads of kernels, and for the bytes of messages. All kernels get the same part of the cores.
-//     Messages do not become slower.
+//     for the threads of kernels, and for the bytes of messages. All get the same part of what they want.
 //   - A message may move when its sender has started to send it and, unless it is short, its receiver to
 //     receive it. The messages from one worker to another move one after the other. Each takes its latency,
 //     and then its bytes. The messages that leave a worker at a time have equal parts of its link, and so
@@ -123,14 +116,15 @@ func Replay(steps [][]trace.Event, m Machine, seconds Seconds) (work []Work, end
 			r.ready = r.ready[1:]
 			r.proceed(t)
 		}
-		step := r.untilNext()
+		now := r.speeds()
+		step := r.untilNext(now)
 		if math.IsInf(step, 1) {
 			break
 		}
 		for worker, t := range main {
 			work[worker][t.doing()] += step
 		}
-		r.pass(step)
+		r.pass(step, now)
 	}
 	for _, t := range r.tracks {
 		if t.on != nil || t.after != nil {
@@ -256,56 +250,69 @@ func (r *replay) move(m *message) {
 	}
 }
 
-// shares are the parts of their threads that the workers of each machine get, at most 1.
-func (r *replay) shares() map[int]float64 {
-	shares := map[int]float64{} // first the cores that are wanted
-	for _, t := range r.computing {
-		shares[t.worker/r.machine.Sharers] += float64(r.machine.Threads)
-	}
-	for _, m := range r.moving {
-		if m.latency == 0 && r.machine.Handling > 0 {
-			shares[m.from/r.machine.Sharers] += r.rate(m) * r.machine.Handling
-			shares[m.to/r.machine.Sharers] += r.rate(m) * r.machine.Handling
-		}
-	}
-	for machine, wanted := range shares {
-		shares[machine] = min(1, float64(r.machine.Cores)/wanted)
-	}
-	return shares
+// speeds are how fast kernels and messages go on now.
+type speeds struct {
+	shares []float64 // by machine: what each thread gets of the part of a core that it wants
+	rates  []float64 // bytes per second of each message in moving; 0 before its first byte
 }
 
-// rate is that of a message's bytes.
-func (r *replay) rate(m *message) float64 {
-	return r.machine.Link / float64(max(r.leaving[m.from], r.coming[m.to]))
+// speeds divides links and cores among what computes and moves. One thread of each worker handles its
+// messages.
+func (r *replay) speeds() speeds {
+	workers := len(r.leaving)
+	s := speeds{slices.Repeat([]float64{0}, (workers-1)/r.machine.Sharers+1), make([]float64, len(r.moving))}
+	handling := make([]float64, workers) // the part of a core that a worker's messages want
+	for i, m := range r.moving {
+		if m.latency == 0 {
+			s.rates[i] = min(r.machine.Sends/float64(r.leaving[m.from]), r.machine.Receives/float64(r.coming[m.to]))
+			if r.machine.Handling > 0 { // links may be infinitely fast
+				handling[m.from] += s.rates[i] * r.machine.Handling
+				handling[m.to] += s.rates[i] * r.machine.Handling
+			}
+		}
+	}
+	wanted := s.shares
+	for worker, cores := range handling {
+		wanted[worker/r.machine.Sharers] += min(1, cores)
+	}
+	for _, t := range r.computing {
+		wanted[t.worker/r.machine.Sharers] += float64(r.machine.Threads)
+	}
+	for machine, cores := range wanted {
+		s.shares[machine] = min(1, float64(r.machine.Cores)/max(cores, 1e-9))
+	}
+	for i, m := range r.moving {
+		handled := func(worker int) float64 {
+			return s.shares[worker/r.machine.Sharers] / max(1, handling[worker])
+		}
+		s.rates[i] *= min(handled(m.from), handled(m.to))
+	}
+	return s
 }
 
 // untilNext is the time until the next kernel ends or the next message has moved, or its latency is over;
 // infinite if there is none.
-func (r *replay) untilNext() float64 {
-	next, shares := math.Inf(1), r.shares()
+func (r *replay) untilNext(s speeds) float64 {
+	next := math.Inf(1)
 	for _, t := range r.computing {
-		next = min(next, t.left/shares[t.worker/r.machine.Sharers])
+		next = min(next, t.left/s.shares[t.worker/r.machine.Sharers])
 	}
-	for _, m := range r.moving {
+	for i, m := range r.moving {
 		if m.latency > 0 {
 			next = min(next, m.latency)
 		} else {
-			next = min(next, m.left/r.rate(m))
+			next = min(next, m.left/s.rates[i])
 		}
 	}
 	return next
 }
 
 // pass lets that time pass.
-func (r *replay) pass(seconds float64) {
+func (r *replay) pass(seconds float64, s speeds) {
 	const rest = 1e-9 // of a second, and a thousandth of a byte: what rounding leaves
 	r.now += seconds
-	shares, rates := r.shares(), make([]float64, len(r.moving))
-	for i, m := range r.moving {
-		rates[i] = r.rate(m)
-	}
 	r.computing = slices.DeleteFunc(r.computing, func(t *track) bool {
-		if t.left -= seconds * shares[t.worker/r.machine.Sharers]; t.left > rest {
+		if t.left -= seconds * s.shares[t.worker/r.machine.Sharers]; t.left > rest {
 			return false
 		}
 		t.left = 0
@@ -324,7 +331,7 @@ func (r *replay) pass(seconds float64) {
 			r.move(m)
 			continue
 		}
-		if m.left -= seconds * rates[i]; m.left > 1e6*rest {
+		if m.left -= seconds * s.rates[i]; m.left > 1e6*rest {
 			r.moving = append(r.moving, m)
 			continue
 		}

@@ -60,10 +60,12 @@ func (l *log) receive(peer, bytes int) *log {
 
 // TestReplay: workers that compute and send, in times by hand.
 func TestReplay(t *testing.T) {
-	usual := Machine{Cores: 1, Threads: 1, Sharers: 1, Link: 10}
+	usual := Machine{Cores: 1, Threads: 1, Sharers: 1, Links: Links{Sends: 10, Receives: 10}}
 	slow, shared, eager := usual, usual, usual
 	handling := usual
 	handling.Handling = .05
+	slowly := usual
+	slowly.Handling = .2
 	slow.Latency, shared.Sharers, eager.Eager = .5, 2, 20
 	l := func() *log { return &log{} }
 	for name, c := range map[string]struct {
@@ -82,7 +84,7 @@ func TestReplay(t *testing.T) {
 		"latency":                 {slow, []*log{l().send(1, 0).send(1, 10), l().receive(0, 0).receive(0, 10)}, 2, []Work{{0, 2, 0}, {0, 2, 0}}},
 		// Two chunks pass two stages: each is idle for one of three times, as (stages−1)/(chunks+stages−1).
 		"a bubble": {
-			Machine{Cores: 1, Threads: 1, Sharers: 1, Link: math.Inf(1)},
+			Machine{Cores: 1, Threads: 1, Sharers: 1, Links: Links{Sends: math.Inf(1), Receives: math.Inf(1)}},
 			[]*log{l().kernel(0, 1).send(1, 8).kernel(0, 1).send(1, 8), l().receive(0, 8).kernel(0, 1).receive(0, 8).kernel(0, 1)},
 			3,
 			[]Work{{2, 0, 1}, {2, 0, 1}},
@@ -99,9 +101,11 @@ func TestReplay(t *testing.T) {
 		"not hidden": {usual, []*log{l().reaches(0, 1).after(1, 1).starts(1, trace.Send, 1, 20).waits(1, trace.Wait, 1, 1).reaches(1, 2).kernel(0, 1).after(0, 2), l().receive(0, 20)}, 2, []Work{{1, 1, 0}, {0, 2, 0}}},
 		// Two workers of a machine have half a core each until the shorter has ended.
 		"a core for two": {shared, []*log{l().kernel(0, 1), l().kernel(0, 2)}, 3, []Work{{2, 0, 1}, {3, 0, 0}}},
-		// 10 bytes a second take .05 s of a core each: half a core at each end for 2 s, while a kernel of 1 s
-		// gets 2/3 of the core. When it ends 5 bytes are left.
-		"handling":         {handling, []*log{l().starts(0, trace.Send, 1, 20).kernel(0, 1).waits(0, trace.Wait, 1, 1), l().receive(0, 20)}, 2, []Work{{1.5, .5, 0}, {0, 2, 0}}},
+		// 10 bytes a second take .05 s of a core each, half a core at each end. A kernel of 1 s and the
+		// message get 2/3 of what they want: when the kernel ends, 10 bytes are left.
+		"handling": {handling, []*log{l().starts(0, trace.Send, 1, 20).kernel(0, 1).waits(0, trace.Wait, 1, 1), l().receive(0, 20)}, 2.5, []Work{{1.5, 1, 0}, {0, 2.5, 0}}},
+		// A byte takes .2 s of the one thread that handles a worker's messages.
+		"one thread":       {slowly, []*log{l().send(1, 20), l().receive(0, 20)}, 4, []Work{{0, 4, 0}, {0, 4, 0}}},
 		"before the epoch": {usual, []*log{l().after(0, 9).kernel(0, 1)}, 1, []Work{{1, 0, 0}}},
 	} {
 		var steps [][]trace.Event
@@ -133,7 +137,7 @@ func (l *log) receiveAnother(peer, bytes int) *log {
 // TestStuck: steps that wait for each other are an error, and not an endless loop.
 func TestStuck(t *testing.T) {
 	waits := (&log{}).receive(0, 8)
-	if _, _, err := Replay([][]trace.Event{nil, waits.steps}, Machine{Cores: 1, Threads: 1, Sharers: 1, Link: 1}, nil); err == nil {
+	if _, _, err := Replay([][]trace.Event{nil, waits.steps}, Machine{Cores: 1, Threads: 1, Sharers: 1, Links: Links{Sends: 1, Receives: 1}}, nil); err == nil {
 		t.Error("a message that nobody sends has come")
 	}
 }

@@ -68,7 +68,7 @@ func (linkPrediction) Predicts(params *nn.Params, _ nn.State) func(*tensor.Matri
 }
 
 func (k linkPrediction) Begin(e Env) (Task, error) {
-	edges, err := links.New(e.Team, e.World, e.Share, e.Vertices, links.Options{Draw: *k.draw(), RankAmong: k.EvalNegatives})
+	edges, err := k.edges(e)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +83,25 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 	}
 	l.metric, err = k.Metric(nil, nil)
 	return l, err
+}
+
+// edges are the supervision edges of a worker.
+func (k linkPrediction) edges(e Env) (*links.Edges, error) {
+	return links.New(e.Team, e.World, e.Share, e.Vertices, links.Options{Draw: *k.draw(), RankAmong: k.EvalNegatives, Fetches: e.Fetches})
+}
+
+// Fetches returns what workers fetch of each other to score the training edges of an epoch, if the task is
+// link prediction; else nil. All workers call it together. e needs no parameters.
+func Fetches(k Kind, e Env, epoch int) (*links.Fetches, error) {
+	of, scores := k.(linkPrediction)
+	if !scores {
+		return nil, nil
+	}
+	edges, err := of.edges(e)
+	if err != nil {
+		return nil, err
+	}
+	return edges.Fetches(epoch, of.Columns, of.Negatives)
 }
 
 // linkTask is link prediction on a worker.

@@ -14,6 +14,7 @@ import (
 	"weft/graph"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/links"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -46,6 +47,7 @@ type Env struct {
 	Share    *partition.Share // with all edges
 	Vertices []int32          // the vertices of this worker's outputs, ascending; nil: all
 	Params   *nn.Params       // the model's; the task adds its own
+	Fetches  *links.Fetches   // for a plan, from Fetches; nil: it knows none
 }
 
 // Task is the task on one worker. It takes the model's output, a row for each of Env.Vertices. All workers

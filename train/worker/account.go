@@ -213,19 +213,6 @@ func (w *Worker) Totals() (t Totals, err error) {
 	return t, nil
 }
 
-// Gather returns each worker's value, by rank.
-func Gather[T any](c *comm.Comm, mine T) ([]T, error) {
-	text, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	texts, err := comm.GatherLists(c, comm.Setup, text)
-	if err != nil {
-		return make([]T, c.Size()), err
-	}
-	return decoded[T](texts)
-}
-
 // ToFirst returns each worker's value, by rank, on worker 0, and nil on others.
 func ToFirst[T any](c *comm.Comm, mine T) ([]T, error) {
 	text, err := json.Marshal(mine)

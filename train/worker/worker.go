@@ -15,6 +15,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/optim"
+	"weft/parallel/links"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/partition"
@@ -47,6 +48,8 @@ type Config struct {
 	// Standard is how features are standardised, with normalize-features standard. nil: by the means and
 	// deviations of the graph's own.
 	Standard *engine.Standard
+	// Fetches are a plan's, from task.Fetches. nil: it knows none.
+	Fetches *links.Fetches
 	// Recorder records what the worker does in an epoch. It may be nil.
 	Recorder *trace.Recorder
 	// Explain is called for each module of the model with what it does. It may be nil.
@@ -103,7 +106,7 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) 
 	team.Memory.FreezeAll(tensor.Graph)
 	team.Memory.FreezeAll(tensor.Features)
 	w.Task, err = c.Kind.Begin(task.Env{
-		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params,
+		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params, Fetches: c.Fetches,
 	})
 	if err != nil {
 		return nil, err

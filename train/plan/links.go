@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/kernel"
+	"weft/parallel/links"
+	"weft/parallel/tensor"
+	"weft/partition"
+	memory "weft/tensor"
+	"weft/train/task"
+)
+
+// fetches returns what workers fetch of each other in the last epoch of link prediction, for which they draw
+// its negative edges; nil for another task. All processes call it together.
+func (in *Inputs) fetches() (f *links.Fetches, err error) {
+	if in.Task != task.Link || in.TakesTurns() {
+		return nil, nil
+	}
+	each := func(c *comm.Comm) error {
+		place := in.Mesh.Place(c.Rank())
+		return in.Open(place.Partition, func(share *partition.Share) error {
+			mem := memory.NewMeter()
+			defer mem.Close()
+			e := task.Env{Team: kernel.NewTeam(1, mem), World: c, Share: share}
+			if in.Mesh.Slices > 1 {
+				kept, err := in.Kept.Of(share)
+				if err != nil {
+					return err
+				}
+				e.Vertices = tensor.Vertices(kept, in.Mesh.Slices, place.Slice)
+			}
+			mine, err := task.Fetches(in.Kind, e, in.Epochs)
+			if c.Rank() == 0 || in.Comm.Size() > 1 {
+				f = mine
+			}
+			return err
+		})
+	}
+	if in.Comm.Size() > 1 {
+		return f, in.ranks().Together(each(in.Comm))
+	}
+	return f, launch.Workers(in.Mesh.Workers(), 0, each)
+}
