@@ -293,7 +293,7 @@ func CheckDecoupled(model string) error {
 // Activations are the activations by name.
 var Activations = map[string]kernel.Activation{
 	"none": kernel.Identity, "relu": kernel.ReLU, "elu": kernel.ELU, "leaky-relu": kernel.LeakyReLU,
-	"tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid,
+	"tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid, "gelu": kernel.GELU,
 }
 
 // Blocks describes a model known by name: Layers convolutions, of which the last has classes columns and the

@@ -10,7 +10,7 @@ import (
 
 // Norm normalises a layer's output.
 type Norm interface {
-	// Forward returns mask(act(y)), where y is the normalised x. It is one pass.
+	// Forward returns mask(act(y)), where y is the normalised x. It is one pass but for GELU.
 	Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var
 }
 
@@ -62,6 +62,9 @@ func (b *BatchNorm) RunningMean() *Buffer { return b.runningMean }
 
 // Forward returns mask(act(y)), where y is the normalised x.
 func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+	if act == kernel.GELU {
+		return autograd.Finish(b.Forward(x, use, kernel.Identity, kernel.Mask{}), nil, act, mask)
+	}
 	t, rows := x.Tape(), x.RowSet()
 	if rows.Total == autograd.NotVertices {
 		panic("nn: batch norm of rows that are not vertices, as in a message function")
@@ -176,6 +179,9 @@ func NewLayerNorm(ps *Params, path string, width int) *LayerNorm {
 
 // Forward returns mask(act(y)), where y is the normalised x.
 func (l *LayerNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+	if act == kernel.GELU {
+		return autograd.Finish(l.Forward(x, use, kernel.Identity, kernel.Mask{}), nil, act, mask)
+	}
 	t := x.Tape()
 	norm := kernel.Normalization{
 		Mean: t.Memory().New(tensor.Activations, x.Rows(), 1), Rstd: t.Memory().New(tensor.Activations, x.Rows(), 1),

@@ -332,7 +332,7 @@ def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, t
     if model == "appnp":
         widths = [FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES]
         return Decoupled(widths, APPNP(K=rounds, alpha=alpha), act=act, norm=None), "torch_geometric.nn.models.MLP, then torch_geometric.nn.APPNP"
-    act = {"relu": torch.nn.ReLU(), "elu": torch.nn.ELU()}[act]
+    act = {"relu": torch.nn.ReLU(), "elu": torch.nn.ELU(), "gelu": torch.nn.GELU()}[act]
     if model == "gcnii":
         return GCNII(layers, alpha, theta, shared_weights, act), "torch_geometric.nn.GCN2Conv, as in examples/gcn2_cora.py"
     convs = [hidden_conv(model, heads, direction) for _ in range(layers)]
@@ -474,6 +474,9 @@ def models():
     write("sage-2-sum", "sage", aggr="sum")
     write("sage-3-sum-layer", "sage", aggr="sum", layers=3, norm="layer")
     write("sage-2-sum-both", "sage", aggr="sum", direction="both")
+    write("gcn-3-gelu", "gcn", layers=3, act="gelu")
+    write("gin-2-gelu-batch", "gin", act="gelu", norm="batch", bias_before_norm=False)
+    write("resgcn-3-gelu", "resgcn", layers=3, act="gelu", norm="layer", deep={})
     write("gin-2-eps", "gin", eps=0.25)
     write("gine-2-eps", "gine", eps=0.25)
     write("gine-3-elu", "gine", layers=3, act="elu")

@@ -691,7 +691,7 @@ func (n *network) attention(site string, out int, r relation) layer {
 }
 
 func (n *network) activation() layer {
-	return entrywise(map[string]Activation{"relu": ReLU, "elu": ELU}[n.g.metadata["act"]])
+	return entrywise(map[string]Activation{"relu": ReLU, "elu": ELU, "gelu": GELU}[n.g.metadata["act"]])
 }
 
 func entrywise(f Activation) layer {

@@ -237,7 +237,7 @@ func TestActivationGradient(t *testing.T) {
 		Value:      func(x float64) float64 { return LeakyReLU(x, 0.2) },
 		Derivative: func(x float64) float64 { return LeakyReLUSlope(x, 0.2) },
 	}
-	for name, f := range map[string]Activation{"identity": Identity, "relu": ReLU, "elu": ELU, "leaky": leaky} {
+	for name, f := range map[string]Activation{"identity": Identity, "relu": ReLU, "elu": ELU, "gelu": GELU, "leaky": leaky} {
 		x, r := random(rng, 5, 4), random(rng, 5, 4)
 		loss := func() float64 { return dot(r, Activate(f, x)) }
 		checkGradient(t, name, loss, x.Data, ActivateBackward(f, x, r).Data)

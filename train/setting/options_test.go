@@ -63,7 +63,7 @@ func TestResolveRefuses(t *testing.T) {
 		{"lr", "0", "lr 0: must be above 0"},
 		{"lr", "Inf", "lr +Inf"},
 		{"weight-decay", "-1", "weight-decay -1: must be at least 0"},
-		{"activation", "swish", "unknown activation; it is one of none, relu, elu, leaky-relu, tanh, sigmoid"},
+		{"activation", "swish", "unknown activation; it is one of none, relu, elu, leaky-relu, tanh, sigmoid, gelu"},
 		{"optimizer", "lion", "unknown optimizer; it is one of adam, adamw, sgd"},
 		{"momentum", "1", "momentum 1: must be at least 0 and below 1"},
 		{"momentum", "0.9", "momentum 0.9: belongs to optimizer sgd; give that, or leave it out"},
