@@ -44,7 +44,13 @@ type Spec struct {
 }
 
 // Norms are the names of the norms. Auto is layer norm if norms come before convolutions, and none otherwise.
-var Norms = []string{"auto", "none", "batch", "layer"}
+var Norms = []string{"auto", "none", "batch", "layer", "graph", "pair"}
+
+// OverVertices reports whether the norm's training takes statistics over all vertices.
+func OverVertices(norm string) bool { return norm == "batch" || OverAll(norm) }
+
+// OverAll reports whether the norm takes statistics over all vertices in training and in evaluation.
+func OverAll(norm string) bool { return norm == "graph" || norm == "pair" }
 
 // BlockForms say what surrounds a model's convolutions. Plain has norm, activation and dropout after each.
 // Residual has the blocks of Platonov et al. (2023): a linear encoder, then blocks of norm, convolution and a
@@ -521,6 +527,10 @@ func (s *Spec) norm(e Env, path string, width int) nn.Norm {
 		return nn.NewBatchNorm(e.Params, path, width)
 	case "layer":
 		return nn.NewLayerNorm(e.Params, path, width)
+	case "graph":
+		return nn.NewGraphNorm(e.Params, path, width)
+	case "pair":
+		return nn.NewPairNorm(width)
 	}
 	return nil
 }

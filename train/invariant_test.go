@@ -36,7 +36,11 @@ func networks() map[string]Options {
 			o.AttentionDropout = .3
 			o.Activation = "elu"
 		}),
-		"gatv2":    with(func(o *Options) { o.Model, o.Heads = "gatv2", 3; o.AttentionDropout = .3; o.TransformDropout = .2 }),
+		"gatv2": with(func(o *Options) {
+			o.Model, o.Heads, o.Norm = "gatv2", 3, "graph"
+			o.AttentionDropout = .3
+			o.TransformDropout = .2
+		}),
 		"gin":      with(func(o *Options) { o.Model = "gin"; o.Norm = "batch"; o.Optimizer = "sgd"; o.Activation = "gelu" }),
 		"gine":     with(func(o *Options) { o.Model = "gine"; o.Norm = "layer"; o.Optimizer = "sgd" }),
 		"gcnii":    with(func(o *Options) { o.Model = "gcnii"; o.InputDropout = .2; o.WeightDecay, o.ConvWeightDecay = 5e-4, .01 }),
@@ -54,7 +58,7 @@ func networks() map[string]Options {
 		"jump-max": with(func(o *Options) { o.Model, o.Jump, o.Heads = "gat", "max", 4; o.Activation = "elu" }),
 		"both":     with(func(o *Options) { o.Model = "sage"; o.Direction = "both"; o.Norm = "batch"; o.Schedule = "cosine" }),
 		"both-gat": with(func(o *Options) {
-			o.Model, o.Heads = "gat", 2
+			o.Model, o.Heads, o.Norm = "gat", 2, "pair"
 			o.Direction = "both"
 			o.AttentionDropout = .5
 			o.Optimizer = "adamw"

@@ -268,6 +268,16 @@ func TestNormGradient(t *testing.T) {
 	checkGradient(t, "eval γ", eval, gamma, dgamma)
 	checkGradient(t, "eval β", eval, beta, dbeta)
 
+	alpha := []float64{1, 0, .3, -2}
+	graph := func() float64 { return dot(r, GraphNorm(x, gamma, beta, alpha)) }
+	dx, dgamma, dbeta, dalpha := GraphNormBackward(x, gamma, alpha, r)
+	checkGradient(t, "graph x", graph, x.Data, dx.Data)
+	checkGradient(t, "graph γ", graph, gamma, dgamma)
+	checkGradient(t, "graph β", graph, beta, dbeta)
+	checkGradient(t, "graph α", graph, alpha, dalpha)
+
+	checkGradient(t, "pair x", func() float64 { return dot(r, PairNorm(x)) }, x.Data, PairNormBackward(x, r).Data)
+
 	layer := func() float64 { return dot(r, LayerNorm(x, gamma, beta)) }
 	dx, dgamma, dbeta = LayerNormBackward(x, gamma, r)
 	checkGradient(t, "layer x", layer, x.Data, dx.Data)

@@ -71,7 +71,7 @@ func TestResolveRefuses(t *testing.T) {
 		{"plateau-factor", "1", "plateau-factor 1: must be above 0 and below 1"},
 		{"plateau-factor", "0.5", "plateau-factor 0.5: belongs to schedule plateau; give that, or leave it out"},
 		{"plateau-patience", "3", "plateau-patience 3: belongs to schedule plateau; give that, or leave it out"},
-		{"norm", "instance", "norm instance: unknown norm; it is one of auto, none, batch, layer"},
+		{"norm", "instance", "norm instance: unknown norm; it is one of auto, none, batch, layer, graph, pair"},
 		{"precision", "f16", "precision f16"},
 		{"recompute", "some", "recompute some: unknown recompute; it is one of auto, none, blocks"},
 		{"parallel", "graph=0", "mesh"},
