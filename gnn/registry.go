@@ -162,7 +162,7 @@ var kinds = []ModelKind{
 		cost:        func(in, out, _ int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 	{
-		Name: "gine", Settings: graphSettings, EdgeFeatures: true, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
+		Name: "gine", Settings: append([]string{"jk"}, graphSettings...), EdgeFeatures: true, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGINE(at) },
 		cost:        func(in, out, edge int) Cost { return Cost{in*out + out*out, edge*in + in} },
 	},
@@ -347,7 +347,7 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 		return d.blocks(&s, kind, features, classes), nil
 	}
 	if s.jumps(kind) {
-		return s.jumping(kind, features, classes), nil
+		return s.jumping(kind, features, edge, classes), nil
 	}
 	return s.layers(kind, features, edge, classes), nil
 }

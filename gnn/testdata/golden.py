@@ -497,6 +497,8 @@ def models():
     write("gine-2-eps", "gine", eps=0.25)
     write("gine-3-elu", "gine", layers=3, act="elu")
     write("gine-2-layer", "gine", norm="layer")
+    write("gine-3-cat", "gine", layers=3, norm="layer", jk="cat")
+    write("gine-2-jump-max", "gine", act="elu", jk="max")
     for m in ("gcn", "sage", "gat", "gatv2", "gin"):
         h = {"heads": HEADS, "output_heads": HEADS} if m in ("gat", "gatv2") else {}
         h |= {"aggr": "mean"} if m == "sage" else {}
