@@ -175,11 +175,17 @@ func Multiply(a, b *Var) *Var {
 	}})
 }
 
-// Finish returns mask(act(x + bias)), computed in one pass. It may reuse the memory of x, which must not be
-// used afterwards. bias (1 × cols) may be nil.
+// Finish returns mask(act(x + bias)), computed in one pass but for GELU. It may reuse the memory of x, which
+// must not be used afterwards. bias (1 × cols) may be nil.
 func Finish(x, bias *Var, act kernel.Activation, mask kernel.Mask) *Var {
 	t := x.tape
-	if bias == nil && act == kernel.Identity && !mask.Active() {
+	switch {
+	case act == kernel.GELU:
+		y := Finish(x, bias, kernel.Identity, kernel.Mask{})
+		z := Dropout(gelu(y), mask)
+		y.Drop()
+		return z
+	case bias == nil && act == kernel.Identity && !mask.Active():
 		return x
 	}
 	inputs := []*Var{x}
@@ -213,9 +219,25 @@ func Finish(x, bias *Var, act kernel.Activation, mask kernel.Mask) *Var {
 
 // Activate returns act(x) and leaves x unchanged.
 func Activate(x *Var, act kernel.Activation) *Var {
+	if act == kernel.GELU {
+		return gelu(x)
+	}
 	team := x.tape.Team
 	return fromOutput(x, func(z, x *tensor.Matrix) { team.Finish(z, x, nil, act, kernel.Mask{}) },
 		func(g, z *tensor.Matrix) { team.FinishBackward(g, g, z, act, kernel.Mask{}) })
+}
+
+// gelu returns GELU(x) and leaves x unchanged. It keeps x, as the derivative does not follow from the output.
+func gelu(x *Var) *Var {
+	t := x.tape
+	return t.Record(Op{Inputs: []*Var{x}, Keeps: []*Var{x}, Forward: func() *tensor.Matrix {
+		z := t.NewLike(x, x.Rows(), x.Cols())
+		t.Team.GELU(z, x.Value())
+		return z
+	}, Backward: func(g *tensor.Matrix) {
+		t.Team.GELUBackward(g, g, x.Value())
+		x.AddGrad(g)
+	}})
 }
 
 // fromOutput returns an element-wise function of x and leaves x unchanged. forward computes z. backward turns

@@ -86,6 +86,7 @@ func TestGradients(t *testing.T) {
 		"multiply":            {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Multiply(in[0], in[1]) }},
 		"square":              {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Multiply(in[0], in[0]) }},
 		"activate":            {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Activate(in[0], kernel.Tanh) }},
+		"activate by gelu":    {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Activate(in[0], kernel.GELU) }},
 		"dropout":             {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Dropout(in[0], mask) }},
 		"dropout in place":    {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Dropout(autograd.Scale(2, in[0]), mask) }},
 		"mean of the heads":   {[][2]int{{rows, 6}}, func(in vars) *autograd.Var { return autograd.HeadMean(in[0], 3) }},
@@ -133,7 +134,7 @@ func TestGradients(t *testing.T) {
 	}
 	for act, name := range map[kernel.Activation]string{
 		kernel.Identity: "identity", kernel.ReLU: "relu", kernel.ELU: "elu",
-		kernel.LeakyReLU: "leaky relu", kernel.Tanh: "tanh", kernel.Sigmoid: "sigmoid",
+		kernel.LeakyReLU: "leaky relu", kernel.Tanh: "tanh", kernel.Sigmoid: "sigmoid", kernel.GELU: "gelu",
 	} {
 		for _, m := range []kernel.Mask{{}, mask} {
 			t.Run("finish "+name, func(t *testing.T) {

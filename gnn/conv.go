@@ -43,7 +43,7 @@ type Module struct {
 	Params      *nn.Params
 	Propagator  Propagator
 	Activation  kernel.Activation // inside the convolution, if it has one
-	// Norm follows the convolution; nil: none. Before a batch norm the convolution needs no bias.
+	// Norm follows the convolution; nil: none. Before one that centres columns it needs no bias.
 	Norm nn.Norm
 	// Inner makes the norm inside the convolution, if it has one.
 	Inner func(path string, width int) nn.Norm
@@ -62,12 +62,16 @@ func (m Module) bias(name string, n int, init nn.Init) *nn.Param {
 }
 
 func biasBefore(norm nn.Norm, m Module, name string, n int, init nn.Init) *nn.Param {
-	if b, ok := norm.(*nn.BatchNorm); ok {
+	switch norm := norm.(type) {
+	case *nn.BatchNorm:
 		share := float32(1)
 		if m.halved {
 			share = 0.5
 		}
-		m.Params.CancelledBias(m.Path+name, b.RunningMean(), share)
+		m.Params.CancelledBias(m.Path+name, n, norm.RunningMean(), share)
+		return nil
+	case *nn.PairNorm:
+		m.Params.CancelledBias(m.Path+name, n, nil, 0)
 		return nil
 	}
 	return m.Params.Bias(m.Path+name, n, init)

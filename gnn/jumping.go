@@ -43,12 +43,12 @@ func maximum(a, b *autograd.Var) *autograd.Var {
 	return autograd.Add(a, more)
 }
 
-// jumping describes the layers of a jumping knowledge network, all of the hidden width, and the linear layer
-// after them.
-func (s Spec) jumping(kind ModelKind, features, classes int) (specs []BlockSpec) {
+// jumping describes the layers of a jumping knowledge network, all of the hidden width, on edges with so many
+// columns of features, and the linear layer after them.
+func (s Spec) jumping(kind ModelKind, features, edge, classes int) (specs []BlockSpec) {
 	in, all := s.read(features), 0 // columns that are read, and that are combined so far
 	for i := range s.Layers {
-		b := BlockSpec{In: in, Out: s.Hidden, H0: all, Cost: s.cost(kind, in, s.Hidden, 0, false)}
+		b := BlockSpec{In: in, Out: s.Hidden, H0: all, Cost: s.cost(kind, in, s.Hidden, edge, false), EdgeFeatures: kind.EdgeFeatures}
 		b.Build = func(e Env) Block {
 			return &Jumping{Layer: s.layer(kind, i, b.In, b.Out, e), Maximum: s.Jump == "max", Last: i == s.Layers-1}
 		}

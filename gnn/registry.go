@@ -44,7 +44,13 @@ type Spec struct {
 }
 
 // Norms are the names of the norms. Auto is layer norm if norms come before convolutions, and none otherwise.
-var Norms = []string{"auto", "none", "batch", "layer"}
+var Norms = []string{"auto", "none", "batch", "layer", "graph", "pair"}
+
+// OverVertices reports whether the norm's training takes statistics over all vertices.
+func OverVertices(norm string) bool { return norm == "batch" || OverAll(norm) }
+
+// OverAll reports whether the norm takes statistics over all vertices in training and in evaluation.
+func OverAll(norm string) bool { return norm == "graph" || norm == "pair" }
 
 // BlockForms say what surrounds a model's convolutions. Plain has norm, activation and dropout after each.
 // Residual has the blocks of Platonov et al. (2023): a linear encoder, then blocks of norm, convolution and a
@@ -156,7 +162,7 @@ var kinds = []ModelKind{
 		cost:        func(in, out, _ int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 	{
-		Name: "gine", Settings: graphSettings, EdgeFeatures: true, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
+		Name: "gine", Settings: append([]string{"jk"}, graphSettings...), EdgeFeatures: true, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGINE(at) },
 		cost:        func(in, out, edge int) Cost { return Cost{in*out + out*out, edge*in + in} },
 	},
@@ -293,7 +299,7 @@ func CheckDecoupled(model string) error {
 // Activations are the activations by name.
 var Activations = map[string]kernel.Activation{
 	"none": kernel.Identity, "relu": kernel.ReLU, "elu": kernel.ELU, "leaky-relu": kernel.LeakyReLU,
-	"tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid,
+	"tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid, "gelu": kernel.GELU,
 }
 
 // Blocks describes a model known by name: Layers convolutions, of which the last has classes columns and the
@@ -341,7 +347,7 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 		return d.blocks(&s, kind, features, classes), nil
 	}
 	if s.jumps(kind) {
-		return s.jumping(kind, features, classes), nil
+		return s.jumping(kind, features, edge, classes), nil
 	}
 	return s.layers(kind, features, edge, classes), nil
 }
@@ -521,6 +527,10 @@ func (s *Spec) norm(e Env, path string, width int) nn.Norm {
 		return nn.NewBatchNorm(e.Params, path, width)
 	case "layer":
 		return nn.NewLayerNorm(e.Params, path, width)
+	case "graph":
+		return nn.NewGraphNorm(e.Params, path, width)
+	case "pair":
+		return nn.NewPairNorm(width)
 	}
 	return nil
 }

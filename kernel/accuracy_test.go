@@ -46,6 +46,39 @@ func TestExp(t *testing.T) {
 	})
 }
 
+// TestGELU holds Φ to 1e-7, before the rounding of x·Φ(x), and GELU's derivative to 2e-7 on [−8, 8]. It looks
+// at the ends too.
+func TestGELU(t *testing.T) {
+	with(t, func(s *suite) {
+		const n = 100_000
+		x, one, z, slope := s.blank(1, n), s.blank(1, n), s.blank(1, n), s.blank(1, n)
+		s.team.Fill(one, 1)
+		for i := range n {
+			x.Floats()[i] = 16*float32(i)/n - 8
+		}
+		s.team.GELU(z, x)
+		s.team.GELUBackward(slope, one, x)
+		worst, steepest := 0.0, 0.0
+		for i, v := range x.Floats() {
+			if v := float64(v); v != 0 {
+				want := v * (1 + math.Erf(v/math.Sqrt2)) / 2
+				worst = math.Max(worst, (math.Abs(float64(z.Floats()[i])-want)-ulp(want)/2)/math.Abs(v))
+				steepest = math.Max(steepest, math.Abs(float64(slope.Floats()[i])-reference.GELU.Derivative(v)))
+			}
+		}
+		t.Logf("Φ: %.1e, derivative: %.1e", worst, steepest)
+		if !(worst <= 1e-7 && steepest <= 2e-7) {
+			t.Errorf("Φ is up to %.1e off, and the derivative %.1e", worst, steepest)
+		}
+		inf := float32(math.Inf(1))
+		ends := s.of(inf, -3e38, 3e38, float32(math.NaN()))
+		s.team.GELU(ends, ends)
+		if e := ends.Floats(); e[0] != inf || e[1] != 0 || e[2] != 3e38 || e[3] == e[3] {
+			t.Errorf("at the ends: %v", e)
+		}
+	})
+}
+
 // ulp is the distance of float32 numbers around x.
 func ulp(x float64) float64 {
 	_, e := math.Frexp(x)

@@ -162,6 +162,26 @@ func conformFinish(s *suite) {
 	})
 }
 
+func conformGELU(s *suite) {
+	s.each([]int{0, 1, 1023, 1024, 1025, 70_001}, func(s *suite, n int) { // around the piece that is converted
+		x, g := s.normal(1, n), s.stored(1, n)
+		for i := range x.Floats() {
+			x.Floats()[i] *= float32(1 + i%9) // beyond the last node
+		}
+		x = s.as(s.storage, x)
+		z, inPlace, dx, over := s.unwritten(1, n), s.copy(x), s.unwritten(1, n), s.copy(g)
+		s.team.GELU(z, x)
+		s.team.GELU(inPlace, inPlace)
+		s.elements(case_(n), z, reference.Activate(reference.GELU, exact(x)).Data, 2)
+		s.team.GELUBackward(dx, g, x)
+		s.team.GELUBackward(over, over, x)
+		s.elements(case_(n, "gradient"), dx, reference.ActivateBackward(reference.GELU, exact(x), exact(g)).Data, 6)
+		if !same(z, inPlace) || !same(dx, over) {
+			s.t.Fatalf("%d elements: in place gives other numbers", n)
+		}
+	})
+}
+
 func conformCombine(s *suite) {
 	s.each([]int{0, 1, 2, 3, 15, 16, 17, 255, 1000, 70001}, func(s *suite, n int) {
 		x, y := s.stored(1, n), s.stored(1, n)

@@ -43,6 +43,7 @@ var conformance = map[string]func(s *suite){
 	"head mean":             conformHeadMean,
 	"row dots":              conformRowDots,
 	"finish":                conformFinish,
+	"gelu":                  conformGELU,
 	"combine":               conformCombine,
 	"column sums":           conformColumnSums,
 	"sum of squares":        conformSumSquares,

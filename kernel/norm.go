@@ -72,7 +72,7 @@ func (n Normalization) c(cols int) C.weft_normalization {
 func (t *Team) Normalize(z, x *tensor.Matrix, n Normalization, act Activation, m Mask) {
 	tensor.SameShape(z, x)
 	args := &C.weft_normalize_args{
-		z: storage(z), x: storage(x), norm: n.c(x.Cols), cols: C.int64_t(x.Cols), activation: C.int32_t(act), mask: m.c(),
+		z: storage(z), x: storage(x), norm: n.c(x.Cols), cols: C.int64_t(x.Cols), activation: act.c(), mask: m.c(),
 	}
 	t.rows(on(C.weft_normalize, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
@@ -87,7 +87,7 @@ func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Norma
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	args := &C.weft_normalize_sums_args{
 		tile_g: doubles(a), tile_gx: doubles(b), g: storage(g), x: storage(x), norm: n.c(x.Cols), rows: C.int64_t(x.Rows),
-		cols: C.int64_t(x.Cols), activation: C.int32_t(act), mask: m.c(),
+		cols: C.int64_t(x.Cols), activation: act.c(), mask: m.c(),
 	}
 	t.overTiles(on(C.weft_normalize_sums, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(a, func(c int, s float64) { sumG[c] = s })
@@ -114,7 +114,7 @@ func (t *Team) LayerNorm(z, x *tensor.Matrix, n Normalization, epsilon float64, 
 	tensor.SameShape(z, x)
 	args := &C.weft_layer_norm_args{
 		z: storage(z), mean: floats(n.Mean), rstd: floats(n.Rstd), x: storage(x), gamma: floats(n.Gamma), beta: floats(n.Beta),
-		cols: C.int64_t(x.Cols), epsilon: C.float(epsilon), activation: C.int32_t(act), mask: m.c(),
+		cols: C.int64_t(x.Cols), epsilon: C.float(epsilon), activation: act.c(), mask: m.c(),
 	}
 	t.rows(on(C.weft_layer_norm, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
@@ -129,7 +129,7 @@ func (t *Team) LayerNormBackward(d NormGradients, g, x *tensor.Matrix, n Normali
 	args := &C.weft_layer_back_args{
 		dx: storage(d.X), tile_g: doubles(a), tile_gx: doubles(b), g: storage(g), x: storage(x), mean: floats(n.Mean), rstd: floats(n.Rstd),
 		gamma: floats(n.Gamma), beta: floats(n.Beta), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
-		activation: C.int32_t(act), mask: m.c(),
+		activation: act.c(), mask: m.c(),
 	}
 	t.overTiles(on(C.weft_layer_back, d.X, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(a, func(c int, s float64) { d.Beta.Floats()[c] += float32(s) })

@@ -11,10 +11,10 @@ import (
 	"weft/tensor"
 )
 
-// Activation is an element-wise function whose derivative follows from its output.
+// Activation is an element-wise function. But for GELU, its derivative follows from its output.
 type Activation int32
 
-// The activations. LeakyReLU has slope 0.01, ELU α = 1.
+// The activations. LeakyReLU has slope 0.01, ELU α = 1. GELU is one more.
 const (
 	Identity  Activation = C.WEFT_IDENTITY
 	ReLU      Activation = C.WEFT_RELU
@@ -24,18 +24,26 @@ const (
 	Sigmoid   Activation = C.WEFT_SIGMOID
 )
 
+// c returns the activation of a kernel that computes it in the same pass as other things.
+func (a Activation) c() C.int32_t {
+	if a == GELU {
+		panic("kernel: GELU in one pass with other things")
+	}
+	return C.int32_t(a)
+}
+
 // Finish is z = mask(act(x + bias)) in one pass, z and x rows × cols, bias 1 × cols or nil. z may be x.
 func (t *Team) Finish(z, x, bias *tensor.Matrix, act Activation, m Mask) {
 	tensor.SameShape(z, x)
 	check("bias", bias, 1, x.Cols)
-	args := &C.weft_finish_args{z: storage(z), x: storage(x), bias: floats(bias), cols: C.int64_t(x.Cols), activation: C.int32_t(act), mask: m.c()}
+	args := &C.weft_finish_args{z: storage(z), x: storage(x), bias: floats(bias), cols: C.int64_t(x.Cols), activation: act.c(), mask: m.c()}
 	t.rows(on(C.weft_finish, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // FinishBackward is dx = dLoss/d(x + bias) of Finish, from the gradient g and the output z. dx may be g.
 func (t *Team) FinishBackward(dx, g, z *tensor.Matrix, act Activation, m Mask) {
 	tensor.SameShape(dx, g)
-	args := &C.weft_finish_back_args{dx: storage(dx), g: storage(g), z: storage(z), cols: C.int64_t(g.Cols), activation: C.int32_t(act), mask: m.c()}
+	args := &C.weft_finish_back_args{dx: storage(dx), g: storage(g), z: storage(z), cols: C.int64_t(g.Cols), activation: act.c(), mask: m.c()}
 	t.rows(on(C.weft_finish_back, dx, g, z), unsafe.Pointer(args), g.Rows, g.Cols)
 }
 

@@ -92,12 +92,22 @@ func batchNorm(width int) func(ps *nn.Params) nn.Norm {
 	return func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norm", width) }
 }
 
+func graphNorm(width int) func(ps *nn.Params) nn.Norm {
+	return func(ps *nn.Params) nn.Norm { return nn.NewGraphNorm(ps, "norm", width) }
+}
+
+func pairNorm(width int) func(ps *nn.Params) nn.Norm {
+	return func(*nn.Params) nn.Norm { return nn.NewPairNorm(width) }
+}
+
 // TestNormLeavesItsInputWhole: without recording, the result reuses the memory of an input that is given
 // away, and of no other. Both results have the same bits.
 func TestNormLeavesItsInputWhole(t *testing.T) {
 	for name, make := range map[string]func(ps *nn.Params) nn.Norm{
 		"batch": batchNorm(3),
 		"layer": func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norm", 3) },
+		"graph": graphNorm(3),
+		"pair":  pairNorm(3),
 	} {
 		team := newTeam(t)
 		norm, given := make(nn.NewParams(team, 1)), normal(team, 1, 40, 3, 2)
@@ -200,9 +210,15 @@ func (p peers) Sum(values []float64) {
 	}
 }
 
-// TestBatchNormOfTwoWorkers: two workers with unequal shares of the rows compute what one computes with all
-// of them; their gradients of gamma and beta are shares. One of the workers may have no rows at all.
-func TestBatchNormOfTwoWorkers(t *testing.T) {
+// TestNormsOfTwoWorkers: two workers with unequal shares of the rows compute what one computes with all of
+// them; their gradients of parameters are shares. One of the workers may have no rows at all.
+func TestNormsOfTwoWorkers(t *testing.T) {
+	for name, norm := range map[string]func(width int) func(ps *nn.Params) nn.Norm{"batch": batchNorm, "graph": graphNorm, "pair": pairNorm} {
+		t.Run(name, func(t *testing.T) { testTwoWorkers(t, norm) })
+	}
+}
+
+func testTwoWorkers(t *testing.T, norm func(width int) func(ps *nn.Params) nn.Norm) {
 	const rows, cols = 1500, 5
 	for _, at := range []int{600, 1, 0} {
 		team := newTeam(t)
@@ -212,7 +228,7 @@ func TestBatchNormOfTwoWorkers(t *testing.T) {
 				x.Floats()[v*cols] += 20
 			}
 		}
-		whole := pass(team, true, batchNorm(cols), x, g, autograd.AllHere(rows))
+		whole := pass(team, true, norm(cols), x, g, autograd.AllHere(rows))
 		a, b := make(chan []float64, 1), make(chan []float64, 1)
 		var parts [2]normed
 		var group sync.WaitGroup
@@ -221,7 +237,7 @@ func TestBatchNormOfTwoWorkers(t *testing.T) {
 			peers  peers
 		}{{0, at, peers{0, a, b}}, {at, rows, peers{1, b, a}}} {
 			group.Go(func() {
-				parts[rank] = pass(kernel.NewTeam(1, team.Memory), true, batchNorm(cols), x.RowRange(p.lo, p.hi), g.RowRange(p.lo, p.hi),
+				parts[rank] = pass(kernel.NewTeam(1, team.Memory), true, norm(cols), x.RowRange(p.lo, p.hi), g.RowRange(p.lo, p.hi),
 					&autograd.RowSet{Here: p.hi - p.lo, Total: rows, Peers: p.peers})
 			})
 		}
@@ -233,12 +249,13 @@ func TestBatchNormOfTwoWorkers(t *testing.T) {
 			team.Axpy(sum, 1, parts[1].params.List[k].Grad)
 			near32(t, "gradient of "+p.Name, sum.Floats(), p.Grad.Floats())
 		}
+		running := min(2, len(whole.params.Buffers))
 		for _, part := range parts {
-			for k, b := range whole.params.Buffers[:2] {
+			for k, b := range whole.params.Buffers[:running] {
 				near32(t, b.Name, part.params.Buffers[k].Values, b.Values)
 			}
 		}
-		for k := range 2 {
+		for k := range running {
 			for c := range cols {
 				if parts[0].params.Buffers[k].Values[c] != parts[1].params.Buffers[k].Values[c] {
 					t.Errorf("the workers disagree on %s", whole.params.Buffers[k].Name)
@@ -278,6 +295,30 @@ func TestBatchNormOfNoSpread(t *testing.T) {
 	}
 }
 
+// TestNormsOverAllVertices compares graph and pair norm with double precision, in training and in evaluation.
+func TestNormsOverAllVertices(t *testing.T) {
+	for _, training := range []bool{true, false} {
+		for _, shape := range [][2]int{{2, 1}, {7, 3}, {1100, 6}} {
+			team := newTeam(t)
+			x, g := normal(team, 1, shape[0], shape[1], 2), normal(team, 2, shape[0], shape[1], 0)
+			got := pass(team, training, graphNorm(shape[1]), x, g, autograd.AllHere(shape[0]))
+			var p [][]float64
+			for _, q := range got.params.List {
+				p = append(p, reference.Vector(q.Value.Floats()))
+			}
+			near(t, "output", got.z.Floats(), reference.GraphNorm(exact(x), p[0], p[1], p[2]).Data)
+			dx, dGamma, dBeta, dAlpha := reference.GraphNormBackward(exact(x), p[0], p[2], exact(g))
+			near(t, "gradient", got.dx.Floats(), dx.Data)
+			for k, want := range [][]float64{dGamma, dBeta, dAlpha} {
+				near(t, got.params.List[k].Name, got.params.List[k].Grad.Floats(), want)
+			}
+			got = pass(team, training, pairNorm(shape[1]), x, g, autograd.AllHere(shape[0]))
+			near(t, "output of pair norm", got.z.Floats(), reference.PairNorm(exact(x)).Data)
+			near(t, "gradient of pair norm", got.dx.Floats(), reference.PairNormBackward(exact(x), exact(g)).Data)
+		}
+	}
+}
+
 func TestLayerNorm(t *testing.T) {
 	for _, shape := range [][2]int{{1, 1}, {1, 9}, {7, 2}, {1100, 33}} {
 		team := newTeam(t)
@@ -308,8 +349,9 @@ func TestLayerNorm(t *testing.T) {
 func TestNormNames(t *testing.T) {
 	team := newTeam(t)
 	for want, make := range map[string]func(ps *nn.Params) nn.Norm{
-		"norms.0.module.weight norms.0.module.bias ": func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norms.0", 4) },
-		"norms.0.weight norms.0.bias ":               func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norms.0", 4) },
+		"norms.0.module.weight norms.0.module.bias ":      func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norms.0", 4) },
+		"norms.0.weight norms.0.bias ":                    func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norms.0", 4) },
+		"norms.0.weight norms.0.bias norms.0.mean_scale ": func(ps *nn.Params) nn.Norm { return nn.NewGraphNorm(ps, "norms.0", 4) },
 	} {
 		ps := nn.NewParams(team, 1)
 		make(ps)

@@ -80,10 +80,11 @@ type Params struct {
 	commits   []func()
 }
 
-// cancelledBias is a bias that the model leaves out, because the batch norm after it would subtract it again.
+// cancelledBias is a bias that the model leaves out, because the norm after it would subtract it again.
 type cancelledBias struct {
 	name        string
-	runningMean *Buffer
+	width       int
+	runningMean *Buffer // nil: there is none
 	share       float32
 }
 
@@ -250,11 +251,11 @@ func (ps *Params) Counter(name string) *Buffer {
 	return b
 }
 
-// CancelledBias says that the layer called name has no bias, because the batch norm with this running mean
-// would subtract it again. Files hold zeros for it. If a file has such a bias, the running mean is moved by
-// the bias × share, which gives the same function.
-func (ps *Params) CancelledBias(name string, runningMean *Buffer, share float32) {
-	ps.cancelled = append(ps.cancelled, cancelledBias{name, runningMean, share})
+// CancelledBias says that the layer called name has no bias, because the norm after it would subtract it
+// again. Files hold zeros for it. If a file has such a bias, the norm's running mean, if it has one, is moved
+// by the bias × share, which gives the same function.
+func (ps *Params) CancelledBias(name string, width int, runningMean *Buffer, share float32) {
+	ps.cancelled = append(ps.cancelled, cancelledBias{name, width, runningMean, share})
 }
 
 // BeginLayer says that the parameters made from now on belong to layer i.
@@ -341,7 +342,7 @@ func (ps *Params) State() State {
 		}
 	}
 	for _, c := range ps.cancelled {
-		state[c.name] = Tensor{Shape: []int{len(c.runningMean.Values)}, Float32: make([]float32, len(c.runningMean.Values))}
+		state[c.name] = Tensor{Shape: []int{c.width}, Float32: make([]float32, c.width)}
 	}
 	return state
 }
@@ -461,16 +462,18 @@ func (ps *Params) Load(state State) error {
 		copy(b.Values, values)
 	}
 	for _, c := range ps.cancelled {
-		mean := c.runningMean
 		if _, ok := names[c.name]; !ok {
 			continue
 		}
-		bias, err := floats(c.name, []int{len(mean.Values)})
+		bias, err := floats(c.name, []int{c.width})
 		if err != nil {
 			return err
 		}
+		if c.runningMean == nil {
+			continue
+		}
 		for i, x := range bias {
-			mean.Values[i] -= c.share * x
+			c.runningMean.Values[i] -= c.share * x
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {

@@ -24,7 +24,7 @@ func model(team *kernel.Team, seed uint64) *nn.Params {
 	ps.Bias("convs.0.bias", 3, nn.FanIn(4))
 	ps.Attention("convs.0.att_src", 3, 6)
 	norm := nn.NewBatchNorm(ps, "norms.0", 3)
-	ps.CancelledBias("convs.0.lin.bias", norm.RunningMean(), .5)
+	ps.CancelledBias("convs.0.lin.bias", 3, norm.RunningMean(), .5)
 	ps.BeginLayer(1)
 	ps.Buffer("convs.1.eps", 1, 0)
 	ps.Weight("convs.1.lin_l.weight", 3, 2, nn.FanIn(3))

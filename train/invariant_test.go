@@ -36,12 +36,16 @@ func networks() map[string]Options {
 			o.AttentionDropout = .3
 			o.Activation = "elu"
 		}),
-		"gatv2":    with(func(o *Options) { o.Model, o.Heads = "gatv2", 3; o.AttentionDropout = .3; o.TransformDropout = .2 }),
-		"gin":      with(func(o *Options) { o.Model = "gin"; o.Norm = "batch"; o.Optimizer = "sgd" }),
-		"gine":     with(func(o *Options) { o.Model = "gine"; o.Norm = "layer"; o.Optimizer = "sgd" }),
+		"gatv2": with(func(o *Options) {
+			o.Model, o.Heads, o.Norm = "gatv2", 3, "graph"
+			o.AttentionDropout = .3
+			o.TransformDropout = .2
+		}),
+		"gin":      with(func(o *Options) { o.Model = "gin"; o.Norm = "batch"; o.Optimizer = "sgd"; o.Activation = "gelu" }),
+		"gine":     with(func(o *Options) { o.Model, o.Jump = "gine", "cat"; o.Norm = "layer"; o.Optimizer = "sgd" }),
 		"gcnii":    with(func(o *Options) { o.Model = "gcnii"; o.InputDropout = .2; o.WeightDecay, o.ConvWeightDecay = 5e-4, .01 }),
 		"separate": with(func(o *Options) { o.Model = "gcnii"; o.SharedWeights = false; o.Direction = "out" }),
-		"resgcn":   with(func(o *Options) { o.Model = "resgcn" }),
+		"resgcn":   with(func(o *Options) { o.Model, o.Activation = "resgcn", "gelu" }),
 		"blocks":   with(func(o *Options) { o.Model, o.Blocks, o.Norm = "sage", "residual", "batch" }),
 		"blocks-gat": with(func(o *Options) {
 			o.Model, o.Blocks, o.Heads = "gat", "residual", 4
@@ -49,12 +53,12 @@ func networks() map[string]Options {
 		}),
 		"appnp":    with(func(o *Options) { o.Model = "appnp"; o.Norm = "batch"; o.InputDropout = .2 }),
 		"sgc":      with(func(o *Options) { o.Model, o.Direction, o.Rounds = "sgc", "out", 3 }),
-		"out":      with(func(o *Options) { o.Model = "gcn"; o.Direction = "out"; o.Clip = .1 }),
+		"out":      with(func(o *Options) { o.Model, o.Activation = "gcn", "gelu"; o.Direction = "out"; o.Clip = .1 }),
 		"cat":      with(func(o *Options) { o.Model, o.Jump, o.Norm, o.Residual = "gcn", "cat", "batch", true }),
 		"jump-max": with(func(o *Options) { o.Model, o.Jump, o.Heads = "gat", "max", 4; o.Activation = "elu" }),
 		"both":     with(func(o *Options) { o.Model = "sage"; o.Direction = "both"; o.Norm = "batch"; o.Schedule = "cosine" }),
 		"both-gat": with(func(o *Options) {
-			o.Model, o.Heads = "gat", 2
+			o.Model, o.Heads, o.Norm = "gat", 2, "pair"
 			o.Direction = "both"
 			o.AttentionDropout = .5
 			o.Optimizer = "adamw"

@@ -67,8 +67,8 @@ var foreignFlags = meant([][2]string{
 		"skip skip-connections residual-connections use-residual",
 	},
 	{
-		"--norm batch or --norm layer normalises after each hidden layer",
-		"batch-norm batchnorm use-bn bn layer-norm layernorm",
+		"--norm batch, layer, graph or pair normalises after each hidden layer",
+		"batch-norm batchnorm use-bn bn layer-norm layernorm graph-norm graphnorm pair-norm pairnorm",
 	},
 	{"--model gives the model", "arch conv conv-type gnn gnn-type aggregator-type aggr"},
 	{

@@ -36,7 +36,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"import", "nzp"}, "weft: unknown format \"nzp\"; did you mean npz?\n"},
 		{[]string{"a"}, "weft: unknown command \"a\"; it is one of bench, completion, datasets, doctor, evaluate, generate, import, inspect, partition, plan, predict, train, version\n"},
 		{[]string{"train", "g", "--model", "sgae"}, "weft: --model sgae: unknown model; did you mean sage?\n"},
-		{[]string{"train", "g", "--norm", "x"}, "weft: --norm x: unknown norm; it is one of auto, none, batch, layer\n"},
+		{[]string{"train", "g", "--norm", "x"}, "weft: --norm x: unknown norm; it is one of auto, none, batch, layer, graph, pair\n"},
 		{[]string{"train", "g", "--parallel", "graph=2", "--partition", "mets"}, "weft: --partition mets: unknown partition; did you mean metis?\n"},
 		{[]string{"train", "g", "--parallel", "grpah=4"}, "weft: --parallel grpah=4: the mesh has no axis \"grpah\"; did you mean graph?\n"},
 		{[]string{"partition", "g", "-k", "0"}, "weft: --partitions 0: give between 1 and 1024\n"},

@@ -35,7 +35,8 @@ import zlib
 import torch
 import torch.nn.functional as F
 import torch_geometric
-from torch_geometric.nn import APPNP, BatchNorm, DeepGCNLayer, DirGNNConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GINEConv, LayerNorm, SAGEConv, SGConv
+from torch_geometric.nn import (APPNP, BatchNorm, DeepGCNLayer, DirGNNConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GINEConv, GraphNorm, LayerNorm,
+                                PairNorm, SAGEConv, SGConv)
 from torch_geometric.nn.models import GAT, GCN, GIN, MLP, GraphSAGE
 from torch_geometric.utils import add_self_loops, remove_self_loops, softmax
 
@@ -102,6 +103,8 @@ def randomise(model, rng):
     for name, t in model.state_dict().items():
         if name.endswith("running_var"):
             t.copy_(uniform(rng, *t.shape, middle=1, width=0.5))
+        elif name.endswith("mean_scale"):
+            t.copy_(uniform(rng, *t.shape, middle=0.75, width=0.5))
         elif re.search(r"(norms\.\d+|norm)\.(module\.)?weight$", name):
             t.copy_(uniform(rng, *t.shape, middle=1, width=0.25))
         elif ".att" in name:  # large, so that attention is far from uniform
@@ -266,7 +269,8 @@ class GCNII(torch.nn.Module):
 
 
 def normed(norm):
-    return {"layer": lambda: LayerNorm(HIDDEN, mode="node"), "batch": lambda: BatchNorm(HIDDEN), "none": lambda: None}[norm]()
+    return {"layer": lambda: LayerNorm(HIDDEN, mode="node"), "batch": lambda: BatchNorm(HIDDEN), "none": lambda: None,
+            "graph": lambda: GraphNorm(HIDDEN), "pair": PairNorm}[norm]()
 
 
 class ResGCN(torch.nn.Module):
@@ -332,7 +336,7 @@ def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, t
     if model == "appnp":
         widths = [FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES]
         return Decoupled(widths, APPNP(K=rounds, alpha=alpha), act=act, norm=None), "torch_geometric.nn.models.MLP, then torch_geometric.nn.APPNP"
-    act = {"relu": torch.nn.ReLU(), "elu": torch.nn.ELU()}[act]
+    act = {"relu": torch.nn.ReLU(), "elu": torch.nn.ELU(), "gelu": torch.nn.GELU()}[act]
     if model == "gcnii":
         return GCNII(layers, alpha, theta, shared_weights, act), "torch_geometric.nn.GCN2Conv, as in examples/gcn2_cora.py"
     convs = [hidden_conv(model, heads, direction) for _ in range(layers)]
@@ -361,7 +365,7 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         if model in ("gat", "gatv2") and heads > 1:
             line += "; its lin replaced by Linear(in, heads*out), as PyG's has the width of one head"
         return both(model, layers, heads, aggr), line
-    kwargs = {"act": act, "norm": {"none": None, "batch": "batch_norm", "layer": "layer_norm"}[norm]}
+    kwargs = {"act": act, "norm": {"none": None, "batch": "batch_norm", "layer": "layer_norm", "graph": "graph_norm", "pair": PairNorm()}[norm]}
     if norm == "layer":
         kwargs["norm_kwargs"] = {"mode": "node"}
     if decoupled:
@@ -374,6 +378,10 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         kwargs["aggr"] = aggr
     m = PYG[model](FEATURES, HIDDEN, layers, CLASSES, jk=jk, **kwargs)
     line = "torch_geometric.nn.models." + PYG[model].__name__ if model != "gine" else "torch_geometric.nn.models.GIN with GINEConv"
+    if model == "gin" and norm == "pair":
+        for conv in m.convs:
+            conv.nn.norms[0] = PairNorm()
+        line += ", with PairNorm in its convolutions, to which PyG gives norms by name alone"
     if heads and output_heads != heads:
         conv = GATv2Conv if model == "gatv2" else GATConv
         m.convs[-1] = conv(HIDDEN, CLASSES, heads=output_heads, concat=False)
@@ -474,10 +482,23 @@ def models():
     write("sage-2-sum", "sage", aggr="sum")
     write("sage-3-sum-layer", "sage", aggr="sum", layers=3, norm="layer")
     write("sage-2-sum-both", "sage", aggr="sum", direction="both")
+    write("gcn-3-gelu", "gcn", layers=3, act="gelu")
+    write("gin-2-gelu-batch", "gin", act="gelu", norm="batch", bias_before_norm=False)
+    write("resgcn-3-gelu", "resgcn", layers=3, act="gelu", norm="layer", deep={})
+    for m in ("mlp", "gcn", "gat", "gin"):
+        h = {"heads": HEADS, "output_heads": HEADS} if m == "gat" else {}
+        write(f"{m}-3-graph", m, layers=3, norm="graph", **h)
+        write(f"{m}-3-pair", m, layers=3, norm="pair", **h)
+    write("gcn-2-graph-eval", "gcn", norm="graph", mode="eval")
+    write("gcn-2-pair-eval", "gcn", norm="pair", mode="eval")
+    write("resgcn-3-graph", "resgcn", layers=3, norm="graph", deep={})
+    write("gcn-blocks-3-pair", "gcn", layers=3, norm="pair", deep={"blocks": "residual"})
     write("gin-2-eps", "gin", eps=0.25)
     write("gine-2-eps", "gine", eps=0.25)
     write("gine-3-elu", "gine", layers=3, act="elu")
     write("gine-2-layer", "gine", norm="layer")
+    write("gine-3-cat", "gine", layers=3, norm="layer", jk="cat")
+    write("gine-2-jump-max", "gine", act="elu", jk="max")
     for m in ("gcn", "sage", "gat", "gatv2", "gin"):
         h = {"heads": HEADS, "output_heads": HEADS} if m in ("gat", "gatv2") else {}
         h |= {"aggr": "mean"} if m == "sage" else {}

@@ -35,6 +35,10 @@ func (b *bench) rowWork() (cases []testCase) {
 			read: []*tensor.Matrix{z}, updated: 4 * g.Len(),
 		}
 	})
+	add("gelu", func(rows, cols int, a *arrays) *job {
+		x, z := a.matrix(rows, cols), a.zeros(rows, cols)
+		return &job{run: func() { team.GELU(z, x) }, flops: 8 * elements(x), read: []*tensor.Matrix{x}, written: 4 * z.Len()}
+	})
 	add("add", func(rows, cols int, a *arrays) *job {
 		z, x := a.matrix(rows, cols), a.matrix(rows, cols)
 		return &job{run: func() { team.Axpy(z, 1, x) }, flops: 2 * elements(x), read: []*tensor.Matrix{x}, updated: 4 * z.Len()}

@@ -34,6 +34,13 @@ var (
 			return math.Exp(x)
 		},
 	}
+	// GELU is x·Φ(x), where Φ is the distribution function of the normal distribution.
+	GELU = Activation{
+		Value: func(x float64) float64 { return x * math.Erfc(-x/math.Sqrt2) / 2 },
+		Derivative: func(x float64) float64 {
+			return math.Erfc(-x/math.Sqrt2)/2 + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
+		},
+	}
 )
 
 // LeakyReLU is x above 0 and λ·x elsewhere.

@@ -691,7 +691,7 @@ func (n *network) attention(site string, out int, r relation) layer {
 }
 
 func (n *network) activation() layer {
-	return entrywise(map[string]Activation{"relu": ReLU, "elu": ELU}[n.g.metadata["act"]])
+	return entrywise(map[string]Activation{"relu": ReLU, "elu": ELU, "gelu": GELU}[n.g.metadata["act"]])
 }
 
 func entrywise(f Activation) layer {
@@ -711,6 +711,20 @@ func (n *network) norm(site string) layer {
 	file := func(dx *Matrix, dgamma, dbeta []float64) *Matrix {
 		n.grads[module+".weight"], n.grads[module+".bias"] = dgamma, dbeta
 		return dx
+	}
+	switch n.g.metadata["norm"] {
+	case "graph": // the same in training and evaluation
+		alpha := param("mean_scale")
+		return layer{
+			func(x *Matrix) *Matrix { return GraphNorm(x, gamma, beta, alpha) },
+			func(x, d *Matrix) *Matrix {
+				dx, dgamma, dbeta, dalpha := GraphNormBackward(x, gamma, alpha, d)
+				n.grads[module+".mean_scale"] = dalpha
+				return file(dx, dgamma, dbeta)
+			},
+		}
+	case "pair":
+		return layer{PairNorm, PairNormBackward}
 	}
 	switch n.g.metadata["norm"] + " " + n.g.metadata["mode"] {
 	case "batch train":

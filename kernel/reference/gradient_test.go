@@ -237,7 +237,7 @@ func TestActivationGradient(t *testing.T) {
 		Value:      func(x float64) float64 { return LeakyReLU(x, 0.2) },
 		Derivative: func(x float64) float64 { return LeakyReLUSlope(x, 0.2) },
 	}
-	for name, f := range map[string]Activation{"identity": Identity, "relu": ReLU, "elu": ELU, "leaky": leaky} {
+	for name, f := range map[string]Activation{"identity": Identity, "relu": ReLU, "elu": ELU, "gelu": GELU, "leaky": leaky} {
 		x, r := random(rng, 5, 4), random(rng, 5, 4)
 		loss := func() float64 { return dot(r, Activate(f, x)) }
 		checkGradient(t, name, loss, x.Data, ActivateBackward(f, x, r).Data)
@@ -267,6 +267,16 @@ func TestNormGradient(t *testing.T) {
 	checkGradient(t, "eval x", eval, x.Data, dx.Data)
 	checkGradient(t, "eval γ", eval, gamma, dgamma)
 	checkGradient(t, "eval β", eval, beta, dbeta)
+
+	alpha := []float64{1, 0, .3, -2}
+	graph := func() float64 { return dot(r, GraphNorm(x, gamma, beta, alpha)) }
+	dx, dgamma, dbeta, dalpha := GraphNormBackward(x, gamma, alpha, r)
+	checkGradient(t, "graph x", graph, x.Data, dx.Data)
+	checkGradient(t, "graph γ", graph, gamma, dgamma)
+	checkGradient(t, "graph β", graph, beta, dbeta)
+	checkGradient(t, "graph α", graph, alpha, dalpha)
+
+	checkGradient(t, "pair x", func() float64 { return dot(r, PairNorm(x)) }, x.Data, PairNormBackward(x, r).Data)
 
 	layer := func() float64 { return dot(r, LayerNorm(x, gamma, beta)) }
 	dx, dgamma, dbeta = LayerNormBackward(x, gamma, r)

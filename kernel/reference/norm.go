@@ -122,6 +122,105 @@ func BatchNormEvalBackward(x *Matrix, gamma, mean, variance []float64, dy *Matri
 	return dx, dgamma, dbeta
 }
 
+// GraphNorm normalises each column over all rows (Cai et al., arXiv 2009.03294), with a learned share of the
+// mean: with o_ij = x_ij − α_j μ_j,
+//
+//	y_ij = γ_j o_ij/√(mean_i o²_ij + ε) + β_j
+func GraphNorm(x *Matrix, gamma, beta, alpha []float64) *Matrix {
+	y := New(x.Rows, x.Cols)
+	for j := range x.Cols {
+		o, spread := shifted(column(x, j), alpha[j])
+		for i, v := range o {
+			y.Set(i, j, gamma[j]*v/spread+beta[j])
+		}
+	}
+	return y
+}
+
+// shifted returns o = v − α·mean(v) and √(mean(o²) + ε).
+func shifted(v []float64, alpha float64) (o []float64, spread float64) {
+	mean, _ := moments(v)
+	o = make([]float64, len(v))
+	for i, x := range v {
+		o[i] = x - alpha*mean
+		spread += o[i] * o[i] / float64(len(v))
+	}
+	return o, math.Sqrt(spread + NormEpsilon)
+}
+
+// GraphNormBackward returns the gradients of GraphNorm: with σ the root,
+//
+//	dσ = −Σ_i dy_i γ o_i/σ²,  do_i = dy_i γ/σ + dσ·o_i/(n σ),  dα = −μ Σ_i do_i,  dx_i = do_i − α/n Σ_k do_k
+func GraphNormBackward(x *Matrix, gamma, alpha []float64, dy *Matrix) (dx *Matrix, dgamma, dbeta, dalpha []float64) {
+	dx = New(x.Rows, x.Cols)
+	dgamma, dbeta, dalpha = make([]float64, x.Cols), AddBiasBackward(dy), make([]float64, x.Cols)
+	n := float64(x.Rows)
+	for j := range x.Cols {
+		mean, _ := moments(column(x, j))
+		o, spread := shifted(column(x, j), alpha[j])
+		dspread, sum := 0.0, 0.0
+		for i, v := range o {
+			dgamma[j] += dy.At(i, j) * v / spread
+			dspread -= dy.At(i, j) * gamma[j] * v / (spread * spread)
+		}
+		for i, v := range o {
+			d := dy.At(i, j)*gamma[j]/spread + dspread*v/(n*spread)
+			dx.Set(i, j, d)
+			sum += d
+		}
+		dalpha[j] = -mean * sum
+		for i := range o {
+			dx.Add(i, j, -alpha[j]/n*sum)
+		}
+	}
+	return dx, dgamma, dbeta, dalpha
+}
+
+// PairNorm centres each column, and divides by the root of the rows' mean square length (Zhao and Akoglu,
+// arXiv 1909.12223): with o_ij = x_ij − μ_j,
+//
+//	y_ij = o_ij/√(1/n Σ_kl o²_kl + ε)
+func PairNorm(x *Matrix) *Matrix {
+	y, square := New(x.Rows, x.Cols), NormEpsilon
+	for j := range x.Cols {
+		mean, variance := moments(column(x, j))
+		square += variance
+		for i := range x.Rows {
+			y.Set(i, j, x.At(i, j)-mean)
+		}
+	}
+	return y.Map(func(o float64) float64 { return o / math.Sqrt(square) })
+}
+
+// PairNormBackward returns the gradient of PairNorm: with σ the root,
+//
+//	do_ij = dy_ij/σ − o_ij/(n σ³) Σ_kl dy_kl o_kl,  dx_ij = do_ij − mean_k do_kj
+func PairNormBackward(x, dy *Matrix) (dx *Matrix) {
+	n, square, along := float64(x.Rows), NormEpsilon, 0.0
+	o := New(x.Rows, x.Cols)
+	for j := range x.Cols {
+		mean, variance := moments(column(x, j))
+		square += variance
+		for i := range x.Rows {
+			o.Set(i, j, x.At(i, j)-mean)
+			along += dy.At(i, j) * o.At(i, j)
+		}
+	}
+	dx = New(x.Rows, x.Cols)
+	for i := range x.Rows {
+		for j := range x.Cols {
+			dx.Set(i, j, (dy.At(i, j)-o.At(i, j)*along/(n*square))/math.Sqrt(square))
+		}
+	}
+	for j := range x.Cols {
+		mean, _ := moments(column(dx, j))
+		for i := range x.Rows {
+			dx.Add(i, j, -mean)
+		}
+	}
+	return dx
+}
+
 // LayerNorm normalises each row over its columns (Ba et al., arXiv 1607.06450):
 //
 //	y_ij = γ_j (x_ij − μ_i)/√(σ²_i + ε) + β_j,  μ, σ²: the row's mean and biased variance

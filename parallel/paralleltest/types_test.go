@@ -302,7 +302,7 @@ var typedModels = []struct {
 	{"library", "gatv2", func(o *train.Options) { o.NodeEmbedding, o.Norm, o.Clip = 6, "layer", .5 }, []mesh.Mesh{grid(1, 2, 2)}},
 	{"library", "rgcn", func(o *train.Options) { o.Bases, o.Clip = 2, .5 }, []mesh.Mesh{grid(1, 1, 2), grid(1, 2, 3)}},
 	{"library", "rgcn", func(o *train.Options) { o.NodeEmbedding = 4 }, []mesh.Mesh{grid(1, 1, 3)}},
-	{"sources", "sage", func(o *train.Options) { o.NodeEmbedding, o.Norm = 6, "batch" }, nil},
+	{"sources", "sage", func(o *train.Options) { o.NodeEmbedding, o.Norm = 6, "graph" }, nil},
 	{"sources", "rgcn", func(o *train.Options) { o.Bases = 2 }, []mesh.Mesh{grid(1, 1, 4)}},
 	{"entities", "sage", func(o *train.Options) { o.Norm = "batch" }, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2), grid(2, 1, 1), grid(3, 1, 1)}},
 	{"entities", "gcn", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},

@@ -33,9 +33,9 @@ func (r *Resolved) checkPipeline() error {
 	case k%m.Partitions > 0:
 		return refusal.Errorf("%s %d on the mesh %s: the %d partitions have equally many chunks; take %s %d or %d",
 			chunks, k, Axes(m), m.Partitions, chunks, k/m.Partitions*m.Partitions, (k/m.Partitions+1)*m.Partitions)
-	case o.Norm == "batch" && r.Spec.Uses("norm") && k != m.Partitions:
-		return refusal.Errorf("%s batch on the mesh %s: its mean is over all vertices, of which a stage has one chunk at a time; "+
-			"take %s layer, or %s %d: a chunk for each partition", refusal.Setting("norm"), Axes(m), refusal.Setting("norm"), chunks, m.Partitions)
+	case gnn.OverVertices(o.Norm) && r.Spec.Uses("norm") && k != m.Partitions:
+		return refusal.Errorf("%s %s on the mesh %s: its mean is over all vertices, of which a stage has one chunk at a time; "+
+			"take %s layer, or %s %d: a chunk for each partition", refusal.Setting("norm"), o.Norm, Axes(m), refusal.Setting("norm"), chunks, m.Partitions)
 	case o.AggregationOrder != order.Names[order.Auto] && k != m.Partitions:
 		return refusal.Errorf("%s %s on the mesh %s: the order is given, as history holds what a layer aggregates; "+
 			"leave it out, or take %s %d: a chunk for each partition", refusal.Setting("aggregation-order"), o.AggregationOrder, Axes(m), chunks, m.Partitions)

@@ -41,6 +41,7 @@ func TestNormsInAPipeline(t *testing.T) {
 	for _, set := range []func(*Options){
 		func(o *Options) { o.Norm = "layer" },
 		func(o *Options) { o.Norm, o.Chunks = "batch", 2 },
+		func(o *Options) { o.Norm, o.Chunks = "pair", 2 },
 		func(o *Options) { o.Model, o.Norm = "gcnii", "batch" }, // which it does not use
 	} {
 		o := Defaults()

@@ -381,8 +381,12 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 	return r.checkTypes(whole)
 }
 
-// CheckSome refuses a mesh that cannot predict some vertices alone.
+// CheckSome refuses a model or a mesh that cannot predict some vertices alone.
 func (r *Resolved) CheckSome() error {
+	if gnn.OverAll(r.Norm) && r.Spec.Uses("norm") {
+		return refusal.Errorf("%s: %s %s takes its mean over all vertices, and so a vertex's prediction depends on all; leave %s out, which predicts all",
+			refusal.Setting("vertices"), refusal.Setting("norm"), r.Norm, refusal.Setting("vertices"))
+	}
 	if r.Mesh.Slices == 1 && r.Mesh.Stages == 1 {
 		return nil
 	}

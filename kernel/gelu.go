@@ -1,0 +1,105 @@
+package kernel
+
+import (
+	"math"
+
+	"weft/tensor"
+)
+
+// GELU is x·Φ(x) (Hendrycks & Gimpel 2016), PyTorch's nn.GELU, where Φ(x) = (1 + erf(x/√2))/2 is the
+// distribution function of the normal distribution. Its derivative does not follow from its output: the
+// kernels that compute an activation in one pass with other things refuse it.
+const GELU = Sigmoid + 1
+
+// GELU is z = x·Φ(x), element by element. z may be x.
+func (t *Team) GELU(z, x *tensor.Matrix) { t.spline("gelu", normal, z, x, x) }
+
+// GELUBackward is dx = g·(Φ(x) + x·φ(x)), where φ is Φ's derivative: the gradient of GELU's input. dx may be
+// g.
+func (t *Team) GELUBackward(dx, g, x *tensor.Matrix) { t.spline("gelu backward", slope, dx, g, x) }
+
+// spline is z = y·s(x), element by element.
+func (t *Team) spline(name string, s *spline, z, y, x *tensor.Matrix) {
+	tensor.SameShape(z, y)
+	tensor.SameShape(z, x)
+	on(0, z, y, x) // of one element type
+	n := z.Len()
+	parts := max(1, min(t.threads*chunks, n/grain))
+	t.make(Call{Kernel: name, Shape: Shape{z.Rows, z.Cols}}, parts, func(k int) {
+		lo, hi := n*k/parts, n*(k+1)/parts
+		if z.Element == tensor.Float32 {
+			s.times(z.Floats()[lo:hi], y.Floats()[lo:hi], x.Floats()[lo:hi])
+			return
+		}
+		var to, by, at [1024]float32
+		for ; lo < hi; lo += len(to) {
+			m := min(len(to), hi-lo)
+			for i := range m {
+				by[i], at[i] = tensor.FromBFloat16(y.BFloat16s()[lo+i]), tensor.FromBFloat16(x.BFloat16s()[lo+i])
+			}
+			s.times(to[:m], by[:m], at[:m])
+			for i, v := range to[:m] {
+				z.BFloat16s()[lo+i] = tensor.RoundBFloat16(v)
+			}
+		}
+	})
+}
+
+// spline is a function that is 0 at −∞ and 1 at ∞. Around each of many nodes it is the parabola that has the
+// function's values there and half-way to the next nodes. It is off by h³/72√3·¼ at most of the third
+// derivative, where h is the distance of two nodes: 1e-8 for Φ, and 1e-7 for GELU's derivative.
+type spline [2*reach*perUnit + 1][3]float32
+
+const (
+	reach   = 6  // the last node; beyond it Φ is within 1e-9 of 0 or 1
+	perUnit = 64 // nodes
+)
+
+var (
+	normal = newSpline(distribution)
+	slope  = newSpline(func(x float64) float64 { return distribution(x) + x*density(x) })
+)
+
+func distribution(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
+
+func density(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }
+
+// newSpline returns the spline of f. Its coefficients are those of powers of the distance to the node, in
+// distances of two nodes.
+func newSpline(f func(x float64) float64) *spline {
+	s := &spline{}
+	for k := range s {
+		at := func(d float64) float64 { return f((float64(k)+d)/perUnit - reach) }
+		before, here, after := at(-.5), at(0), at(.5)
+		s[k] = [3]float32{float32(here), float32(after - before), float32(2 * (after - 2*here + before))}
+	}
+	return s
+}
+
+// times is z = y·s(x). z may be x or y.
+func (s *spline) times(z, y, x []float32) {
+	const whole = 3 << 22 // a sum with it is rounded to a whole number, which is in its low bits
+	y, z = y[:len(x)], z[:len(x)]
+	for i, v := range x {
+		p := v * perUnit
+		nearest := p + whole
+		k := math.Float32bits(nearest) - math.Float32bits(whole) + reach*perUnit
+		if k >= uint32(len(s)) {
+			z[i] = y[i] * beyond(v)
+			continue
+		}
+		c, d := &s[k], p-(nearest-whole)
+		z[i] = y[i] * (c[0] + d*(c[1]+d*c[2]))
+	}
+}
+
+// beyond returns the value of a spline beyond its nodes; NaN at NaN.
+func beyond(x float32) float32 {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return 0
+	}
+	return x
+}

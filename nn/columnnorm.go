@@ -1,0 +1,143 @@
+package nn
+
+import (
+	"slices"
+
+	"weft/autograd"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// columnNorm is what the norms share that normalise each column over all vertices, on all workers: y = γ·x̂ +
+// β with x̂ = (x − shift)·rstd. They differ in the columns' shift and rstd.
+type columnNorm struct {
+	gamma, beta *Param // nil: 1 and 0
+	moments     *kernel.Moments
+	sums        []float64 // two for each column, only within one pass
+}
+
+// statistics are those of one pass.
+type statistics struct {
+	shift, rstd []float64
+	inputs      []*autograd.Var // parameters that shift and rstd depend on
+	// backward turns the sums of g = dLoss/dy over this worker's rows, and after them those of g·x̂, into
+	// what the gradient of each column lacks because shift and rstd depend on x: meanG and meanGX in
+	// dLoss/dx = γ·rstd·(g − meanG − x̂·meanGX). It adds to the gradients of inputs.
+	backward func(sums []float64)
+}
+
+func newColumnNorm(width int, gamma, beta *Param) columnNorm {
+	return columnNorm{gamma, beta, kernel.NewMoments(width), make([]float64, 2*width)}
+}
+
+// momentsOf returns the mean of each column over all rows on all workers, and the sum of squared deviations
+// from it. It combines the workers' as in Chan, Golub & LeVeque: Σ_w M2_w + n_w·(mean_w − mean)².
+func (c *columnNorm) momentsOf(x *autograd.Var) (mean, m2 []float64) {
+	rows := vertices(x)
+	m, n := c.moments, float64(rows.Total)
+	x.Tape().Team.Moments(m, x.Value())
+	mean, m2 = make([]float64, len(m.Mean)), make([]float64, len(m.Mean))
+	for i := range mean {
+		mean[i] = m.Mean[i] * float64(m.Count) / n
+	}
+	rows.Sum(mean)
+	for i := range m2 {
+		d := m.Mean[i] - mean[i]
+		m2[i] = m.M2[i] + float64(m.Count)*d*d
+	}
+	rows.Sum(m2)
+	return mean, m2
+}
+
+// vertices returns the rows of x. It panics unless they are vertices.
+func vertices(x *autograd.Var) *autograd.RowSet {
+	rows := x.RowSet()
+	if rows.Total == autograd.NotVertices {
+		panic("nn: a norm over all vertices of rows that are not vertices, as in a message function")
+	}
+	return rows
+}
+
+// meansOf turns sums over this worker's rows into means over all rows.
+func meansOf(rows *autograd.RowSet, sums []float64) {
+	rows.Sum(sums)
+	each := 1 / float64(rows.Total)
+	for i := range sums {
+		sums[i] *= each
+	}
+}
+
+// forward returns mask(act(y)) for the statistics of this pass.
+func (c *columnNorm) forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask, s statistics) *autograd.Var {
+	if act == kernel.GELU {
+		return autograd.Finish(c.forward(x, use, kernel.Identity, kernel.Mask{}, s), nil, act, mask)
+	}
+	vertices(x)
+	t, cols := x.Tape(), x.Cols()
+	inputs, buffers := append([]*autograd.Var{x}, s.inputs...), []*tensor.Matrix{row(t, tensor.Activations, s.shift), row(t, tensor.Activations, s.rstd)}
+	norm := kernel.Normalization{Mean: buffers[0], Rstd: buffers[1]}
+	var gamma, beta *autograd.Var
+	if c.gamma == nil {
+		norm.Gamma = row(t, tensor.Activations, slices.Repeat([]float64{1}, cols))
+		norm.Beta = row(t, tensor.Activations, make([]float64, cols))
+		buffers = append(buffers, norm.Gamma, norm.Beta)
+	} else {
+		norm.Gamma, norm.Beta = c.gamma.Value, c.beta.Value
+		gamma, beta = c.gamma.On(t), c.beta.On(t)
+		inputs = append(inputs, gamma, beta)
+	}
+	return t.Record(autograd.Op{
+		Inputs: inputs, Keeps: []*autograd.Var{x}, Buffers: buffers,
+		Forward: func() *tensor.Matrix {
+			from, z := x.Value(), output(x, use)
+			t.Team.Normalize(z, from, norm, act, mask)
+			return z
+		},
+		Backward: func(g *tensor.Matrix) {
+			sumG, sumGX := c.sums[:cols], c.sums[cols:]
+			t.Team.NormalizeSums(sumG, sumGX, g, x.Value(), norm, act, mask)
+			if gamma != nil {
+				addTo(t, beta.GradSum(), sumG)
+				addTo(t, gamma.GradSum(), sumGX)
+			}
+			s.backward(c.sums)
+			meanG, meanGX := row(t, tensor.Buffers, sumG), row(t, tensor.Buffers, sumGX)
+			t.Team.NormalizeBackward(g, g, x.Value(), norm, meanG, meanGX)
+			meanG.Release()
+			meanGX.Release()
+			x.AddGrad(g)
+		},
+	})
+}
+
+// output returns the matrix for the normalised x. It is the matrix of x if x was given away and the tape does
+// not record; only a backward pass would read x again.
+func output(x *autograd.Var, use Use) *tensor.Matrix {
+	t := x.Tape()
+	if t.Recording || use == LeaveWhole {
+		return t.NewLike(x, x.Rows(), x.Cols())
+	}
+	z, _ := x.Take()
+	return z
+}
+
+// row returns a 1 × n matrix of the values.
+func row(t *autograd.Tape, kind tensor.Kind, values []float64) *tensor.Matrix {
+	m := t.Memory().New(kind, 1, len(values))
+	if !t.Team.Planning() {
+		for i, v := range values {
+			m.Floats()[i] = float32(v)
+		}
+	}
+	return m
+}
+
+// addTo adds values to a row.
+func addTo(t *autograd.Tape, to *tensor.Matrix, values []float64) {
+	if t.Team.Planning() {
+		return
+	}
+	for i, v := range values {
+		to.Floats()[i] += float32(v)
+	}
+}
