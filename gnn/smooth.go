@@ -8,8 +8,8 @@ import (
 
 // Smoothing improves the class probabilities of a trained model by the labels that are known and the edges.
 // It is Correct and Smooth (Huang et al., "Combining Label Propagation and Simple Models Out-performs Graph
-// Neural Networks", ICLR 2021), PyG's CorrectAndSmooth, with Â as in GCN but without self loops that the graph
-// lacks:
+// Neural Networks", ICLR 2021), PyG's CorrectAndSmooth, with Â as in GCN but without self loops that the
+// graph lacks:
 //
 //	E = Y − Z for vertices with known labels, else 0                      (residuals)
 //	Ê = E⁰ = E, Eᵏ⁺¹ = (1−Teleport)·Â·Eᵏ + Teleport·E                     (Correct)
@@ -28,8 +28,8 @@ type Smoothing struct {
 	Scale           float64
 }
 
-// Columns is the number of columns of the input for so many classes: probabilities Z, labels Y as 0 and 1, and
-// whether the label is known. The label of a vertex of which it is not known is 0 everywhere.
+// Columns is the number of columns of the input for so many classes: probabilities Z, labels Y as 0 and 1,
+// and whether the label is known. The label of a vertex of which it is not known is 0 everywhere.
 func (s Smoothing) Columns(classes int) int { return 2*classes + 1 }
 
 // Blocks is the model: one block without parameters. It has no backward pass.

@@ -53,7 +53,7 @@ type shared struct {
 	worker.Config
 	whole *partition.Whole
 	Limit int64        // of a plan: the memory beyond which matrices rest
-	Rooms []turns.Room // of a plan, for messages between workers: by worker
+	Rooms []turns.Room // of a plan, for messages between workers: by worker. nil: as many rest as can
 	// open opens the share of a partition for use. Opening reads its arrays and allocates tensors.
 	open func(p int, use func(*partition.Share) error) error
 }
@@ -224,8 +224,8 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 	for i, link := range links {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		spool := &turns.Spool{Memory: mem}
-		if s.Offload != "" {
+		spool := &turns.Spool{Memory: mem, Room: turns.Room{Rests: true}}
+		if s.Rooms != nil {
 			spool.Room = s.Rooms[link.Rank()]
 		}
 		host := comm.NewHost(link, holders, spool)
