@@ -55,10 +55,12 @@ func Measure(c *comm.Comm) (l Links, err error) {
 	p := &probe{Comm: c, data: bytes.Repeat([]byte{1}, most), incoming: bytes.Repeat([]byte{1}, most)}
 	latency, idle, err := p.best(p.ring, 0, 2*times)
 	size := first
-	for took := 0.0; size < most && err == nil; size *= 2 {
+	for size < most && err == nil {
+		var took float64
 		if took, _, err = p.ring(size); took >= enough {
 			break
 		}
+		size *= 2
 	}
 	if err != nil {
 		return l, err
