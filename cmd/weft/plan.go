@@ -200,7 +200,8 @@ func linksIn(path string) (*planner.Links, error) {
 		return nil, refusal.Errorf("--link %w", err)
 	}
 	var written struct{ Links *planner.Links }
-	if err := json.Unmarshal(text, &written); err != nil || written.Links == nil || written.Links.Sends <= 0 || written.Links.Receives <= 0 {
+	err = json.Unmarshal(text, &written)
+	if l := written.Links; err != nil || l == nil || min(l.Sends, l.Receives) <= 0 || min(l.Latency, l.Handling, float64(l.Eager)) < 0 {
 		return nil, refusal.Errorf("--link %s: the file has no links; weft plan --json writes them", path)
 	}
 	return written.Links, nil

@@ -6,8 +6,8 @@ import (
 	"weft/comm"
 )
 
-// Fetches are the windows of the batches of training edges of an epoch. A plan, which draws no negative edges,
-// takes them from here.
+// Fetches are the windows of the batches of training edges of an epoch. A plan, which draws no negative
+// edges, takes them from here.
 type Fetches struct {
 	Starts []int       // the first position of each worker's vertices, and V
 	Scored [][]int32   // by batch and worker: the edges that it scores, with negative edges

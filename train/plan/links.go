@@ -38,7 +38,7 @@ func (in *Inputs) fetches() (f *links.Fetches, err error) {
 		})
 	}
 	if in.Comm.Size() > 1 {
-		return f, in.ranks().Together(each(in.Comm))
+		return f, in.ranks().Run(func() error { return each(in.Comm) })
 	}
 	return f, launch.Workers(in.Mesh.Workers(), 0, each)
 }

@@ -17,8 +17,10 @@ import (
 	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train"
+	"weft/train/metric"
 	"weft/train/plan"
 	"weft/train/setting"
+	"weft/train/task"
 )
 
 // Planner predicts the epochs of meshes.
@@ -225,6 +227,9 @@ func fewer(grid mesh.Mesh) mesh.Mesh {
 // rates are those of a mesh with these options: kept ones, or measured. of is the plan of the whole graph.
 func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine) (*Rates, error) {
 	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init = machine.Threads, measuredEpochs, measuredEpochs, 0, 0, ""
+	if o.Task == task.Link {
+		o.Metric = metric.ROCAUC // evaluation does not count, and this one ranks nothing
+	}
 	atOnce := max(1, min(machine.Sharers, machine.Cores/machine.Threads))
 	work := 0.0
 	for _, cost := range of.Workers[0].Costs {

@@ -128,7 +128,7 @@ func TestFewer(t *testing.T) {
 }
 
 // TestRates: by hand, a kernel takes its rate times its work; of widths that were not measured, the rate of
-// the most similar ones; of a kernel that was not, the mean.
+// the most similar ones; of a kernel that was not, the mean. Work beside kernels is in proportion to them.
 func TestRates(t *testing.T) {
 	r := Rates{Kernels: map[string]*Rate{
 		"spmm 64 1":     {"spmm", [2]int{64, 1}, 1},
@@ -136,6 +136,7 @@ func TestRates(t *testing.T) {
 		"product 8 4":   {"product", [2]int{8, 4}, 3},
 		"product 80 40": {"product", [2]int{80, 40}, 4},
 	}}
+	beside := Rates{Kernels: r.Kernels, Beside: .5}
 	for _, c := range []struct {
 		name    string
 		shape   trace.Shape
@@ -152,6 +153,9 @@ func TestRates(t *testing.T) {
 		e := trace.Event{Category: trace.Compute, Name: c.name, Args: trace.Args{Shape: c.shape, Entries: c.entries}}
 		if got := r.Of(&e); got != c.want {
 			t.Errorf("%s %v: %v, want %v", c.name, c.shape, got, c.want)
+		}
+		if got := beside.Of(&e); got != 1.5*c.want {
+			t.Errorf("%s %v: %v with the work beside it, want %v", c.name, c.shape, got, 1.5*c.want)
 		}
 	}
 }
