@@ -106,14 +106,14 @@ type ModelKind struct {
 
 var (
 	layerSettings      = []string{"norm", "residual"}
-	graphSettings      = append([]string{"direction"}, layerSettings...)
+	graphSettings      = append([]string{"direction", "drop-edge"}, layerSettings...)
 	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models with a decoupled form, in both forms
 	decoupledSettings  = append([]string{"teleport", "rounds"}, eitherForm...)
 	linearRounds       = append([]string{"aggregation-chunks"}, decoupledSettings...)
 	linearSettings     = append([]string{"jk", "aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
 	blockSettings      = append([]string{"blocks"}, linearSettings...)
 	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
-	relationalSettings = []string{"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm", "residual"} // in both forms
+	relationalSettings = []string{"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm", "residual", "drop-edge"} // in both forms
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
 	hiddenSettings     = []string{"layers", "hidden", "dropout", "activation", "decay-first-layer-only"} // of all models with hidden layers
 )
@@ -172,11 +172,11 @@ var kinds = []ModelKind{
 		cost: func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks"}, EdgeWeights: true, OneDirection: true,
+		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks", "drop-edge"}, EdgeWeights: true, OneDirection: true,
 		list: "convs", deep: gcnii,
 	},
 	{
-		Name: "resgcn", Settings: []string{"norm", "direction", "aggregation-order", "aggregation-chunks"}, list: "layers", deep: resGCN,
+		Name: "resgcn", Settings: []string{"norm", "direction", "aggregation-order", "aggregation-chunks", "drop-edge"}, list: "layers", deep: resGCN,
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
 		cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
@@ -187,7 +187,7 @@ var kinds = []ModelKind{
 		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Symmetric, Rounds{s.Rounds, s.Alpha}) },
 	},
 	{
-		Name: "sgc", Settings: []string{"rounds", "direction", "aggregation-chunks"}, EdgeWeights: true, OneDirection: true,
+		Name: "sgc", Settings: []string{"rounds", "direction", "aggregation-chunks", "drop-edge"}, EdgeWeights: true, OneDirection: true,
 		list: "convs", weight: ".lin.weight", bias: ".lin.bias", rounds: 2, single: true,
 		convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSGC(at, Rounds{Count: s.Rounds}) },
 		cost:        func(in, out, _ int) Cost { return Cost{in * out, out} }, // with one round
