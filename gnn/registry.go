@@ -87,8 +87,10 @@ type ModelKind struct {
 	convolution  func(s *Spec, at Module, last bool) Convolution
 	// cost returns the cost of a convolution from in columns to out; for graph attention, out counts the
 	// columns of all heads. edge is the number of columns of the edges' features.
-	cost func(in, out, edge int) Cost
-	root bool // the convolution has a root weight, which Module.Plain leaves out
+	cost    func(in, out, edge int) Cost
+	reads   int  // how many times the weight that reads the layer's input has its columns, side by side; 0: once
+	degrees bool // the convolution reads Module.Degrees
+	root    bool // the convolution has a root weight, which Module.Plain leaves out
 	// relations makes the layers of a model whose relations share weights; nil: each relation has a
 	// convolution.
 	relations func(l *typedLayer, b *TypedLayer, e Env) TypedConvolution
@@ -165,6 +167,12 @@ var kinds = []ModelKind{
 		Name: "gine", Settings: append([]string{"jk"}, graphSettings...), EdgeFeatures: true, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGINE(at) },
 		cost:        func(in, out, edge int) Cost { return Cost{in*out + out*out, edge*in + in} },
+	},
+	{
+		Name: "pna", Settings: append([]string{"jk"}, graphSettings...), OneDirection: true, list: "convs", weight: ".pre_nns.0.0.weight", bias: ".lin.bias", reads: 2,
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewPNA(at) },
+		cost:        func(in, out, _ int) Cost { return Cost{2*in*in + 13*in*out + out*out, 4*in + 1} },
+		degrees:     true,
 	},
 	{
 		Name: "rgcn", Settings: append([]string{"num-blocks"}, relationalSettings...), Decoupled: append([]string{"teleport"}, relationalSettings...), list: "convs", Featureless: true,
@@ -389,7 +397,7 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 			refusal.Setting("jk"), s.Jump)
 	case s.made(kind) == residualBlocks:
 		return refuse("blocks", " "+residualForm, "residual blocks aggregate")
-	case kind.deep != nil || kind.rounds > 0:
+	case kind.deep != nil || kind.rounds > 0 || kind.degrees:
 		return refuse("model", " "+s.Model, "it aggregates")
 	}
 	return nil
@@ -399,7 +407,7 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 func (s Spec) layers(kind ModelKind, features, edge, classes int) (specs []BlockSpec) {
 	in := s.read(features)
 	for i := range s.Layers {
-		b := BlockSpec{In: in, Out: s.Hidden, EdgeFeatures: kind.EdgeFeatures}
+		b := BlockSpec{In: in, Out: s.Hidden, EdgeFeatures: kind.EdgeFeatures, Degrees: kind.degrees}
 		if i == s.Layers-1 {
 			b.Out = classes
 		}
@@ -492,7 +500,7 @@ func (s *Spec) cost(kind ModelKind, in, out, edge int, last bool) Cost {
 func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	norm := func(path string, width int) nn.Norm { return s.norm(e, path, width) }
 	act, last := Activations[s.Activation], i == s.Layers-1 && !s.jumps(kind)
-	at := Module{Path: kind.path(i), In: in, Out: out, EdgeColumns: e.edgeColumns(), Params: e.Params, Activation: act, Inner: norm}
+	at := Module{Path: kind.path(i), In: in, Out: out, EdgeColumns: e.edgeColumns(), Params: e.Params, Degrees: e.Degrees, Activation: act, Inner: norm}
 	l := &Layer{}
 	if i == 0 {
 		l.Input, l.Embedding = nn.Dropout{Path: "input", P: s.InputDropout}, s.embedding(e)
@@ -563,7 +571,7 @@ func (s Spec) Widths(weights nn.State) (features, classes int) {
 		last = "lin.bias"
 	}
 	if w, ok := weights[first]; ok && len(w.Shape) == 2 {
-		features = w.Shape[1]
+		features = w.Shape[1] / cmp.Or(kind.reads, 1)
 	}
 	b, ok := weights[last]
 	if path := kind.path(s.Layers-1) + "."; !ok { // of a relation

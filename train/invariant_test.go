@@ -43,6 +43,7 @@ func networks() map[string]Options {
 		}),
 		"gin":      with(func(o *Options) { o.Model = "gin"; o.Norm = "batch"; o.Optimizer = "sgd"; o.Activation = "gelu" }),
 		"gine":     with(func(o *Options) { o.Model, o.Jump = "gine", "cat"; o.Norm = "layer"; o.Optimizer = "sgd" }),
+		"pna":      with(func(o *Options) { o.Model, o.Norm, o.Optimizer, o.DropEdge = "pna", "layer", "sgd", .2 }),
 		"gcnii":    with(func(o *Options) { o.Model = "gcnii"; o.InputDropout = .2; o.WeightDecay, o.ConvWeightDecay = 5e-4, .01 }),
 		"separate": with(func(o *Options) { o.Model = "gcnii"; o.SharedWeights = false; o.Direction = "out" }),
 		"resgcn":   with(func(o *Options) { o.Model, o.Activation = "resgcn", "gelu" }),

@@ -19,8 +19,8 @@ import (
 )
 
 // TestDropEdge: each layer on a graph whose epoch leaves out edges is the layer on the graph without these
-// edges, on any mesh and in both directions, with edge weights, edge features, duplicate edges and self loops.
-// So degrees are those of the edges that are left.
+// edges, on any mesh and in both directions, with edge weights, edge features, duplicate edges and self
+// loops. So degrees are those of the edges that are left.
 func TestDropEdge(t *testing.T) {
 	const p = .4
 	for _, m := range []mesh.Mesh{grid(1, 1, 1), grid(1, 3, 1), grid(1, 1, 3), grid(1, 2, 2)} {
