@@ -14,8 +14,8 @@ import (
 //	m_ij = W_t·x_i + W_s·x_j + b,  a_i = [mean, min, max, std]_{j→i} m_ij
 //	z_i  = W·(W_post·[x_i, a_i, log(d_i+1)/δ·a_i, δ/log(d_i+1)·a_i] + b_post) + b_out
 //
-// d_i is the in-degree, and δ the mean of log(d+1) in the training graph. What m_ij has of x_i is the same for
-// all j: it moves mean, minimum and maximum, and leaves the deviation. So only W_s·x_j is aggregated.
+// d_i is the in-degree, and δ the mean of log(d+1) in the training graph. What m_ij has of x_i is the same
+// for all j: it moves mean, minimum and maximum, and leaves the deviation. So only W_s·x_j is aggregated.
 type PNA struct {
 	pre, preBias, post, postBias, lin, bias *nn.Param
 	delta                                   *nn.Buffer
