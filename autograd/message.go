@@ -53,6 +53,33 @@ func Reciprocal(x *Var) *Var {
 	})
 }
 
+// Sqrt returns √x, element by element, and 0 without a gradient where x is at most least.
+func Sqrt(x *Var, least float32) *Var {
+	team := x.tape.Team
+	return fromOutput(x, func(z, x *tensor.Matrix) { team.Sqrt(z, x, least) }, func(g, z *tensor.Matrix) { team.SqrtBackward(g, g, z) })
+}
+
+// Mapped returns f(x) in Float32, element by element, through which no gradient flows. It is for few
+// elements, such as a number for each vertex.
+func Mapped(x *Var, f func(x float64) float64) *Var {
+	t := x.tape
+	z := t.element(tensor.Float32, x.Rows(), x.Cols())
+	t.Team.Convert(z, x.Value())
+	if !t.Team.Planning() {
+		for i, v := range z.Floats() {
+			z.Floats()[i] = float32(f(float64(v)))
+		}
+	}
+	return t.Record(Op{Value: z, Rows: x.set})
+}
+
+// Ones returns a column of ones for the rows of x.
+func Ones(x *Var) *Var {
+	z := x.tape.NewLike(x, x.Rows(), 1)
+	x.tape.Team.Fill(z, 1)
+	return x.tape.Record(Op{Value: z, Rows: x.set})
+}
+
 // Detach returns a copy of x through which no gradient flows.
 func Detach(x *Var) *Var {
 	t := x.tape

@@ -94,6 +94,8 @@ func TestGradients(t *testing.T) {
 		"scale of heads":      {[][2]int{{rows, 6}, {rows, 3}}, func(in vars) *autograd.Var { return autograd.HeadScale(in[0], in[1]) }},
 		"exponential":         {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Exp(autograd.Scale(.5, in[0])) }},
 		"reciprocal":          {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Reciprocal(autograd.Exp(in[0])) }},
+		"root":                {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Sqrt(autograd.Exp(in[0]), 1e-3) }},
+		"root of nothing":     {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Sqrt(in[0], 9) }},
 		"columns":             {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Columns(in[0], 1, 2) }},
 		"some columns twice": {[][2]int{x}, func(in vars) *autograd.Var {
 			return autograd.Add(autograd.Columns(in[0], 0, 2), autograd.Columns(in[0], 1, 2))

@@ -60,6 +60,8 @@ type BlockSpec struct {
 	// EdgeFeatures says that the block's message functions read the features of the edges. Workers have them
 	// only if a block reads them.
 	EdgeFeatures bool
+	// Degrees says that the block reads Env.Degrees.
+	Degrees bool
 	// Build makes the block. Initial values are drawn from the parameters' names, so that they do not depend
 	// on which part of a model is built.
 	Build func(e Env) Block
@@ -68,6 +70,11 @@ type BlockSpec struct {
 // ReadEdgeFeatures reports whether one of the blocks reads the features of the edges.
 func ReadEdgeFeatures(blocks []BlockSpec) bool {
 	return slices.ContainsFunc(blocks, func(b BlockSpec) bool { return b.EdgeFeatures })
+}
+
+// ReadDegrees reports whether one of the blocks reads Env.Degrees.
+func ReadDegrees(blocks []BlockSpec) bool {
+	return slices.ContainsFunc(blocks, func(b BlockSpec) bool { return b.Degrees })
 }
 
 // Cost is the work of a block's forward pass, in multiply-adds of its products and aggregations. Pipeline
@@ -88,6 +95,9 @@ type Env struct {
 	Rows        []*autograd.RowSet // by vertex type: this worker's rows
 	Propagators Propagators
 	Slicer      Slicer // nil: rows are not sliced
+	// Degrees are those along the direction in which the model aggregates, for blocks that read them. Weights
+	// that are loaded have their own.
+	Degrees Degrees
 }
 
 // Schema is what a model knows of its graph: the vertex types and the relations.

@@ -42,6 +42,7 @@ type Module struct {
 	EdgeColumns int
 	Params      *nn.Params
 	Propagator  Propagator
+	Degrees     Degrees           // Env.Degrees
 	Activation  kernel.Activation // inside the convolution, if it has one
 	// Norm follows the convolution; nil: none. Before one that centres columns it needs no bias.
 	Norm nn.Norm

@@ -87,8 +87,10 @@ type ModelKind struct {
 	convolution  func(s *Spec, at Module, last bool) Convolution
 	// cost returns the cost of a convolution from in columns to out; for graph attention, out counts the
 	// columns of all heads. edge is the number of columns of the edges' features.
-	cost func(in, out, edge int) Cost
-	root bool // the convolution has a root weight, which Module.Plain leaves out
+	cost    func(in, out, edge int) Cost
+	reads   int  // how many times the weight that reads the layer's input has its columns, side by side; 0: once
+	degrees bool // the convolution reads Module.Degrees
+	root    bool // the convolution has a root weight, which Module.Plain leaves out
 	// relations makes the layers of a model whose relations share weights; nil: each relation has a
 	// convolution.
 	relations func(l *typedLayer, b *TypedLayer, e Env) TypedConvolution
@@ -106,14 +108,14 @@ type ModelKind struct {
 
 var (
 	layerSettings      = []string{"norm", "residual"}
-	graphSettings      = append([]string{"direction"}, layerSettings...)
+	graphSettings      = append([]string{"direction", "drop-edge"}, layerSettings...)
 	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models with a decoupled form, in both forms
 	decoupledSettings  = append([]string{"teleport", "rounds"}, eitherForm...)
 	linearRounds       = append([]string{"aggregation-chunks"}, decoupledSettings...)
 	linearSettings     = append([]string{"jk", "aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
 	blockSettings      = append([]string{"blocks"}, linearSettings...)
 	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
-	relationalSettings = []string{"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm", "residual"} // in both forms
+	relationalSettings = []string{"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm", "residual", "drop-edge"} // in both forms
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
 	hiddenSettings     = []string{"layers", "hidden", "dropout", "activation", "decay-first-layer-only"} // of all models with hidden layers
 )
@@ -167,16 +169,22 @@ var kinds = []ModelKind{
 		cost:        func(in, out, edge int) Cost { return Cost{in*out + out*out, edge*in + in} },
 	},
 	{
+		Name: "pna", Settings: append([]string{"jk"}, graphSettings...), OneDirection: true, list: "convs", weight: ".pre_nns.0.0.weight", bias: ".lin.bias", reads: 2,
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewPNA(at) },
+		cost:        func(in, out, _ int) Cost { return Cost{2*in*in + 13*in*out + out*out, 4*in + 1} },
+		degrees:     true,
+	},
+	{
 		Name: "rgcn", Settings: append([]string{"num-blocks"}, relationalSettings...), Decoupled: append([]string{"teleport"}, relationalSettings...), list: "convs", Featureless: true,
 		weight: ".weight", bias: ".bias", relations: newRGCN,
 		cost: func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks"}, EdgeWeights: true, OneDirection: true,
+		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks", "drop-edge"}, EdgeWeights: true, OneDirection: true,
 		list: "convs", deep: gcnii,
 	},
 	{
-		Name: "resgcn", Settings: []string{"norm", "direction", "aggregation-order", "aggregation-chunks"}, list: "layers", deep: resGCN,
+		Name: "resgcn", Settings: []string{"norm", "direction", "aggregation-order", "aggregation-chunks", "drop-edge"}, list: "layers", deep: resGCN,
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
 		cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
@@ -187,7 +195,7 @@ var kinds = []ModelKind{
 		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Symmetric, Rounds{s.Rounds, s.Alpha}) },
 	},
 	{
-		Name: "sgc", Settings: []string{"rounds", "direction", "aggregation-chunks"}, EdgeWeights: true, OneDirection: true,
+		Name: "sgc", Settings: []string{"rounds", "direction", "aggregation-chunks", "drop-edge"}, EdgeWeights: true, OneDirection: true,
 		list: "convs", weight: ".lin.weight", bias: ".lin.bias", rounds: 2, single: true,
 		convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSGC(at, Rounds{Count: s.Rounds}) },
 		cost:        func(in, out, _ int) Cost { return Cost{in * out, out} }, // with one round
@@ -389,7 +397,7 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 			refusal.Setting("jk"), s.Jump)
 	case s.made(kind) == residualBlocks:
 		return refuse("blocks", " "+residualForm, "residual blocks aggregate")
-	case kind.deep != nil || kind.rounds > 0:
+	case kind.deep != nil || kind.rounds > 0 || kind.degrees:
 		return refuse("model", " "+s.Model, "it aggregates")
 	}
 	return nil
@@ -399,7 +407,7 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 func (s Spec) layers(kind ModelKind, features, edge, classes int) (specs []BlockSpec) {
 	in := s.read(features)
 	for i := range s.Layers {
-		b := BlockSpec{In: in, Out: s.Hidden, EdgeFeatures: kind.EdgeFeatures}
+		b := BlockSpec{In: in, Out: s.Hidden, EdgeFeatures: kind.EdgeFeatures, Degrees: kind.degrees}
 		if i == s.Layers-1 {
 			b.Out = classes
 		}
@@ -492,7 +500,7 @@ func (s *Spec) cost(kind ModelKind, in, out, edge int, last bool) Cost {
 func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	norm := func(path string, width int) nn.Norm { return s.norm(e, path, width) }
 	act, last := Activations[s.Activation], i == s.Layers-1 && !s.jumps(kind)
-	at := Module{Path: kind.path(i), In: in, Out: out, EdgeColumns: e.edgeColumns(), Params: e.Params, Activation: act, Inner: norm}
+	at := Module{Path: kind.path(i), In: in, Out: out, EdgeColumns: e.edgeColumns(), Params: e.Params, Degrees: e.Degrees, Activation: act, Inner: norm}
 	l := &Layer{}
 	if i == 0 {
 		l.Input, l.Embedding = nn.Dropout{Path: "input", P: s.InputDropout}, s.embedding(e)
@@ -563,7 +571,7 @@ func (s Spec) Widths(weights nn.State) (features, classes int) {
 		last = "lin.bias"
 	}
 	if w, ok := weights[first]; ok && len(w.Shape) == 2 {
-		features = w.Shape[1]
+		features = w.Shape[1] / cmp.Or(kind.reads, 1)
 	}
 	b, ok := weights[last]
 	if path := kind.path(s.Layers-1) + "."; !ok { // of a relation

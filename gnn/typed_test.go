@@ -278,6 +278,7 @@ func TestTypedRefused(t *testing.T) {
 		{citations(7, 5), func(s *gnn.Spec) { s.BlockForm = "residual" }, "blocks residual: residual blocks aggregate along one relation"},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gcnii" }, "model gcnii: it aggregates along one relation"},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model = "resgcn" }, "model resgcn: it aggregates along one relation"},
+		{citations(7, 5), func(s *gnn.Spec) { s.Model = "pna" }, "model pna: it aggregates along one relation"},
 		{citations(7, 5), func(s *gnn.Spec) { s.Direction = "both" }, "direction both: on a graph with several types"},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gcn" }, `model gcn: it needs both ends of a relation to be of one type, and "author__writes__paper" has two`},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gin" }, `those of "author__writes__paper" have 5 and 7 columns`},

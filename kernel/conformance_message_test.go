@@ -133,5 +133,20 @@ func conformElements(s *suite) {
 		s.elements(what+", exponential", z, want, 8)
 		s.team.Reciprocal(z, x)
 		s.elements(what+", reciprocal", z, inverse, 1)
+		const least = .25
+		for k, v := range numbers(x) {
+			if want[k] = 0; v > least {
+				want[k] = math.Sqrt(float64(v))
+			}
+		}
+		s.team.Sqrt(z, x, least)
+		s.elements(what+", root", z, want, 1)
+		for k, v := range numbers(z) {
+			if want[k] = 0; v != 0 {
+				want[k] = float64(numbers(x)[k]) / (2 * float64(v))
+			}
+		}
+		s.team.SqrtBackward(z, x, z)
+		s.elements(what+", gradient of the root", z, want, 2)
 	})
 }

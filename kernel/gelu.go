@@ -12,14 +12,16 @@ import (
 const GELU = Sigmoid + 1
 
 // GELU is z = x·Φ(x), element by element. z may be x.
-func (t *Team) GELU(z, x *tensor.Matrix) { t.spline("gelu", normal, z, x, x) }
+func (t *Team) GELU(z, x *tensor.Matrix) { t.inGo("gelu", z, x, x, normal.times) }
 
 // GELUBackward is dx = g·(Φ(x) + x·φ(x)), where φ is Φ's derivative: the gradient of GELU's input. dx may be
 // g.
-func (t *Team) GELUBackward(dx, g, x *tensor.Matrix) { t.spline("gelu backward", slope, dx, g, x) }
+func (t *Team) GELUBackward(dx, g, x *tensor.Matrix) {
+	t.inGo("gelu backward", dx, g, x, slope.times)
+}
 
-// spline is z = y·s(x), element by element.
-func (t *Team) spline(name string, s *spline, z, y, x *tensor.Matrix) {
+// inGo is z = f(y, x), for an element-wise function in Go. It gets a few elements at a time, in Float32.
+func (t *Team) inGo(name string, z, y, x *tensor.Matrix, f func(z, y, x []float32)) {
 	tensor.SameShape(z, y)
 	tensor.SameShape(z, x)
 	on(0, z, y, x) // of one element type
@@ -28,7 +30,7 @@ func (t *Team) spline(name string, s *spline, z, y, x *tensor.Matrix) {
 	t.make(Call{Kernel: name, Shape: Shape{z.Rows, z.Cols}}, parts, func(k int) {
 		lo, hi := n*k/parts, n*(k+1)/parts
 		if z.Element == tensor.Float32 {
-			s.times(z.Floats()[lo:hi], y.Floats()[lo:hi], x.Floats()[lo:hi])
+			f(z.Floats()[lo:hi], y.Floats()[lo:hi], x.Floats()[lo:hi])
 			return
 		}
 		var to, by, at [1024]float32
@@ -37,7 +39,7 @@ func (t *Team) spline(name string, s *spline, z, y, x *tensor.Matrix) {
 			for i := range m {
 				by[i], at[i] = tensor.FromBFloat16(y.BFloat16s()[lo+i]), tensor.FromBFloat16(x.BFloat16s()[lo+i])
 			}
-			s.times(to[:m], by[:m], at[:m])
+			f(to[:m], by[:m], at[:m])
 			for i, v := range to[:m] {
 				z.BFloat16s()[lo+i] = tensor.RoundBFloat16(v)
 			}

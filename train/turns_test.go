@@ -9,7 +9,6 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/parallel/edges"
 	"weft/partition"
 	"weft/train/metric"
 	"weft/train/setting"
@@ -253,7 +252,7 @@ func TestTurns(t *testing.T) {
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			o := all[name]
-			o.Epochs, o.KeepHalo, o.Halo = 2, i%3 == 1, edges.HaloNames[i/2%3]
+			o.Epochs, o.KeepHalo, o.Halo = 2, i%3 == 1, haloOf(&o, i/2%3)
 			if i%3 == 2 {
 				o.Precision = "bf16"
 			}
@@ -400,7 +399,7 @@ func TestOffload(t *testing.T) {
 		mesh := []string{"graph=1", "tensor=2"}[i/6]
 		t.Run(name+" "+mesh, func(t *testing.T) {
 			o := all[name]
-			o.Epochs, o.Hidden, o.KeepHalo, o.Halo = 3, 2*o.Hidden, i%3 == 1, edges.HaloNames[(i+1)/2%2]
+			o.Epochs, o.Hidden, o.KeepHalo, o.Halo = 3, 2*o.Hidden, i%3 == 1, haloOf(&o, (i+1)/2%2)
 			if i%3 == 2 {
 				o.Precision, o.Recompute = "bf16", "blocks"
 			}

@@ -60,6 +60,15 @@ func away(a, b []float64) (d float64) {
 	return d
 }
 
+// haloOf returns one of the names of edges.HaloNames; rows where edges are dropped, which those of partial
+// sums are not.
+func haloOf(o *Options, i int) string {
+	if o.DropEdge > 0 {
+		i = int(edges.HaloRows)
+	}
+	return edges.HaloNames[i]
+}
+
 func mustRun(t *testing.T, j *Job) *Result {
 	t.Helper()
 	r, err := j.Run(context.Background())
@@ -229,7 +238,7 @@ func TestPlanOfWorkers(t *testing.T) {
 	all := networks()
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		o := all[name]
-		o.KeepHalo, o.Halo = i%2 == 1, edges.HaloNames[i%3]
+		o.KeepHalo, o.Halo = i%2 == 1, haloOf(&o, i%3)
 		t.Run(fmt.Sprintf("%s, halo of %s, kept %v", name, o.Halo, o.KeepHalo), func(t *testing.T) {
 			if r, _ := planAndRun(t, divided(t, g, o, 3, nil)); o.Model != "mlp" && r.Communication.Halo.Bytes == 0 {
 				t.Error("no rows were sent")
@@ -254,7 +263,7 @@ func TestPlanOfSlices(t *testing.T) {
 		mesh := []string{"tensor=3", "graph=2,tensor=2"}[i%2]
 		t.Run(name+" "+mesh, func(t *testing.T) {
 			job := onMesh(g, all[name], mesh)
-			if mesh == "tensor=3" {
+			if mesh == "tensor=3" && job.Options.Aggregation != "max" {
 				job.Options.AggregationChunks = 5
 			}
 			planAndRun(t, job)
@@ -283,6 +292,33 @@ func TestEdgeColumns(t *testing.T) {
 		}
 		if len(r.EdgeColumns) != r.Workers || sum != want {
 			t.Errorf("%q: %d edges × columns, want %d in all", j.Options.Parallel, r.EdgeColumns, want)
+		}
+	}
+}
+
+// TestDegrees: PNA's files hold the means of the in-degrees d and of log(d+1), self loops and duplicate edges
+// included, along the direction of the model, on any mesh.
+func TestDegrees(t *testing.T) {
+	g := tangled(t)
+	e := g.Relations[0].Edges()
+	for direction, ends := range map[string][]int32{"in": e.Target, "out": e.Source} {
+		degrees, n := make([]float64, g.Vertices()), float64(g.Vertices())
+		for _, v := range ends {
+			degrees[v]++
+		}
+		mean, meanLog := 0., 0.
+		for _, d := range degrees {
+			mean, meanLog = mean+d/n, meanLog+math.Log(d+1)/n
+		}
+		o := networks()["pna"]
+		o.Direction, o.Layers, o.Epochs, o.DropEdge = direction, 1, 1, .5
+		for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil), onMesh(g, o, "graph=2,tensor=2")} {
+			weights := mustRun(t, j).Weights
+			for name, want := range map[string]float64{"avg_deg_lin": mean, "avg_deg_log": meanLog} {
+				if got := weights["convs.0.aggr_module."+name].Float32; len(got) != 1 || math.Abs(float64(got[0])-want) > 1e-6*want {
+					t.Errorf("%s, %q: %s is %v, want %v", direction, j.Options.Parallel, name, got, want)
+				}
+			}
 		}
 	}
 }

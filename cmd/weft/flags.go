@@ -54,6 +54,7 @@ var foreignFlags = meant([][2]string{
 	{"--weight-decay is the weight decay", "wd l2 l2norm l2-norm l2-penalty decay"},
 	{"--dropout is the dropout between layers", "drop drop-rate dropout-rate p-drop"},
 	{"--attention-dropout is the dropout on attention coefficients", "attn-drop attn-dropout att-dropout"},
+	{"--drop-edge leaves out edges in each epoch", "dropedge edge-dropout edge-drop dropout-edge"},
 	{"--input-dropout is the dropout on the input features", "in-drop feat-drop input-drop"},
 	{
 		"--patience is the number of epochs without improvement before it stops",

@@ -37,8 +37,8 @@ import torch.nn.functional as F
 import torch_geometric
 from torch_geometric.nn import (APPNP, BatchNorm, DeepGCNLayer, DirGNNConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GINEConv, GraphNorm, LayerNorm,
                                 PairNorm, SAGEConv, SGConv)
-from torch_geometric.nn.models import GAT, GCN, GIN, MLP, GraphSAGE
-from torch_geometric.utils import add_self_loops, remove_self_loops, softmax
+from torch_geometric.nn.models import GAT, GCN, GIN, MLP, PNA, GraphSAGE
+from torch_geometric.utils import add_self_loops, degree, remove_self_loops, softmax
 
 V, FEATURES, HIDDEN, HEADS, CLASSES = 40, 11, 12, 3, 5
 HUB, ISOLATED = 7, (0, 17, 39)
@@ -109,7 +109,7 @@ def randomise(model, rng):
             t.copy_(uniform(rng, *t.shape, middle=1, width=0.25))
         elif ".att" in name:  # large, so that attention is far from uniform
             t.copy_(uniform(rng, *t.shape, width=2))
-        elif t.is_floating_point() and not name.endswith("eps"):
+        elif t.is_floating_point() and not name.endswith("eps") and ".avg_deg_" not in name:
             t.copy_(uniform(rng, *t.shape, width=0.5 if t.dim() > 1 else 0.25))
 
 
@@ -121,6 +121,8 @@ def drop_bias_before_batch_norm(model):
             part.lin_l.bias = None
         elif hasattr(part, "nn"):
             part.nn.lins[-1].bias = None
+        elif hasattr(part, "lin") and hasattr(part, "post_nns"):
+            part.lin.bias = None
         else:
             part.bias = None
     for mlp in [model] + [c.nn for c in getattr(model, "convs", []) if hasattr(c, "nn")]:
@@ -355,7 +357,7 @@ class GINE(GIN):
 
 
 # Where PyG has convolutions but no model of them, a subclass of torch_geometric.nn.models.basic_gnn.BasicGNN makes one.
-PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gine": GINE, "gat": GAT, "gatv2": GAT}
+PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gine": GINE, "gat": GAT, "gatv2": GAT, "pna": PNA}
 
 
 def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk):
@@ -376,6 +378,9 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         kwargs |= {"heads": heads, "v2": model == "gatv2"}
     if model == "sage":
         kwargs["aggr"] = aggr
+    if model == "pna":
+        degrees = torch.bincount(degree(EDGES[0 if direction == "out" else 1], V, dtype=torch.long))
+        kwargs |= {"aggregators": ["mean", "min", "max", "std"], "scalers": ["identity", "amplification", "attenuation"], "deg": degrees}
     m = PYG[model](FEATURES, HIDDEN, layers, CLASSES, jk=jk, **kwargs)
     line = "torch_geometric.nn.models." + PYG[model].__name__ if model != "gine" else "torch_geometric.nn.models.GIN with GINEConv"
     if model == "gin" and norm == "pair":
@@ -493,6 +498,11 @@ def models():
     write("gcn-2-pair-eval", "gcn", norm="pair", mode="eval")
     write("resgcn-3-graph", "resgcn", layers=3, norm="graph", deep={})
     write("gcn-blocks-3-pair", "gcn", layers=3, norm="pair", deep={"blocks": "residual"})
+    write("pna-2", "pna")
+    write("pna-3-layer", "pna", layers=3, norm="layer")
+    write("pna-2-batch", "pna", norm="batch", bias_before_norm=False)
+    write("pna-2-out", "pna", direction="out")
+    write("pna-2-cat", "pna", act="elu", jk="cat")
     write("gin-2-eps", "gin", eps=0.25)
     write("gine-2-eps", "gine", eps=0.25)
     write("gine-3-elu", "gine", layers=3, act="elu")

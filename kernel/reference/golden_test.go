@@ -466,11 +466,125 @@ func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 			sums = sum(n.edgeMessages(site, r), n.aggregate(&Aggregation{Indptr: make([]int64, vertices+1), Self: a.Self}))
 		}
 		return chain(sums, n.linear(site+".nn.lins.0"), n.norm(site+".nn.norms.0"), n.activation(), n.linear(site+".nn.lins.1"))
+	case "pna":
+		return n.pna(site, r)
 	case "gat", "gatv2":
 		return n.attention(site, out, r)
 	default:
 		t.Fatalf("no model %q", model)
 		return layer{}
+	}
+}
+
+// pna is PNAConv: a message of both ends for each edge, four aggregations, three scalers, two linear maps.
+func (n *network) pna(site string, r relation) layer {
+	pre, post, lin := n.linear(site+".pre_nns.0.0"), n.linear(site+".post_nns.0.0"), n.linear(site+".lin")
+	delta := n.g.vector("param." + site + ".aggr_module.avg_deg_log")[0]
+	each := func(f func(i, j, k int)) {
+		for i := range len(r.indptr) - 1 {
+			for k := r.indptr[i]; k < r.indptr[i+1]; k++ {
+				f(i, int(r.indices[k]), int(k))
+			}
+		}
+	}
+	degree := func(i int) float64 { return float64(r.indptr[i+1] - r.indptr[i]) }
+	scalers := func(i int) []float64 {
+		return []float64{1, math.Log(degree(i)+1) / delta, delta / math.Log(math.Max(1, degree(i))+1)}
+	}
+	ends := func(x *Matrix) *Matrix { // [x_i, x_j] of each edge
+		z := New(len(r.indices), 2*x.Cols)
+		each(func(i, j, k int) {
+			copy(row(z, k), row(x, i))
+			copy(row(z, k)[x.Cols:], row(x, j))
+		})
+		return z
+	}
+	// aggregated has mean, min, max and std of the messages, and the edges with the smallest and the largest
+	aggregated := func(m *Matrix, vertices int) (a *Matrix, least, most []int) {
+		f := m.Cols
+		a, least, most = New(vertices, 4*f), make([]int, vertices*f), make([]int, vertices*f)
+		each(func(i, _, k int) {
+			for c := range f {
+				v, at := m.At(k, c), i*f+c
+				a.Add(i, c, v/degree(i))
+				a.Add(i, 3*f+c, v*v/degree(i))
+				if first := int64(k) == r.indptr[i]; first || v < m.At(least[at], c) {
+					least[at] = k
+				}
+				if first := int64(k) == r.indptr[i]; first || v > m.At(most[at], c) {
+					most[at] = k
+				}
+			}
+		})
+		for i := range vertices {
+			for c := range f {
+				if degree(i) == 0 {
+					continue
+				}
+				a.Set(i, f+c, m.At(least[i*f+c], c))
+				a.Set(i, 2*f+c, m.At(most[i*f+c], c))
+				variance := a.At(i, 3*f+c) - a.At(i, c)*a.At(i, c)
+				a.Set(i, 3*f+c, 0)
+				if variance > 1e-5 {
+					a.Set(i, 3*f+c, math.Sqrt(variance))
+				}
+			}
+		}
+		return a, least, most
+	}
+	scaled := func(x, a *Matrix) *Matrix {
+		z := New(x.Rows, x.Cols+3*a.Cols)
+		for i := range x.Rows {
+			copy(row(z, i), row(x, i))
+			for s, scale := range scalers(i) {
+				for c := range a.Cols {
+					z.Set(i, x.Cols+s*a.Cols+c, scale*a.At(i, c))
+				}
+			}
+		}
+		return z
+	}
+	return layer{
+		func(x *Matrix) *Matrix {
+			a, _, _ := aggregated(pre.forward(ends(x)), x.Rows)
+			return lin.forward(post.forward(scaled(x, a)))
+		},
+		func(x, dz *Matrix) *Matrix {
+			f, m := x.Cols, pre.forward(ends(x))
+			a, least, most := aggregated(m, x.Rows)
+			d := post.backward(scaled(x, a), lin.backward(post.forward(scaled(x, a)), dz))
+			dx, da, dm := New(x.Rows, f), New(x.Rows, 4*f), New(m.Rows, f)
+			for i := range x.Rows {
+				copy(row(dx, i), row(d, i))
+				for s, scale := range scalers(i) {
+					for c := range 4 * f {
+						da.Add(i, c, scale*d.At(i, f+4*f*s+c))
+					}
+				}
+			}
+			each(func(i, _, k int) {
+				for c := range f {
+					dm.Add(k, c, da.At(i, c)/degree(i))
+					if least[i*f+c] == k {
+						dm.Add(k, c, da.At(i, f+c))
+					}
+					if most[i*f+c] == k {
+						dm.Add(k, c, da.At(i, 2*f+c))
+					}
+					if std := a.At(i, 3*f+c); std > 0 {
+						dm.Add(k, c, da.At(i, 3*f+c)*(m.At(k, c)-a.At(i, c))/(std*degree(i)))
+					}
+				}
+			})
+			de := pre.backward(ends(x), dm)
+			each(func(i, j, k int) {
+				for c := range f {
+					dx.Add(i, c, de.At(k, c))
+					dx.Add(j, c, de.At(k, f+c))
+				}
+			})
+			return dx
+		},
 	}
 }
 

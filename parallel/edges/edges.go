@@ -52,6 +52,7 @@ type Edges struct {
 	meanFactors map[meanOf]*tensor.Matrix    // 1/degree of each local row
 	roots       map[SelfLoops]*tensor.Matrix // 1/√degree of each local row
 	loopBlocks  map[SelfLoops]*Block         // self loops as edges
+	made        []*tensor.Matrix             // the matrices of all these but one
 }
 
 // Ends says whether both ends of a relation are of one vertex type.
@@ -373,7 +374,7 @@ func (e *Edges) Reversed() *Edges {
 // reset clears what is made at its first use.
 func (e *Edges) reset() {
 	e.one, e.operators, e.meanFactors = nil, map[gnn.Reduce]Operator{}, map[meanOf]*tensor.Matrix{}
-	e.roots, e.loopBlocks = map[SelfLoops]*tensor.Matrix{}, map[SelfLoops]*Block{}
+	e.roots, e.loopBlocks, e.made = map[SelfLoops]*tensor.Matrix{}, map[SelfLoops]*Block{}, nil
 }
 
 // Picker copies a block's rows out of matrices with a row for each local row, and releases the copies
@@ -433,11 +434,12 @@ func (b *Block) Within(team *kernel.Team, z, arg *tensor.Matrix, compute func(z,
 }
 
 // ofTargets returns the entries of a column over local rows that belong to the rows of the block's matrix.
-func (b *Block) ofTargets(team *kernel.Team, column *tensor.Matrix) *tensor.Matrix {
+func (e *Edges) ofTargets(b *Block, column *tensor.Matrix) *tensor.Matrix {
 	if b.Targets == nil || column == nil {
 		return column
 	}
-	m := team.Memory.New(tensor.Graph, b.In.Rows, 1)
-	team.Gather(m, column, b.Targets)
+	m := e.team.Memory.New(tensor.Graph, b.In.Rows, 1)
+	e.made = append(e.made, m)
+	e.team.Gather(m, column, b.Targets)
 	return m
 }

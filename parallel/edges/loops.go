@@ -55,6 +55,7 @@ func (e *Edges) loopMatrix(loops SelfLoops) *kernel.CSR {
 		entries = e.Rows
 	}
 	a := newCSR(team, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
+	e.made = append(e.made, a.Indptr, a.Indices, a.Values)
 	if e.Loops != nil {
 		e.Loops.Pointer() // a plan uses it, too
 	}
@@ -223,6 +224,7 @@ func (s *Source) inDegrees(of degreeOf) []float64 {
 // matrices given, which a plan uses, too.
 func (e *Edges) column(value func(v int) float64, reads ...*tensor.Matrix) *tensor.Matrix {
 	m := e.team.Memory.New(tensor.Graph, e.Rows, 1)
+	e.made = append(e.made, m)
 	for _, x := range append(reads, e.Loops) {
 		if x != nil {
 			x.Pointer()

@@ -87,7 +87,7 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 	case gnn.KindMean:
 		factor := e.MeanFactors(Stored, r.Self)
 		for _, b := range e.Remote() {
-			its := b.ofTargets(e.team, factor)
+			its := e.ofTargets(b, factor)
 			o.factors[b] = factors{kernel.Scales{Row: its}, kernel.Scales{Col: its}}
 		}
 		own := factors{kernel.Scales{Row: factor}, kernel.Scales{Col: factor}}
@@ -105,13 +105,14 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		if err != nil {
 			return o, err
 		}
+		e.made = append(e.made, remote...)
 		for i, b := range e.Remote() {
-			its := b.ofTargets(e.team, root)
+			its := e.ofTargets(b, root)
 			o.factors[b] = factors{kernel.Scales{Row: its, Col: remote[i]}, kernel.Scales{Row: remote[i], Col: its}}
 		}
 		for _, m := range e.Needed {
 			if b := m.Sums; b != nil {
-				o.factors[b] = factors{forward: kernel.Scales{Row: b.ofTargets(e.team, root)}, backward: kernel.Scales{Col: root}}
+				o.factors[b] = factors{forward: kernel.Scales{Row: e.ofTargets(b, root)}, backward: kernel.Scales{Col: root}}
 			}
 		}
 		own := kernel.Scales{Row: root, Col: root}

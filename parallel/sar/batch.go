@@ -43,9 +43,9 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 		f(buffer.with(block.Features, 0))
 		return
 	}
-	at := &position{}
-	for lo := 0; lo < entries; lo += size {
-		n := min(size, entries-lo)
+	at, there := &position{}, int(from.indptr[block.In.Rows]) // fewer than entries where an epoch drops some
+	for lo := 0; lo < there; lo += size {
+		n := min(size, there-lo)
 		m.fill(buffer, n, at, from)
 		f(buffer.index(n).with(block.Features, lo))
 	}

@@ -100,7 +100,7 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 	}
 	c.resume()
 	var err error
-	c.Edges, err = p.part.edgesOf(p.along, h)
+	c.Edges, err = p.part.edgesOn(t, p.along, h)
 	exchange.Must(err)
 	return c
 }

@@ -25,6 +25,7 @@ type Partition struct {
 	comm    *comm.Comm // is told the epoch and the layer, for errors
 	from    Source
 	made    map[edgesKey]*edges.Edges // the edges that were read so far
+	thin    map[gnn.Along]*edges.Thin // with Options.DropEdge, the edges of this epoch
 	options Options
 	late    *delay // with Options.Delay
 
@@ -82,6 +83,8 @@ type Options struct {
 	Delay bool
 	// Smoothing replaces what comes with Delay by moving averages.
 	Smoothing Smoothing
+	// DropEdge is the probability with which an epoch of training leaves out an edge. Halo is then HaloRows.
+	DropEdge float64
 	// Tile is the number of columns of a BFloat16 sum over several partitions that are Float32 at a time; 0
 	// chooses it for each aggregation. It changes no bits.
 	Tile int
@@ -156,7 +159,7 @@ func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, c
 // Of makes a Partition of rows whose edges and halo do not come from a share. Partitions of one worker may
 // share a cost table.
 func Of(team *kernel.Team, c *comm.Comm, from Source, costs *order.Costs, o Options) *Partition {
-	return &Partition{team: team, comm: c, from: from, options: o, made: map[edgesKey]*edges.Edges{}, costs: costs}
+	return &Partition{team: team, comm: c, from: from, options: o, made: map[edgesKey]*edges.Edges{}, thin: map[gnn.Along]*edges.Thin{}, costs: costs}
 }
 
 // SchemaOf returns the schema of the graph that the share belongs to.
@@ -234,6 +237,23 @@ func (p *Partition) Count(path string, e *edges.Edges, columns int) {
 // Edges returns the edges of a relation in a direction, and makes them at the first call. All workers ask for
 // the same edges in the same order.
 func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) { return p.edgesOf(a, edges.HaloRows) }
+
+// EdgesOn is Edges for a pass on a tape: in training, those that its epoch keeps.
+func (p *Partition) EdgesOn(t *autograd.Tape, a gnn.Along) (*edges.Edges, error) {
+	return p.edgesOn(t, a, edges.HaloRows)
+}
+
+// edgesOn is EdgesOn, with what travels between partitions.
+func (p *Partition) edgesOn(t *autograd.Tape, a gnn.Along, h edges.Halo) (*edges.Edges, error) {
+	e, err := p.edgesOf(a, h)
+	if err != nil || !t.Training || p.options.DropEdge == 0 {
+		return e, err
+	}
+	if p.thin[a] == nil {
+		p.thin[a] = e.Thin(a.Reversed)
+	}
+	return p.thin[a].Draw(edges.Drop{Key: t.Random.Key("drop-edge " + a.Relation), P: p.options.DropEdge}), nil
+}
 
 // edgesOf is Edges, with what travels between partitions.
 func (p *Partition) edgesOf(a gnn.Along, h edges.Halo) (*edges.Edges, error) {

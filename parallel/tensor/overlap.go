@@ -41,9 +41,9 @@ func (p *propagator) overlaps(r gnn.Reduce, k gnn.Rounds) bool {
 	return p.axis.overlapping && r.Kind != gnn.KindMax && k.Count > 0
 }
 
-// newOverlap returns the overlap of a forward or backward pass, for a matrix of so many columns.
-func (p *propagator) newOverlap(of pass, columns int, r gnn.Reduce, k gnn.Rounds) *overlap {
-	e, err := p.axis.inner.Edges(p.along)
+// newOverlap returns the overlap of a tape's forward or backward pass, for a matrix of so many columns.
+func (p *propagator) newOverlap(t *autograd.Tape, of pass, columns int, r gnn.Reduce, k gnn.Rounds) *overlap {
+	e, err := p.axis.inner.EdgesOn(t, p.along)
 	exchange.Must(err)
 	op, err := e.Operator(r)
 	exchange.Must(err)
@@ -66,10 +66,10 @@ func (p *propagator) aggregateOverlapped(x *autograd.Var, r gnn.Reduce, k gnn.Ro
 	z := p.axis.team.Memory.NewElement(tensor.Activations, x.Element(), p.to.own.Here, x.Cols())
 	on := *p
 	on.module = p.on(x.Tape())
-	on.newOverlap(forward, x.Cols(), r, k).run(z, x.Value())
+	on.newOverlap(x.Tape(), forward, x.Cols(), r, k).run(z, x.Value())
 	return x.Tape().Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.to.own, Reads: true, Backward: func(g *tensor.Matrix) {
 		dx := p.axis.team.Memory.NewElement(tensor.Gradients, g.Element, p.from.own.Here, g.Cols)
-		on.newOverlap(backward, g.Cols, r, k).run(dx, g)
+		on.newOverlap(x.Tape(), backward, g.Cols, r, k).run(dx, g)
 		g.Release()
 		x.AddGrad(dx)
 	}})

@@ -38,7 +38,7 @@ func (p *propagator) Rows(*autograd.Var) *autograd.RowSet { return p.to.own }
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
 	if p.overlaps(r, gnn.Once) {
-		p.newOverlap(forward, x.Cols(), r, gnn.Once).run(z, x.Value())
+		p.newOverlap(x.Tape(), forward, x.Cols(), r, gnn.Once).run(z, x.Value())
 		return
 	}
 	cut := p.cut(x.Cols())

@@ -94,6 +94,10 @@ type Config struct {
 	Halo      edges.Halo
 	Delay     bool
 	Smoothing sar.Smoothing
+	// Degrees are gnn.Env's.
+	Degrees gnn.Degrees
+	// DropEdge is that of sar.Options. A mesh of several stages has none.
+	DropEdge float64
 	// Wire is how workers send each other values of vertices and their gradients in training. Inference sends
 	// them as they are stored.
 	Wire kernel.Format

@@ -53,7 +53,7 @@ func newPipeline(c Config) (*Pipeline, error) {
 		}
 		p.passes = append(p.passes, c)
 	}
-	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{Params: p.params, Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator})
+	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{Params: p.params, Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator, Degrees: c.Degrees})
 	p.reducer, p.worst = newReducer(c, p.params.List), newWorst(p)
 	return p, nil
 }

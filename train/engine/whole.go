@@ -30,7 +30,7 @@ func New(c Config) (Engine, error) {
 	}
 	o := sar.Options{
 		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Halo, Wire: c.Wire, Kept: c.Kept, Delay: c.Delay, Smoothing: c.Smoothing,
-		EdgeData: c.edgeData(), Aggregated: c.Aggregated,
+		EdgeData: c.edgeData(), Aggregated: c.Aggregated, DropEdge: c.DropEdge,
 	}
 	if c.Groups.Mesh.Slices > 1 {
 		a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Options: o, Chunks: c.AggregationChunks, Redistributed: c.Redistributed})
@@ -56,7 +56,7 @@ func newWhole(c Config, a Axis) *Whole {
 	w.features = loadAllFeatures(c, a)
 	slicer, _ := a.(gnn.Slicer)
 	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{
-		Params: w.params, Schema: a.Schema(), Rows: a.Types(), Propagators: a.Propagator, Slicer: slicer,
+		Params: w.params, Schema: a.Schema(), Rows: a.Types(), Propagators: a.Propagator, Slicer: slicer, Degrees: c.Degrees,
 	})
 	w.reducer = newReducer(c, w.params.List)
 	return w

@@ -29,6 +29,7 @@ type Options struct {
 	InputDropout      float64 `yaml:"input-dropout"`
 	TransformDropout  float64 `yaml:"transform-dropout"`
 	AttentionDropout  float64 `yaml:"attention-dropout"`
+	DropEdge          float64 `yaml:"drop-edge"`
 	NormalizeFeatures string  `yaml:"normalize-features"` // one of normalizations
 	Norm              string  `yaml:"norm"`
 	Residual          bool    `yaml:"residual"`

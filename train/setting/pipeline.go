@@ -36,6 +36,9 @@ func (r *Resolved) checkPipeline() error {
 	case gnn.OverVertices(o.Norm) && r.Spec.Uses("norm") && k != m.Partitions:
 		return refusal.Errorf("%s %s on the mesh %s: its mean is over all vertices, of which a stage has one chunk at a time; "+
 			"take %s layer, or %s %d: a chunk for each partition", refusal.Setting("norm"), o.Norm, Axes(m), refusal.Setting("norm"), chunks, m.Partitions)
+	case o.DropEdge > 0 && r.Spec.Uses("drop-edge"):
+		return refusal.Errorf("%s %v on the mesh %s: the edges of a stage's chunks are those of all epochs; leave it out, or take %s graph=%d",
+			refusal.Setting("drop-edge"), o.DropEdge, Axes(m), refusal.Setting("parallel"), r.Workers)
 	case o.AggregationOrder != order.Names[order.Auto] && k != m.Partitions:
 		return refusal.Errorf("%s %s on the mesh %s: the order is given, as history holds what a layer aggregates; "+
 			"leave it out, or take %s %d: a chunk for each partition", refusal.Setting("aggregation-order"), o.AggregationOrder, Axes(m), chunks, m.Partitions)

@@ -193,6 +193,10 @@ func (r *Resolved) checkMesh(given []string) error {
 	if err := r.checkDelay(); err != nil {
 		return err
 	}
+	if o := &r.Options; r.DropEdge > 0 && r.Spec.Uses("drop-edge") && r.Travels != edges.HaloRows && r.Mesh.Partitions > 1 {
+		return refusal.Errorf("%s %v with %s %s: partial sums are of the same edges in all epochs; take %s %s, or leave %s out", refusal.Setting("drop-edge"), o.DropEdge,
+			refusal.Setting("halo"), o.Halo, refusal.Setting("halo"), edges.HaloNames[edges.HaloRows], refusal.Setting("drop-edge"))
+	}
 	return r.checkPipeline()
 }
 

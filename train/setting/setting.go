@@ -139,6 +139,10 @@ var settings = withFields([]Setting{
 		Meaning: "weight decay of the convolutions; weight-decay is then for the linear layers before and after them",
 	},
 	{Name: "decay-first-layer-only", some: true, Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
+	{
+		Name: "drop-edge", some: true, Group: TrainingGroup, limits: fraction,
+		Meaning: "probability with which an epoch leaves out an edge, the same edges for all layers and on any mesh (DropEdge)",
+	},
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
 	{Name: "momentum", Group: TrainingGroup, limits: fraction, Meaning: "momentum of sgd, the share of the step before that each step repeats"},
 	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes, plateau lowers it where the validation metric, or loss, that select takes stops improving"},

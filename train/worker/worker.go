@@ -171,10 +171,17 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 			return nil, e, err
 		}
 	}
+	var degrees gnn.Degrees
+	if gnn.ReadDegrees(w.Blocks) {
+		if degrees, err = w.degrees(); err != nil {
+			return nil, e, err
+		}
+	}
 	return w, engine.Config{
-		Team: team, Groups: w.Groups, Share: w.Share, Blocks: w.Blocks, Seed: c.Seed, InitScheme: c.InitScheme, Trace: world.Track(),
+		Degrees: degrees,
+		Team:    team, Groups: w.Groups, Share: w.Share, Blocks: w.Blocks, Seed: c.Seed, InitScheme: c.InitScheme, Trace: world.Track(),
 		Loss:          func(output *autograd.Var) (float64, *tensor.Matrix) { return w.Task.Loss(w.epoch, output) },
-		NormalizeRows: c.NormalizeFeatures == "row", Standard: w.Standard, VaryingInput: c.InputDropout > 0,
+		NormalizeRows: c.NormalizeFeatures == "row", Standard: w.Standard, VaryingInput: c.InputDropout > 0 || c.DropEdge > 0, DropEdge: c.DropEdge,
 		Aggregated: w.aggregated, Redistributed: w.redistributed,
 		Order:    order.Options{Choice: c.Order, Explain: c.Explain},
 		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Travels, Delay: c.HaloDelay > 0, Smoothing: c.Smoothing, Wire: c.Sent, Kept: c.kept(), Recompute: c.Savings.Recompute,

@@ -1,0 +1,223 @@
+package edges
+
+import (
+	"weft/autograd"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Drop says which edges an epoch leaves out (DropEdge; Rong et al. 2020), as PyG's dropout_edge does before
+// the first layer: each stored edge with a probability, whatever the others. Degrees are those of the edges
+// that are left. Self loops that an aggregation adds are never left out.
+type Drop struct {
+	Key uint64  // of the epoch and the relation
+	P   float64 // in [0, 1)
+}
+
+// Keeps reports whether the epoch has the edge from a source to a target, given by their original ids. Of
+// several such edges, occurrence counts those before it. The answer does not depend on who holds the edge.
+func (d Drop) Keeps(source, target, occurrence int64) bool {
+	h := autograd.Mix(autograd.Mix(d.Key^uint64(source)<<32^uint64(target)) + uint64(occurrence))
+	return float64(h>>11) >= d.P*(1<<53)
+}
+
+// Thin has the edges that an epoch keeps. Its matrices have room for all.
+type Thin struct {
+	*Edges
+	full     *Edges
+	reversed bool // the edges are stored from the targets to the sources
+	last     Drop
+	drawn    bool
+}
+
+// Thin returns edges of which each epoch keeps some. reversed says that e has the stored edges reversed.
+func (e *Edges) Thin(reversed bool) *Thin {
+	some := *e
+	t := &Thin{Edges: &some, full: e, reversed: reversed}
+	some.reset()
+	some.Blocks = nil
+	for _, b := range e.Blocks {
+		thin := *b
+		thin.In, thin.Out = room(e.team, b.In), room(e.team, b.Out)
+		if b.Features != nil {
+			thin.Features = e.team.Memory.NewElement(tensor.Features, b.Features.Element, b.Features.Rows, b.Features.Cols)
+		}
+		some.Blocks = append(some.Blocks, &thin)
+	}
+	if e.Loops != nil {
+		some.Loops = e.team.Memory.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
+		if e.loopFeatures != nil {
+			some.loopFeatures = e.team.Memory.NewElement(tensor.Features, e.loopFeatures.Element, e.loopFeatures.Rows, e.loopFeatures.Cols)
+		}
+	}
+	return t
+}
+
+// room returns a matrix with room for the entries of a.
+func room(team *kernel.Team, a *kernel.CSR) *kernel.CSR {
+	return newCSR(team, a.Rows, a.Cols, a.Entries(), a.Values != nil)
+}
+
+// Draw makes the edges those that d keeps. All workers draw together.
+func (t *Thin) Draw(d Drop) *Edges {
+	if t.drawn && t.last == d {
+		return t.Edges
+	}
+	t.last, t.drawn = d, true
+	t.forget()
+	keeps := func(source, target, occurrence int64) bool {
+		if t.reversed {
+			source, target = target, source
+		}
+		return d.Keeps(source, target, occurrence)
+	}
+	for i, b := range t.full.Blocks {
+		thin, source, target := t.Blocks[i], idsOf(b.IDs), idsOf(t.IDs)
+		rows := func(row int) int64 { return target(int32(b.Target(row))) }
+		if b.Targets != nil {
+			b.Targets.Pointer()
+		}
+		t.filter(thin.In, b.In, thin.Features, b.Features, func(row int, column int32, occurrence int64) bool {
+			return keeps(source(column), rows(row), occurrence)
+		})
+		t.filter(thin.Out, b.Out, nil, nil, func(row int, column int32, occurrence int64) bool {
+			return keeps(source(int32(row)), rows(int(column)), occurrence)
+		})
+	}
+	t.drawLoops(keeps)
+	return t.Edges
+}
+
+// idsOf returns a function from rows to their original ids; nil: the rows.
+func idsOf(ids *tensor.Matrix) func(row int32) int64 {
+	if ids == nil {
+		return func(row int32) int64 { return int64(row) }
+	}
+	list := ids.Int32s()
+	return func(row int32) int64 { return int64(list[row]) }
+}
+
+// filter writes the entries of a that keep chooses, and the rows of features that belong to them. keep gets
+// the number of entries before it that have its row and column.
+func (t *Thin) filter(z, a *kernel.CSR, zf, af *tensor.Matrix, keep func(row int, column int32, occurrence int64) bool) {
+	for _, m := range []*tensor.Matrix{z.Indptr, z.Indices, z.Values, zf} {
+		m.Thaw()
+	}
+	from, to := t.entriesOf(a, af), t.entriesOf(z, zf)
+	if t.team.Planning() {
+		return
+	}
+	const rowsOfPart = 1 << 12
+	counts := make([]int64, a.Rows)
+	t.team.Parallel((a.Rows+rowsOfPart-1)/rowsOfPart, func(part int) { // each row to where it begins in a
+		for row := part * rowsOfPart; row < min((part+1)*rowsOfPart, a.Rows); row++ {
+			begin, occurrence := from.indptr[row], int64(0)
+			for k := begin; k < from.indptr[row+1]; k++ {
+				if occurrence++; k == begin || from.columns[k] != from.columns[k-1] {
+					occurrence = 0
+				}
+				if keep(row, from.columns[k], occurrence) {
+					to.take(begin+counts[row], from, k)
+					counts[row]++
+				}
+			}
+		}
+	})
+	at := int64(0)
+	for row, n := range counts { // rows move forward, to the end of the row before
+		begin := from.indptr[row]
+		for k := range n {
+			to.take(at+k, to, begin+k)
+		}
+		to.indptr[row] = at
+		at += n
+	}
+	to.indptr[a.Rows] = at
+	z.FindHubs()
+}
+
+// arrays are those of a matrix, and the features of its entries.
+type arrays struct {
+	indptr  []int64
+	columns []int32
+	values  []float32 // nil: there are none
+	bytes   []byte    // of the features
+	width   int64     // bytes of one entry's features
+}
+
+// entriesOf returns the arrays. A plan asks for them, too, so that what rests comes back.
+func (t *Thin) entriesOf(a *kernel.CSR, features *tensor.Matrix) *arrays {
+	e := &arrays{indptr: a.Indptr.Int64s(), columns: a.Indices.Int32s()}
+	if a.Values != nil {
+		e.values = a.Values.Floats()
+	}
+	if features != nil {
+		e.bytes, e.width = features.Bytes(), int64(features.Cols*features.Element.Size())
+	}
+	return e
+}
+
+// take makes entry k that of number l of another matrix.
+func (e *arrays) take(k int64, from *arrays, l int64) {
+	e.columns[k] = from.columns[l]
+	if e.values != nil {
+		e.values[k] = from.values[l]
+	}
+	if w := e.width; w > 0 {
+		copy(e.bytes[k*w:(k+1)*w], from.bytes[l*w:])
+	}
+}
+
+// drawLoops keeps some of the stored self loops.
+func (t *Thin) drawLoops(keeps func(source, target, occurrence int64) bool) {
+	if t.full.Loops == nil {
+		return
+	}
+	t.Loops.Thaw()
+	t.loopFeatures.Thaw()
+	id, counts, all := idsOf(t.IDs), t.Loops.Int32s(), t.full.Loops.Int32s()
+	var from, to []byte
+	width := 0
+	if f := t.loopFeatures; f != nil {
+		from, to, width = t.full.loopFeatures.Bytes(), f.Bytes(), f.Cols*f.Element.Size()
+	}
+	if t.team.Planning() {
+		return
+	}
+	weights := t.full.loopW
+	t.loopStart, t.loopW = nil, nil
+	if weights != nil {
+		t.loopStart = make([]int64, t.Rows+1)
+	}
+	at, kept := 0, 0
+	for v, n := range all {
+		counts[v] = 0
+		for k := range n {
+			if keeps(id(int32(v)), id(int32(v)), int64(k)) {
+				counts[v]++
+				if weights != nil {
+					t.loopW = append(t.loopW, weights[at])
+				}
+				copy(to[kept*width:(kept+1)*width], from[at*width:])
+				kept++
+			}
+			at++
+		}
+		if weights != nil {
+			t.loopStart[v+1] = int64(kept)
+		}
+	}
+	if weights != nil && t.loopW == nil {
+		t.loopW = []float32{}
+	}
+}
+
+// forget releases what was made of the edges of the last draw.
+func (t *Thin) forget() {
+	for _, m := range t.made {
+		m.Release()
+	}
+	one := t.one
+	t.reset()
+	t.one = one
+}
