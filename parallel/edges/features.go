@@ -1,7 +1,11 @@
 package edges
 
 import (
+	"math"
+	"slices"
+
 	"weft/graph"
+	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -39,6 +43,30 @@ func setRow(to *tensor.Matrix, row int, values []float32) {
 	for i, x := range values {
 		to.BFloat16s()[row*to.Cols+i] = tensor.RoundBFloat16(x)
 	}
+}
+
+// FeatureRows returns where the features of each entry of Out are among Features: Int32, 1 × entries. It is
+// made at its first use. Equal edges have the same order in both matrices.
+func (b *Block) FeatureRows(team *kernel.Team) (*tensor.Matrix, error) {
+	if b.featureRows != nil {
+		return b.featureRows, nil
+	}
+	entries := b.Out.Entries()
+	if entries > math.MaxInt32 {
+		return nil, refusal.Errorf("attention of %d edges with features between two partitions, and %d are possible; take more partitions", entries, math.MaxInt32)
+	}
+	b.featureRows = team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, entries)
+	columns, indptr := b.In.Indices.Int32s(), b.Out.Indptr.Int64s() // a plan uses them, too
+	if !team.Planning() {
+		next := slices.Clone(indptr)
+		rows := b.featureRows.Int32s()
+		for k, column := range columns {
+			rows[next[column]] = int32(k)
+			next[column]++
+		}
+	}
+	team.Memory.FreezeAll(tensor.Graph)
+	return b.featureRows, nil
 }
 
 // featuresOfLoops returns the features of the entries of loopMatrix. With OneEach they are the means of the

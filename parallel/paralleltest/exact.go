@@ -288,20 +288,30 @@ func exactGATv2(heads int, loops bool) exact {
 	}
 }
 
-// exactDotProducts is attention by dot products of the sources x, the targets x·w0 and the keys x·w1, with a
-// weight of the edges' features if there is a third one.
+// exactDotProducts is attention by dot products. The first half of the columns of x are the sources, and the
+// other half the keys. The targets are a product of the sources with w0. There is a weight of the edges'
+// features if there is a second one.
 func exactDotProducts(heads int, loops bool) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a, weight := e.attention(heads, loops), (*reference.Matrix)(nil)
-		if len(w) > 2 {
-			weight = w[2]
+		a, weight, n := e.attention(heads, loops), (*reference.Matrix)(nil), dz.Cols
+		if len(w) > 1 {
+			weight = w[1]
 		}
-		query, key := reference.MatMul(x, w[0]), reference.MatMul(x, w[1])
-		z, _ := reference.DotProduct(a, query, key, x, weight)
-		dQuery, dKey, dValue, dWeight := reference.DotProductBackward(a, query, key, x, weight, dz)
-		ofQuery, dw0 := reference.MatMulBackward(x, w[0], dQuery)
-		ofKey, dw1 := reference.MatMulBackward(x, w[1], dKey)
-		o := &Outcome{Out: z.Data, DX: ofQuery.Plus(ofKey).Plus(dValue).Data, DW: [][]float64{dw0.Data, dw1.Data}}
+		source, key := reference.New(x.Rows, n), reference.New(x.Rows, n)
+		for i := range x.Rows {
+			copy(source.Data[i*n:(i+1)*n], x.Data[i*2*n:])
+			copy(key.Data[i*n:(i+1)*n], x.Data[i*2*n+n:])
+		}
+		query := reference.MatMul(source, w[0])
+		z, _ := reference.DotProduct(a, query, key, source, weight)
+		dQuery, dKey, dSource, dWeight := reference.DotProductBackward(a, query, key, source, weight, dz)
+		ofQuery, dw := reference.MatMulBackward(source, w[0], dQuery)
+		dSource = dSource.Plus(ofQuery)
+		o := &Outcome{Out: z.Data, DX: make([]float64, len(x.Data)), DW: [][]float64{dw.Data}}
+		for i := range x.Rows {
+			copy(o.DX[i*2*n:], dSource.Data[i*n:(i+1)*n])
+			copy(o.DX[i*2*n+n:], dKey.Data[i*n:(i+1)*n])
+		}
 		if weight != nil {
 			o.DW = append(o.DW, dWeight.Data)
 		}

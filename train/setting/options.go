@@ -29,6 +29,7 @@ type Options struct {
 	InputDropout      float64 `yaml:"input-dropout"`
 	TransformDropout  float64 `yaml:"transform-dropout"`
 	AttentionDropout  float64 `yaml:"attention-dropout"`
+	EdgeFeatures      bool    `yaml:"edge-features"`      // of graph attention: scores use them
 	NormalizeFeatures string  `yaml:"normalize-features"` // one of normalizations
 	Norm              string  `yaml:"norm"`
 	Residual          bool    `yaml:"residual"`
