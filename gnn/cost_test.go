@@ -73,7 +73,7 @@ func multiplyAdds(t *testing.T, r *graph.Relation, blocks []gnn.BlockSpec, i int
 			sum += float64(s[0] * s[1])
 		case "spmm", "max", "attend":
 			sum += float64(edges * s[1])
-		case "attend_v2": // scores, and the sum
+		case "attend_v2", "attend_dot": // scores, and the sum
 			sum += float64(2 * edges * s[1])
 		}
 		run()

@@ -102,7 +102,7 @@ var residualBlocks = &deep{
 // deepModule returns the Module of a layer between the encoder and the decoder.
 func (s *Spec) deepModule(path string, e Env) Module {
 	return Module{
-		Path: path, In: s.Hidden, Out: s.Hidden, Params: e.Params, Activation: Activations[s.Activation],
+		Path: path, In: s.Hidden, Out: s.Hidden, EdgeColumns: e.edgeColumns(), Params: e.Params, Activation: Activations[s.Activation],
 		Inner: func(path string, width int) nn.Norm { return s.norm(e, path, width) },
 	}
 }
@@ -125,7 +125,7 @@ func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpe
 		})
 	}}}
 	for i := range s.Layers {
-		b := BlockSpec{In: h, Out: h, Cost: d.cost(s, kind), Build: func(e Env) Block { return d.block(s, kind, i, e) }}
+		b := BlockSpec{In: h, Out: h, EdgeFeatures: s.readsEdges(kind), Cost: d.cost(s, kind), Build: func(e Env) Block { return d.block(s, kind, i, e) }}
 		if d.h0 {
 			b.H0 = h
 		}

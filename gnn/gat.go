@@ -5,9 +5,11 @@ import (
 	"weft/nn"
 )
 
-// GAT is graph attention (Veličković et al. 2018) with LeakyReLU slope 0.2. Attention has the equations.
+// GAT is graph attention (Veličković et al. 2018) with LeakyReLU slope 0.2. Attention has the equations. As
+// in PyG, the features of edges count in the scores by a weight and an attention vector of their own.
 type GAT struct {
 	w, wTarget, aSource, aTarget, b *nn.Param // wTarget nil: targets use w
+	wEdge, aEdge                    *nn.Param // nil: features of edges are not used
 	p                               Propagator
 	o                               GATOptions
 	dropout, targetDropout          nn.Dropout
@@ -21,6 +23,7 @@ type GATOptions struct {
 	Average          bool
 	Dropout          float64 // on the coefficients
 	TransformDropout float64 // on the transformed features
+	EdgeFeatures     bool    // scores depend on the features of the edges, too
 }
 
 // columns returns how many columns all heads have together.
@@ -45,6 +48,9 @@ func NewGAT(m Module, o GATOptions) *GAT {
 		c.w, c.wTarget = weight(".lin_src.weight", m.In), weight(".lin_dst.weight", m.InTarget)
 	}
 	c.aSource, c.aTarget = m.Params.Attention(m.Path+".att_src", o.Heads, n), m.Params.Attention(m.Path+".att_dst", o.Heads, n)
+	if o.EdgeFeatures {
+		c.wEdge, c.aEdge = weight(".lin_edge.weight", m.EdgeColumns), m.Params.Attention(m.Path+".att_edge", o.Heads, n)
+	}
 	c.b = m.bias(".bias", m.Out, nn.Constant(0))
 	return c
 }
@@ -63,6 +69,9 @@ func (c *GAT) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 	} else {
 		ends := autograd.Dropout(autograd.Linear(target, c.wTarget.On(t)), c.targetDropout.Mask(target))
 		a.SourceScore, a.TargetScore = autograd.HeadDot(z, c.aSource.On(t), c.o.Heads), autograd.HeadDot(ends, c.aTarget.On(t), c.o.Heads)
+	}
+	if c.wEdge != nil { // aEdge·(W_edge·e) of all edges is linear in e
+		a.EdgeVector = autograd.HeadDot(c.wEdge.On(t), c.aEdge.On(t), c.o.Heads)
 	}
 	z = c.p.Attend(a, Once)
 	if c.o.Average {

@@ -7,9 +7,11 @@ import (
 )
 
 // GATv2 is graph attention with a nonlinearity between its two weights (Brody et al. 2022), with slope 0.2.
-// Attention has the equations. Sources and targets are transformed by a weight each.
+// Attention has the equations, also of the features of edges. Sources and targets are transformed by a weight
+// each.
 type GATv2 struct {
 	source, sourceB, target, targetB, a, b *nn.Param
+	wEdge                                  *nn.Param // nil: features of edges are not used
 	p                                      Propagator
 	o                                      GATOptions
 	sourceDropout, targetDropout           nn.Dropout
@@ -30,6 +32,9 @@ func NewGATv2(m Module, o GATOptions) *GATv2 {
 	c.source, c.sourceB = linear(".lin_l", m.In)
 	c.target, c.targetB = linear(".lin_r", m.target())
 	c.a = m.Params.Attention(m.Path+".att", o.Heads, n)
+	if o.EdgeFeatures {
+		c.wEdge = m.Params.Weight(m.Path+".lin_edge.weight", m.EdgeColumns, n, nn.Glorot(m.EdgeColumns, n))
+	}
 	c.b = m.bias(".bias", m.Out, nn.Constant(0))
 	return c
 }
@@ -43,10 +48,14 @@ func (c *GATv2) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param)
 	transform := func(x *autograd.Var, w, b *nn.Param, d nn.Dropout) *autograd.Var {
 		return autograd.Finish(autograd.Linear(x, w.On(t)), b.On(t), kernel.Identity, d.Mask(x))
 	}
-	z := c.p.Attend(Attention{
+	a := Attention{
 		Source: transform(source, c.source, c.sourceB, c.sourceDropout), Target: transform(target, c.target, c.targetB, c.targetDropout),
 		ASource: c.a.On(t), Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: c.selfLoops,
-	}, Once)
+	}
+	if c.wEdge != nil {
+		a.EdgeWeight = c.wEdge.On(t)
+	}
+	z := c.p.Attend(a, Once)
 	if c.o.Average {
 		z = autograd.HeadMean(z, c.o.Heads)
 	}

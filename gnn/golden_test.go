@@ -90,6 +90,7 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 		Decoupled: g.meta["decoupled"] == "yes", AttentionGradient: g.meta["attention_gradient"],
 		Residual: g.meta["residual"] == "yes", BlockForm: g.meta["blocks"], Aggregation: g.meta["aggr"], Jump: g.meta["jk"],
 	}
+	s.EdgeFeatures = g.meta["edge_features"] == "yes"
 	if s.Decoupled {
 		s.Teleport = g.fraction("teleport")
 	}

@@ -65,7 +65,7 @@ func TestInitScheme(t *testing.T) {
 		"glorot": func(in, out int) float64 { return math.Sqrt(6 / float64(in+out)) },
 		"torch":  func(in, _ int) float64 { return 1 / math.Sqrt(float64(in)) },
 	}
-	for _, model := range []string{"mlp", "gcn", "sage", "gat", "gatv2", "gin", "sgc"} {
+	for _, model := range []string{"mlp", "gcn", "sage", "gat", "gatv2", "transformer", "gin", "sgc"} {
 		made := map[string]nn.State{}
 		for _, scheme := range nn.InitSchemes {
 			team := kernel.NewTeam(1, tensor.NewMeter())

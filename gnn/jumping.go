@@ -48,7 +48,7 @@ func maximum(a, b *autograd.Var) *autograd.Var {
 func (s Spec) jumping(kind ModelKind, features, edge, classes int) (specs []BlockSpec) {
 	in, all := s.read(features), 0 // columns that are read, and that are combined so far
 	for i := range s.Layers {
-		b := BlockSpec{In: in, Out: s.Hidden, H0: all, Cost: s.cost(kind, in, s.Hidden, edge, false), EdgeFeatures: kind.EdgeFeatures, Degrees: kind.degrees}
+		b := BlockSpec{In: in, Out: s.Hidden, H0: all, Cost: s.cost(kind, in, s.Hidden, edge, false), EdgeFeatures: s.readsEdges(kind), Degrees: kind.degrees}
 		b.Build = func(e Env) Block {
 			return &Jumping{Layer: s.layer(kind, i, b.In, b.Out, e), Maximum: s.Jump == "max", Last: i == s.Layers-1}
 		}

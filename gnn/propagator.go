@@ -3,6 +3,7 @@
 package gnn
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -96,14 +97,22 @@ type Propagator interface {
 //
 //	GATv1 (Veličković et al. 2018): s_ij = LeakyReLU(aSource·source_j + aTarget·target_i), Target is Source
 //	GATv2 (Brody et al. 2022):      s_ij = aSource·LeakyReLU(source_j + target_i), ATarget nil
+//	dot products (Shi et al. 2021): s_ij = target_i·key_j, where Key is given
 //	z_i = Σ_j softmax_j(s_ij)·source_j
 //
+// The features e_ji of the edges count where EdgeVector (GATv1) or EdgeWeight (others) is given:
+// e_ji·EdgeVector is added to GATv1's score before LeakyReLU, e_ji·EdgeWeight to source_j + target_i in
+// GATv2, and with dot products to key_j and to source_j. With SelfLoops a vertex's loop has the means of the
+// features of its other in-edges, and zeros without any.
+//
 // The caller may also give GATv1's two products as scores. Target, ASource and ATarget are then nil, and
-// Source, SourceScore and TargetScore must be three different values.
+// Source, SourceScore and TargetScore must be three different values; so must Source, Key and Target.
 type Attention struct {
-	Source, Target           *autograd.Var // rows × Heads·Width
+	Source, Target, Key      *autograd.Var // rows × Heads·Width
 	ASource, ATarget         *autograd.Var // 1 × Heads·Width
 	SourceScore, TargetScore *autograd.Var // rows × Heads: aSource·source_j and aTarget·target_i; nil: computed
+	EdgeVector               *autograd.Var // columns of the edges' features × Heads; nil: GATv1 does not use them
+	EdgeWeight               *autograd.Var // columns of the edges' features × Heads·Width; nil: others do not use them
 	Heads                    int
 	// FirstHead is the index of the first head in the layer, if Source is a slice of the layer's columns.
 	// LayerHeads is how many heads the layer has; 0: Heads. Dropout and the order of sums are those of the
@@ -116,9 +125,15 @@ type Attention struct {
 	SelfLoops bool
 }
 
-// CheckScores panics if given scores are the same value as each other or as the rows. The value's gradient
-// would have two writers.
+// OfFeatures returns what the features of edges are multiplied by; nil: they are not used.
+func (a Attention) OfFeatures() *autograd.Var { return cmp.Or(a.EdgeVector, a.EdgeWeight) }
+
+// CheckScores panics if given scores are the same value as each other or as the rows, and so for keys. The
+// value's gradient would have two writers.
 func (a Attention) CheckScores(path string) {
+	if k := a.Key; k != nil && (k == a.Target || k == a.Source || a.Target == a.Source) {
+		panic(fmt.Sprintf("gnn: %s attends with one value in two places: Source, Key and Target are three", path))
+	}
 	if s := a.SourceScore; s != nil && (s == a.TargetScore || s == a.Source || a.TargetScore == a.Source) {
 		panic(fmt.Sprintf("gnn: %s attends with one value in two places: Source, SourceScore and TargetScore are three", path))
 	}

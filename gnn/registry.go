@@ -23,6 +23,7 @@ type Spec struct {
 	Direction          string  // in, out, both
 	Dropout            float64 // after each layer but the last
 	InputDropout       float64 // on the features
+	EdgeFeatures       bool    // graph attention: uses the features of the edges
 	TransformDropout   float64 // graph attention: on the transformed features
 	AttentionDropout   float64 // graph attention: on the coefficients
 	// Decoupled: an MLP of Layers layers, followed by rounds of the model's aggregation
@@ -114,7 +115,8 @@ var (
 	linearRounds       = append([]string{"aggregation-chunks"}, decoupledSettings...)
 	linearSettings     = append([]string{"jk", "aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
 	blockSettings      = append([]string{"blocks"}, linearSettings...)
-	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
+	scoreSettings      = []string{"heads", "output-heads", "attention-dropout", "edge-features"} // of graph attention
+	attentionSettings  = append([]string{"transform-dropout"}, scoreSettings...)
 	relationalSettings = []string{"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm", "residual", "drop-edge"} // in both forms
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
 	hiddenSettings     = []string{"layers", "hidden", "dropout", "activation", "decay-first-layer-only"} // of all models with hidden layers
@@ -150,12 +152,18 @@ var kinds = []ModelKind{
 				Rounds: s.rounds(), Dropout: s.AttentionDropout, Stop: s.AttentionGradient == "stop",
 			})
 		},
-		cost: func(in, out, _ int) Cost { return Cost{in*out + 2*out, out} },
+		cost: func(in, out, edge int) Cost { return Cost{in*out + 2*out, out + edge} },
 	},
 	{
 		Name: "gatv2", Settings: slices.Concat([]string{"jk"}, attentionSettings, graphSettings), list: "convs", weight: ".lin_l.weight", bias: ".bias",
 		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
-		cost:        func(in, out, _ int) Cost { return Cost{2 * in * out, 2 * out} },
+		cost:        func(in, out, edge int) Cost { return Cost{2 * in * out, 2*out + edge*out} },
+	},
+	{
+		Name: "transformer", Settings: slices.Concat([]string{"jk"}, scoreSettings, graphSettings), list: "convs", weight: ".lin_key.weight", bias: ".lin_skip.bias",
+		convolution: func(s *Spec, at Module, last bool) Convolution { return NewTransformer(at, s.attention(last)) },
+		cost:        func(in, out, edge int) Cost { return Cost{3 * in * out, 2*out + edge*out} },
+		root:        true,
 	},
 	{
 		Name: "gin", Settings: linearSettings, Decoupled: linearRounds, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
@@ -334,8 +342,8 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	if kind.typed(schema) {
 		return s.typed(kind, schema, classes)
 	}
-	if kind.EdgeFeatures && schema.edgeColumns() == 0 {
-		return nil, noEdgeFeatures(s.Model, "the edges")
+	if s.readsEdges(kind) && schema.edgeColumns() == 0 {
+		return nil, s.noEdgeFeatures("the edges")
 	}
 	s.Layers = s.Depth()
 	s.Rounds = cmp.Or(s.Rounds, kind.rounds, s.Layers)
@@ -360,8 +368,23 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	return s.layers(kind, features, edge, classes), nil
 }
 
+// UsesEdgeFeatures reports whether the model uses the features of the edges, always or because it is asked
+// to.
+func (s Spec) UsesEdgeFeatures() bool {
+	kind, _ := KindOf(s.Model)
+	return s.readsEdges(kind)
+}
+
+func (s *Spec) readsEdges(kind ModelKind) bool {
+	return kind.EdgeFeatures || s.EdgeFeatures && !s.Decoupled && kind.Uses("edge-features")
+}
+
 // noEdgeFeatures refuses a model that uses edge features for edges that have none.
-func noEdgeFeatures(model, what string) error {
+func (s *Spec) noEdgeFeatures(what string) error {
+	model := s.Model
+	if kind, _ := KindOf(model); !kind.EdgeFeatures {
+		return refusal.Errorf("%s: %s have none; import the graph with those of its source, or leave it out", refusal.Setting("edge-features"), what)
+	}
 	return refusal.Errorf("%s %s: it uses edge features, and %s have none; import the graph with those of its source, or take %s gin, which does without",
 		refusal.Setting("model"), model, what, refusal.Setting("model"))
 }
@@ -407,7 +430,7 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 func (s Spec) layers(kind ModelKind, features, edge, classes int) (specs []BlockSpec) {
 	in := s.read(features)
 	for i := range s.Layers {
-		b := BlockSpec{In: in, Out: s.Hidden, EdgeFeatures: kind.EdgeFeatures, Degrees: kind.degrees}
+		b := BlockSpec{In: in, Out: s.Hidden, EdgeFeatures: s.readsEdges(kind), Degrees: kind.degrees}
 		if i == s.Layers-1 {
 			b.Out = classes
 		}
@@ -482,6 +505,9 @@ func (s *Spec) cost(kind ModelKind, in, out, edge int, last bool) Cost {
 	columns := out
 	if kind.Uses("heads") {
 		columns = s.attention(last).columns(out)
+	}
+	if !s.readsEdges(kind) {
+		edge = 0
 	}
 	c := kind.cost(in, columns, edge)
 	if kind.Uses("aggregation") && s.aggregation() == Max { // it comes before the product
@@ -591,7 +617,7 @@ func (s Spec) Widths(weights nn.State) (features, classes int) {
 
 // attention returns the options of a graph attention layer.
 func (s *Spec) attention(last bool) GATOptions {
-	o := GATOptions{Heads: s.Heads, Dropout: s.AttentionDropout, TransformDropout: s.TransformDropout}
+	o := GATOptions{Heads: s.Heads, Dropout: s.AttentionDropout, TransformDropout: s.TransformDropout, EdgeFeatures: s.EdgeFeatures}
 	if last {
 		o.Heads, o.Average = s.OutputHeads, s.OutputHeads > 1
 	}

@@ -196,7 +196,7 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 		if i == s.Layers-1 {
 			l.out = classes
 		}
-		specs = append(specs, BlockSpec{In: in, Out: l.out, Cost: l.cost(), EdgeFeatures: kind.EdgeFeatures, Build: func(e Env) Block { return l.build(e) }})
+		specs = append(specs, BlockSpec{In: in, Out: l.out, Cost: l.cost(), EdgeFeatures: s.readsEdges(kind), Build: func(e Env) Block { return l.build(e) }})
 		in = l.out
 	}
 	if more := s.Layers - 1; s.Decoupled && more > 0 {
@@ -243,8 +243,8 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 			case (s.Model == "gin" || s.Model == "gine") && i == 0 && a != b:
 				return refusal.Errorf("%s %s: it adds the features of both ends of an edge, and those of %q have %d and %d columns; "+
 					"take %s sage, gat or rgcn", refusal.Setting("model"), s.Model, r.Name, a, b, refusal.Setting("model"))
-			case kind.EdgeFeatures && r.Columns == 0:
-				return noEdgeFeatures(s.Model, fmt.Sprintf("the edges of %q", r.Name))
+			case s.readsEdges(kind) && r.Columns == 0:
+				return s.noEdgeFeatures(fmt.Sprintf("the edges of %q", r.Name))
 			}
 		}
 	}

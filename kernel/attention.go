@@ -11,9 +11,12 @@ import (
 	"weft/tensor"
 )
 
-// Attention is softmax attention over in-edges with Heads heads of Width columns. With A nil it is GATv1: the
-// score of j→i is LeakyReLU(SourceScore_j + TargetScore_i) per head. Otherwise GATv2: Σ_c
-// A_c·LeakyReLU(Source_jc + Target_ic). The slope of LeakyReLU is from 0 to 1.
+// Attention is softmax attention over in-edges with Heads heads of Width columns. The score of j→i per head is,
+// for a slope of LeakyReLU from 0 to 1,
+//
+//	GATv1: LeakyReLU(SourceScore_j + TargetScore_i)
+//	GATv2: Σ_c A_c·LeakyReLU(Source_jc + Target_ic), where A is set
+//	dot products: Σ_c Target_ic·Key_jc, where Key is set
 //
 // The heads may be some of a layer's, and GATv1's columns some of each head's: the state and the output have
 // the bits that they have in a call with the whole layer.
@@ -23,12 +26,38 @@ type Attention struct {
 	Slope                    float64
 	Source                   *tensor.Matrix // source rows × Heads·Width, Float32 or BFloat16, and so is Target
 	SourceScore, TargetScore *tensor.Matrix // GATv1: rows × Heads
-	Target, A                *tensor.Matrix // GATv2: destination rows × Heads·Width, 1 × Heads·Width
+	Target                   *tensor.Matrix // GATv2, dot products: destination rows × Heads·Width
+	A                        *tensor.Matrix // GATv2: 1 × Heads·Width
+	Key                      *tensor.Matrix // dot products: source rows × Heads·Width, of Source's element type
+	Edges                    EdgeFeatures
 	// Whole: the edges are all that their destinations have: AttendBackward may read fewer rows then
 	Whole bool
 	// Mask: attention dropout, by both ends, the layer's head and occurrence; its ids are not used
 	Mask                 Mask
 	SourceIDs, TargetIDs *tensor.Matrix // Int32, the rows' vertices for the mask, nil: the row itself
+}
+
+// EdgeFeatures are features of the edges of one block. In GATv1 Σ_f features_f·Vector_f is added to the two
+// scores of an edge. Otherwise e_c = Σ_f features_f·Weight_fc is added to Source_jc + Target_ic in GATv2, and
+// with dot products to Key_jc, and to Source_jc wherever it is read. The zero value is none.
+type EdgeFeatures struct {
+	// Rows: entries × features, in the order of the block's entries, of Source's element type
+	Rows *tensor.Matrix
+	// Transposed (Int32, 1 × entries) is the row of each entry of the transposed block, for the backward pass
+	Transposed *tensor.Matrix
+	// Loops has the features of the self loops, row by row: those of row i from FirstLoop_i on (Int64, a number
+	// for each row); nil: there are none
+	Loops, FirstLoop *tensor.Matrix
+	Vector           *tensor.Matrix // GATv1: features × Heads
+	Weight           *tensor.Matrix // others: features × Heads·Width
+}
+
+// columns returns the number of features of an edge.
+func (f EdgeFeatures) columns() int {
+	if f.Rows == nil {
+		return 0
+	}
+	return f.Rows.Cols
 }
 
 // c checks the shapes against the edges, of sources in e's columns and destinations in its rows.
@@ -48,13 +77,36 @@ func (a Attention) c(e *CSR) C.weft_attention_args {
 	check("source score", a.SourceScore, e.Cols, a.Heads)
 	check("target score", a.TargetScore, e.Rows, a.Heads)
 	check("target", a.Target, e.Rows, cols)
+	check("key", a.Key, e.Cols, cols)
 	check("attention vector", a.A, 1, cols)
+	check("edge features", a.Edges.Rows, e.Entries(), a.Edges.columns())
+	check("vector of edge features", a.Edges.Vector, a.Edges.columns(), a.Heads)
+	check("weight of edge features", a.Edges.Weight, a.Edges.columns(), cols)
 	return C.weft_attention_args{
 		source: storage(a.Source), target: storage(a.Target), source_score: floats(a.SourceScore), target_score: floats(a.TargetScore),
 		a: floats(a.A), source_ids: ints(a.SourceIDs), target_ids: ints(a.TargetIDs), heads: C.int64_t(a.Heads), width: C.int64_t(a.Width),
+		features: storage(a.Edges.Rows), loop_features: storage(a.Edges.Loops), first_loop: longs(a.Edges.FirstLoop),
+		feature_columns: C.int64_t(a.Edges.columns()), edge_vector: floats(a.Edges.Vector), edge_weight: floats(a.Edges.Weight),
+		key:        storage(a.Key),
 		first_head: C.int64_t(a.FirstHead), layer_heads: C.int64_t(layer),
 		slope: C.float(a.Slope), mask: a.Mask.From(a.FirstHead).c(), whole: boolean(a.Whole),
 	}
+}
+
+// kernel returns that of the form of attention.
+func (a Attention) kernel(v1, v2, dot C.int) C.int {
+	switch {
+	case a.Key != nil:
+		return dot
+	case a.A != nil:
+		return v2
+	}
+	return v1
+}
+
+// operands are the matrices over storage.
+func (a Attention) operands() []*tensor.Matrix {
+	return []*tensor.Matrix{a.Source, a.Target, a.Key, a.Edges.Rows, a.Edges.Loops}
 }
 
 // over sets the rows of a pass, those of a, and overParts the parts of hubs.
@@ -111,11 +163,7 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	}
 	args.maximum, args.sum, args.z, args.z_type = floats(s.Maximum), floats(s.sum), either(s.Out), C.int32_t(typeOf(s.Out))
 	args.first, args.last = boolean(!s.begun), boolean(last)
-	kernel := C.int(C.weft_attend)
-	if a.A != nil {
-		kernel = C.weft_attend_v2
-	}
-	r := on(kernel, a.Source, a.Target)
+	r := on(a.kernel(C.weft_attend, C.weft_attend_v2, C.weft_attend_dot), a.operands()...)
 	t.edges(r, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
 	t.attendHubs(r, args, s, a, e, loops, last)
 	s.begun = !last

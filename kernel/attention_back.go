@@ -9,12 +9,16 @@ import (
 	"weft/tensor"
 )
 
-// AttentionGradients are what one block adds to. Source and SourceScore have a row per source, the others per
-// destination. Source and Target are Float32 or BFloat16, which is rounded after each block.
+// AttentionGradients are what one block adds to. Source, Key and SourceScore have a row per source, Target and
+// TargetScore per destination. Source, Key and Target are of one type, Float32 or BFloat16, which is rounded
+// after each block.
 type AttentionGradients struct {
 	Source                   *tensor.Matrix
 	SourceScore, TargetScore *tensor.Matrix // GATv1
-	Target, A                *tensor.Matrix // GATv2
+	Target                   *tensor.Matrix // GATv2, dot products
+	A                        *tensor.Matrix // GATv2
+	Key                      *tensor.Matrix // dot products
+	EdgeVector, EdgeWeight   *tensor.Matrix // as EdgeFeatures.Vector and Weight
 }
 
 // Attended is what the backward pass takes of each destination: the gradient of its output (rows ×
@@ -59,49 +63,88 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 	part.d_target, part.d_target_score = either(p.sums(d.Target)), floats(p.sums(d.TargetScore))
 	over(&args, e, loops)
 	args.d_target, args.d_type, args.d_target_score = either(d.Target), C.int32_t(typeOf(d.Target)), floats(d.TargetScore)
-	if a.A == nil {
-		r := on(C.weft_attend_back_target, a.Source, g)
+	if sums := a.edgeSums(d); len(sums) > 0 {
+		t.backTargetSums(args, part, p, a, e, g, sums)
+	} else {
+		r := on(a.kernel(C.weft_attend_back_target, C.weft_attend_back_target_v2, C.weft_attend_back_target_dot), append(a.operands(), g)...)
 		t.edges(r, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
 		for range p.each() {
 			p.run(r, unsafe.Pointer(&part))
 		}
-	} else {
-		r, n := on(C.weft_attend_back_target_v2, a.Source, a.Target, g), tiles(e.Rows)
-		// Of each tile, and then of each part of hubs
-		partial := t.scratch(tensor.Float64, n+lanes, a.Heads*a.Width)
-		row := t.scratch(tensor.Float32, n+lanes, a.Heads*a.Width)
-		t.Zero(partial)
-		t.Zero(row)
-		run := func(args C.weft_attention_args, k, lo, hi int) {
-			args.d_a, args.da_row = doubles(partial.RowRange(k, k+1)), floats(row.RowRange(k, k+1))
-			r.run(unsafe.Pointer(&args), lo, hi)
-		}
-		call := Call{names[r.name], Shape{e.Rows, a.Heads * a.Width}, e.Entries()}
-		t.make(call, n, func(k int) { run(args, k, k*C.WEFT_TILE, min((k+1)*C.WEFT_TILE, e.Rows)) })
-		for range p.each() {
-			t.make(Call{Kernel: call.Kernel, Shape: Shape{lanes}}, lanes, func(k int) { run(part, n+k, k, k+1) })
-		}
-		t.mergeTiles(partial, func(c int, v float64) { d.A.Floats()[c] += float32(v) })
-		partial.Release()
-		row.Release()
 	}
 	p.release()
 }
 
+// edgeSums returns the gradients that are sums over all edges.
+func (a Attention) edgeSums(d AttentionGradients) (sums []*tensor.Matrix) {
+	if a.A != nil {
+		sums = append(sums, d.A)
+	}
+	if a.Edges.Vector != nil {
+		sums = append(sums, d.EdgeVector)
+	}
+	if a.Edges.Weight != nil {
+		sums = append(sums, d.EdgeWeight)
+	}
+	return sums
+}
+
+// backTargetSums is backTarget's pass over the edges, which also adds to sums. They are summed for each tile
+// of rows, and for each part of a hub.
+func (t *Team) backTargetSums(args, part C.weft_attention_args, p *parts, a Attention, e *CSR, g *tensor.Matrix, sums []*tensor.Matrix) {
+	kernel := a.kernel(C.weft_attend_back_target_edges, C.weft_attend_back_target_v2, C.weft_attend_back_target_dot)
+	r, n, columns := on(kernel, append(a.operands(), g)...), tiles(e.Rows), 0
+	for _, m := range sums {
+		columns += m.Len()
+	}
+	// Of each tile, and then of each part of hubs; row by row what is still in single precision
+	partial, rows := t.scratch(tensor.Float64, n+lanes, columns), t.scratch(tensor.Float32, n+lanes, columns)
+	t.Zero(partial)
+	t.Zero(rows)
+	vector := columns // before the columns of a weight of edge features
+	if a.Edges.Weight != nil {
+		vector -= a.Edges.Weight.Len()
+	}
+	run := func(args C.weft_attention_args, k, lo, hi int) {
+		sum, row := partial.RowRange(k, k+1), rows.RowRange(k, k+1)
+		args.d_a, args.da_row = doubles(sum), floats(row)
+		args.d_edge_vector = doubles(sum)
+		args.d_edge_weight = (*C.double)(unsafe.Add(sum.Pointer(), 8*vector))
+		args.d_edge_row = (*C.float)(unsafe.Add(row.Pointer(), 4*vector))
+		r.run(unsafe.Pointer(&args), lo, hi)
+	}
+	call := Call{names[r.name], Shape{e.Rows, a.Heads * a.Width}, e.Entries()}
+	t.make(call, n, func(k int) { run(args, k, k*C.WEFT_TILE, min((k+1)*C.WEFT_TILE, e.Rows)) })
+	for range p.each() {
+		t.make(Call{Kernel: call.Kernel, Shape: Shape{lanes}}, lanes, func(k int) { run(part, n+k, k, k+1) })
+	}
+	t.mergeTiles(partial, func(c int, v float64) {
+		for _, m := range sums {
+			if c < m.Len() {
+				m.Floats()[c] += float32(v)
+				return
+			}
+			c -= m.Len()
+		}
+	})
+	partial.Release()
+	rows.Release()
+}
+
 // backSource adds what the edges of a source give it.
 func (t *Team) backSource(args C.weft_attention_args, d AttentionGradients, a Attention, transposed *CSR, loops, g *tensor.Matrix) {
-	kernel := C.int(C.weft_attend_back_source)
-	if a.A != nil {
-		kernel = C.weft_attend_back_source_v2
-	}
 	p := t.parts(transposed, loops, a.SourceIDs)
 	part := args
 	overParts(&part, p)
 	part.source, part.source_score, part.source_ids = storage(p.copies(a.Source)), floats(p.copies(a.SourceScore)), ints(p.ids)
-	part.d_source, part.d_source_score = either(p.sums(d.Source)), floats(p.sums(d.SourceScore))
+	part.key = storage(p.copies(a.Key))
+	part.d_source, part.d_source_score, part.d_key = either(p.sums(d.Source)), floats(p.sums(d.SourceScore)), either(p.sums(d.Key))
 	over(&args, transposed, loops)
+	args.feature_rows, part.feature_rows = ints(a.Edges.Transposed), ints(a.Edges.Transposed)
 	args.d_source, args.d_type, args.d_source_score = either(d.Source), C.int32_t(typeOf(d.Source)), floats(d.SourceScore)
-	r := on(kernel, a.Source, a.Target, g)
+	args.d_key = either(d.Key)
+	check("rows of edge features", a.Edges.Transposed, 1, transposed.Entries())
+	r := on(a.kernel(C.weft_attend_back_source, C.weft_attend_back_source_v2, C.weft_attend_back_source_dot), append(a.operands(), g)...)
 	t.edges(r, unsafe.Pointer(&args), transposed, transposed.Hubs, a.Heads*a.Width)
 	for range p.each() {
 		p.run(r, unsafe.Pointer(&part))

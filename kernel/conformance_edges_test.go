@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"weft/kernel"
 	"weft/kernel/reference"
@@ -330,6 +331,62 @@ func (s *suite) network(a *kernel.CSR, loops bool) network {
 	return g
 }
 
+// features gives the network's edges so many features each, random or none, as kernel and reference want them.
+// Their vector has columns for GATv1's heads, and their weight for all columns of the other forms.
+func (s *suite) features(g network, columns, heads, width int) (f kernel.EdgeFeatures, edges *reference.Matrix) {
+	if columns == 0 {
+		return f, nil
+	}
+	all := s.stored(len(g.indices), columns)
+	f = kernel.EdgeFeatures{Transposed: s.transposedRows(g.a), Vector: s.normal(columns, heads)}
+	weight := &f.Vector
+	if width > 0 {
+		f.Vector, weight = nil, &f.Weight
+		f.Weight = s.normal(columns, heads*width)
+	}
+	s.team.Scale(*weight, float32(.5/math.Sqrt(float64(columns))), *weight) // scores of about 1, as in a model
+	var entries, loops, first []int32
+	for i := range g.a.Rows {
+		stored := int32(len(list(g.a, i)))
+		first = append(first, int32(len(loops)))
+		for e := int32(g.indptr[i]); e < int32(g.indptr[i+1]); e++ {
+			if e < int32(g.indptr[i])+stored {
+				entries = append(entries, e)
+			} else {
+				loops = append(loops, e)
+			}
+		}
+	}
+	pick := func(rows []int32) *tensor.Matrix {
+		m := s.blankOf(all.Element, len(rows), columns)
+		s.team.Gather(m, all, s.ints(rows))
+		return m
+	}
+	f.Rows = pick(entries)
+	if g.loops != nil {
+		f.Loops, f.FirstLoop = pick(loops), s.team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, g.a.Rows)
+		for i, k := range first {
+			f.FirstLoop.Int64s()[i] = int64(k)
+		}
+	}
+	return f, exact(all)
+}
+
+// transposedRows is where each entry of the transpose is among the entries of a.
+func (s *suite) transposedRows(a *kernel.CSR) *tensor.Matrix {
+	type entry struct{ column, number int32 }
+	var all []entry
+	for k, column := range a.Indices.Int32s() {
+		all = append(all, entry{column, int32(k)})
+	}
+	slices.SortStableFunc(all, func(x, y entry) int { return int(x.column - y.column) })
+	rows := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(all))
+	for k, e := range all {
+		rows.Int32s()[k] = e.number
+	}
+	return rows
+}
+
 // edgeMask finds the mask of every edge and head, as the reference wants it, by attending with equal scores
 // to sources of ones. For the nth of equal edges there is a row with n of them: it gives the average of their
 // masks, and the row of one edge fewer that of the others.
@@ -394,7 +451,7 @@ func (s *suite) vertexMask(rows, cols int, mask kernel.Mask) *tensor.Matrix {
 }
 
 func conformAttention(s *suite) {
-	run := func(s *suite, heads, width int) {
+	each := func(s *suite, heads, width int, attend func(what string, g network, mask kernel.Mask, keep []float64)) {
 		for _, loops := range []bool{false, true} {
 			g := s.network(s.tangled(19, 75), loops)
 			for _, mask := range []kernel.Mask{{}, kernel.NewMask(99, .4, nil)} {
@@ -403,10 +460,21 @@ func conformAttention(s *suite) {
 				if mask.Active() {
 					keep = s.edgeMask(g, heads, mask, nil)
 				}
-				s.attention(what, g, heads, width, mask, keep)
-				s.attention2(what+", GATv2", g, heads, width, mask, keep)
+				attend(what, g, mask, keep)
 			}
 		}
+	}
+	run := func(s *suite, heads, width int) {
+		each(s, heads, width, func(what string, g network, mask kernel.Mask, keep []float64) {
+			s.attention(what, g, heads, width, 0, mask, keep)
+			s.attention2(what+", GATv2", g, heads, width, 0, mask, keep)
+		})
+		each(s, heads, width, func(what string, g network, mask kernel.Mask, keep []float64) {
+			s.attention(what+", edge features", g, heads, width, 1+(heads*width)%11, mask, keep)
+			s.attention2(what+", GATv2, edge features", g, heads, width, 1+(heads*width)%11, mask, keep)
+			s.dotAttention(what+", dot products", g, heads, width, 0, mask, keep)
+			s.dotAttention(what+", dot products, edge features", g, heads, width, 1+(heads*width)%11, mask, keep)
+		})
 	}
 	s.each(widths, func(s *suite, width int) { run(s, 1, width) })
 	// With widths of half a vector, and of one, two and four, at one level or another
@@ -434,8 +502,11 @@ func conformAttentionHub(s *suite) {
 				if mask.Active() {
 					keep = s.edgeMask(g, shape[0], mask, nil)
 				}
-				s.attention(what, g, shape[0], shape[1], mask, keep)
-				s.attention2(what+", GATv2", g, shape[0], shape[1], mask, keep)
+				s.attention(what, g, shape[0], shape[1], 0, mask, keep)
+				s.attention(what+", edge features", g, shape[0], shape[1], 3, mask, keep)
+				s.attention2(what+", GATv2", g, shape[0], shape[1], 0, mask, keep)
+				s.attention2(what+", GATv2, edge features", g, shape[0], shape[1], 3, mask, keep)
+				s.dotAttention(what+", dot products, edge features", g, shape[0], shape[1], 2, mask, keep)
 			}
 		}
 	}
@@ -448,8 +519,12 @@ func conformAttentionEmpty(s *suite) {
 		"one row":    s.rows(1, [][]int32{{0, 0, 0}}),
 	} {
 		g := s.network(a, false)
-		s.attention(name, g, 2, 3, kernel.Mask{}, nil)
-		s.attention2(name+", GATv2", g, 2, 3, kernel.Mask{}, nil)
+		s.attention(name, g, 2, 3, 0, kernel.Mask{}, nil)
+		s.attention(name+", edge features", g, 2, 3, 2, kernel.Mask{}, nil)
+		s.attention2(name+", GATv2", g, 2, 3, 0, kernel.Mask{}, nil)
+		s.attention2(name+", GATv2, edge features", g, 2, 3, 1, kernel.Mask{}, nil)
+		s.dotAttention(name+", dot products", g, 2, 3, 0, kernel.Mask{}, nil)
+		s.dotAttention(name+", dot products, edge features", g, 2, 3, 1, kernel.Mask{}, nil)
 	}
 }
 
@@ -469,26 +544,50 @@ func (s *suite) logSums(what string, got *tensor.Matrix, want []float64) {
 	s.elements(what+", log-sum-exp", got, finite, 40)
 }
 
+// form is one of those of kernel.Attention.
+type form int
+
+const (
+	v1 form = iota
+	v2
+	dotProducts
+)
+
+// query is rows of storage whose products with others, of heads of that width, are at most about 1.
+func (s *suite) query(rows, cols, width int) *tensor.Matrix {
+	q := s.normal(rows, cols)
+	s.team.Scale(q, float32(.5/math.Sqrt(float64(width))), q)
+	return s.as(s.storage, q)
+}
+
 // storedAttention holds attention over sources, targets and gradients in BFloat16 against what comes of the
-// same numbers in Float32, which is held against the reference. GATv1 has the same bits, rounded; GATv2 adds
-// in another order.
-func (s *suite) storedAttention(what string, g network, heads, width int, mask kernel.Mask, v2 bool) {
+// same numbers in Float32, which is held against the reference. GATv1 has the same bits, rounded; the
+// other forms add in another order.
+func (s *suite) storedAttention(what string, g network, heads, width, features int, mask kernel.Mask, form form) {
 	s.t.Helper()
 	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
 	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: s.stored(n, cols), Mask: mask}
-	if v2 {
+	switch form {
+	case v1:
+		k.SourceScore, k.TargetScore = s.normal(n, heads), s.normal(n, heads)
+		k.Edges, _ = s.features(g, features, heads, 0)
+	case v2:
 		k.Target, k.A = s.stored(n, cols), s.normal(1, cols)
 		s.team.Scale(k.A, float32(1/math.Sqrt(float64(width))), k.A)
-	} else {
-		k.SourceScore, k.TargetScore = s.normal(n, heads), s.normal(n, heads)
+		k.Edges, _ = s.features(g, features, heads, width)
+	case dotProducts:
+		k.Target, k.Key = s.query(n, cols, width), s.stored(n, cols)
+		k.Edges, _ = s.features(g, features, heads, width)
 	}
 	dOut, dSource, dTarget := s.stored(n, cols), s.stored(n, cols), s.stored(n, cols)
 	var of kernel.Attended
 	run := func(element tensor.Element) (*kernel.AttentionState, kernel.AttentionGradients) {
 		k := k
 		k.Source = s.as(element, k.Source)
-		if v2 {
-			k.Target = s.as(element, k.Target)
+		for _, m := range []**tensor.Matrix{&k.Target, &k.Key, &k.Edges.Rows, &k.Edges.Loops} {
+			if *m != nil {
+				*m = s.as(element, *m)
+			}
 		}
 		state := s.team.AttentionStart(n, heads, width, element)
 		s.team.Attend(state, k, g.a, g.loops, kernel.Last)
@@ -500,7 +599,8 @@ func (s *suite) storedAttention(what string, g network, heads, width int, mask k
 		zeros := func(rows, cols int) *tensor.Matrix { return s.team.Zeros(tensor.Buffers, rows, cols) }
 		d := kernel.AttentionGradients{
 			Source: s.as(element, s.copy(dSource)), SourceScore: zeros(n, heads), TargetScore: zeros(n, heads),
-			Target: s.as(element, s.copy(dTarget)), A: zeros(1, cols),
+			Target: s.as(element, s.copy(dTarget)), A: zeros(1, cols), EdgeVector: zeros(features, heads), EdgeWeight: zeros(features, cols),
+			Key: s.as(element, s.copy(dTarget)),
 		}
 		s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, of)
 		return state, d
@@ -511,23 +611,25 @@ func (s *suite) storedAttention(what string, g network, heads, width int, mask k
 		"output": {got.Out, want.Out}, "log-sum-exp": {got.Maximum, want.Maximum}, "source gradient": {d.Source, dWant.Source},
 		"source score gradient": {d.SourceScore, dWant.SourceScore}, "target score gradient": {d.TargetScore, dWant.TargetScore},
 		"target gradient": {d.Target, dWant.Target}, "gradient of the vector": {d.A, dWant.A},
+		"gradient of the edges' vector": {d.EdgeVector, dWant.EdgeVector},
+		"gradient of the edges' weight": {d.EdgeWeight, dWant.EdgeWeight}, "key gradient": {d.Key, dWant.Key},
 	} {
 		switch {
-		case !v2 && !same(m[0], s.as(m[0].Element, m[1])):
+		case form == v1 && !same(m[0], s.as(m[0].Element, m[1])):
 			s.t.Fatalf("%s: the %s is not what comes of Float32, rounded", what, name)
-		case v2 && name == "gradient of the vector":
+		case form != v1 && strings.HasPrefix(name, "gradient of"):
 			s.vector(what+", "+name, m[0], values(m[1]), terms)
-		case v2:
+		case form != v1:
 			s.rowwise(what+", "+name, m[0], exact(m[1]), terms)
 		}
 	}
 }
 
 // attention holds GATv1's forward and backward pass against the reference. Its scores come from HeadDot.
-func (s *suite) attention(what string, g network, heads, width int, mask kernel.Mask, keep []float64) {
+func (s *suite) attention(what string, g network, heads, width, features int, mask kernel.Mask, keep []float64) {
 	s.t.Helper()
 	if s.storage == tensor.BFloat16 {
-		s.storedAttention(what, g, heads, width, mask, false)
+		s.storedAttention(what, g, heads, width, features, mask, v1)
 		return
 	}
 	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
@@ -538,17 +640,22 @@ func (s *suite) attention(what string, g network, heads, width int, mask kernel.
 	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, Mask: mask, SourceScore: s.blank(n, heads), TargetScore: s.blank(n, heads)}
 	s.team.HeadDot(k.SourceScore, x, aSource)
 	s.team.HeadDot(k.TargetScore, x, aTarget)
+	edges, vector := (*reference.Matrix)(nil), (*reference.Matrix)(nil)
+	if k.Edges, edges = s.features(g, features, heads, 0); features > 0 {
+		vector = exact(k.Edges.Vector)
+	}
 	state := s.team.AttentionStart(n, heads, width, tensor.Float32)
 	s.team.Attend(state, k, g.a, g.loops, kernel.Last)
 	out, logSum := state.Out, state.Maximum
 	r := g.reference(heads, keep)
-	want, lse := reference.GAT(r, exact(x), values(aSource), values(aTarget))
+	r.Features = edges
+	want, lse := reference.GAT(r, exact(x), values(aSource), values(aTarget), vector)
 	s.rowwise(what+", output", out, want, terms)
 	s.logSums(what, logSum, lse)
 
-	dx, da, db := reference.GATBackward(r, exact(x), values(aSource), values(aTarget), exact(dOut))
+	dx, da, db, dv := reference.GATBackward(r, exact(x), values(aSource), values(aTarget), vector, exact(dOut))
 	for _, k.Whole = range []bool{true, false} {
-		d := kernel.AttentionGradients{Source: s.normal(n, cols), SourceScore: s.team.Zeros(tensor.Buffers, n, heads), TargetScore: s.team.Zeros(tensor.Buffers, n, heads)}
+		d := kernel.AttentionGradients{Source: s.normal(n, cols), SourceScore: s.team.Zeros(tensor.Buffers, n, heads), TargetScore: s.team.Zeros(tensor.Buffers, n, heads), EdgeVector: s.team.Zeros(tensor.Buffers, features, heads)}
 		start := exact(d.Source)
 		dSource, dTarget, gOut := s.team.Zeros(tensor.Buffers, 1, cols), s.team.Zeros(tensor.Buffers, 1, cols), s.blank(n, heads)
 		s.team.RowDots(gOut, dOut, out)
@@ -558,34 +665,83 @@ func (s *suite) attention(what string, g network, heads, width int, mask kernel.
 		s.rowwise(what+case_(", whole", k.Whole)+", gradient", d.Source, start.Plus(dx), terms)
 		s.vector(what+case_(", whole", k.Whole)+", gradient of the source vector", dSource, da, terms)
 		s.vector(what+case_(", whole", k.Whole)+", gradient of the target vector", dTarget, db, terms)
+		if features > 0 {
+			s.vector(what+case_(", whole", k.Whole)+", gradient of the edges' vector", d.EdgeVector, dv.Data, terms)
+		}
 	}
 }
 
-// attention2 does the same for GATv2.
-func (s *suite) attention2(what string, g network, heads, width int, mask kernel.Mask, keep []float64) {
+// attention2 does the same for GATv2, with features of edges if they have some.
+func (s *suite) attention2(what string, g network, heads, width, features int, mask kernel.Mask, keep []float64) {
 	s.t.Helper()
 	if s.storage == tensor.BFloat16 {
-		s.storedAttention(what, g, heads, width, mask, true)
+		s.storedAttention(what, g, heads, width, features, mask, v2)
 		return
 	}
 	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
 	x, y, att, dOut := s.normal(n, cols), s.normal(n, cols), s.normal(1, cols), s.normal(n, cols)
 	s.team.Scale(att, float32(1/math.Sqrt(float64(width))), att)
 	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, Target: y, A: att, Mask: mask}
+	r, weight := s.withFeatures(&k, g, features, keep)
 	state := s.team.AttentionStart(n, heads, width, tensor.Float32)
 	s.team.Attend(state, k, g.a, g.loops, kernel.Last)
 	out, logSum := state.Out, state.Maximum
-	r := g.reference(heads, keep)
-	want, lse := reference.GATv2(r, exact(x), exact(y), values(att))
+	want, lse := reference.GATv2(r, exact(x), exact(y), values(att), weight)
 	s.rowwise(what+", output", out, want, terms)
 	s.logSums(what, logSum, lse)
 
-	d := kernel.AttentionGradients{Source: s.normal(n, cols), Target: s.normal(n, cols), A: s.normal(1, cols)}
+	d := kernel.AttentionGradients{Source: s.normal(n, cols), Target: s.normal(n, cols), A: s.normal(1, cols), EdgeWeight: s.team.Zeros(tensor.Buffers, features, cols)}
 	startX, startY, startA, gOut := exact(d.Source), exact(d.Target), exact(d.A), s.blank(n, heads)
 	s.team.RowDots(gOut, dOut, out)
 	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
-	dx, dy, da := reference.GATv2Backward(r, exact(x), exact(y), values(att), exact(dOut))
+	dx, dy, da, dw := reference.GATv2Backward(r, exact(x), exact(y), values(att), weight, exact(dOut))
 	s.rowwise(what+", source gradient", d.Source, startX.Plus(dx), terms)
 	s.rowwise(what+", target gradient", d.Target, startY.Plus(dy), terms)
 	s.vector(what+", gradient of the vector", d.A, startA.Plus(&reference.Matrix{Rows: 1, Cols: cols, Data: da}).Data, terms)
+	if weight != nil {
+		s.vector(what+", gradient of the edges' weight", d.EdgeWeight, dw.Data, terms)
+	}
+}
+
+// withFeatures gives k features of the network's edges and a weight of them, and returns both for the
+// reference; nil for none.
+func (s *suite) withFeatures(k *kernel.Attention, g network, features int, keep []float64) (*reference.Attention, *reference.Matrix) {
+	r := g.reference(k.Heads, keep)
+	if features == 0 {
+		return r, nil
+	}
+	k.Edges, r.Features = s.features(g, features, k.Heads, k.Width)
+	return r, exact(k.Edges.Weight)
+}
+
+// dotAttention does the same for dot products.
+func (s *suite) dotAttention(what string, g network, heads, width, features int, mask kernel.Mask, keep []float64) {
+	s.t.Helper()
+	if s.storage == tensor.BFloat16 {
+		s.storedAttention(what, g, heads, width, features, mask, dotProducts)
+		return
+	}
+	// a coefficient of an edge is a sum of width terms
+	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))*width
+	query, key, value, dOut := s.query(n, cols, width), s.normal(n, cols), s.normal(n, cols), s.normal(n, cols)
+	k := kernel.Attention{Heads: heads, Width: width, Source: value, Target: query, Key: key, Mask: mask}
+	r, weight := s.withFeatures(&k, g, features, keep)
+	state := s.team.AttentionStart(n, heads, width, tensor.Float32)
+	s.team.Attend(state, k, g.a, g.loops, kernel.Last)
+	out, logSum := state.Out, state.Maximum
+	want, lse := reference.DotProduct(r, exact(query), exact(key), exact(value), weight)
+	s.rowwise(what+", output", out, want, terms)
+	s.logSums(what, logSum, lse)
+
+	d := kernel.AttentionGradients{Source: s.normal(n, cols), Target: s.normal(n, cols), Key: s.normal(n, cols), EdgeWeight: s.team.Zeros(tensor.Buffers, features, cols)}
+	startV, startQ, startK, gOut := exact(d.Source), exact(d.Target), exact(d.Key), s.blank(n, heads)
+	s.team.RowDots(gOut, dOut, out)
+	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
+	dq, dk, dv, dw := reference.DotProductBackward(r, exact(query), exact(key), exact(value), weight, exact(dOut))
+	s.rowwise(what+", value gradient", d.Source, startV.Plus(dv), terms)
+	s.rowwise(what+", query gradient", d.Target, startQ.Plus(dq), terms)
+	s.rowwise(what+", key gradient", d.Key, startK.Plus(dk), terms)
+	if weight != nil {
+		s.vector(what+", gradient of the edges' weight", d.EdgeWeight, dw.Data, terms)
+	}
 }

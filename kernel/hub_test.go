@@ -262,7 +262,7 @@ func TestHubInStorage(t *testing.T) {
 		before = s.copy(dx)
 		s.team.MaxBackward(dx, transposed, g, arg, nil, nil)
 		s.asFloat32("gradient of the maximum", dx, g, before, func(dx, g *tensor.Matrix) { s.team.MaxBackward(dx, transposed, g, arg, nil, nil) })
-		s.storedAttention("attention", network{a: a, transposed: transposed}, 2, 9, kernel.Mask{}, false)
+		s.storedAttention("attention", network{a: a, transposed: transposed}, 2, 9, 0, kernel.Mask{}, v1)
 	})
 }
 

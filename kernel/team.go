@@ -331,7 +331,12 @@ func doubles(m *tensor.Matrix) *C.double {
 	return (*C.double)(elements(m, tensor.Float64))
 }
 
-func longs(m *tensor.Matrix) *C.int64_t { return (*C.int64_t)(elements(m, tensor.Int64)) }
+func longs(m *tensor.Matrix) *C.int64_t {
+	if m == nil {
+		return nil
+	}
+	return (*C.int64_t)(elements(m, tensor.Int64))
+}
 
 // elements returns the address of the first element, and panics where the elements are of another type.
 func elements(m *tensor.Matrix, want tensor.Element) unsafe.Pointer {

@@ -41,6 +41,15 @@ func networks() map[string]Options {
 			o.AttentionDropout = .3
 			o.TransformDropout = .2
 		}),
+		"gat-edges": with(func(o *Options) {
+			o.Model, o.EdgeFeatures, o.Heads, o.OutputHeads = "gat", true, 4, 3
+			o.AttentionDropout = .3
+		}),
+		"gatv2-edges": with(func(o *Options) { o.Model, o.EdgeFeatures, o.Heads = "gatv2", true, 3; o.AttentionDropout = .3 }),
+		"transformer": with(func(o *Options) {
+			o.Model, o.EdgeFeatures, o.Heads, o.Norm = "transformer", true, 3, "layer"
+			o.AttentionDropout = .3
+		}),
 		"gin":      with(func(o *Options) { o.Model = "gin"; o.Norm = "batch"; o.Optimizer = "sgd"; o.Activation = "gelu" }),
 		"gine":     with(func(o *Options) { o.Model, o.Jump = "gine", "cat"; o.Norm = "layer"; o.Optimizer = "sgd" }),
 		"pna":      with(func(o *Options) { o.Model, o.Norm, o.Optimizer, o.DropEdge = "pna", "layer", "sgd", .2 }),

@@ -61,7 +61,11 @@ func (p planned) warnings() (warnings []string) {
 		warnings = append(warnings, "the graph has edge weights, which "+o.Model+" does not use")
 	}
 	if first.UnusedEdgeFeatures {
-		warnings = append(warnings, "the graph has edge features, which "+o.Model+" does not use")
+		said := "the graph has edge features, which " + o.Model + " does not use"
+		if p.settings.Spec.Uses("edge-features") {
+			said += fmt.Sprintf("; %s has it use them", refusal.Setting("edge-features"))
+		}
+		warnings = append(warnings, said)
 	}
 	if first.OneClass {
 		warnings = append(warnings, oneClass)

@@ -20,7 +20,7 @@ float32: a stored value is right to half a unit in the last place. There is no d
 
 and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, mode (train or eval), act, direction (in, out,
 both), aggr, loss, bias_before_norm, built (how PyG was used), torch, pyg; in files of decoupled models also decoupled (yes),
-teleport, and attention_gradient (full or stop); residual, blocks (residual) and jk (cat or max) where they are; of GCNII alpha, theta and
+teleport, and attention_gradient (full or stop); edge_features (yes) where attention uses them; residual, blocks (residual) and jk (cat or max) where they are; of GCNII alpha, theta and
 shared_weights; of APPNP and SGC rounds, and of APPNP alpha.
 
 ../../optim/testdata/golden.safetensors holds five steps of torch.optim's optimizers and learning rates of its schedules.
@@ -36,7 +36,7 @@ import torch
 import torch.nn.functional as F
 import torch_geometric
 from torch_geometric.nn import (APPNP, BatchNorm, DeepGCNLayer, DirGNNConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GINEConv, GraphNorm, LayerNorm,
-                                PairNorm, SAGEConv, SGConv)
+                                PairNorm, SAGEConv, SGConv, TransformerConv)
 from torch_geometric.nn.models import GAT, GCN, GIN, MLP, PNA, GraphSAGE
 from torch_geometric.utils import add_self_loops, degree, remove_self_loops, softmax
 
@@ -154,9 +154,11 @@ def both(model, layers, heads, aggr):
             convs.append(DirGNNConv(GCNConv(a, b), alpha=0.5))
         else:
             last = i == layers - 1
-            make = GATConv if model == "gat" else GATv2Conv
+            make = {"gat": GATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}[model]
             conv = make(a, b if last else b // heads, heads=heads, concat=not last)
             directed = DirGNNConv(conv, alpha=0.5)
+            if model == "transformer":  # DirGNNConv switches root_weight off
+                directed.conv_in.lin_skip = directed.conv_out.lin_skip = None
             directed.lin = torch.nn.Linear(a, b)  # PyG's has the width of one head
             convs.append(directed)
     return Both(convs, F.relu)
@@ -356,15 +358,24 @@ class GINE(GIN):
         return GINEConv(super().init_conv(in_channels, out_channels).nn, edge_dim=EDGE_FEATURES, **kwargs)
 
 
+class Transformer(GIN):
+    """The layers of PyG's TransformerConv."""
+
+    supports_edge_attr = True
+
+    def init_conv(self, in_channels, out_channels, heads=1, concat=True, edge_dim=None, **kwargs):
+        return TransformerConv(in_channels, out_channels // heads if concat else out_channels, heads=heads, concat=concat, edge_dim=edge_dim)
+
+
 # Where PyG has convolutions but no model of them, a subclass of torch_geometric.nn.models.basic_gnn.BasicGNN makes one.
-PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gine": GINE, "gat": GAT, "gatv2": GAT, "pna": PNA}
+PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gine": GINE, "gat": GAT, "gatv2": GAT, "transformer": Transformer, "pna": PNA}
 
 
-def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk):
+def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk, edges):
     """The model, and one line that says how it was made."""
     if direction == "both":
         line = "torch_geometric.nn.DirGNNConv(conv, alpha=0.5), convs.i, activation between"
-        if model in ("gat", "gatv2") and heads > 1:
+        if model in ("gat", "gatv2", "transformer") and heads > 1:
             line += "; its lin replaced by Linear(in, heads*out), as PyG's has the width of one head"
         return both(model, layers, heads, aggr), line
     kwargs = {"act": act, "norm": {"none": None, "batch": "batch_norm", "layer": "layer_norm", "graph": "graph_norm", "pair": PairNorm()}[norm]}
@@ -376,6 +387,10 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         return MLP([FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES], **kwargs), "torch_geometric.nn.models.MLP"
     if model in ("gat", "gatv2"):
         kwargs |= {"heads": heads, "v2": model == "gatv2"}
+    if model == "transformer":
+        kwargs["heads"] = heads
+    if edges:
+        kwargs["edge_dim"] = EDGE_FEATURES
     if model == "sage":
         kwargs["aggr"] = aggr
     if model == "pna":
@@ -387,7 +402,10 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         for conv in m.convs:
             conv.nn.norms[0] = PairNorm()
         line += ", with PairNorm in its convolutions, to which PyG gives norms by name alone"
-    if heads and output_heads != heads:
+    if model == "transformer":
+        m.convs[-1] = m.init_conv(HIDDEN, CLASSES, heads=output_heads, concat=False, edge_dim=kwargs.get("edge_dim"))
+        line = f"torch_geometric.nn.TransformerConv in a BasicGNN, the last one with {output_heads} averaged head(s)"
+    elif heads and output_heads != heads:
         conv = GATv2Conv if model == "gatv2" else GATConv
         m.convs[-1] = conv(HIDDEN, CLASSES, heads=output_heads, concat=False)
         line += f", its last convolution replaced by one with {output_heads} head(s)"
@@ -395,11 +413,11 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
 
 
 def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="train", act="relu", direction="in", aggr="",
-           weighted=False, loss="ce", bias_before_norm=True, eps=None, decoupled=None, add_input=False, deep=None, jk=None):
+           weighted=False, loss="ce", bias_before_norm=True, eps=None, decoupled=None, add_input=False, deep=None, jk=None, edge_features=False):
     """Runs one model forward and backward and writes NAME.safetensors."""
     rng = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     if deep is None:
-        net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk)
+        net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk, edge_features)
     else:
         net, built = build_deep(model, layers, heads, norm, act, direction, **deep)
     if add_input:
@@ -424,7 +442,7 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
         logits = net(x)
     elif weighted:
         logits = net(x, edges, edge_weight=WEIGHT)
-    elif model == "gine":
+    elif model == "gine" or edge_features:
         logits = net(x, edges, edge_attr=EDGE_ATTR)
     else:
         logits = net(x, edges)
@@ -438,7 +456,7 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
                "logits": logits.detach(), "loss": value.detach().reshape(1), "grad.x": x.grad}
     if weighted:
         tensors["edge_weight"] = WEIGHT
-    if model == "gine":
+    if model == "gine" or edge_features:
         tensors["edge_attr"] = EDGE_ATTR
     tensors |= {"param." + k: v for k, v in before.items()}
     tensors |= {"grad." + k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in net.named_parameters()}
@@ -450,7 +468,7 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
         "bias_before_norm": "yes" if bias_before_norm else "no", "built": built,
         "torch": torch.__version__, "pyg": torch_geometric.__version__}
          | ({"decoupled": "yes", "teleport": str(decoupled["teleport"]), "attention_gradient": decoupled["gradient"]} if decoupled else {})
-         | ({"residual": "yes"} if add_input else {}) | ({"jk": jk} if jk else {}) | {k: str(v) for k, v in (deep or {}).items()})
+         | ({"residual": "yes"} if add_input else {}) | ({"jk": jk} if jk else {}) | ({"edge_features": "yes"} if edge_features else {}) | {k: str(v) for k, v in (deep or {}).items()})
     return before
 
 
@@ -509,6 +527,14 @@ def models():
     write("gine-2-layer", "gine", norm="layer")
     write("gine-3-cat", "gine", layers=3, norm="layer", jk="cat")
     write("gine-2-jump-max", "gine", act="elu", jk="max")
+    for m in ("gat", "gatv2", "transformer"):
+        write(f"{m}-2-edges", m, heads=HEADS, output_heads=HEADS, edge_features=True)
+        write(f"{m}-3-edges-layer", m, layers=3, norm="layer", act="elu", heads=HEADS, output_heads=HEADS, edge_features=True)
+        write(f"{m}-2-edges-onehead", m, heads=1, output_heads=1, edge_features=True)
+    write("transformer-2", "transformer", heads=HEADS, output_heads=HEADS)
+    write("transformer-3-batch", "transformer", layers=3, norm="batch", heads=HEADS, output_heads=HEADS)
+    write("transformer-2-out", "transformer", direction="out", heads=HEADS, output_heads=HEADS)
+    write("transformer-2-both", "transformer", direction="both", heads=HEADS, output_heads=HEADS)
     for m in ("gcn", "sage", "gat", "gatv2", "gin"):
         h = {"heads": HEADS, "output_heads": HEADS} if m in ("gat", "gatv2") else {}
         h |= {"aggr": "mean"} if m == "sage" else {}

@@ -1,7 +1,9 @@
 // Softmax attention over in-edges without a tensor that has an entry per edge. Per destination i and head h
 // over the edges j→i, with mask_ij from attention dropout (1 without):
-//   GATv1: t_ij = source_score_j + target_score_i, s_ij = LeakyReLU(t_ij)
-//   GATv2: s_ij = Σ_c a_c · LeakyReLU(source_jc + target_ic)
+//   GATv1: t_ij = source_score_j + target_score_i [+ Σ_f features_ij,f · edge_vector_f], s_ij = LeakyReLU(t_ij)
+//   GATv2: s_ij = Σ_c a_c · LeakyReLU(source_jc + target_ic [+ edge_ijc])
+//   dot products: s_ij = Σ_c target_ic · (key_jc [+ edge_ijc]), and source_j + edge_ij in place of source_j
+//   edge_ij = Σ_f features_ij,f · edge_weight_f, where edges have features
 //   o_i = Σ_j α_ij · mask_ij · source_j,  α = softmax_j(s)
 // Forward extends the state (maximum m, sum d = Σ exp(s−m), z = Σ exp(s−m)·mask·source), so the edges may
 // come in any number of blocks (Milakov & Gimelshein's online softmax). Backward computes α = exp(s −
@@ -16,6 +18,8 @@
 // read. Where i's in-edges come in several blocks or batches, which have to take the same sums, the sign of
 // target_score_i decides instead of the numbers of edges; and so it does where picking rows does not pay and
 // all are read.
+// With features of edges ∂edge_vector_f = Σ_ij ∂t_ij·features_ij,f needs each ∂t_ij. They are computed over
+// destinations by a dot product for each edge, and ∂target_score_i is the sum of i's.
 
 // Lane l of the result is x[l mod P], of `heads` values; 0 from there up to P.
 static inline vf per_head(const float *x, int heads, const int P) {
@@ -233,38 +237,115 @@ INLINE void extend_state(values *x, const batch *b, const group *g, float *rest,
 	}
 }
 
+enum { FEATURES = 8 }; // features of an edge that are worked on at a time
+
+// x without the lanes that are not places of edge i among those of a vector.
+INLINE vf of_edge(vf x, int i, const int P) { return (vf)((vi)x & (numbers(0) / P == i)); }
+
+// x_eh += Σ_f features_ef · edge_vector_fh for the batch's edges and n features from one on.
+INLINE void add_features(float *x, const batch *b, const group *g, int64_t from, const int n, const int P) {
+	const weft_attention_args *a = b->a;
+	vf vector[FEATURES];
+	for (int f = 0; f < n; f++)
+		vector[f] = per_head(a->edge_vector + (from + f) * a->heads + g->head, g->heads, P);
+	for (const run *r = b->run; r < b->run + b->runs; r++)
+		for (int e = 0; e < r->edges; e += VW / P) {
+			float *to = x + (r->at + e) * P;
+			vf sum = load(to);
+			for (int i = 0; i < VW / P && e + i < r->edges; i++) {
+				const elem *features = features_of(a, r, e + i) + from;
+				vf s = {0};
+				for (int f = 0; f < n; f++)
+					s += number(features + f) * vector[f];
+				sum += of_edge(s, i, P);
+			}
+			store(to, sum);
+		}
+}
+
+// d_fh += Σ_e x_eh · features_ef, the same way.
+INLINE void sum_features(double *d, const float *x, const batch *b, const group *g, int64_t from, const int n, const int P) {
+	const weft_attention_args *a = b->a;
+	vf sum[FEATURES];
+	for (int f = 0; f < n; f++)
+		sum[f] = (vf){0};
+	for (const run *r = b->run; r < b->run + b->runs; r++)
+		for (int e = 0; e < r->edges; e += VW / P) {
+			vf factors = load(x + (r->at + e) * P);
+			for (int i = 0; i < VW / P && e + i < r->edges; i++) {
+				const elem *features = features_of(a, r, e + i) + from;
+				vf own = of_edge(factors, i, P);
+				for (int f = 0; f < n; f++)
+					sum[f] += number(features + f) * own;
+			}
+		}
+	for (int f = 0; f < n; f++) {
+		vf s = sum_of_edges(sum[f], P);
+		for (int h = 0; h < g->heads; h++)
+			d[(from + f) * a->heads + h] += s[h];
+	}
+}
+
+// Calls f for some features at a time: a constant number as far as possible.
+#define EACH_FEATURES(f, ...) \
+	for (int64_t from = 0, rest = b->a->feature_columns; rest > 0; from += FEATURES, rest -= FEATURES) \
+		if (rest >= FEATURES) \
+			f(__VA_ARGS__, from, FEATURES, P); \
+		else \
+			f(__VA_ARGS__, from, rest, P);
+
+// What the features add to the scores of the batch's edges.
+INLINE void edge_scores(float *x, const batch *b, const group *g, const int P) { EACH_FEATURES(add_features, x, b, g) }
+
+// ∂edge_vector of the batch's edges, whose ∂t are x.
+INLINE void edge_vector_gradient(double *d, const float *x, const batch *b, const group *g, const int P) {
+	EACH_FEATURES(sum_features, d, x, b, g)
+}
+
+enum form { V1, V2, DOT };
+
 // Rows lo … hi−1 for one group of heads.
-INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int v2, const int P) {
+INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const enum form form, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	float rest[VW];
 	values x;
 	batch b;
-	batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), v2 ? elem_bytes(g->vectors) : 0, 0);
+	const int products = form != V1, rows = form == DOT ? 2 : 1;
+	batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), products ? bytes_of_edge(a, g->vectors, rows) : 0, 0);
 	// A row is cut where it is among all of the layer's heads, as m changes there; of GATv2 these are whole ones.
-	b.most_of_row = most_edges(g->layer_places, v2 ? elem_bytes(vectors_of_heads(g->layer_heads, g->width)) : 0);
+	b.most_of_row = most_edges(g->layer_places, products ? bytes_of_edge(a, vectors_of_heads(g->layer_heads, g->width), rows) : 0);
 	while (next_batch(&b, a->first || a->last)) {
 		for (int k = 0; k < b.runs; k++) { // where there is no vector
 			x.top[k] = all(-INFINITY);
 			x.sum[k] = (vf){0};
 		}
-		if (v2) {
+		if (products && a->edge_weight)
+			edge_rows(&b, g);
+		if (form == V2) {
 			const dot_rows d = {.b = &b, .rows = a->source + g->from, .target = a->target + g->from, .factor = a->target, .cols = cols,
-			                    .a = a->a + g->from, .slope = a->slope, .score = x.s};
+			                    .a = a->a + g->from, .slope = a->slope, .score = x.s, .edge = a->edge_weight ? WITH_ROWS : NO_EDGE_ROWS};
+			dots(&d, g);
+		} else if (form == DOT) {
+			const dot_rows d = {.b = &b, .rows = a->key + g->from, .target = a->target, .factor = a->target + g->from, .cols = cols,
+			                    .dot = x.s, .edge = a->edge_weight ? WITH_ROWS : NO_EDGE_ROWS};
 			dots(&d, g);
 		} else {
 			for (int k = 0; k < b.runs; k++)
 				x.own[k] = per_head(a->target_score + g->head + b.run[k].row * H, g->heads, P);
 			gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
+			if (a->feature_columns)
+				edge_scores(x.s, &b, g, P);
 		}
-		score(&x, &b, all(a->slope), v2);
-		softmax(&x, &b, g, v2, P);
+		score(&x, &b, all(a->slope), products);
+		softmax(&x, &b, g, products, P);
 		extend_state(&x, &b, g, rest, P);
 		if (a->mask.threshold) {
 			edge_masks(x.keep, &b, g->head, g->heads);
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
 		const row_sum sum = {.of = runs_of(&b, g), .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = place_of(a->z, a->z_type, g),
-		                     .stride = cols, .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.scales};
+		                     .stride = cols, .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.scales,
+		                     .of_edges = form == DOT && a->edge_weight ? g->of_edges : NULL, .edge_stride = g->vectors * VW};
 		sum_rows(&sum);
 	}
 }
@@ -299,12 +380,17 @@ INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, c
 // z/d, and maximum log_sum = m + ln d. A row without edges gives 0.
 static void k_attend(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(attend_group, a, lo, hi, g, 0)
+	EACH_GROUP(attend_group, a, lo, hi, g, V1)
 }
 
 static void k_attend_v2(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(attend_group, a, lo, hi, g, 1)
+	EACH_GROUP(attend_group, a, lo, hi, g, V2)
+}
+
+static void k_attend_dot(const void *args, int64_t lo, int64_t hi) {
+	const weft_attention_args *a = args;
+	EACH_GROUP(attend_group, a, lo, hi, g, DOT)
 }
 
 // dots_kh = ⟨x_h, sum_h⟩ for each run k, in place k·P + h: of the run's row of x, from the group's first
@@ -507,6 +593,46 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 	}
 }
 
+// GATv1's ∂target_score and ∂edge_vector for one group of heads.
+INLINE void back_target_edges_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
+	const int64_t H = a->heads, cols = H * a->width;
+	const elem *grad = a->g + g->from;
+	const vf slope = all(a->slope), unit = all(1.0f);
+	values x;
+	batch b;
+	for (batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), 0, 0); next_batch(&b, 0);) {
+		for (int k = 0; k < b.runs; k++) {
+			const float *pack = a->pack + b.run[k].row * WEFT_PACK * H + g->head;
+			x.own[k] = per_head(pack + 2 * H, g->heads, P);
+			x.own2[k] = per_head(pack, g->heads, P);
+			x.own3[k] = per_head(pack + H, g->heads, P);
+		}
+		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
+		edge_scores(x.s, &b, g, P);
+		const dot_rows products = {.b = &b, .rows = a->source + g->from, .target = grad, .factor = grad, .cols = cols, .dot = x.s2};
+		dots(&products, g);
+		if (a->mask.threshold) {
+			edge_masks(x.keep, &b, g->head, g->heads);
+			multiply_all(x.s2, x.keep, b.edges * P);
+		}
+		vf sum = {0};
+		for (int v = 0; v < b.vectors; v++) {
+			int k = b.run_of[v];
+			fetch_soon(&b, v, a->source_score + g->head, H, 1, P);
+			vf t = load(x.s + v * VW) + x.own[k], rise = positive(t, unit, slope);
+			vf ds = vexp(t * rise - x.own2[k]) * (load(x.s2 + v * VW) - x.own3[k]);
+			vf dt = first_lanes(ds * rise, b.lanes_of[v], (vf){0});
+			store(x.s + v * VW, dt);
+			x.sum[k] = sum = add_vector(sum, dt, &b, v);
+		}
+		for (int k = 0; k < b.runs; k++) {
+			store(x.sums, sum_of_edges(x.sum[k], P));
+			add_heads(a->d_target_score + b.run[k].row * H + g->head, 1, x.sums, g->heads, P);
+		}
+		edge_vector_gradient(a->d_edge_vector + g->head, x.s, &b, g, P);
+	}
+}
+
 // GATv1's ∂source and ∂source_score for one group of heads.
 INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
@@ -524,6 +650,8 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 			fetch_row((const char *)d.z + row * cols * d_size, d_size, g);
 		}
 		gather_heads((float *[]){x.log_sum, x.g_dot_out, x.s}, 3, &b, pack, WEFT_PACK * H, g->heads, P);
+		if (a->feature_columns)
+			edge_scores(x.s, &b, g, P);
 		vf sums = {0};
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
@@ -553,15 +681,28 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 	}
 }
 
-// GATv2: α·mask in s and ∂s in s2 for the batch's edges.
-INLINE void v2_coefficients(values *x, const batch *b, const weft_attention_args *a, const group *g, const int P) {
+// GATv2 and dot products: α·mask in s and ∂s in s2 for the batch's edges.
+INLINE void v2_coefficients(values *x, const batch *b, const weft_attention_args *a, const group *g, const enum form form, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head;
 	const elem *source = a->source + g->from, *target = a->target + g->from, *grad = a->g + g->from;
-	if (b->transposed) {
-		const dot_rows scores = {.b = b, .rows = target, .target = source, .factor = source, .cols = cols, .a = a->a + g->from,
-		                         .slope = a->slope, .score = x->s};
-		const dot_rows products = {.b = b, .rows = grad, .target = source, .factor = source, .cols = cols, .dot = x->s2};
+	if (a->edge_weight)
+		edge_rows(b, g);
+	const enum edge_rows with_rows = a->edge_weight ? WITH_ROWS : NO_EDGE_ROWS;
+	if (form == DOT) {
+		const elem *key = a->key + g->from;
+		const enum edge_rows edge = b->transposed && a->edge_weight ? WITH_FACTOR : with_rows;
+		const dot_rows scores = {.b = b, .rows = b->transposed ? target : key, .target = target, .factor = b->transposed ? key : target,
+		                         .cols = cols, .dot = x->s, .edge = edge};
+		const dot_rows products = {.b = b, .rows = b->transposed ? grad : source, .target = target, .factor = b->transposed ? source : grad,
+		                           .cols = cols, .dot = x->s2, .edge = edge};
+		dots(&scores, g);
+		dots(&products, g);
+	} else if (b->transposed || a->edge_weight) {
+		const dot_rows scores = {.b = b, .rows = b->transposed ? target : source, .target = b->transposed ? source : target, .factor = source,
+		                         .cols = cols, .a = a->a + g->from, .slope = a->slope, .score = x->s, .edge = with_rows};
+		const dot_rows products = {.b = b, .rows = b->transposed ? grad : source, .target = source, .factor = b->transposed ? source : grad,
+		                           .cols = cols, .dot = x->s2};
 		dots(&scores, g);
 		dots(&products, g);
 	} else {
@@ -588,18 +729,34 @@ INLINE void v2_coefficients(values *x, const batch *b, const weft_attention_args
 	}
 }
 
-// GATv2's ∂target and ∂a for one group of heads.
+// Adds a batch's sums to ∂edge_weight, in double precision, times a vector where one is given, and clears them.
+static __attribute__((noinline)) void add_edge_weight(const weft_attention_args *a, const group *g, const float *vector) {
+	const int64_t cols = a->heads * a->width;
+	for (int64_t f = 0; f < a->feature_columns; f++) {
+		float *row = a->d_edge_row + f * cols + g->from;
+		double *sum = a->d_edge_weight + f * cols + g->from;
+		for (int64_t c = 0; c < g->heads * g->width; c++) {
+			sum[c] += vector ? row[c] * vector[c] : row[c];
+			row[c] = 0;
+		}
+	}
+}
+
+// GATv2's ∂target, ∂a and ∂edge_weight for one group of heads.
 INLINE void back_target_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
 	int64_t cols = a->heads * a->width;
 	float *da = a->da_row + g->from;
 	double *sum = a->d_a + g->from;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, P, 0, elem_bytes(g->vectors), 0); next_batch(&b, 0);) {
-		v2_coefficients(&x, &b, a, g, P);
+	for (batches_of(&b, a, lo, hi, 0, P, 0, bytes_of_edge(a, g->vectors, 1), 0); next_batch(&b, 0);) {
+		v2_coefficients(&x, &b, a, g, V2, P);
 		const slope_sum s = {.b = &b, .rows = a->source + g->from, .fixed = a->target + g->from, .a = a->a + g->from, .cols = cols,
-		                     .slope = a->slope, .coef = x.s2, .z = place_of(a->d_target, a->d_type, g), .z2 = da};
+		                     .slope = a->slope, .coef = x.s2, .z = place_of(a->d_target, a->d_type, g), .z2 = da,
+		                     .of_edges = a->edge_weight ? g->of_edges : NULL, .weight = a->edge_weight ? a->d_edge_row + g->from : NULL};
 		sum_slopes(&s, g);
+		if (a->edge_weight)
+			add_edge_weight(a, g, a->a + g->from);
 		for (int64_t c = 0; c < g->heads * g->width; c++) { // in double precision after each batch
 			sum[c] += da[c];
 			da[c] = 0;
@@ -615,8 +772,8 @@ INLINE void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64
 	// two sums make ∂source, which is rounded once: the first is in scratch where that is not of floats
 	const int rounds = a->d_type == WEFT_BFLOAT16;
 	const sum_place d = place_of(a->d_source, a->d_type, g);
-	for (batches_of(&b, a, lo, hi, 1, P, 0, 2 * elem_bytes(g->vectors), rounds ? row_bytes(g) : 0); next_batch(&b, 0);) {
-		v2_coefficients(&x, &b, a, g, P);
+	for (batches_of(&b, a, lo, hi, 1, P, 0, bytes_of_edge(a, g->vectors, 2), rounds ? row_bytes(g) : 0); next_batch(&b, 0);) {
+		v2_coefficients(&x, &b, a, g, V2, P);
 		row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = d, .stride = cols, .extension = EXTENDED};
 		if (rounds) {
 			sum.z = (sum_place){g->scratch};
@@ -626,8 +783,71 @@ INLINE void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64
 		}
 		sum_rows(&sum);
 		const slope_sum s = {.b = &b, .rows = a->target + g->from, .fixed = a->source + g->from, .a = a->a + g->from, .cols = cols,
-		                     .slope = a->slope, .coef = x.s2, .z = d, .more = rounds ? g->scratch : NULL};
+		                     .slope = a->slope, .coef = x.s2, .z = d, .more = rounds ? g->scratch : NULL,
+		                     .of_edges = a->edge_weight ? g->of_edges : NULL};
 		sum_slopes(&s, g);
+	}
+}
+
+// ∂edge_weight of dot products: a batch's Σ_e features_ef · (∂s_e,head · target_c + α_e,head·mask · g_c).
+INLINE void dot_weight_block(const values *x, const batch *b, const group *g, const elem *target, const elem *grad, float *sums,
+                             int64_t v0, const int nb, const int tail) {
+	const weft_attention_args *a = b->a;
+	const int64_t cols = a->heads * g->width;
+	vi head[BLOCK];
+	for (int v = 0; v < nb; v++)
+		head[v] = lane_heads(g->head_of, v0, v, nb, tail);
+	for (const run *r = b->run; r < b->run + b->runs; r++) {
+		const int64_t at = r->row * cols + v0 * VW;
+		for (int e = 0; e < r->edges; e++) {
+			const vf alpha = load(x->s + (r->at + e) * b->P), ds = load(x->s2 + (r->at + e) * b->P);
+			vf d[BLOCK];
+			for (int v = 0; v < nb; v++)
+				d[v] = __builtin_shuffle(ds, head[v]) * load_block(target + at, v, nb, tail) +
+				       __builtin_shuffle(alpha, head[v]) * load_block(grad + at, v, nb, tail);
+			add_outer(sums + v0 * VW, cols, features_of(a, r, e), a->feature_columns, d, nb, tail);
+		}
+	}
+}
+
+static __attribute__((noinline, noclone)) void dot_weight(const values *x, const batch *b, const group *g) {
+	const weft_attention_args *a = b->a;
+	const elem *target = a->target + g->from, *grad = a->g + g->from;
+	float *sums = a->d_edge_row + g->from;
+	EACH_BLOCK(g->vectors, g->tail, dot_weight_block, x, b, g, target, grad, sums)
+	add_edge_weight(a, g, NULL);
+}
+
+// ∂target and ∂edge_weight of dot products for one group of heads.
+INLINE void back_target_dot_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
+	const int64_t cols = a->heads * a->width;
+	values x;
+	batch b;
+	for (batches_of(&b, a, lo, hi, 0, P, 0, bytes_of_edge(a, g->vectors, 2), 0); next_batch(&b, 0);) {
+		v2_coefficients(&x, &b, a, g, DOT, P);
+		const row_sum sum = {.of = runs_of(&b, g), .rows = a->key + g->from, .cols = cols, .coef = x.s2, .z = place_of(a->d_target, a->d_type, g),
+		                     .stride = cols, .extension = EXTENDED, .of_edges = a->edge_weight ? g->of_edges : NULL, .edge_stride = g->vectors * VW};
+		sum_rows(&sum);
+		if (a->edge_weight)
+			dot_weight(&x, &b, g);
+	}
+}
+
+// ∂source and ∂key of dot products for one group of heads.
+INLINE void back_source_dot_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
+	const int64_t cols = a->heads * a->width;
+	values x;
+	batch b;
+	for (batches_of(&b, a, lo, hi, 1, P, 0, bytes_of_edge(a, g->vectors, 2), 0); next_batch(&b, 0);) {
+		v2_coefficients(&x, &b, a, g, DOT, P);
+		row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = place_of(a->d_source, a->d_type, g),
+		               .stride = cols, .extension = EXTENDED};
+		sum_rows(&sum);
+		sum.rows = a->target + g->from;
+		sum.coef = x.s2;
+		sum.z = place_of(a->d_key, a->d_type, g);
+		sum.z.open = g->open2;
+		sum_rows(&sum);
 	}
 }
 
@@ -635,6 +855,12 @@ INLINE void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64
 static void k_attend_back_target(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
 	EACH_GROUP(back_target_group, a, lo, hi, g)
+}
+
+// The same with features of edges, and ∂edge_vector of the range.
+static void k_attend_back_target_edges(const void *args, int64_t lo, int64_t hi) {
+	const weft_attention_args *a = args;
+	EACH_GROUP(back_target_edges_group, a, lo, hi, g)
 }
 
 // Over sources, on the transposed matrix: GATv1's ∂source and ∂source_score.
@@ -653,6 +879,18 @@ static void k_attend_back_target_v2(const void *args, int64_t lo, int64_t hi) {
 static void k_attend_back_source_v2(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
 	EACH_GROUP(back_source_v2_group, a, lo, hi, g)
+}
+
+// Over destinations: dot products' ∂target, and ∂edge_weight of the range.
+static void k_attend_back_target_dot(const void *args, int64_t lo, int64_t hi) {
+	const weft_attention_args *a = args;
+	EACH_GROUP(back_target_dot_group, a, lo, hi, g)
+}
+
+// Over sources, on the transposed matrix: dot products' ∂source and ∂key.
+static void k_attend_back_source_dot(const void *args, int64_t lo, int64_t hi) {
+	const weft_attention_args *a = args;
+	EACH_GROUP(back_source_dot_group, a, lo, hi, g)
 }
 #undef EACH_GROUP
 #undef EIGHT_AND_MORE

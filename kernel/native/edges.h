@@ -136,7 +136,9 @@ static int next_batch(batch *b, int empty) {
 		describe_vectors(b, b->runs, vectors, VW - (filled - left) * b->P);
 		store_index(other + left, other[left - (left > 0)] - (vi){0});
 		const int32_t *far = lo + b->done + filled + FAR <= b->last ? index + b->done : other;
-		b->run[b->runs++] = (run){b->row, b->edges, left, b->done == 0, b->done + left == all, far};
+		const int64_t own = a->hub ? *a->hub : b->row, loops_done = b->done > stored ? b->done - stored : 0;
+		b->run[b->runs++] = (run){b->row, b->edges, left, b->done == 0, b->done + left == all, far, lo + b->done, from_index,
+		                          a->first_loop ? a->first_loop[own] + loops_done : 0};
 		b->done = b->done + left == all ? 0 : b->done + left;
 		b->row += b->done == 0;
 		b->edges += filled;
@@ -152,6 +154,18 @@ static int next_batch(batch *b, int empty) {
 		for (int e = 0; e < FAR; e++)
 			b->other[b->edges + e] = b->other[b->edges - 1];
 	return b->runs;
+}
+
+// The features of edge e of a run.
+static inline const elem *features_of(const weft_attention_args *a, const run *r, int e) {
+	if (e >= r->stored)
+		return a->loop_features + (r->loop + e - r->stored) * a->feature_columns;
+	const int64_t k = r->entry + e;
+	if (!a->feature_rows)
+		return a->features + k * a->feature_columns;
+	if (k + FAR < a->edges.entries)
+		__builtin_prefetch(a->features + a->feature_rows[k + FAR] * a->feature_columns);
+	return a->features + a->feature_rows[k] * a->feature_columns;
 }
 
 // keep: attention dropout, keyed by both ends, the occurrence number of a duplicate edge, and the head.

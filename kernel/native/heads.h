@@ -11,7 +11,8 @@ typedef struct {
 	int layer_heads, layer_places; // of the layer's group: its heads, and the places that its edges take
 	const int32_t *head_of; // of each column, its head in the group; 0 behind the last
 	float *scratch;      // a row for each run of a batch
-	float *open;         // a row
+	float *open, *open2; // a row each
+	float *of_edges;     // a row for each edge of a batch, from their features; where there is an edge_weight
 } group;
 
 static inline int64_t vectors_of_heads(int64_t heads, int64_t width) { return (heads * width + VW - 1) / VW; }
@@ -25,15 +26,22 @@ static inline sum_place place_of(void *z, int type, const group *g) {
 	return (sum_place){type == WEFT_BFLOAT16 ? (void *)((bfloat16 *)z + g->from) : (float *)z + g->from, type, g->open};
 }
 
+// What an edge takes of the second cache, for batches with of_edges, which fill a quarter of it.
+static inline int64_t bytes_of_edge(const weft_attention_args *a, int64_t vectors, int rows) {
+	return rows * elem_bytes(vectors) + (a->edge_weight ? 4 * vectors * (int64_t)sizeof(vf) : 0);
+}
+
 static inline void first_group(group *g, const weft_attention_args *a) {
 	int64_t width = a->width, most = a->heads < VW ? a->heads : VW, columns = vectors_of_heads(most, width) * VW;
 	int64_t scratch = columns * sizeof(float) < CACHE ? CACHE : columns * sizeof(float);
-	int32_t *head_of = aligned_alloc(sizeof(vf), columns * (sizeof(int32_t) + sizeof(float)) + scratch);
+	int64_t of_edges = !a->edge_weight ? 0 : LANES * columns * sizeof(float) < CACHE2 / 4 ? CACHE2 / 4 : LANES * columns * sizeof(float);
+	int32_t *head_of = aligned_alloc(sizeof(vf), columns * (sizeof(int32_t) + 2 * sizeof(float)) + scratch + of_edges);
 	if (!head_of)
-		abort(); // a row of head numbers, one of sums, and scratch of CACHE bytes or a row
+		abort(); // a row of head numbers, two of sums, scratch of CACHE bytes or a row, and the edges' rows
 	for (int64_t c = 0; c < columns; c++)
 		head_of[c] = c < most * width ? c / width : 0;
-	*g = (group){.width = width, .head_of = head_of, .open = (float *)(head_of + columns), .scratch = (float *)(head_of + 2 * columns)};
+	*g = (group){.width = width, .head_of = head_of, .open = (float *)(head_of + columns), .open2 = (float *)(head_of + 2 * columns),
+	             .scratch = (float *)(head_of + 3 * columns), .of_edges = (float *)((char *)(head_of + 3 * columns) + scratch)};
 }
 
 // Returns 0 after the last group, and has freed then what the first took.
@@ -59,6 +67,40 @@ static inline row_runs runs_of(const batch *b, const group *g) {
 	return (row_runs){b->run, b->runs, b->P, b->other, g->heads, g->width, g->head_of};
 }
 
+// The batch's rows of_edges: Σ_f features_ef · edge_weight_fc.
+INLINE void edge_rows_block(const batch *b, const group *g, int64_t v0, const int nb, const int tail) {
+	const weft_attention_args *a = b->a;
+	const int64_t cols = a->heads * g->width;
+	const float *weight = a->edge_weight + g->from + v0 * VW;
+	for (const run *r = b->run; r < b->run + b->runs; r++)
+		for (int e = 0; e < r->edges; e++) {
+			const elem *features = features_of(a, r, e);
+			vf acc[BLOCK];
+			for (int v = 0; v < nb; v++)
+				acc[v] = (vf){0};
+			for (int64_t f = 0; f < a->feature_columns; f++)
+				for (int v = 0; v < nb; v++)
+					acc[v] += number(features + f) * load_block(weight + f * cols, v, nb, tail);
+			float *to = g->of_edges + (r->at + e) * g->vectors * VW + v0 * VW;
+			for (int v = 0; v < nb; v++)
+				store_block(to, acc[v], v, nb, tail);
+		}
+}
+
+static __attribute__((noinline, noclone)) void edge_rows(const batch *b, const group *g) {
+	EACH_BLOCK(g->vectors, g->tail, edge_rows_block, b, g)
+}
+
+// sums_fc += features_f · d_c for one edge's d, a block; rows of sums are cols apart.
+INLINE void add_outer(float *sums, int64_t cols, const elem *features, int64_t count, const vf *d, const int nb, const int tail) {
+	for (int64_t f = 0; f < count; f++, sums += cols) {
+		vf x[BLOCK];
+		for (int v = 0; v < nb; v++)
+			x[v] = number(features + f) * d[v];
+		add_block(sums, x, nb, tail);
+	}
+}
+
 // The sums of GATv2's backward pass, z for each run and z2 over all of them, with t = row + fixed:
 //   z_c  += a_c · Σ_e coef_e,head · LeakyReLU'(t_ec)
 //   z2_c += Σ_e coef_e,head · LeakyReLU(t_ec)
@@ -75,9 +117,17 @@ typedef struct {
 	sum_place z;       // of the runs' rows
 	const float *more; // of each run, a row of the group's vectors that is added to z besides; may be NULL
 	float *z2;         // one row, may be NULL
+	// with features: a row of the group's vectors for each of the batch's edges, which is added to t, else NULL
+	const float *of_edges;
+	float *weight;     // where features_ef · coef_e,head · LeakyReLU'(t_ec) are added up, may be NULL
 } slope_sum;
 
-INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64_t v0, const int nb, const int tail) {
+// The batch's row of edge e of a run, at a block.
+INLINE const float *edge_row(const float *of_edges, const group *g, const run *r, int64_t e, int64_t v0) {
+	return of_edges + ((r->at + e) * g->vectors + v0) * VW;
+}
+
+INLINE void slope_block(const slope_sum *s, const group *g, const int two, const int features, int64_t v0, const int nb, const int tail) {
 	const batch *b = s->b;
 	const int P = b->P;
 	vf acc2[BLOCK], slope = all(s->slope);
@@ -89,7 +139,7 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
 		const elem *fixed = s->fixed + r->row * s->cols + v0 * VW;
 		const float *coef = s->coef + r->at * P;
-		vf acc[BLOCK], below[BLOCK]; // t > 0 where the row is above −fixed
+		vf acc[BLOCK], slopes[BLOCK], below[BLOCK]; // t > 0 where the row is above −fixed
 		for (int v = 0; v < nb; v++) {
 			acc[v] = (vf){0};
 			below[v] = -load_block(fixed, v, nb, tail);
@@ -100,13 +150,18 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64
 			IN_REGISTER(all_c);
 			for (int v = 0; v < nb; v++) {
 				vf x = load_block(row, v, nb, tail), c = __builtin_shuffle(all_c, head[v]);
+				if (features)
+					x += load_block(edge_row(s->of_edges, g, r, e, v0), v, nb, tail);
 				if (two)
 					IN_REGISTER(x);
 				vf d = where_greater(x, below[v], c, c * slope);
 				acc[v] += d;
 				if (two)
 					acc2[v] += d * x;
+				slopes[v] = d;
 			}
+			if (features && two)
+				add_outer(s->weight + v0 * VW, s->cols, features_of(b->a, r, e), b->a->feature_columns, slopes, nb, tail);
 		}
 		for (int v = 0; v < nb; v++) {
 			if (two)
@@ -127,10 +182,14 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64
 }
 
 static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, const group *g) {
-	if (s->z2) {
-		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 1)
+	if (s->z2 && s->of_edges) {
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 1, 1)
+	} else if (s->of_edges) {
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 0, 1)
+	} else if (s->z2) {
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 1, 0)
 	} else {
-		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 0)
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 0, 0)
 	}
 }
 
@@ -138,14 +197,18 @@ static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, co
 // are asked for:
 //   score_e = Σ_c a_c · LeakyReLU(row_ec + target_c)
 //   dot_e   = Σ_c row_ec · factor_c
-// (If the rows are those of targets, target stands for the source: the sum is the same.)
+// (If the rows are those of targets, target stands for the source: the sum is the same.) With features of
+// edges each edge has a row of its own, which is added to row_ec in a score; and in a dot product to row_ec, or
+// to factor_c if that is the source's.
+enum edge_rows { NO_EDGE_ROWS, WITH_ROWS, WITH_FACTOR };
 typedef struct {
 	const batch *b;
 	const elem *rows, *target, *factor;
 	int64_t cols;
 	const float *a;
 	float slope;
-	float *score, *dot; // of the batch's first edge; one of them may be NULL
+	float *score, *dot; // of the batch's first edge; one of them may be NULL, and is with rows of edges
+	enum edge_rows edge;
 } dot_rows;
 
 // What a run's edges have in common, of a vector's columns.
@@ -161,6 +224,8 @@ typedef struct {
 	int64_t ahead, vectors;
 	const elem *target, *factor;  // the run's
 	const int32_t *other, *far;   // and its edges'
+	enum edge_rows edge;
+	const float *of_edges;        // of the run's first edge
 	int few;                      // vectors, so that what the edges have in common stays in registers
 	fixed_part fixed[3];
 } products;
@@ -176,8 +241,13 @@ INLINE fixed_part fixed_at(const dot_rows *d, const products *p, int64_t c, cons
 	return f;
 }
 
-INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const elem *row, fixed_part f, const int lanes) {
+INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const elem *row, const float *of_edge, fixed_part f,
+                         const int lanes) {
 	vf x = part(row, lanes);
+	if (p->edge == WITH_ROWS)
+		x += part(of_edge, lanes);
+	if (p->edge == WITH_FACTOR)
+		f.factor += part(of_edge, lanes);
 	if (p->score)
 		*score += f.a * leaky_v(x + f.target, all(d->slope));
 	if (p->dot)
@@ -186,6 +256,7 @@ INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *
 
 INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products *p, int64_t e) {
 	const elem *row = d->rows + p->other[e] * d->cols, *later = d->rows + p->far[e + p->ahead] * d->cols;
+	const float *of_edge = p->of_edges + e * p->vectors * VW;
 	__asm__("" : "+r"(row), "+r"(later)); // two addresses with constant offsets
 	for (int64_t c = 0; c < p->vectors * VW; c += 64 / sizeof(elem))
 		__builtin_prefetch(later + c);
@@ -193,9 +264,9 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 		int64_t c = h * (p->full * VW + (p->has_tail ? p->tail : 0));
 		vf s = {0}, t = {0};
 		for (int k = 0; k < p->full; k++)
-			add_products(&s, &t, d, p, row + c + k * VW, p->few ? p->fixed[k] : fixed_at(d, p, c + k * VW, VW), VW);
+			add_products(&s, &t, d, p, row + c + k * VW, of_edge + c + k * VW, p->few ? p->fixed[k] : fixed_at(d, p, c + k * VW, VW), VW);
 		if (p->has_tail)
-			add_products(&s, &t, d, p, row + c + p->full * VW, p->few ? p->fixed[p->full] : fixed_at(d, p, c + p->full * VW, p->tail), p->tail);
+			add_products(&s, &t, d, p, row + c + p->full * VW, of_edge + c + p->full * VW, p->few ? p->fixed[p->full] : fixed_at(d, p, c + p->full * VW, p->tail), p->tail);
 		if (p->score)
 			score[h] = s;
 		if (p->dot)
@@ -206,7 +277,7 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 // Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of
 // one head's products: four of these at a time are added up as far as they go. With pairs, two heads of half
 // a vector are taken for one.
-INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs) {
+INLINE void dots_of(const dot_rows *d, const group *g, products p, const int P, const int pairs) {
 	const batch *b = d->b;
 	// edges whose products are added up together
 	const int together = VW / P, places = pairs ? P / 2 : P, at_once = places < 4 ? 4 / places : 1;
@@ -222,6 +293,7 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 		p.target = d->target + r->row * d->cols;
 		p.factor = d->factor + r->row * d->cols;
 		p.other = b->other + r->at;
+		p.of_edges = g->of_edges + r->at * p.vectors * VW;
 		p.far = r->far;
 		if (p.few) {
 			for (int k = 0; k < p.full; k++)
@@ -257,13 +329,13 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 // without.
 INLINE int common_dots(const dot_rows *d, const group *g, const int P, const int score, const int dot) {
 	if (in_pairs(P, g->width))
-		dots_of(d, (products){score, dot, P / 2, 1, 0, 0, .vectors = P / 2}, P, 1);
+		dots_of(d, g, (products){score, dot, P / 2, 1, 0, 0, .vectors = P / 2}, P, 1);
 	else if (g->width == VW)
-		dots_of(d, (products){score, dot, P, 1, 0, 0, .vectors = P}, P, 0);
+		dots_of(d, g, (products){score, dot, P, 1, 0, 0, .vectors = P}, P, 0);
 	else if (g->width == 2 * VW)
-		dots_of(d, (products){score, dot, P, 2, 0, 0, .vectors = 2 * P}, P, 0);
+		dots_of(d, g, (products){score, dot, P, 2, 0, 0, .vectors = 2 * P}, P, 0);
 	else if (g->width == 4 * VW)
-		dots_of(d, (products){score, dot, P, 4, 0, 0, .vectors = 4 * P}, P, 0);
+		dots_of(d, g, (products){score, dot, P, 4, 0, 0, .vectors = 4 * P}, P, 0);
 	else
 		return 0;
 	return 1;
@@ -271,28 +343,28 @@ INLINE int common_dots(const dot_rows *d, const group *g, const int P, const int
 
 // Of other widths. Constant numbers of vectors and of heads save "attention v2" of width 41 and one head a
 // quarter of its time or more, and so does keeping in registers what its edges have in common (`few`).
-INLINE void any_dots(const dot_rows *d, const group *g, const int P, const int heads, const int score, const int dot) {
+INLINE void any_dots(const dot_rows *d, const group *g, const int P, const int heads, const int score, const int dot, const enum edge_rows edge) {
 	const int full = g->width / VW, tail = g->width % VW;
 	if (!tail)
-		dots_of(d, (products){score, dot, heads, full, 0, 0, .vectors = g->vectors}, P, 0);
+		dots_of(d, g, (products){score, dot, heads, full, 0, 0, .edge = edge, .vectors = g->vectors}, P, 0);
 	else if (full == 0)
-		dots_of(d, (products){score, dot, heads, 0, 1, tail, .vectors = heads == 1 ? 1 : g->vectors}, P, 0);
+		dots_of(d, g, (products){score, dot, heads, 0, 1, tail, .edge = edge, .vectors = heads == 1 ? 1 : g->vectors}, P, 0);
 	else if (full == 1)
-		dots_of(d, (products){score, dot, heads, 1, 1, tail, .vectors = heads == 1 ? 2 : g->vectors}, P, 0);
+		dots_of(d, g, (products){score, dot, heads, 1, 1, tail, .edge = edge, .vectors = heads == 1 ? 2 : g->vectors}, P, 0);
 	else if (full == 2)
-		dots_of(d, (products){score, dot, heads, 2, 1, tail, .vectors = heads == 1 ? 3 : g->vectors}, P, 0);
+		dots_of(d, g, (products){score, dot, heads, 2, 1, tail, .edge = edge, .vectors = heads == 1 ? 3 : g->vectors}, P, 0);
 	else
-		dots_of(d, (products){score, dot, heads, full, 1, tail, .vectors = g->vectors}, P, 0);
+		dots_of(d, g, (products){score, dot, heads, full, 1, tail, .edge = edge, .vectors = g->vectors}, P, 0);
 }
 
-INLINE void dots_with(const dot_rows *d, const group *g, const int score, const int dot) {
+INLINE void dots_with(const dot_rows *d, const group *g, const int score, const int dot, const enum edge_rows edge) {
 	const int P = d->b->P;
 	int done = 0;
 #define COMMON(P) \
 	case P: \
 		done = common_dots(d, g, P, score, dot); \
 		break;
-	if (g->heads == P)
+	if (g->heads == P && !edge)
 		switch (P) {
 			COMMON(1) COMMON(2) COMMON(4)
 #if defined(__AVX2__)
@@ -306,20 +378,26 @@ INLINE void dots_with(const dot_rows *d, const group *g, const int score, const 
 	if (done)
 		return;
 	if (P == 1)
-		any_dots(d, g, 1, 1, score, dot);
+		any_dots(d, g, 1, 1, score, dot, edge);
 	else if (P == 2)
-		any_dots(d, g, 2, 2, score, dot);
+		any_dots(d, g, 2, 2, score, dot, edge);
 	else if (g->heads == 4)
-		any_dots(d, g, 4, 4, score, dot);
+		any_dots(d, g, 4, 4, score, dot, edge);
 	else
-		any_dots(d, g, P, g->heads, score, dot);
+		any_dots(d, g, P, g->heads, score, dot, edge);
 }
 
 static __attribute__((noinline, noclone)) void dots(const dot_rows *d, const group *g) {
-	if (!d->dot)
-		dots_with(d, g, 1, 0);
+	if (d->edge == WITH_FACTOR)
+		dots_with(d, g, 0, 1, WITH_FACTOR);
+	else if (d->edge && d->dot)
+		dots_with(d, g, 0, 1, WITH_ROWS);
+	else if (d->edge)
+		dots_with(d, g, 1, 0, WITH_ROWS);
+	else if (!d->dot)
+		dots_with(d, g, 1, 0, NO_EDGE_ROWS);
 	else if (d->score)
-		dots_with(d, g, 1, 1);
+		dots_with(d, g, 1, 1, NO_EDGE_ROWS);
 	else
-		dots_with(d, g, 0, 1);
+		dots_with(d, g, 0, 1, NO_EDGE_ROWS);
 }

@@ -7,6 +7,11 @@ typedef struct {
 	int begins, ends; // whether the row's first and last edges are among them
 	// its other ends again, where those of the rows that follow come right behind them, as far as FAR
 	const int32_t *far;
+	// the first edge's entry in the matrix, how many edges are entries, and the number of the first self loop
+	// behind these among all rows' loops
+	int64_t entry;
+	int stored;
+	int64_t loop;
 } run;
 
 enum extension { FROM_ZERO, FROM_ZERO_AT_FIRST, EXTENDED };
@@ -59,6 +64,10 @@ typedef struct row_sum {
 	const float *coef2;       // of a second sum, may be NULL
 	float *z2;                // a row of the group's vectors for each run, stride2 behind each other
 	int64_t stride2;
+	// a row for each edge of the batch, which is added to the gathered one, behind each other as z2 is; may be
+	// NULL, and is where there is a second sum
+	const float *of_edges;
+	int64_t edge_stride;
 } row_sum;
 
 #if defined(NARROW) // one head
@@ -74,8 +83,9 @@ INLINE vi lane_heads(const int32_t *head_of, int64_t v0, int v, const int nb, co
 	return (vi)load((const float *)head_of + v0 * VW + block_column(v, nb, tail));
 }
 
-// acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for.
-INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *coef, const float *coef2, const vi *head,
+// acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for. What is of
+// the edge, or NULL, is added to the row.
+INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *of_edge, const float *coef, const float *coef2, const vi *head,
                     const int two, const int nb, const int tail, const elem *later) {
 	prefetch_block(later, nb, tail);
 	vf c = coefficients(coef), c2 = two ? coefficients(coef2) : c;
@@ -83,6 +93,8 @@ INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *coef, const
 	IN_REGISTER(c2);
 	for (int v = 0; v < nb; v++) {
 		vf x = load_block(row, v, nb, tail);
+		if (of_edge)
+			x += load_block(of_edge, v, nb, tail);
 		if (two)
 			IN_REGISTER(x);
 		acc[v] += spread(c, head[v]) * x;
@@ -91,7 +103,7 @@ INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *coef, const
 	}
 }
 
-INLINE void sum_block(const row_sum *s, const int two, int64_t v0, const int nb, const int tail) {
+INLINE void sum_block(const row_sum *s, const int two, const int edge_rows, int64_t v0, const int nb, const int tail) {
 	const elem *rows = s->rows + v0 * VW;
 	const int64_t cols = s->cols, P = s->of.P, ahead = ahead_of(nb * VW * sizeof(elem));
 	vi head[BLOCK];
@@ -109,7 +121,7 @@ INLINE void sum_block(const row_sum *s, const int two, int64_t v0, const int nb,
 		if (extend)
 			load_sum(acc, &s->z, r, z, v0, nb, tail);
 		for (int64_t e = 0; e < r->edges; e++)
-			add_row(acc, acc2, rows + other[e] * cols, coef + e * P, coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
+			add_row(acc, acc2, rows + other[e] * cols, edge_rows ? s->of_edges + (r->at + e) * s->edge_stride + v0 * VW : NULL, coef + e * P, coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
 		const vf scale = s->scale ? coefficients(s->scale + k * P) : all(1.0f);
 		for (int v = 0; v < nb; v++) {
 			acc[v] *= spread(scale, head[v]);
@@ -122,13 +134,15 @@ INLINE void sum_block(const row_sum *s, const int two, int64_t v0, const int nb,
 
 static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s) {
 	const int64_t columns = s->of.heads * s->of.width, vectors = (columns + VW - 1) / VW, tail = columns % VW;
-	const weft_narrow *narrow = s->of.heads == 1 ? narrower(columns) : NULL;
+	const weft_narrow *narrow = s->of.heads == 1 && !s->of_edges ? narrower(columns) : NULL;
 	if (narrow) {
 		narrow->sum_rows(s);
 	} else if (s->coef2) {
-		EACH_BLOCK(vectors, tail, sum_block, s, 1)
+		EACH_BLOCK(vectors, tail, sum_block, s, 1, 0)
+	} else if (s->of_edges) {
+		EACH_BLOCK(vectors, tail, sum_block, s, 0, 1)
 	} else {
-		EACH_BLOCK(vectors, tail, sum_block, s, 0)
+		EACH_BLOCK(vectors, tail, sum_block, s, 0, 0)
 	}
 }
 

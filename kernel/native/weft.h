@@ -127,7 +127,8 @@ typedef struct {
 	// first and last set it may be of bfloat16s.
 	void *z;
 	const elem *source;        // source rows × heads·width
-	const elem *target;        // destination rows × heads·width (GATv2), else NULL
+	const elem *target;        // destination rows × heads·width (GATv2, dot products), else NULL
+	const elem *key;           // source rows × heads·width (dot products), else NULL
 	const float *source_score; // source rows × heads (GATv1)
 	const float *target_score; // destination rows × heads (GATv1)
 	const float *a;            // heads·width (GATv2)
@@ -137,6 +138,14 @@ typedef struct {
 	const int32_t *loops;
 	const int32_t *source_ids;  // may be NULL: the row itself
 	const int32_t *target_ids;
+	// of the edges: entry k has row k, or where feature_rows is not NULL feature_rows_k; NULL: they have none
+	const elem *features;
+	const int32_t *feature_rows;
+	const elem *loop_features;  // of the self loops, row by row: those of row i from first_loop_i on
+	const int64_t *first_loop;  // NULL: there are none
+	int64_t feature_columns;
+	const float *edge_vector;   // feature_columns × heads (GATv1)
+	const float *edge_weight;   // feature_columns × heads·width (GATv2, dot products)
 	int64_t heads, width;
 	int64_t first_head, layer_heads; // the first of the heads among the layer's, and how many the layer has
 	float slope;
@@ -152,12 +161,18 @@ typedef struct {
 	const elem *g;             // destination rows × heads·width: dLoss/d output
 	const float *g_dot_out;    // destination rows × heads: ⟨g, output⟩
 	float *d_target_score;     // GATv1, over destinations
-	void *d_target;            // GATv2, over destinations, of d_type
+	void *d_target;            // GATv2 and dot products, over destinations, of d_type
+	void *d_key;               // dot products, over sources, of d_type
 	float *d_source_score;     // GATv1, over sources
 	void *d_source;            // over sources, of d_type
 	int32_t d_type;
 	double *d_a;               // GATv2, over destinations: heads·width, the sum over the range
 	float *da_row;             // GATv2, over destinations: heads·width of scratch zeros
+	// GATv1 with features, over destinations: feature_columns × heads, the sum over the range
+	double *d_edge_vector;
+	// the others, over destinations: feature_columns × heads·width, the sum over the range, and scratch zeros
+	double *d_edge_weight;
+	float *d_edge_row;
 	float *pack;               // destination rows × WEFT_PACK·heads, see attend_pack
 } weft_attention_args;
 
@@ -442,7 +457,8 @@ typedef struct {
 	X(finish) X(finish_back) X(combine) X(exp) X(reciprocal) X(fill) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
 	X(gather) X(scatter) X(scatter_add) X(columns) X(encode) X(decode) \
-	X(attend) X(attend_v2) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2)
+	X(attend) X(attend_v2) X(attend_back_target) X(attend_back_target_edges) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
+	X(attend_dot) X(attend_back_target_dot) X(attend_back_source_dot)
 #define WEFT_OTHER_KERNELS(X) \
 	X(ends) X(attend_pack) X(attend_end) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum)

@@ -468,6 +468,11 @@ func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 		return chain(sums, n.linear(site+".nn.lins.0"), n.norm(site+".nn.norms.0"), n.activation(), n.linear(site+".nn.lins.1"))
 	case "pna":
 		return n.pna(site, r)
+	case "transformer":
+		if n.g.metadata["direction"] == "both" {
+			return n.attention(site, out, r)
+		}
+		return sum(n.attention(site, out, r), n.linear(site+".lin_skip"))
 	case "gat", "gatv2":
 		return n.attention(site, out, r)
 	default:
@@ -754,14 +759,14 @@ func maximum(r relation) layer {
 
 // attention is GATConv or GATv2Conv; the last layer averages its heads.
 func (n *network) attention(site string, out int, r relation) layer {
-	if r.loops {
-		r.indptr, r.indices = WithoutLoops(r.indptr, r.indices)
-	}
 	heads, _ := strconv.Atoi(n.g.metadata["heads"])
 	if out == classes {
 		heads, _ = strconv.Atoi(n.g.metadata["output_heads"])
 	}
-	a := &Attention{Indptr: r.indptr, Indices: r.indices, Heads: heads, Slope: 0.2, SelfEdge: r.loops}
+	a := &Attention{Indptr: r.indptr, Indices: r.indices, Heads: heads, Slope: 0.2, Features: r.features}
+	if r.loops && n.g.metadata["model"] != "transformer" {
+		a = a.WithOneLoop()
+	}
 	average := chain() // hidden layers keep their heads side by side
 	if out == classes {
 		mean := New(heads*out, out)
@@ -774,34 +779,109 @@ func (n *network) attention(site string, out int, r relation) layer {
 		}
 	}
 	param := func(name string) []float64 { return n.g.vector("param." + site + "." + name) }
+	weight := n.g.floats["param."+site+".lin_edge.weight"] // of the edges' features; nil: none
 	var attend layer
-	if n.g.metadata["model"] == "gat" {
+	switch n.g.metadata["model"] {
+	case "transformer":
+		return chain(n.dotProducts(site, a, transposed(weight)), average)
+	case "gat":
 		attend = chain(n.linear(site+".lin"), layer{
 			func(z *Matrix) *Matrix {
-				o, _ := GAT(a, z, param("att_src"), param("att_dst"))
+				o, _ := GAT(a, z, param("att_src"), param("att_dst"), edgeVector(weight, param("att_edge"), heads))
 				return o
 			},
 			func(z, d *Matrix) *Matrix {
-				dz, daSrc, daDst := GATBackward(a, z, param("att_src"), param("att_dst"), d)
+				dz, daSrc, daDst, dv := GATBackward(a, z, param("att_src"), param("att_dst"), edgeVector(weight, param("att_edge"), heads), d)
 				n.grads[site+".att_src"], n.grads[site+".att_dst"] = daSrc, daDst
+				if weight != nil {
+					dw, da := edgeVectorBackward(weight, param("att_edge"), dv)
+					n.grads[site+".lin_edge.weight"], n.grads[site+".att_edge"] = dw.Data, da
+				}
 				return dz
 			},
 		})
-	} else {
+	default:
 		left, right := n.linear(site+".lin_l"), n.linear(site+".lin_r")
 		attend = layer{
 			func(x *Matrix) *Matrix {
-				o, _ := GATv2(a, left.forward(x), right.forward(x), param("att"))
+				o, _ := GATv2(a, left.forward(x), right.forward(x), param("att"), transposed(weight))
 				return o
 			},
 			func(x, d *Matrix) *Matrix {
-				dzl, dzr, datt := GATv2Backward(a, left.forward(x), right.forward(x), param("att"), d)
+				dzl, dzr, datt, dw := GATv2Backward(a, left.forward(x), right.forward(x), param("att"), transposed(weight), d)
 				n.grads[site+".att"] = datt
+				if weight != nil {
+					n.grads[site+".lin_edge.weight"] = transposed(dw).Data
+				}
 				return left.backward(x, dzl).Plus(right.backward(x, dzr))
 			},
 		}
 	}
 	return chain(attend, average, n.bias(site+".bias"))
+}
+
+// dotProducts is the attention of TransformerConv, without what a vertex gives itself.
+func (n *network) dotProducts(site string, a *Attention, weight *Matrix) layer {
+	query, key, value := n.linear(site+".lin_query"), n.linear(site+".lin_key"), n.linear(site+".lin_value")
+	scaled := func(q *Matrix) *Matrix {
+		root := math.Sqrt(float64(q.Cols / a.Heads))
+		return q.Map(func(x float64) float64 { return x / root })
+	}
+	return layer{
+		func(x *Matrix) *Matrix {
+			o, _ := DotProduct(a, scaled(query.forward(x)), key.forward(x), value.forward(x), weight)
+			return o
+		},
+		func(x, d *Matrix) *Matrix {
+			dq, dk, dv, dw := DotProductBackward(a, scaled(query.forward(x)), key.forward(x), value.forward(x), weight, d)
+			if weight != nil {
+				n.grads[site+".lin_edge.weight"] = transposed(dw).Data
+			}
+			return query.backward(x, scaled(dq)).Plus(key.backward(x, dk)).Plus(value.backward(x, dv))
+		},
+	}
+}
+
+// edgeVector is GAT's product of the weight of edges' features, H·C × features, with their attention vector,
+// head by head: features × H; nil for nil.
+func edgeVector(weight *Matrix, att []float64, heads int) *Matrix {
+	if weight == nil {
+		return nil
+	}
+	v, width := New(weight.Cols, heads), weight.Rows/heads
+	for c, a := range att {
+		for f := range weight.Cols {
+			v.Add(f, c/width, a*weight.At(c, f))
+		}
+	}
+	return v
+}
+
+// edgeVectorBackward returns the gradients of both factors.
+func edgeVectorBackward(weight *Matrix, att []float64, dv *Matrix) (dw *Matrix, da []float64) {
+	dw, da = New(weight.Rows, weight.Cols), make([]float64, len(att))
+	width := weight.Rows / dv.Cols
+	for c, a := range att {
+		for f := range weight.Cols {
+			dw.Add(c, f, a*dv.At(f, c/width))
+			da[c] += weight.At(c, f) * dv.At(f, c/width)
+		}
+	}
+	return dw, da
+}
+
+// transposed is the transpose of a matrix; nil for nil.
+func transposed(m *Matrix) *Matrix {
+	if m == nil {
+		return nil
+	}
+	z := New(m.Cols, m.Rows)
+	for i := range m.Rows {
+		for c := range m.Cols {
+			z.Set(c, i, m.At(i, c))
+		}
+	}
+	return z
 }
 
 func (n *network) activation() layer {

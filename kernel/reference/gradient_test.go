@@ -3,6 +3,7 @@ package reference
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -138,8 +139,8 @@ func TestMaxGradient(t *testing.T) {
 	checkGradient(t, "x", loss, x.Data, MaxBackward(vertices, arg, r).Data)
 }
 
-// attentions are the ways in which attention can be set up: 2 heads, with and without added self edges and
-// masks.
+// attentions are the ways in which attention can be set up: 2 heads, with and without added self edges, masks
+// and features of edges.
 func attentions(rng *rand.Rand) map[string]*Attention {
 	const heads = 2
 	mask := func(n int) []float64 {
@@ -160,22 +161,37 @@ func attentions(rng *rand.Rand) map[string]*Attention {
 			Indptr: p, Indices: s, Heads: heads, Slope: 0.2, SelfEdge: true, Mask: mask(len(s) * heads),
 			SelfMask: mask(vertices * heads),
 		},
+		"features": {
+			Indptr: p, Indices: s, Heads: heads, Slope: 0.2, SelfEdge: true, Mask: mask(len(s) * heads),
+			Features: random(rng, len(s), 3), SelfFeatures: random(rng, vertices, 3),
+		},
 	}
+}
+
+// ofFeatures is a random weight of the edges' features with so many columns; nil without features.
+func (a *Attention) ofFeatures(rng *rand.Rand, columns int) *Matrix {
+	if a.Features == nil {
+		return nil
+	}
+	return random(rng, a.Features.Cols, columns)
 }
 
 func TestGATGradient(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	for name, a := range attentions(rng) {
 		z, r := random(rng, vertices, 6), random(rng, vertices, 6)
-		aSrc, aDst := randomVector(rng, 6), randomVector(rng, 6)
+		aSrc, aDst, aEdge := randomVector(rng, 6), randomVector(rng, 6), a.ofFeatures(rng, a.Heads)
 		loss := func() float64 {
-			o, _ := GAT(a, z, aSrc, aDst)
+			o, _ := GAT(a, z, aSrc, aDst, aEdge)
 			return dot(r, o)
 		}
-		dz, daSrc, daDst := GATBackward(a, z, aSrc, aDst, r)
+		dz, daSrc, daDst, daEdge := GATBackward(a, z, aSrc, aDst, aEdge, r)
 		checkGradient(t, name+" z", loss, z.Data, dz.Data)
 		checkGradient(t, name+" aSrc", loss, aSrc, daSrc)
 		checkGradient(t, name+" aDst", loss, aDst, daDst)
+		if aEdge != nil {
+			checkGradient(t, name+" aEdge", loss, aEdge.Data, daEdge.Data)
+		}
 	}
 }
 
@@ -196,15 +212,48 @@ func TestGATv2Gradient(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 1))
 	for name, a := range attentions(rng) {
 		zl, zr, r := random(rng, vertices, 6), random(rng, vertices, 6), random(rng, vertices, 6)
-		att := randomVector(rng, 6)
+		att, w := randomVector(rng, 6), a.ofFeatures(rng, 6)
 		loss := func() float64 {
-			o, _ := GATv2(a, zl, zr, att)
+			o, _ := GATv2(a, zl, zr, att, w)
 			return dot(r, o)
 		}
-		dzl, dzr, datt := GATv2Backward(a, zl, zr, att, r)
+		dzl, dzr, datt, dw := GATv2Backward(a, zl, zr, att, w, r)
 		checkGradient(t, name+" zl", loss, zl.Data, dzl.Data)
 		checkGradient(t, name+" zr", loss, zr.Data, dzr.Data)
 		checkGradient(t, name+" att", loss, att, datt)
+		if w != nil {
+			checkGradient(t, name+" w", loss, w.Data, dw.Data)
+		}
+	}
+}
+
+func TestDotProductGradient(t *testing.T) {
+	rng := rand.New(rand.NewPCG(12, 1))
+	for name, a := range attentions(rng) {
+		q, k, v, r := random(rng, vertices, 6), random(rng, vertices, 6), random(rng, vertices, 6), random(rng, vertices, 6)
+		w := a.ofFeatures(rng, 6)
+		loss := func() float64 {
+			o, _ := DotProduct(a, q, k, v, w)
+			return dot(r, o)
+		}
+		dq, dk, dv, dw := DotProductBackward(a, q, k, v, w, r)
+		checkGradient(t, name+" q", loss, q.Data, dq.Data)
+		checkGradient(t, name+" k", loss, k.Data, dk.Data)
+		checkGradient(t, name+" v", loss, v.Data, dv.Data)
+		if w != nil {
+			checkGradient(t, name+" w", loss, w.Data, dw.Data)
+		}
+	}
+}
+
+// An added self edge has the mean features of the row's other edges, and zeros where there are none.
+func TestWithOneLoop(t *testing.T) {
+	a := &Attention{Indptr: []int64{0, 3, 4, 6}, Indices: []int32{0, 1, 2, 1, 0, 1}, Heads: 1, Features: From32(6, 1, []float32{8, 2, 3, 5, 4, 7})}
+	b := a.WithOneLoop()
+	wantClose(t, "features", b.Features.Data, []float64{2, 3, 4, 7})
+	wantClose(t, "features of the loops", b.SelfFeatures.Data, []float64{2.5, 0, 5.5})
+	if !slices.Equal(b.Indptr, []int64{0, 2, 2, 4}) || !slices.Equal(b.Indices, []int32{1, 2, 0, 1}) || !b.SelfEdge {
+		t.Errorf("edges %v %v", b.Indptr, b.Indices)
 	}
 }
 
@@ -213,7 +262,7 @@ func TestAttentionOfEqualScores(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	z := random(rng, vertices, 3)
 	a := &Attention{Indptr: indptr, Indices: indices, Heads: 1, Slope: 0.2}
-	o, lse := GAT(a, z, make([]float64, 3), make([]float64, 3))
+	o, lse := GAT(a, z, make([]float64, 3), make([]float64, 3), nil)
 	for i := range vertices {
 		in := indices[indptr[i]:indptr[i+1]]
 		if want := math.Log(float64(len(in))); lse[i] != want && math.Abs(lse[i]-want) > 1e-12 {
@@ -325,8 +374,8 @@ func TestSelfEdgeIsAStoredLoop(t *testing.T) {
 		stored.Indptr = append(stored.Indptr, int64(len(stored.Indices)))
 	}
 	z, aSrc, aDst := random(rng, vertices, 6), randomVector(rng, 6), randomVector(rng, 6)
-	got, gotLSE := GAT(added, z, aSrc, aDst)
-	want, wantLSE := GAT(stored, z, aSrc, aDst)
+	got, gotLSE := GAT(added, z, aSrc, aDst, nil)
+	want, wantLSE := GAT(stored, z, aSrc, aDst, nil)
 	wantClose(t, "output", got.Data, want.Data)
 	wantClose(t, "log-sum-exp", gotLSE, wantLSE)
 }

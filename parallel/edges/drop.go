@@ -38,6 +38,7 @@ func (e *Edges) Thin(reversed bool) *Thin {
 	some.Blocks = nil
 	for _, b := range e.Blocks {
 		thin := *b
+		thin.featureRows = nil
 		thin.In, thin.Out = room(e.team, b.In), room(e.team, b.Out)
 		if b.Features != nil {
 			thin.Features = e.team.Memory.NewElement(tensor.Features, b.Features.Element, b.Features.Rows, b.Features.Cols)
@@ -83,6 +84,7 @@ func (t *Thin) Draw(d Drop) *Edges {
 		t.filter(thin.Out, b.Out, nil, nil, func(row int, column int32, occurrence int64) bool {
 			return keeps(source(int32(row)), rows(int(column)), occurrence)
 		})
+		thin.listFeatureRows(t.team)
 	}
 	t.drawLoops(keeps)
 	return t.Edges

@@ -78,6 +78,8 @@ type Block struct {
 	// Features are those of the edges, in the order of the entries of In: entries × columns. nil: the
 	// relation has none, or its Source does not copy them.
 	Features *tensor.Matrix
+
+	featureRows *tensor.Matrix // made at its first use
 }
 
 // Target returns the local row that row i of the block's matrix belongs to.

@@ -1,7 +1,11 @@
 package edges
 
 import (
+	"math"
+	"slices"
+
 	"weft/graph"
+	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -38,6 +42,39 @@ func setRow(to *tensor.Matrix, row int, values []float32) {
 	}
 	for i, x := range values {
 		to.BFloat16s()[row*to.Cols+i] = tensor.RoundBFloat16(x)
+	}
+}
+
+// FeatureRows returns where the features of each entry of Out are among Features: Int32, 1 × entries. It is
+// made at its first use. Equal edges have the same order in both matrices.
+func (b *Block) FeatureRows(team *kernel.Team) (*tensor.Matrix, error) {
+	if b.featureRows != nil {
+		return b.featureRows, nil
+	}
+	entries := b.Out.Indices.Len()
+	if entries > math.MaxInt32 {
+		return nil, refusal.Errorf("attention of %d edges with features between two partitions, and %d are possible; take more partitions", entries, math.MaxInt32)
+	}
+	b.featureRows = team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, entries)
+	b.listFeatureRows(team)
+	team.Memory.FreezeAll(tensor.Graph)
+	return b.featureRows, nil
+}
+
+// listFeatureRows makes the list, if there is one, that of the entries.
+func (b *Block) listFeatureRows(team *kernel.Team) {
+	if b.featureRows == nil {
+		return
+	}
+	b.featureRows.Thaw()
+	columns, indptr, rows := b.In.Indices.Int32s(), b.Out.Indptr.Int64s(), b.featureRows.Int32s() // a plan uses them, too
+	if team.Planning() {
+		return
+	}
+	next := slices.Clone(indptr)
+	for k, column := range columns[:indptr[len(indptr)-1]] {
+		rows[next[column]] = int32(k)
+		next[column]++
 	}
 }
 

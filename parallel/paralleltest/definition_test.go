@@ -270,10 +270,10 @@ func (t *ChunkTurn) Attend(path string, heads int, x *ChunkRows, source, target 
 	a := inEdgesOf(&t.pass.p.Graph.Relations[0], Stored).attention(heads, true)
 	w := t.pass.weights
 	return t.aggregate(path, x, func(b *reference.Matrix) *reference.Matrix {
-		z, _ := reference.GAT(a, b, w[source].Data, w[target].Data)
+		z, _ := reference.GAT(a, b, w[source].Data, w[target].Data, nil)
 		return z
 	}, func(b, dz *reference.Matrix) *reference.Matrix {
-		db, ds, dt := reference.GATBackward(a, b, w[source].Data, w[target].Data, dz)
+		db, ds, dt, _ := reference.GATBackward(a, b, w[source].Data, w[target].Data, nil, dz)
 		t.addGrad(source, &reference.Matrix{Rows: 1, Cols: len(ds), Data: ds})
 		t.addGrad(target, &reference.Matrix{Rows: 1, Cols: len(dt), Data: dt})
 		return db

@@ -2,6 +2,7 @@ package paralleltest
 
 import (
 	"math"
+	"slices"
 
 	"weft/gnn"
 	"weft/graph"
@@ -206,19 +207,30 @@ func withOneLoop(v int, sources []int32, features [][]float64) (s []int32, f [][
 
 // attention is softmax attention over these edges.
 func (e *inEdges) attention(heads int, loops bool) *reference.Attention {
-	a := &reference.Attention{Indptr: e.indptr, Indices: e.sources, Heads: heads, Slope: slope, SelfEdge: loops}
+	a := &reference.Attention{Indptr: e.indptr, Indices: e.sources, Heads: heads, Slope: slope}
+	if e.features != nil {
+		a.Features = matrix(len(e.features), len(e.features[0]), slices.Concat(e.features...))
+	}
 	if loops {
-		a.Indptr, a.Indices = reference.WithoutLoops(e.indptr, e.sources)
+		return a.WithOneLoop()
 	}
 	return a
 }
 
+// exactGAT is GATv1, with a vector for the edges' features if there is a third weight.
 func exactGAT(heads int, loops bool) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a := e.attention(heads, loops)
-		z, _ := reference.GAT(a, x, w[0].Data, w[1].Data)
-		dx, dSource, dTarget := reference.GATBackward(a, x, w[0].Data, w[1].Data, dz)
-		return &Outcome{Out: z.Data, DX: dx.Data, DW: [][]float64{dSource, dTarget}}
+		a, vector := e.attention(heads, loops), (*reference.Matrix)(nil)
+		if len(w) > 2 {
+			vector = w[2]
+		}
+		z, _ := reference.GAT(a, x, w[0].Data, w[1].Data, vector)
+		dx, dSource, dTarget, dVector := reference.GATBackward(a, x, w[0].Data, w[1].Data, vector, dz)
+		o := &Outcome{Out: z.Data, DX: dx.Data, DW: [][]float64{dSource, dTarget}}
+		if vector != nil {
+			o.DW = append(o.DW, dVector.Data)
+		}
+		return o
 	}
 }
 
@@ -257,13 +269,52 @@ func exactScored(a gnn.Attention, k gnn.Rounds, have scores) exact {
 	}
 }
 
-// exactGATv2 is GATv2 of the sources x and the targets x·w0.
+// exactGATv2 is GATv2 of the sources x and the targets x·w0, with a weight of the edges' features if there is
+// a third one.
 func exactGATv2(heads int, loops bool) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a, target := e.attention(heads, loops), reference.MatMul(x, w[0])
-		z, _ := reference.GATv2(a, x, target, w[1].Data)
-		dSource, dTarget, da := reference.GATv2Backward(a, x, target, w[1].Data, dz)
+		a, target, weight := e.attention(heads, loops), reference.MatMul(x, w[0]), (*reference.Matrix)(nil)
+		if len(w) > 2 {
+			weight = w[2]
+		}
+		z, _ := reference.GATv2(a, x, target, w[1].Data, weight)
+		dSource, dTarget, da, dWeight := reference.GATv2Backward(a, x, target, w[1].Data, weight, dz)
 		dx, dw := reference.MatMulBackward(x, w[0], dTarget)
-		return &Outcome{Out: z.Data, DX: dx.Plus(dSource).Data, DW: [][]float64{dw.Data, da}}
+		o := &Outcome{Out: z.Data, DX: dx.Plus(dSource).Data, DW: [][]float64{dw.Data, da}}
+		if weight != nil {
+			o.DW = append(o.DW, dWeight.Data)
+		}
+		return o
+	}
+}
+
+// exactDotProducts is attention by dot products. The first half of the columns of x are the sources, and the
+// other half the keys. The targets are a product of the sources with w0. There is a weight of the edges'
+// features if there is a second one.
+func exactDotProducts(heads int, loops bool) exact {
+	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
+		a, weight, n := e.attention(heads, loops), (*reference.Matrix)(nil), dz.Cols
+		if len(w) > 1 {
+			weight = w[1]
+		}
+		source, key := reference.New(x.Rows, n), reference.New(x.Rows, n)
+		for i := range x.Rows {
+			copy(source.Data[i*n:(i+1)*n], x.Data[i*2*n:])
+			copy(key.Data[i*n:(i+1)*n], x.Data[i*2*n+n:])
+		}
+		query := reference.MatMul(source, w[0])
+		z, _ := reference.DotProduct(a, query, key, source, weight)
+		dQuery, dKey, dSource, dWeight := reference.DotProductBackward(a, query, key, source, weight, dz)
+		ofQuery, dw := reference.MatMulBackward(source, w[0], dQuery)
+		dSource = dSource.Plus(ofQuery)
+		o := &Outcome{Out: z.Data, DX: make([]float64, len(x.Data)), DW: [][]float64{dw.Data}}
+		for i := range x.Rows {
+			copy(o.DX[i*2*n:], dSource.Data[i*n:(i+1)*n])
+			copy(o.DX[i*2*n+n:], dKey.Data[i*n:(i+1)*n])
+		}
+		if weight != nil {
+			o.DW = append(o.DW, dWeight.Data)
+		}
+		return o
 	}
 }

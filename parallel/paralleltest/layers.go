@@ -58,7 +58,16 @@ var Layers = slices.Concat([]Layer{
 	Attention("attention", gnn.Attention{Heads: 1}, 5),
 	Attention("attention with loops", gnn.Attention{Heads: 3, SelfLoops: true}, 4),
 	Attention("attention with loops and dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, 4),
+	Attention("attention with edge features", gnn.Attention{Heads: 2}, 3).withEdgeFeatures(edgeColumns, 2),
+	Attention("attention with loops and edge features", gnn.Attention{Heads: 3, SelfLoops: true}, 4).withEdgeFeatures(edgeColumns, 3),
+	Attention("attention with edge features and dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, 4).withEdgeFeatures(edgeColumns, 3),
 	AttentionV2("attention 2", gnn.Attention{Heads: 2}, 3),
+	AttentionV2("attention 2 with loops and edge features", gnn.Attention{Heads: 2, SelfLoops: true}, 3).withEdgeFeatures(edgeColumns, 6),
+	AttentionV2("attention 2 with edge features and dropout", gnn.Attention{Heads: 3, Dropout: .4}, 3).withEdgeFeatures(edgeColumns, 9),
+	dotProducts("dot products", gnn.Attention{Heads: 2}, 3),
+	dotProducts("dot products with dropout", gnn.Attention{Heads: 4, Dropout: .4}, 2),
+	dotProducts("dot products with loops and edge features", gnn.Attention{Heads: 2, SelfLoops: true}, 3).withEdgeFeatures(edgeColumns, 6),
+	dotProducts("dot products with edge features", gnn.Attention{Heads: 3}, 3).withEdgeFeatures(edgeColumns, 9),
 	AttentionV2("attention 2 with dropout", gnn.Attention{Heads: 2, Dropout: .4}, 3),
 	AttentionV2("attention 2 and loops", gnn.Attention{Heads: 1, SelfLoops: true}, 7),
 	attentionOfOne("attention 2 of one value", 6),
@@ -166,8 +175,17 @@ func Attention(name string, a gnn.Attention, width int) Layer {
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		b := a
 		b.Source, b.Target, b.ASource, b.ATarget, b.Slope = x, x, w[0], w[1], slope
+		if len(w) > 2 {
+			b.EdgeVector = w[2]
+		}
 		return p.Attend(b, gnn.Once)
 	}
+	return l
+}
+
+// withEdgeFeatures gives a layer of attention a weight of the edges' features, of that shape.
+func (l Layer) withEdgeFeatures(shape ...int) Layer {
+	l.Weights, l.features = append(slices.Clone(l.Weights), [2]int(shape)), true
 	return l
 }
 
@@ -181,6 +199,29 @@ func AttentionV2(name string, a gnn.Attention, width int) Layer {
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		b := a
 		b.Source, b.Target, b.ASource, b.Slope = x, autograd.Linear(x, w[0]), w[1], slope
+		if len(w) > 2 {
+			b.EdgeWeight = w[2]
+		}
+		return p.Attend(b, gnn.Once)
+	}
+	return l
+}
+
+// dotProducts is attention by dot products. The keys are the last columns of the input, as a history has rows
+// of them; the targets are a product with the sources.
+func dotProducts(name string, a gnn.Attention, width int) Layer {
+	n := a.Heads * width
+	l := Layer{Name: name, In: 2 * n, Out: n, Weights: [][2]int{{n, n}}, method: "Attend", coarse: 8}
+	if a.Dropout == 0 {
+		l.exact = exactDotProducts(a.Heads, a.SelfLoops)
+	}
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		b := a
+		b.Source, b.Key = autograd.Columns(x, 0, n), autograd.Columns(x, n, n)
+		b.Target = autograd.Linear(b.Source, w[0])
+		if len(w) > 1 {
+			b.EdgeWeight = w[1]
+		}
 		return p.Attend(b, gnn.Once)
 	}
 	return l

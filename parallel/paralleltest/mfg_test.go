@@ -101,7 +101,7 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 			}
 			divided = &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 		}
-		for _, model := range []string{"gcn", "sage", "gat", "gatv2", "gin", "gcnii"} {
+		for _, model := range []string{"gcn", "sage", "gat", "gatv2", "transformer", "gin", "gcnii"} {
 			directions := []string{"both"}
 			if kind, _ := gnn.KindOf(model); kind.OneDirection {
 				directions = []string{"in", "out"}

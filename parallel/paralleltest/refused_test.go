@@ -66,6 +66,39 @@ func TestMessagesRefused(t *testing.T) {
 	}
 }
 
+// TestEdgeFeaturesRefused: attention refuses edges without as many features as it is asked to use, such as
+// reversed ones.
+func TestEdgeFeaturesRefused(t *testing.T) {
+	g := paralleltest.Small(t, false, false)
+	for _, along := range []gnn.Along{paralleltest.Stored, paralleltest.Reversed} {
+		for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 2, Slices: 1}, {Stages: 1, Partitions: 1, Slices: 2}} {
+			w := paralleltest.Workers{Mesh: m, Graph: g, Of: paralleltest.Dividings(g.Vertices(), m.Partitions)["in turn"]}
+			w.Run(t, func(e engine.Config) {
+				axis := newSlice
+				if m.Slices == 1 {
+					axis = newPartition
+				}
+				a, err := axis(e)
+				if err != nil {
+					panic(err)
+				}
+				defer func() {
+					const want = "convs.1: attention is asked to use 7 features of each edge"
+					if f, is := recover().(exchange.Failure); !is || !strings.HasPrefix(f.Error(), want) {
+						t.Errorf("%s: %v, want %q", paralleltest.Name(m), f, want)
+					}
+				}()
+				tape := autograd.NewTape(e.Team)
+				rows := func() *autograd.Var {
+					return tape.Constant(e.Team.Zeros(tensor.Features, a.Rows().Here, 4), a.Rows())
+				}
+				weight := tape.Constant(e.Team.Zeros(tensor.Features, 7, 4), nil)
+				a.Propagator("convs.1", along).Attend(gnn.Attention{Source: rows(), Key: rows(), Target: rows(), EdgeWeight: weight, Heads: 2}, gnn.Once)
+			})
+		}
+	}
+}
+
 var newPartition paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
 	return sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{})
 }

@@ -190,6 +190,14 @@ var variants = []variant{
 		name: "transform dropout, no prefetch", uses: "transform-dropout",
 		set: func(o *train.Options) { o.TransformDropout = .3 }, halo: func(o *train.Options) { o.Prefetch = 0 },
 	},
+	{name: "edge features", uses: "edge-features", set: func(o *train.Options) { o.EdgeFeatures = true }},
+	{name: "edge features, bfloat16, attention dropout", uses: "edge-features", set: func(o *train.Options) {
+		inBFloat16(o)
+		o.EdgeFeatures, o.AttentionDropout = true, .4
+	}, halo: func(o *train.Options) { o.KeepHalo = true }},
+	{name: "edge features in residual blocks", uses: "edge-features", blocks: true, set: func(o *train.Options) {
+		o.EdgeFeatures, o.Blocks, o.AttentionDropout = true, "residual", .3
+	}},
 }
 
 func inCovers(o *train.Options) { o.Halo = edges.HaloNames[edges.HaloCover] }

@@ -36,6 +36,7 @@ import (
 	"weft/gnn"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/edges"
 	"weft/parallel/order"
 	"weft/tensor"
 )
@@ -135,6 +136,10 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	if a.SelfLoops {
 		at.loops = e.OneLoop()
 	}
+	if a.OfFeatures() != nil {
+		at.checkFeatures(p.layer.Path, e)
+		at.looped = e.LoopBlock(edges.SelfLoops(a.SelfLoops))
+	}
 	storage := tensor.Float32
 	if alone {
 		storage = t.Storage
@@ -172,6 +177,9 @@ func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
 	if at.given() && at.SourceScore.Wants() { // the local targets' gradient is never sent
 		from, dRows = append(from, at.SourceScore), append(dRows, at.SourceScore.GradSum())
 	}
+	if at.dot() {
+		from, dRows = append(from, at.Key), append(dRows, at.Key.BlockGradSum(blocks))
+	}
 	at.backward(e.Local(), at.rows(), at.loops, dRows, dTarget)
 	for v := range c.rematerialize(at.rows(), from, dRows) {
 		for _, d := range v.Grads {
@@ -179,13 +187,16 @@ func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
 		}
 		at.backward(v.Block, v.Rows, nil, v.Grads, dTarget)
 	}
-	if !at.v2() && !at.given() {
+	if !at.readsTarget() && !at.given() {
 		team.HeadDotBackward(dRows[0], at.ATarget.GradSum(), dTarget, x, at.ATarget.Value())
 		dTarget.Release()
 	}
 	at.Source.AddBlockGrad(dRows[0])
-	if at.v2() {
+	if at.readsTarget() {
 		at.Target.AddBlockGrad(dTarget)
+	}
+	if at.dot() {
+		at.Key.AddBlockGrad(dRows[1])
 	}
 	at.endPass()
 	at.gOut.Release()

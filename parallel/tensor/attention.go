@@ -1,6 +1,8 @@
 package tensor
 
 import (
+	"slices"
+
 	"weft/autograd"
 	"weft/gnn"
 	"weft/kernel"
@@ -9,9 +11,9 @@ import (
 
 // Attend implements gnn.Propagator. For GATv1 each worker computes the scores of its own rows, and
 // redistributes them with the rows: two numbers for each vertex and head. So a slice may end within a head.
-// GATv2 needs all columns of a head at each edge, so its slices are whole heads. So are those of GATv1 in the
-// history of a pipeline, which has rows: scores are computed of them with the parameters of this epoch. With
-// fewer heads than workers, some workers have no head.
+// GATv2 and dot products need all columns of a head at each edge, so their slices are whole heads. So are
+// those of GATv1 in the history of a pipeline, which has rows: scores are computed of them with the
+// parameters of this epoch. With fewer heads than workers, some workers have no head.
 func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	a.CheckScores(p.path)
 	if a.LayerHeads == 0 {
@@ -47,6 +49,9 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 			}
 			b.Source, b.Target, b.SourceScore, b.TargetScore = some[0], some[0], some[1], some[2]
 			b.Heads, b.FirstHead = s.heads, a.FirstHead+s.head
+			if a.EdgeVector != nil {
+				b.EdgeVector = autograd.Columns(a.EdgeVector, s.head, s.heads)
+			}
 			parts = append(parts, p.inner.Attend(b, k))
 			for i, x := range some {
 				if x != own[i] {
@@ -73,13 +78,25 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	mine, own := heads[p.axis.comm.Rank()], cut[p.axis.comm.Rank()]
 	p.order.Explain(func() string { return order.Attention(a, k) + ", sliced between heads" })
 	// Of all columns or of none, too: gradients of parameters are complete in the same order on all workers
-	vectors := [2]*autograd.Var{autograd.Columns(a.ASource, own.from, own.count)}
-	if a.ATarget != nil {
-		vectors[1] = autograd.Columns(a.ATarget, own.from, own.count)
+	b := a
+	for _, v := range []**autograd.Var{&b.ASource, &b.ATarget, &b.EdgeWeight} {
+		if *v != nil {
+			*v = autograd.Columns(*v, own.from, own.count)
+		}
 	}
-	return p.onSlices(p.inputs(cut, a.Source, a.Target), cut, func(own []*autograd.Var) []*autograd.Var {
-		b := a
-		b.Source, b.Target, b.ASource, b.ATarget = own[0], own[len(own)-1], vectors[0], vectors[1]
+	if a.EdgeVector != nil {
+		b.EdgeVector = autograd.Columns(a.EdgeVector, mine.from, mine.count)
+	}
+	in := p.inputs(cut, a.Source, a.Target)
+	if a.Key != nil {
+		in = slices.Insert(in, 1, input{x: a.Key, of: p.from, cut: cut, back: kernel.Replace})
+	}
+	return p.onSlices(in, cut, func(own []*autograd.Var) []*autograd.Var {
+		b := b
+		b.Source, b.Target = own[0], own[len(own)-1]
+		if a.Key != nil {
+			b.Key = own[1]
+		}
 		b.Heads, b.FirstHead = mine.count, a.FirstHead+mine.from
 		return []*autograd.Var{p.inner.Attend(b, k)}
 	})

@@ -30,6 +30,7 @@ type Options struct {
 	TransformDropout  float64 `yaml:"transform-dropout"`
 	AttentionDropout  float64 `yaml:"attention-dropout"`
 	DropEdge          float64 `yaml:"drop-edge"`
+	EdgeFeatures      bool    `yaml:"edge-features"`      // of graph attention: scores use them
 	NormalizeFeatures string  `yaml:"normalize-features"` // one of normalizations
 	Norm              string  `yaml:"norm"`
 	Residual          bool    `yaml:"residual"`

@@ -108,7 +108,7 @@ func TestHeadsDivideHidden(t *testing.T) {
 	if _, err := o.Resolve(); err != nil {
 		t.Errorf("gcn has no heads: %v", err)
 	}
-	want := "heads 4: the model gcn does not use it; leave it out, or take model gat, gatv2"
+	want := "heads 4: the model gcn does not use it; leave it out, or take model gat, gatv2, transformer"
 	if _, err := o.Resolve("heads"); err == nil || err.Error() != want {
 		t.Errorf("heads of gcn, given: %v, want %q", err, want)
 	}

@@ -253,7 +253,7 @@ func (r *Resolved) checkModel(given []string) error {
 	if kind.OneDirection && o.Direction == "both" {
 		return refusal.Errorf("%s both: %s aggregates along one direction; take %s in or out", direction, o.Model, direction)
 	}
-	if kind.EdgeFeatures && o.Direction != "in" {
+	if o.spec().UsesEdgeFeatures() && o.Direction != "in" {
 		return refusal.Errorf("%s %s: %s uses edge features, which are stored for the edges as they are, and not for reversed ones; "+
 			"import the graph with %s or %s, which give reversed edges the same features, and take %s in", direction, o.Direction, o.Model,
 			refusal.Setting("symmetrize"), refusal.Setting("reverse-relations"), direction)
@@ -408,6 +408,10 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features
 		return nil, err
 	}
 	if r.RequireEdgeFeatures && !gnn.ReadEdgeFeatures(blocks) {
+		if r.Spec.Uses("edge-features") {
+			return nil, refusal.Errorf("%s: the model %s uses edge features only with %s; give that, or leave it out",
+				refusal.Setting("require-edge-features"), r.Model, refusal.Setting("edge-features"))
+		}
 		return nil, refusal.Errorf("%s: the model %s does not use edge features; take %s %s, or leave it out",
 			refusal.Setting("require-edge-features"), r.Model, refusal.Setting("model"), modelsWith(usesFeatures))
 	}
@@ -473,7 +477,7 @@ func (o *Options) spec() gnn.Spec {
 	return gnn.Spec{
 		Model: o.Model, Layers: o.Layers, Hidden: o.Hidden, Heads: o.Heads, OutputHeads: o.OutputHeads, Norm: o.Norm,
 		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
-		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
+		EdgeFeatures: o.EdgeFeatures, TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
 		Decoupled: o.Decoupled, Teleport: o.Teleport, Rounds: o.Rounds, AttentionGradient: o.AttentionGradient, BlockForm: o.Blocks, Aggregation: o.Aggregation, Jump: o.Jump,
 		Bases: o.Bases, DiagonalBlocks: o.NumBlocks, Embed: o.NodeEmbedding,
 		Alpha: o.Alpha, Theta: o.Theta, SharedWeights: o.SharedWeights,

@@ -81,6 +81,7 @@ var settings = withFields([]Setting{
 		Meaning: "dropout on each layer's transformed features",
 	},
 	{Name: "attention-dropout", some: true, limits: fraction, Meaning: "dropout on the attention coefficients"},
+	{Name: "edge-features", some: true, Meaning: "use the features of the edges, as PyG's edge_dim does"},
 	{
 		Name: "normalize-features", Choices: normalizations,
 		Meaning: "how features are scaled, row divides each vertex's by their sum, standard subtracts each column's mean over all vertices and divides by its standard deviation",
@@ -322,7 +323,7 @@ func isNumber(text string) bool {
 }
 
 func usesWeights(k gnn.ModelKind) bool  { return k.EdgeWeights }
-func usesFeatures(k gnn.ModelKind) bool { return k.EdgeFeatures }
+func usesFeatures(k gnn.ModelKind) bool { return k.EdgeFeatures || k.Uses("edge-features") }
 
 // modelsWith lists the models that use something of the edges.
 func modelsWith(uses func(gnn.ModelKind) bool) string {

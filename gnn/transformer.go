@@ -1,0 +1,71 @@
+package gnn
+
+import (
+	"math"
+
+	"weft/autograd"
+	"weft/kernel"
+	"weft/nn"
+)
+
+// Transformer is the graph transformer operator (Shi et al. 2021, equations 3 and 4, as PyG's
+// TransformerConv): z_i = W_skip·x_i + b_skip and softmax attention by dot products of queries and keys.
+// Attention has the equations. Queries are divided by the root of a head's width.
+type Transformer struct {
+	key, query, value linear
+	wEdge             *nn.Param // nil: features of edges are not used
+	skip, b           *nn.Param // nil: left out
+	p                 Propagator
+	o                 GATOptions
+}
+
+// linear is a weight and a bias.
+type linear struct{ w, b *nn.Param }
+
+func (l linear) of(x *autograd.Var) *autograd.Var {
+	t := x.Tape()
+	return autograd.Finish(autograd.Linear(x, l.w.On(t)), l.b.On(t), kernel.Identity, kernel.Mask{})
+}
+
+// NewTransformer makes a graph transformer layer. o.TransformDropout must be 0.
+func NewTransformer(m Module, o GATOptions) *Transformer {
+	n := o.columns(m.Out)
+	made := func(name string, in int) linear {
+		return linear{m.Params.Weight(m.Path+name+".weight", in, n, nn.FanIn(in)), m.Params.Bias(m.Path+name+".bias", n, nn.FanIn(in))}
+	}
+	c := &Transformer{key: made(".lin_key", m.In), query: made(".lin_query", m.target()), value: made(".lin_value", m.In), p: m.Propagator, o: o}
+	if o.EdgeFeatures {
+		c.wEdge = m.Params.Weight(m.Path+".lin_edge.weight", m.EdgeColumns, n, nn.FanIn(m.EdgeColumns))
+	}
+	if skip := m.Path + ".lin_skip."; m.Plain {
+		m.Params.Allow(skip) // DirGNNConv keeps the map of the layer that it wraps, and never uses it
+	} else {
+		c.skip = m.Params.Weight(skip+"weight", m.target(), m.Out, nn.FanIn(m.target()))
+		c.b = m.bias(".lin_skip.bias", m.Out, nn.FanIn(m.target()))
+	}
+	return c
+}
+
+// Forward computes the layer.
+func (c *Transformer) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Between(x, x) }
+
+// Between computes the layer along a relation between two types.
+func (c *Transformer) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
+	t := source.Tape()
+	width := c.query.w.Value.Cols / c.o.Heads
+	a := Attention{
+		Source: c.value.of(source), Key: c.key.of(source), Target: autograd.Scale(float32(1/math.Sqrt(float64(width))), c.query.of(target)),
+		Heads: c.o.Heads, Dropout: c.o.Dropout,
+	}
+	if c.wEdge != nil {
+		a.EdgeWeight = c.wEdge.On(t)
+	}
+	z := c.p.Attend(a, Once)
+	if c.o.Average {
+		z = autograd.HeadMean(z, c.o.Heads)
+	}
+	if c.skip != nil {
+		z = autograd.AddLinear(z, target, c.skip.On(t))
+	}
+	return z, c.b
+}
