@@ -16,10 +16,10 @@ type slow struct {
 }
 
 func (s slow) Put(comm.Kind, []byte, comm.Path) (comm.Message, error) { return s, nil }
-func (s slow) Takes(comm.Kind, int) (int64, bool)          { return 0, false }
-func (s slow) Len() int                                    { return 1 }
-func (s slow) Ahead()                                      {}
-func (s slow) Drop()                                       {}
+func (s slow) Takes(comm.Kind, int) (int64, bool)                     { return 0, false }
+func (s slow) Len() int                                               { return 1 }
+func (s slow) Ahead()                                                 {}
+func (s slow) Drop()                                                  {}
 
 func (s slow) Take([]byte) error {
 	close(s.begun)

@@ -35,11 +35,7 @@ func (s *passes) refine(of []int32) error {
 
 // refineGroup moves vertices between the partitions of a group, and returns how many it moved.
 func (s *passes) refineGroup(r *refinement, pass int) (moved int, err error) {
-	clear(r.by)
-	err = s.passOnAll(fmt.Sprintf("refining, pass %d, halo rows", pass), func() func(int32, []int32) bool {
-		return func(v int32, sources []int32) bool { r.read(v, r.of[v], sources); return false }
-	}, nil)
-	if err != nil {
+	if err := s.readers(fmt.Sprintf("refining, pass %d, halo rows", pass), r); err != nil {
 		return 0, err
 	}
 	var has counts
@@ -53,6 +49,34 @@ func (s *passes) refineGroup(r *refinement, pass int) (moved int, err error) {
 		}
 	})
 	return moved, err
+}
+
+// readers finds which partitions of the group read which vertices.
+func (s *passes) readers(pass string, r *refinement) error {
+	clear(r.by)
+	return s.passOnAll(pass, func() func(int32, []int32) bool {
+		return func(v int32, sources []int32) bool { r.read(v, r.of[v], sources); return false }
+	}, nil)
+}
+
+// fewerHaloRows returns those of two partitions that have fewer halo rows.
+func (s *passes) fewerHaloRows(a, b []int32) ([]int32, error) {
+	rows := [2]int{}
+	for i, of := range [][]int32{a, b} {
+		r := s.refinement(of)
+		for r.first = 0; int(r.first) < s.K; r.first += group {
+			if err := s.readers("counting halo rows", r); err != nil {
+				return nil, err
+			}
+			for v, by := range r.by {
+				rows[i] += bits.OnesCount64(by.any &^ r.bit(of[v]))
+			}
+		}
+	}
+	if rows[1] < rows[0] {
+		return b, nil
+	}
+	return a, nil
 }
 
 // group is how many partitions exchange vertices in a pass: a bit for each fits a word. METIS numbers

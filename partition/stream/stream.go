@@ -7,6 +7,8 @@
 //  2. the clusters are contracted, and METIS divides the small graph;
 //  3. single vertices move to other partitions where this leaves fewer halo rows.
 //
+// A small graph is divided without clusters, too, and the partitions with fewer halo rows are taken.
+//
 // It takes up to 20 bytes for each vertex, 4 for each neighbour of the vertex with the most on each core, and
 // the contracted graph, which has at most maxClusters vertices and maxPairs edges. It reads in-neighbours
 // only: in a directed graph, label propagation does not see the edges out of a vertex.
@@ -70,16 +72,34 @@ func Assign(ctx context.Context, g *Graph, o *Options) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	count := pack(label, s.sizes(), maxClusters)
-	of, err := s.divide(label, count)
-	if err != nil {
+	if err := s.byClusters(label, pack(label, s.sizes(), maxClusters)); err != nil || g.Vertices > small {
+		return label, err
+	}
+	alone := make([]int32, g.Vertices)
+	for v := range alone {
+		alone[v] = int32(v)
+	}
+	if err := s.byClusters(alone, g.Vertices); err != nil {
 		return nil, err
+	}
+	return s.fewerHaloRows(label, alone)
+}
+
+// small is how many vertices a graph has at most of which single vertices are tried as clusters, too: METIS
+// alone sometimes leaves fewer halo rows there.
+const small = 1 << 16
+
+// byClusters makes the labels of vertices, which are numbers of clusters, those of partitions.
+func (s *passes) byClusters(label []int32, clusters int) error {
+	of, err := s.divide(label, clusters)
+	if err != nil {
+		return err
 	}
 	for v, cluster := range label {
 		label[v] = of[cluster]
 	}
 	debug.FreeOSMemory() // what the clusters took
-	return label, s.refine(label)
+	return s.refine(label)
 }
 
 // passes reads a graph.

@@ -359,3 +359,46 @@ func TestStops(t *testing.T) {
 		}
 	}
 }
+
+// TestFewerHaloRows counts halo rows by the definition: vertices of others that the edges into a partition
+// read, on more partitions than a group has.
+func TestFewerHaloRows(t *testing.T) {
+	const vertices, partitions = 300, 70
+	r := rand.New(rand.NewPCG(8, 2))
+	in := make([][]int32, vertices)
+	for range 2000 {
+		v := r.IntN(vertices)
+		in[v] = append(in[v], r.Int32N(vertices))
+	}
+	for v := range in {
+		slices.Sort(in[v])
+	}
+	random := func() (of []int32, rows int) {
+		type row struct{ of, vertex int32 }
+		read := map[row]bool{}
+		for v := range vertices {
+			of = append(of, int32((v+r.IntN(2))%partitions))
+		}
+		for v, sources := range in {
+			for _, u := range sources {
+				if of[u] != of[v] {
+					read[row{of[v], u}] = true
+				}
+			}
+		}
+		return of, len(read)
+	}
+	s := &passes{ctx: t.Context(), Graph: &Graph{Vertices: vertices, Reader: func() func(int32) []int32 { return func(v int32) []int32 { return in[v] } }},
+		Options: &Options{K: partitions}}
+	for range 20 {
+		a, rowsOfA := random()
+		b, rowsOfB := random()
+		got, err := s.fewerHaloRows(a, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isB := &got[0] == &b[0]; isB != (rowsOfB < rowsOfA) {
+			t.Errorf("took the second: %t, of %d and %d halo rows", isB, rowsOfA, rowsOfB)
+		}
+	}
+}
