@@ -82,6 +82,9 @@ func (a Attention) c(e *CSR) C.weft_attention_args {
 	check("edge features", a.Edges.Rows, e.Entries(), a.Edges.columns())
 	check("vector of edge features", a.Edges.Vector, a.Edges.columns(), a.Heads)
 	check("weight of edge features", a.Edges.Weight, a.Edges.columns(), cols)
+	if v1 := a.A == nil && a.Key == nil; a.Edges.Rows != nil && ((a.Edges.Vector != nil) != v1 || (a.Edges.Weight != nil) == v1) {
+		panic("kernel: features of edges need a vector in GATv1, and a weight in other attention")
+	}
 	return C.weft_attention_args{
 		source: storage(a.Source), target: storage(a.Target), source_score: floats(a.SourceScore), target_score: floats(a.TargetScore),
 		a: floats(a.A), source_ids: ints(a.SourceIDs), target_ids: ints(a.TargetIDs), heads: C.int64_t(a.Heads), width: C.int64_t(a.Width),

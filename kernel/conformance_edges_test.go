@@ -640,7 +640,7 @@ func (s *suite) attention(what string, g network, heads, width, features int, ma
 	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, Mask: mask, SourceScore: s.blank(n, heads), TargetScore: s.blank(n, heads)}
 	s.team.HeadDot(k.SourceScore, x, aSource)
 	s.team.HeadDot(k.TargetScore, x, aTarget)
-	edges, vector := (*reference.Matrix)(nil), (*reference.Matrix)(nil)
+	var edges, vector *reference.Matrix
 	if k.Edges, edges = s.features(g, features, heads, 0); features > 0 {
 		vector = exact(k.Edges.Vector)
 	}
