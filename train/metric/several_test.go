@@ -81,7 +81,7 @@ func TestF1OfFewClasses(t *testing.T) {
 func TestRanksByHand(t *testing.T) {
 	ranks := [][]float64{{1, 2}, {3, 4, 10, 11}}
 	want := []float64{(1 + 1./2 + 1./3 + 1./4 + 1./10 + 1./11) / 6, 1. / 6, 3. / 6, 5. / 6}
-	names := Ranked(LinkNames)
+	names := Ranked(LinkNamesOf(graph.NoNegatives))
 	if got, want := fmt.Sprint(names), "[mrr hits@1 hits@3 hits@10]"; got != want {
 		t.Fatalf("means over ranks are %s, want %s", got, want)
 	}
