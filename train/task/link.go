@@ -33,7 +33,7 @@ type Links struct {
 	ValEdges   int `json:"val_edges"`
 	TestEdges  int `json:"test_edges"`
 	// Val and Test are the metrics of the validation and the test edges, by name: metric.LinkNamesOf, or
-	// metric.ROCAUC alone if that is the metric.
+	// metric.ROCAUC alone if that is the metric and the graph gives no negative edges.
 	Val  map[string]metric.Number `json:"val"`
 	Test map[string]metric.Number `json:"test"`
 }
@@ -174,7 +174,7 @@ func (l *linkTask) Report(embeddings *tensor.Matrix) (r *Links, err error) {
 	n := l.edges.Counts
 	r = &Links{TrainEdges: n[links.Train], ValEdges: n[links.Val], TestEdges: n[links.Test]}
 	names := metric.LinkNamesOf(l.edges.Negatives)
-	if l.metric == metric.ROCAUC { // do not rank for the metric alone: it may take longer
+	if l.metric == metric.ROCAUC && l.edges.Negatives == graph.NoNegatives { // do not rank for the metric alone: it may take longer
 		names = []string{metric.ROCAUC}
 	}
 	if r.Val, err = l.measures(embeddings, links.Val, names...); err != nil {
