@@ -86,6 +86,12 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 		if err := r.check(inEdges, types[t].Count, whole[s], d, g.Unload); err != nil {
 			return inFolder(g.layout().edges(r.Ends()), err)
 		}
+		if err := r.EdgeSplit.check(whole[s], types[t].Count); err != nil {
+			return inFolder(g.layout().edges(r.Ends()), err)
+		}
+	}
+	if err := g.checkEdgeSplits(); err != nil {
+		return err
 	}
 	err := g.Labels.check(types[0].Count, maxClasses(whole[0]), d)
 	if err == nil { // splits look at the labels

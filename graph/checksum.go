@@ -20,6 +20,11 @@ func (g *Graph) Checksum() (sum string, err error) {
 				source, name, target := r.Ends()
 				arrays = append(arrays, []byte(source), []byte(name), []byte(target))
 			}
+			if s := r.EdgeSplit; s != nil {
+				for part := range s.Edges {
+					arrays = append(arrays, npy.Bytes(s.Edges[part]), npy.Bytes(s.Negative[part]))
+				}
+			}
 		}
 		for _, t := range g.Types() {
 			f := &t.Features

@@ -103,13 +103,14 @@ func (s splitDescription) sizes() [3]int { return [3]int{s.Train, s.Val, s.Test}
 
 // relationDescription is one edge type, from vertices of type Source to vertices of type Target.
 type relationDescription struct {
-	Source         string `json:"source"`
-	Name           string `json:"name"`
-	Target         string `json:"target"`
-	Count          int    `json:"count"`
-	Dtype          string `json:"dtype"` // of the in-neighbours
-	Weights        bool   `json:"weights,omitempty"`
-	FeatureColumns int    `json:"feature_columns,omitempty"`
+	Source         string                `json:"source"`
+	Name           string                `json:"name"`
+	Target         string                `json:"target"`
+	Count          int                   `json:"count"`
+	Dtype          string                `json:"dtype"` // of the in-neighbours
+	Weights        bool                  `json:"weights,omitempty"`
+	FeatureColumns int                   `json:"feature_columns,omitempty"`
+	EdgeSplit      *edgeSplitDescription `json:"edge_split,omitempty"`
 }
 
 // readDescription reads graph.json and checks it as far as that needs no other file.
@@ -293,6 +294,9 @@ func Files(dir string) ([]string, error) {
 		add(at, true, indptrFile, indicesFile)
 		add(at, r.Weights, weightsFile)
 		add(at, r.FeatureColumns > 0, edgeFeaturesFile)
+		if r.EdgeSplit != nil {
+			add(at, true, r.EdgeSplit.files()...)
+		}
 	}
 	for i := range d.Vertices {
 		v := &d.Vertices[i]
@@ -368,7 +372,7 @@ func describeRelation(source, target string, r *Relation) relationDescription {
 	_, name, _ := r.Ends()
 	return relationDescription{
 		Source: source, Name: name, Target: target, Count: len(r.Sources),
-		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.EdgeColumns,
+		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.EdgeColumns, EdgeSplit: describeEdgeSplit(r.EdgeSplit),
 	}
 }
 

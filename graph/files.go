@@ -64,6 +64,7 @@ func (s *staging) relation(r *Relation) {
 	if r.EdgeColumns > 0 {
 		s.float32s(inEdges.features, r.EdgeFeatures, len(r.Sources), r.EdgeColumns)
 	}
+	s.edgeSplit(r.EdgeSplit)
 }
 
 func (s *staging) splits(splits []Split) {

@@ -12,7 +12,7 @@ import (
 // ownFiles are the names that weft gives to the files of a store and of a part.
 var ownFiles = slices.Concat([]string{
 	descriptionFile, checkedFile, featuresFile, featuresIndptrFile, featuresIndicesFile, featuresDataFile, labelsFile, namesFile, classNamesFile, idsFile,
-}, inEdges.names(), outEdges.names(), splitFiles[:])
+}, inEdges.names(), outEdges.names(), splitFiles[:], splitEdgeFiles[:], splitNegativeFile[1:])
 
 func (r relationFiles) names() []string { return []string{r.indptr, r.indices, r.weights, r.features} }
 

@@ -148,8 +148,11 @@ func (r *Relation) read(m *mappings, dir string, files relationFiles, d *relatio
 		}
 	}
 	if r.EdgeColumns = d.FeatureColumns; r.EdgeColumns > 0 {
-		r.EdgeFeatures, err = m.float32s(dir, files.features, d.Count, d.FeatureColumns)
+		if r.EdgeFeatures, err = m.float32s(dir, files.features, d.Count, d.FeatureColumns); err != nil {
+			return err
+		}
 	}
+	r.EdgeSplit, err = readEdgeSplit(m, dir, d.EdgeSplit)
 	return err
 }
 

@@ -41,6 +41,17 @@ type Summary struct {
 	Arrays []string     `json:"arrays,omitempty"`
 	Metric string       `json:"metric"`
 	Splits []SplitSizes `json:"splits"`
+	// EdgeSplits are those of the relations that have one.
+	EdgeSplits []EdgeSplitSummary `json:"edge_splits,omitempty"`
+}
+
+// EdgeSplitSummary is the edge split of a relation.
+type EdgeSplitSummary struct {
+	Relation string `json:"relation"` // SOURCE__NAME__TARGET
+	SplitSizes
+	Negatives     NegativeForm `json:"negatives,omitempty"`
+	ValNegatives  int          `json:"val_negatives,omitempty"` // of all edges together, or of each: see NegativeForm
+	TestNegatives int          `json:"test_negatives,omitempty"`
 }
 
 // TypeSummary is one vertex type of several.
@@ -73,7 +84,7 @@ type Degrees struct {
 	Max  int64   `json:"max"`
 }
 
-// SplitSizes are the numbers of vertices in a split.
+// SplitSizes are the numbers of vertices, or of edges, in a split.
 type SplitSizes struct {
 	Train int `json:"train"`
 	Val   int `json:"val"`
@@ -110,6 +121,11 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 			return s, err
 		}
 		told += one.Edges
+		if split := r.EdgeSplit; split != nil {
+			s.EdgeSplits = append(s.EdgeSplits, EdgeSplitSummary{
+				r.FullName(), SplitSizes{split.Count(0), split.Count(1), split.Count(2)}, split.Negatives, split.Given(1), split.Given(2),
+			})
+		}
 		one.SelfLoops, one.DuplicateEdges = c.loops, c.duplicates
 		s.Symmetric = s.Symmetric && c.symmetric
 		s.SelfLoops += one.SelfLoops

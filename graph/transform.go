@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,6 +120,9 @@ func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	if relation.EdgeSplit, err = g.Relations[0].EdgeSplit.relabelled(newID); err != nil {
+		return nil, err
+	}
 	relation.Symmetric = g.Relations[0].Symmetric // both directions of an edge stay, or neither
 	f, l := &g.Features, &g.Labels
 	vertexData := 4*(len(f.Dense)+len(f.Indices)+len(f.Data)+len(l.Multi)+len(l.Values)) + 8*(len(f.Indptr)+len(l.Class)) + arrayBytes(g.Arrays)
@@ -140,6 +144,7 @@ func (g *Graph) with(relation Relation) *Graph {
 	if len(g.Relations) > 0 {
 		r := &g.Relations[0]
 		relation.Source, relation.Name, relation.Target = r.Source, r.Name, r.Target
+		relation.EdgeSplit = cmp.Or(relation.EdgeSplit, r.EdgeSplit)
 	}
 	changed := *g
 	changed.Relations, changed.path, changed.mapped = []Relation{relation}, "", nil

@@ -79,7 +79,7 @@ func (g *Graph) ascending() (*Graph, error) {
 		if err != nil {
 			return g, err
 		}
-		sorted.Source, sorted.Name, sorted.Target, sorted.Symmetric = r.Source, r.Name, r.Target, r.Symmetric
+		sorted.Source, sorted.Name, sorted.Target, sorted.Symmetric, sorted.EdgeSplit = r.Source, r.Name, r.Target, r.Symmetric, r.EdgeSplit
 		*r = sorted
 	}
 	return &copied, nil
@@ -108,16 +108,17 @@ const Counted = npy.Growing
 // features and labels are appended in the order of the vertices, and edge features in the order of the rows.
 // The calls for these may alternate in any way. After an error only Abort may be called.
 type Writer struct {
-	shape    Shape
-	s        *staging
-	indptr   *arrayFile
-	indices  *arrayFile
-	weights  *arrayFile // nil without weights of edges
-	data     *arrayFile // of edges; nil without edge features
-	features *arrayFile // nil without features
-	labels   *arrayFile // nil without labels
-	arrays   []ArrayShape
-	splits   []Split
+	shape     Shape
+	s         *staging
+	indptr    *arrayFile
+	indices   *arrayFile
+	weights   *arrayFile // nil without weights of edges
+	data      *arrayFile // of edges; nil without edge features
+	features  *arrayFile // nil without features
+	labels    *arrayFile // nil without labels
+	arrays    []ArrayShape
+	splits    []Split
+	edgeSplit *EdgeSplit
 
 	rows, featureRows, labelRows int   // vertices that were appended
 	edges, dataRows, weighted    int64 // edges that were appended
@@ -329,6 +330,9 @@ func (w *Writer) AppendValues(rows []float32) error {
 // SetSplits sets the stored splits. They are checked and written by Close.
 func (w *Writer) SetSplits(splits []Split) { w.splits = splits }
 
+// SetEdgeSplit sets the supervision edges for link prediction. They are checked and written by Close.
+func (w *Writer) SetEdgeSplit(s *EdgeSplit) { w.edgeSplit = s }
+
 // Close checks that everything in the Shape was appended, and gives the store its name. If it fails, it
 // leaves nothing behind.
 func (w *Writer) Close() error {
@@ -352,7 +356,11 @@ func (w *Writer) Close() error {
 	if err := w.checkSplits(); err != nil {
 		return err
 	}
+	if err := w.edgeSplit.check(w.rows, w.rows); err != nil {
+		return fmt.Errorf("%s: %w", w.s.name, err)
+	}
 	w.s.splits(w.splits)
+	w.s.edgeSplit(w.edgeSplit)
 	var known []int
 	if w.shape.Symmetric {
 		known = []int{0}
@@ -376,6 +384,7 @@ func (w *Writer) describe() *description {
 	}
 	r := relationDescription{
 		Source: VertexName, Name: RelationName, Target: VertexName, Count: int(w.edges), Dtype: "int32", Weights: w.weights != nil, FeatureColumns: w.shape.EdgeColumns,
+		EdgeSplit: describeEdgeSplit(w.edgeSplit),
 	}
 	return &description{formatVersion, w.shape.Provenance, w.shape.Metric, []vertexDescription{v}, []relationDescription{r}}
 }

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,6 +19,7 @@ type Share struct {
 
 	part   *graph.Graph            // holds the arrays
 	places func() (*Places, error) // of the whole graph
+	splits edgeSplits              // of the whole graph
 }
 
 // Values has the vertices of one type in a share, and what is stored for each. Rows are in ascending order of
@@ -91,7 +93,14 @@ type Whole struct {
 	Splits         []graph.SplitSizes `json:"splits"`
 	Metric         string             `json:"metric"`
 	Provenance     string             `json:"provenance"`
+	EdgeSplits     []WholeEdgeSplit   `json:"edge_splits,omitempty"`
 	Statistics     Statistics         `json:"-"` // stored in the Description by which the share was opened
+}
+
+// WholeEdgeSplit is what each worker knows of the edge split of a relation.
+type WholeEdgeSplit struct {
+	Relation  int                `json:"relation"` // its number
+	Negatives graph.NegativeForm `json:"negatives,omitempty"`
 }
 
 // WholeType is what each worker knows of a further vertex type.
@@ -123,6 +132,11 @@ func WholeOf(g *graph.Graph) Whole {
 	}
 	for _, s := range g.Splits {
 		w.Splits = append(w.Splits, graph.SplitSizes{Train: len(s.Train), Val: len(s.Val), Test: len(s.Test)})
+	}
+	for i := range g.Relations {
+		if s := g.Relations[i].EdgeSplit; s != nil {
+			w.EdgeSplits = append(w.EdgeSplits, WholeEdgeSplit{i, s.Negatives})
+		}
 	}
 	return w
 }
@@ -178,6 +192,7 @@ func (e *Edges) Types() []Rows {
 func All(g *graph.Graph) *Share {
 	s := &Share{Whole: WholeOf(g), part: g}
 	s.places = func() (*Places, error) { return &Places{Starts: s.Edges.Starts}, nil }
+	s.splits = inMemory(g)
 	for i, t := range g.Types() {
 		s.add(i, t, Rows{Type: t.Type, Rows: t.Count, Starts: []int{0, t.Count}})
 	}
@@ -189,9 +204,9 @@ func All(g *graph.Graph) *Share {
 }
 
 // newShare is the share of partition p. starts are by vertex type.
-func newShare(part *graph.Part, p int, starts [][]int, whole Whole, places func() (*Places, error)) *Share {
+func newShare(part *graph.Part, p int, starts [][]int, whole Whole, places func() (*Places, error), splits edgeSplits) *Share {
 	g, counts := part.Graph, whole.Statistics
-	s := &Share{Whole: whole, part: g, places: places}
+	s := &Share{Whole: whole, part: g, places: places, splits: splits}
 	for i, t := range g.Types() {
 		s.add(i, t, Rows{Type: t.Type, Rows: len(part.IDs[i]), IDs: part.IDs[i], Starts: starts[i]})
 	}
@@ -218,6 +233,43 @@ func (s *Share) Places() (*Places, error) {
 		return nil, refusal.Graph.Errorf("the vertices of partition %d are not those that %s gives it; %s", s.Edges.P, assignmentFile, partitionAgain)
 	}
 	return places, nil
+}
+
+// edgeSplits opens a graph that has the edge splits of the whole graph. done gives it back.
+type edgeSplits func() (g *graph.Graph, done func() error, err error)
+
+// inMemory are the edge splits of an open graph, which stays open.
+func inMemory(g *graph.Graph) edgeSplits {
+	return func() (*graph.Graph, func() error, error) { return g, func() error { return nil }, nil }
+}
+
+// storedSplits are the edge splits of a store.
+func storedSplits(store string) edgeSplits {
+	return func() (*graph.Graph, func() error, error) {
+		g, err := graph.OpenEdgeSplits(store)
+		if err != nil {
+			return nil, nil, err
+		}
+		return g, g.Close, nil
+	}
+}
+
+// ReadEdgeSplits calls read with the edge splits of the whole graph's relations, by the relation's number; nil
+// for one without. Of a stored graph they are valid until read returns.
+func (s *Share) ReadEdgeSplits(read func(splits []*graph.EdgeSplit)) error {
+	g, done, err := s.splits()
+	if err != nil {
+		return err
+	}
+	var splits []*graph.EdgeSplit
+	for i := range g.Relations {
+		splits = append(splits, g.Relations[i].EdgeSplit)
+	}
+	err = g.Guard(func() error {
+		read(splits)
+		return nil
+	})
+	return errors.Join(err, done())
 }
 
 // add adds vertex type i.
@@ -265,7 +317,7 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	err := g.Guard(func() error {
 		c := newDivider(g, a)
 		for p := range shares {
-			shares[p] = newShare(c.part(p), p, c.starts(), c.whole, c.places)
+			shares[p] = newShare(c.part(p), p, c.starts(), c.whole, c.places, inMemory(g))
 		}
 		return nil
 	})

@@ -258,7 +258,8 @@ func Open(store string, d Description, p int) (*Share, error) {
 	if err := d.checkCounts(p, part); err != nil {
 		return nil, errors.Join(refusal.Errorf("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), part.Graph.Close())
 	}
-	return newShare(part, p, d.starts(), d.Whole, func() (*Places, error) { return d.order.read(&d, store) }), nil
+	return newShare(part, p, d.starts(), d.Whole, func() (*Places, error) { return d.order.read(&d, store) },
+		storedSplits(store)), nil
 }
 
 // openPart opens the files of partition p. Another process may replace the directory before or while they are

@@ -14,6 +14,7 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/train/setting"
+	"weft/train/task"
 )
 
 // checkNewStore refuses a path for a store where something exists.
@@ -62,6 +63,12 @@ func storeLine(store string, c *contents, took time.Duration) string {
 			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
 		}
 	}
+	for i := range c.Relations {
+		if s := c.Relations[i].EdgeSplit; s != nil {
+			splits = fmt.Sprintf("split of edges %s/%s/%s", count(s.Count(0)), count(s.Count(1)), count(s.Count(2)))
+			break
+		}
+	}
 	edges := count(c.edges) + " edges"
 	if c.weighted {
 		edges += " (weighted)"
@@ -90,6 +97,10 @@ func nextLine(store string, g *graph.Graph) string {
 	if g.Typed() && slices.ContainsFunc(g.Types(), lacks) {
 		o.Model = "rgcn" // learns what the types lack
 	}
+	learns := ""
+	if slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.EdgeSplit != nil }) {
+		o.Task, learns = task.Link, " --task "+task.Link
+	}
 	r, err := o.Resolve()
 	if err == nil {
 		err = r.CheckGraph(g)
@@ -97,7 +108,7 @@ func nextLine(store string, g *graph.Graph) string {
 	if err != nil {
 		return fmt.Sprintf("before training: %v", err)
 	}
-	return fmt.Sprintf("next: weft train %s --model %s", shellWord(store), o.Model)
+	return fmt.Sprintf("next: weft train %s --model %s%s", shellWord(store), o.Model, learns)
 }
 
 // shellWord quotes a path so that a shell takes it for one word, and a command for no flag.

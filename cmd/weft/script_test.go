@@ -86,6 +86,11 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Setenv("PYG", pyg)
+			ogb, err := filepath.Abs(filepath.Join("..", "..", "graph", "ogb", "testdata"))
+			if err != nil {
+				return err
+			}
+			env.Setenv("OGB", ogb)
 			stored, err := filepath.Abs(filepath.Join("testdata", "stored"))
 			if err != nil {
 				return err

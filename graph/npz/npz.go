@@ -7,6 +7,8 @@
 //     ICLR 2023): node_features, node_labels, edges [E,2] and {train,val,test}_masks, one row per split;
 //   - the fields of a Data object of PyTorch Geometric: edge_index [2,E] and, where there are, edge_weight,
 //     edge_attr, num_nodes, x, y and {train,val,test}_mask, of V values or V × splits;
+//     and for link prediction {train,val,test}_edges [N,2] with {val,test}_negatives [M,2] or
+//     {val,test}_negative_targets [N,M];
 //   - a plain edge list: edges [E,2] and num_nodes, and the same beside them.
 //
 // Files are untrusted: nothing is allocated for a size that is only claimed, and arrays of Python objects are
@@ -251,7 +253,7 @@ func (a *archive) plain() (*graph.Graph, error) {
 	if a.Has("edge_index") {
 		key = "edge_index"
 	}
-	if err := a.Only(append([]string{key, "edge_weight", "edge_attr", "num_nodes", "x", "y"}, arrays.MaskKeys[:]...)...); err != nil {
+	if err := a.Only(append([]string{key, "edge_weight", "edge_attr", "num_nodes", "x", "y"}, slices.Concat(arrays.MaskKeys[:], arrays.EdgeSplitKeys)...)...); err != nil {
 		return nil, err
 	}
 	e, err := a.edges(key)
@@ -274,6 +276,9 @@ func (a *archive) plain() (*graph.Graph, error) {
 	}
 	g, err := a.graph(vertices, e)
 	if err != nil {
+		return nil, err
+	}
+	if g.Relations[0].EdgeSplit, err = a.EdgeSplit(); err != nil {
 		return nil, err
 	}
 	if a.Has("x") {

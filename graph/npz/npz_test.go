@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -438,6 +439,45 @@ func TestNothingIsLostSilently(t *testing.T) {
 		array("data", "<f4", "(0,)", []float32{}), array("x", "<f4", "(0,)", []float32{}))
 	if _, err := ReadMatrix(path); !refusal.Is(err) || !strings.Contains(err.Error(), `array "x" is not read beside "format"`) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestEdgeSplit: the lists of a split of edges, with negative edges of either form; a part of them is refused.
+func TestEdgeSplit(t *testing.T) {
+	lists := []entry{
+		array("train_edges", "<i8", "(2, 2)", []int64{0, 1, 1, 2}), array("val_edges", "<i8", "(1, 2)", []int64{2, 0}),
+		array("test_edges", "<i4", "(1, 2)", []int32{1, 0}),
+	}
+	shared := []entry{array("val_negatives", "<i8", "(2, 2)", []int64{0, 0, 2, 1}), array("test_negatives", "<i8", "(1, 2)", []int64{2, 2})}
+	targets := []entry{array("val_negative_targets", "<i8", "(1, 3)", []int64{0, 1, 2}), array("test_negative_targets", "<i8", "(1, 2)", []int64{2, 2})}
+	edges := [3][]int32{{0, 1, 1, 2}, {2, 0}, {1, 0}}
+	for _, c := range []struct {
+		given []entry
+		want  graph.EdgeSplit
+	}{
+		{nil, graph.EdgeSplit{Edges: edges}},
+		{shared, graph.EdgeSplit{Edges: edges, Negatives: graph.SharedNegatives, Negative: [3][]int32{nil, {0, 0, 2, 1}, {2, 2}}}},
+		{targets, graph.EdgeSplit{Edges: edges, Negatives: graph.TargetNegatives, Negative: [3][]int32{nil, {0, 1, 2}, {2, 2}}}},
+	} {
+		g, err := Read(write(t, slices.Concat(edgeList(), lists, c.given)...), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := *g.Relations[0].EdgeSplit; !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v, want %+v", got, c.want)
+		}
+	}
+	for want, entries := range map[string][]entry{
+		`"test_edges": is missing`:                              slices.Concat(edgeList(), lists[:2]),
+		`"val_negatives": is missing`:                           slices.Concat(edgeList(), lists, shared[1:]),
+		`"val_negative_targets": stands beside "val_negatives"`: slices.Concat(edgeList(), lists, shared, targets),
+		`has shape [3 1]: it must be N × 2`:                     slices.Concat(edgeList(), lists[1:], []entry{array("train_edges", "<i8", "(3, 1)", []int64{0, 1, 2})}),
+		`it must have a row of targets for each of 1 edges`:     slices.Concat(edgeList(), lists, targets[:1], []entry{array("test_negative_targets", "<i8", "(2, 1)", []int64{2, 2})}),
+		`outside the range`:                                     slices.Concat(edgeList(), lists[1:], []entry{array("train_edges", "<i8", "(1, 2)", []int64{0, 99})}),
+	} {
+		if _, err := Read(write(t, entries...), Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want a refusal with %s", err, want)
+		}
 	}
 }
 

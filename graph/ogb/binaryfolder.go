@@ -21,24 +21,32 @@ type binaryFolder struct {
 	data, labelsOfAll *arrays.Archive
 }
 
+// nodeLabels is the archive of labels.
+const nodeLabels = "node-label.npz"
+
 func openBinary(raw string) (*binaryFolder, error) {
 	data, err := arrays.OpenArchive(filepath.Join(raw, "data.npz"))
 	if err != nil {
 		return nil, err
 	}
-	labels, err := arrays.OpenArchive(filepath.Join(raw, "node-label.npz"))
-	if err != nil {
+	f := &binaryFolder{raw: raw, data: data}
+	if !has(raw, nodeLabels) { // as for link prediction
+		return f, nil
+	}
+	if f.labelsOfAll, err = arrays.OpenArchive(filepath.Join(raw, nodeLabels)); err != nil {
 		data.Close()
 		return nil, err
 	}
-	return &binaryFolder{raw, data, labels}, nil
+	return f, nil
 }
 
 func (f *binaryFolder) name() string { return f.raw }
 
 func (f *binaryFolder) close() {
 	f.data.Close()
-	f.labelsOfAll.Close()
+	if f.labelsOfAll != nil {
+		f.labelsOfAll.Close()
+	}
 }
 
 // need refuses an archive without the array of a key.
@@ -74,6 +82,9 @@ func (f *binaryFolder) matrix(name string) (matrix, error) {
 }
 
 func (f *binaryFolder) labels() (matrix, error) {
+	if f.labelsOfAll == nil {
+		return nil, refusal.Errorf("%s: no such file, and the split is one of vertices; %s", filepath.Join(f.raw, nodeLabels), fetchAgain)
+	}
 	if err := need(f.labelsOfAll, "node_label"); err != nil {
 		return nil, err
 	}
@@ -86,8 +97,11 @@ func (f *binaryFolder) more() []string {
 }
 
 func (f *binaryFolder) unknown() (names []string) {
-	names = slices.Concat(f.data.Others(), f.labelsOfAll.Others(), f.labelsOfAll.Names(), entries(f.raw))
-	known := []string{"data.npz", "node-label.npz", "node_label"}
+	names = slices.Concat(f.data.Others(), entries(f.raw))
+	if f.labelsOfAll != nil {
+		names = slices.Concat(names, f.labelsOfAll.Others(), f.labelsOfAll.Names())
+	}
+	known := []string{"data.npz", nodeLabels, "node_label"}
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(known, name) })
 }
 

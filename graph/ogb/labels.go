@@ -78,10 +78,37 @@ func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]g
 		err := g.MakeSplits(o.Rule.Spec, o.Rule.Splits, o.Rule.Seed)
 		return g.Splits, err
 	}
+	path, err := o.splitFolder()
+	if err != nil {
+		return nil, err
+	}
+	if has(path, pickledSplit) {
+		s, err := readPickled(filepath.Join(path, pickledSplit), of, vertices, labels)
+		return []graph.Split{s}, err
+	}
+	s, err := readSplit(filepath.Join(path, of), vertices, labels)
+	return []graph.Split{s}, err
+}
+
+// readEdgeSplit reads the split of edges of the name that is asked for, or the only one; nil if that is a split
+// of vertices.
+func (o *Options) readEdgeSplit(vertices int) (*graph.EdgeSplit, error) {
+	if o.Rule != nil {
+		return nil, nil
+	}
+	path, err := o.splitFolder()
+	if err != nil || !isLinkSplit(path) {
+		return nil, err
+	}
+	return readLinkSplit(path, vertices)
+}
+
+// splitFolder returns the folder of the split.
+func (o *Options) splitFolder() (string, error) {
 	splits := filepath.Join(o.Folder, "split")
 	entries, err := os.ReadDir(splits)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, refusal.Errorf("%w", err)
+		return "", refusal.Errorf("%w", err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -92,21 +119,15 @@ func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]g
 	name, flag := o.Split, refusal.Setting("split")
 	switch {
 	case len(names) == 0:
-		return nil, refusal.Errorf("%s: has no folder of a split; %s, or give a rule, as %s random:60/20/20", splits, fetchAgain, flag)
+		return "", refusal.Errorf("%s: has no folder of a split; %s, or give a rule, as %s random:60/20/20", splits, fetchAgain, flag)
 	case name == "" && len(names) > 1:
-		return nil, refusal.Errorf("%s: has the splits %s: choose one with %s", splits, arrays.Listed(names), flag)
+		return "", refusal.Errorf("%s: has the splits %s: choose one with %s", splits, arrays.Listed(names), flag)
 	case name == "":
 		name = names[0]
 	case !slices.Contains(names, name):
-		return nil, refusal.Errorf("%s %.60q: there is none of that name, but %s", flag, name, arrays.Listed(names))
+		return "", refusal.Errorf("%s %.60q: there is none of that name, but %s", flag, name, arrays.Listed(names))
 	}
-	path := filepath.Join(splits, name)
-	if has(path, pickledSplit) {
-		s, err := readPickled(filepath.Join(path, pickledSplit), of, vertices, labels)
-		return []graph.Split{s}, err
-	}
-	s, err := readSplit(filepath.Join(path, of), vertices, labels)
-	return []graph.Split{s}, err
+	return filepath.Join(splits, name), nil
 }
 
 // readSplit reads the three lists of ids of a split.

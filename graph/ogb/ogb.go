@@ -1,6 +1,6 @@
-// Package ogb reads the folders that the downloader of the Open Graph Benchmark leaves for node property
-// prediction (Hu et al. 2020, arXiv:2005.00687): raw/, with the graph as gzip text or as NumPy archives, and
-// split/NAME/, with the vertices that train, validate and test. What lies in processed/ is not read.
+// Package ogb reads the folders that the downloader of the Open Graph Benchmark leaves for node and link
+// property prediction (Hu et al. 2020, arXiv:2005.00687): raw/, with the graph as gzip text or as NumPy
+// archives, and split/NAME/, with the vertices, or the edges, that train, validate and test. What lies in processed/ is not read.
 //
 //   - text: raw/edge.csv.gz (source, target), num-{node,edge}-list.csv.gz, node-label.csv.gz, and where there
 //     are node-feat.csv.gz and edge-feat.csv.gz;
@@ -82,13 +82,18 @@ type dataset struct {
 	metric  string
 }
 
-// known are the datasets for node property prediction, by the name of their folder.
+// known are the datasets for node and link property prediction whose graph is one, by the name of their folder.
 var known = map[string]dataset{
 	"ogbn_arxiv":      {false, "accuracy"},
 	"ogbn_products":   {true, "accuracy"},
 	"ogbn_proteins":   {true, "roc-auc"},
 	"ogbn_mag":        {false, "accuracy"},
 	"ogbn_papers100m": {false, "accuracy"},
+	"ogbl_ppa":        {true, ""},
+	"ogbl_collab":     {true, ""},
+	"ogbl_ddi":        {true, ""},
+	"ogbl_citation2":  {false, ""},
+	"ogbl_vessel":     {true, ""},
 }
 
 // nameOf returns the name of a folder's dataset, as known spells it.
@@ -102,7 +107,7 @@ func nameOf(folder string) string {
 
 // Summary is what Write wrote.
 type Summary struct {
-	// Graph has sizes, splits and notes, but no features, labels and edges.
+	// Graph has sizes, splits, also of edges, and notes, but no features, labels and edges.
 	Graph    *graph.Graph
 	Edges    int64
 	OneClass bool // all labels are the same
@@ -194,12 +199,13 @@ func Write(dir string, o Options) (*Summary, error) {
 type folder struct {
 	Options
 	layout
-	counts  counts
-	labels  graph.Labels
-	splits  []graph.Split
-	metric  string
-	inverse bool
-	notes   []string
+	counts    counts
+	labels    graph.Labels
+	splits    []graph.Split
+	edgeSplit *graph.EdgeSplit // nil: the split is one of vertices
+	metric    string
+	inverse   bool
+	notes     []string
 	// warnings are of what is not read
 	warnings []string
 }
@@ -210,16 +216,13 @@ func readFolder(l layout, o Options) (f *folder, err error) {
 	if f.counts, err = readCounts(l); err != nil {
 		return nil, err
 	}
-	m, err := l.labels()
-	if err != nil {
+	if f.edgeSplit, err = o.readEdgeSplit(f.counts.vertices); err != nil {
 		return nil, err
 	}
-	defer m.close()
-	if f.labels, err = labelsOf(m, f.counts.vertices); err != nil {
-		return nil, err
-	}
-	if f.splits, err = o.readSplits("", f.counts.vertices, &f.labels); err != nil {
-		return nil, err
+	if f.edgeSplit == nil {
+		if err := f.readLabels(); err != nil {
+			return nil, err
+		}
 	}
 	f.direct()
 	var kept, unread []string
@@ -233,6 +236,20 @@ func readFolder(l layout, o Options) (f *folder, err error) {
 	notes, warnings := sayUnread(l.name(), append(unread, l.unknown()...))
 	f.notes, f.warnings = slices.Concat(f.notes, sayKept(kept), notes), warnings
 	return f, nil
+}
+
+// readLabels reads labels and the split of vertices.
+func (f *folder) readLabels() error {
+	m, err := f.layout.labels()
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	if f.labels, err = labelsOf(m, f.counts.vertices); err != nil {
+		return err
+	}
+	f.splits, err = f.readSplits("", f.counts.vertices, &f.labels)
+	return err
 }
 
 // sayKept returns a note of the arrays that are stored beside features and labels.

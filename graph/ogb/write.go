@@ -128,6 +128,7 @@ func readOne(l layout, o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	relation.EdgeSplit = f.edgeSplit
 	g.Relations = []graph.Relation{relation}
 	if f.Symmetrize {
 		if g, err = g.Symmetrize(); err != nil {
@@ -192,6 +193,9 @@ func writeOne(dir string, l layout, o Options) (*Summary, error) {
 		Count: shape.Vertices, Features: graph.Features{Columns: shape.FeatureColumns}, Labels: f.labels, Splits: f.splits,
 		Metric: f.metric, Provenance: f.provenance(), Notes: f.notes, Warnings: f.warnings,
 	}
+	if f.edgeSplit != nil {
+		summary.Graph.Relations = []graph.Relation{{Indptr: []int64{0}, EdgeSplit: f.edgeSplit}}
+	}
 	return summary, w.Close()
 }
 
@@ -207,6 +211,7 @@ func outline(l graph.Labels) graph.Labels {
 // writeVertices writes labels, splits, arrays and features.
 func (f *folder) writeVertices(w *graph.Writer, features *whole) (err error) {
 	w.SetSplits(f.splits)
+	w.SetEdgeSplit(f.edgeSplit)
 	switch {
 	case f.labels.MultiLabel():
 		err = w.AppendMultiLabels(f.labels.Multi)

@@ -19,12 +19,15 @@ import (
 // Part is a part of the split: training, validation or test edges.
 type Part int
 
-// The parts of the split.
+// The parts of the split, and the negative edges that a stored split gives all edges of a part together.
 const (
 	Train Part = iota
 	Val
 	Test
 	parts
+	valNegatives  = parts + Val
+	testNegatives = parts + Test
+	lists         = testNegatives + 1
 )
 
 // Edge is a supervision edge or a negative edge. Its ends are vertices of the first type. Relation is its
@@ -109,8 +112,15 @@ func (d *Draw) Candidates(n, vertices int) []int32 {
 }
 
 // supervised returns the relations with supervision edges, by their numbers among all relations of a share:
-// those from the first vertex type to itself, without relations that are the reverse of another.
+// those that a stored split divides, else those from the first vertex type to itself, without relations that
+// are the reverse of another.
 func supervised(s *partition.Share) (relations []int32) {
+	for _, split := range s.Whole.EdgeSplits {
+		relations = append(relations, int32(split.Relation))
+	}
+	if relations != nil {
+		return relations
+	}
 	for i, forward := range forwards(s.Edges.Relations) {
 		if s.Edges.Relations[i].Own() && forward == i {
 			relations = append(relations, int32(i))
@@ -139,8 +149,11 @@ func forwards(all []partition.Relation) []int {
 
 // Passes returns the rule for partition.Keep, which keeps message-passing edges. In a relation with
 // supervision edges, or its reverse, these are the training edges and self loops, which are not scored.
-// Other relations keep all edges.
+// Other relations keep all edges. So do all relations beside a stored split, which has edges of its own.
 func (d *Draw) Passes(s *partition.Share) func(relation, source, target int32) bool {
+	if len(s.Whole.EdgeSplits) > 0 {
+		return func(_, _, _ int32) bool { return true }
+	}
 	number := map[int]int32{}
 	for k, i := range supervised(s) {
 		number[int(i)] = int32(k)

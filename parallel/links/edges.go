@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"weft/comm"
+	"weft/graph"
 	"weft/kernel"
 	"weft/partition"
 	"weft/tensor"
@@ -13,8 +14,11 @@ import (
 // embeddings together. Their argument h (rows × D) has the embedding of each of the worker's vertices.
 type Edges struct {
 	Draw
-	// Counts has the number of edges of each part, of all workers together.
-	Counts [parts]int
+	// Counts has the number of edges of each part, of all workers together. Behind them are counts of shared
+	// negative edges.
+	Counts [lists]int
+	// Negatives is the form of the negative edges that a stored split gives.
+	Negatives graph.NegativeForm
 
 	team      *kernel.Team
 	comm      *comm.Comm
@@ -23,15 +27,20 @@ type Edges struct {
 	rows      int               // number of its vertices
 	vertices  []int32           // by row, ascending; nil: the row
 	relations []relation
-	counts    [][parts]int   // edges of each part, by rank; a plan knows this worker's alone
+	counts    [][lists]int   // edges of each part, by rank; a plan knows this worker's alone
 	bytes     int            // size of a window: usualBytes
 	ranked    *tensor.Matrix // Int32, 1 × n: own rows that are candidates for ranks, ascending; nil: all
+	given     [parts]int     // negative targets of each edge of a part, of a stored split
 	fetches   *Fetches       // of a plan; nil: it knows none
 }
 
-// relation is the supervision edges of one relation, sorted by source, then by target, without duplicates.
+// relation is the supervision edges of one relation, sorted by source, then by target. Drawn ones have no
+// duplicates.
 type relation struct {
 	sources, targets *tensor.Matrix // Int32, 1 × n: source vertices, and target rows of this worker
+	// Of a stored split.
+	parts     *tensor.Matrix        // Int32, 1 × n: the part of each edge; nil: Draw.Part
+	negatives [parts]*tensor.Matrix // Int32, 1 × n·given: the negative targets of the edges of a part; nil: none
 }
 
 // Options says how edges are divided and ranked.
@@ -56,16 +65,24 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 			return nil, err
 		}
 	}
-	own := make([]int64, parts)
-	for k, which := range supervised(s) {
-		r, counts := l.read(int32(k), s, shares, &s.Edges.Relations[which])
+	own := make([]int64, lists)
+	add := func(r relation, counts [lists]int64) {
 		l.relations = append(l.relations, r)
 		for part, n := range counts {
 			own[part] += n
 		}
 	}
+	if len(s.Whole.EdgeSplits) > 0 {
+		if err := l.readSplits(s, add); err != nil {
+			return nil, err
+		}
+	} else {
+		for k, which := range supervised(s) {
+			add(l.read(int32(k), s, shares, &s.Edges.Relations[which]))
+		}
+	}
 	s.Unload()
-	l.counts = make([][parts]int, c.Size())
+	l.counts = make([][lists]int, c.Size())
 	all := slices.Repeat(own, c.Size())
 	if !team.Planning() || c.TakesTurns() { // the plan of turns knows those of all of its worker's partitions
 		if all, err = comm.Gather(c, comm.Setup, own...); err != nil {
@@ -73,8 +90,8 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 		}
 	}
 	for i, n := range all {
-		l.counts[i/int(parts)][i%int(parts)] = int(n)
-		l.Counts[i%int(parts)] += int(n)
+		l.counts[i/int(lists)][i%int(lists)] = int(n)
+		l.Counts[i%int(lists)] += int(n)
 	}
 	if drawn := o.Candidates(o.RankAmong, s.Whole.Own()); drawn != nil {
 		l.rank(drawn)
@@ -110,7 +127,7 @@ func (l *Edges) byWorker(n int) (*partition.Places, error) {
 
 // read copies the edges of relation k, and counts the edges of each part. The sources of the share's edges
 // are positions among the shares.
-func (l *Edges) read(k int32, s *partition.Share, shares *partition.Places, from *partition.Relation) (r relation, counts [parts]int64) {
+func (l *Edges) read(k int32, s *partition.Share, shares *partition.Places, from *partition.Relation) (r relation, counts [lists]int64) {
 	var edges []uint64
 	n, rowsOf := 0, s.Values.Places(l.vertices)
 	for row := range l.rows {
@@ -148,8 +165,12 @@ func (l *Edges) int32s(n int) *tensor.Matrix {
 // use brings the lists of edges and of candidates into memory, if they rest. The team's threads read them.
 func (l *Edges) use() {
 	for i := range l.relations {
-		l.relations[i].sources.Pointer()
-		l.relations[i].targets.Pointer()
+		r := &l.relations[i]
+		for _, list := range append([]*tensor.Matrix{r.sources, r.targets, r.parts}, r.negatives[:]...) {
+			if list != nil {
+				list.Pointer()
+			}
+		}
 	}
 	if l.ranked != nil {
 		l.ranked.Pointer()
@@ -175,7 +196,8 @@ func (l *Edges) rank(drawn []int32) {
 // Relations returns the number of relations with supervision edges.
 func (l *Edges) Relations() int { return len(l.relations) }
 
-// targetsOf returns the targets of a source's edges in a relation, of all parts: own rows, ascending.
+// targetsOf returns the targets of a source's edges in a relation, of all parts: own rows, ascending. A stored
+// split may have one several times.
 func (l *Edges) targetsOf(relation, source int32) []int32 {
 	r := &l.relations[relation]
 	sources := r.sources.Int32s()
@@ -205,12 +227,14 @@ type walk struct {
 	*Edges
 	part         Part
 	relation, at int
+	passed       int // edges of the part in this relation
 	edges        []Edge
+	numbers      []int // of the edges, among those of the part in their relation
 }
 
 // next returns at most so many of the next edges. They are valid until the next call. A plan has none.
 func (w *walk) next(most int) []Edge {
-	w.edges = w.edges[:0]
+	w.edges, w.numbers = w.edges[:0], w.numbers[:0]
 	w.use()
 	if w.team.Planning() {
 		return nil
@@ -218,16 +242,26 @@ func (w *walk) next(most int) []Edge {
 	for w.relation < len(w.relations) && len(w.edges) < most {
 		r := &w.relations[w.relation]
 		if w.at == r.sources.Cols {
-			w.relation, w.at = w.relation+1, 0
+			w.relation, w.at, w.passed = w.relation+1, 0, 0
 			continue
 		}
 		e := Edge{int32(w.relation), r.sources.Int32s()[w.at], w.id(r.targets.Int32s()[w.at])}
+		of := w.partOf(r, w.at, e)
 		w.at++
-		if w.Part(e) == w.part {
-			w.edges = append(w.edges, e)
+		if of == w.part {
+			w.edges, w.numbers = append(w.edges, e), append(w.numbers, w.passed)
+			w.passed++
 		}
 	}
 	return w.edges
+}
+
+// partOf returns the part of edge e, which is number i of a relation.
+func (l *Edges) partOf(r *relation, i int, e Edge) Part {
+	if r.parts == nil {
+		return l.Part(e)
+	}
+	return Part(r.parts.Int32s()[i])
 }
 
 // rounds returns the number of batches of the worker that has most edges of a part. All workers go through so

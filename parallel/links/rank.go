@@ -206,7 +206,12 @@ func (r *ranking) countTile(counts []float64, q *queries, lo, hi int) {
 		}
 		for i, score := range own {
 			edge := q.edges[1+rankNumbers*(first+i):]
+			before := int32(-1)
 			for _, row := range r.targetsOf(edge[0], edge[1]) {
+				if row == before {
+					continue
+				}
+				before = row
 				if at := r.candidate(row) - lo; at >= 0 && at < hi-lo {
 					known := rowOf(scores, at)[first+i]
 					above[i] -= one(known > score)

@@ -58,14 +58,20 @@ func (l *Edges) batchOf(h *tensor.Matrix, d Decoder, drawn int, to purpose) *edg
 
 // score draws the negative edges of an epoch, fetches the ends of all edges, and scores them.
 func (p *edgeBatch) score(edges []Edge, epoch int) {
+	p.scoreWith(len(edges), func() ([]Edge, []int32) { return p.draw(edges, epoch, p.drawn) })
+}
+
+// scoreWith fetches the ends of so many edges and of their negative edges, and scores them. negatives returns
+// them as draw does.
+func (p *edgeBatch) scoreWith(edges int, negatives func() ([]Edge, []int32)) {
 	var all []Edge
 	var positions []int32
-	p.scored = (1 + p.drawn) * len(edges)
+	p.scored = (1 + p.drawn) * edges
 	if f := p.planned(); f != nil {
 		p.scored = int(f.Scored[p.fetched][p.me])
 	}
 	p.team.Work(kernel.Call{Kernel: "draw", Shape: kernel.Shape{p.scored, 1}}, 1, func(int) {
-		all, positions = p.draw(edges, epoch, p.drawn)
+		all, positions = negatives()
 	})
 	p.fetch(positions)
 	p.pairs, p.scores = make([]pair, len(all)), make([]float32, len(all))
@@ -82,18 +88,24 @@ func (p *edgeBatch) score(edges []Edge, epoch int) {
 // draw returns the edges, each followed by its negative edges of an epoch, and the positions of their ends,
 // sorted.
 func (l *Edges) draw(edges []Edge, epoch, drawn int) (all []Edge, positions []int32) {
-	all, positions = make([]Edge, 0, (1+drawn)*len(edges)), make([]int32, 0, 2*(1+drawn)*len(edges))
+	all = make([]Edge, 0, (1+drawn)*len(edges))
 	for _, e := range edges {
 		all = append(all, e)
 		for k := range drawn {
 			all = append(all, l.Negative(epoch, k, e, l.places.Vertices()))
 		}
 	}
+	return all, l.endsOf(all)
+}
+
+// endsOf returns the positions of the ends of edges, sorted.
+func (l *Edges) endsOf(all []Edge) []int32 {
+	positions := make([]int32, 0, 2*len(all))
 	for _, e := range all {
 		positions = append(positions, l.places.Position(e.Source), l.places.Position(e.Target))
 	}
 	slices.Sort(positions)
-	return all, positions
+	return positions
 }
 
 // product returns Σ_c a_c·w_c·b_c.

@@ -1,16 +1,48 @@
 package metric
 
 import (
+	"cmp"
+	"math"
 	"slices"
+	"strings"
 
 	"weft/comm"
+	"weft/graph"
+	"weft/internal/refusal"
 )
 
 // MRR is the mean reciprocal rank.
 const MRR = "mrr"
 
-// LinkNames are the link metrics; higher is better. All but the area under the curve are means over ranks.
-var LinkNames = []string{ROCAUC, MRR, "hits@1", "hits@3", "hits@10"}
+// LinkNames are all link metrics; higher is better.
+var LinkNames = []string{ROCAUC, MRR, "hits@1", "hits@3", "hits@10", "hits@20", "hits@50", "hits@100"}
+
+// linkNames are the metrics by the negative edges that are given, the default first. Of shared ones hits@K
+// takes the K-th highest score as a threshold. Else all but the area under the curve are means over ranks.
+var linkNames = map[graph.NegativeForm][]string{
+	graph.NoNegatives:     {MRR, ROCAUC, "hits@1", "hits@3", "hits@10"},
+	graph.SharedNegatives: {"hits@50", ROCAUC, "hits@10", "hits@20", "hits@100"},
+	graph.TargetNegatives: {MRR, "hits@1", "hits@3", "hits@10"},
+}
+
+// LinkNamesOf returns the link metrics that such negative edges define.
+func LinkNamesOf(given graph.NegativeForm) []string { return linkNames[given] }
+
+// ChooseOfEdges returns the link metric asked for, or for Auto the default.
+func ChooseOfEdges(asked string, given graph.NegativeForm) (string, error) {
+	known := linkNames[given]
+	switch {
+	case asked == Auto:
+		return known[0], nil
+	case !slices.Contains(known, asked):
+		what := map[graph.NegativeForm]string{
+			graph.NoNegatives: "no negative edges are given", graph.SharedNegatives: "the graph's split gives all edges the same negative ones",
+			graph.TargetNegatives: "the graph's split gives each edge negative targets of its own",
+		}[given]
+		return "", refusal.Errorf("%s %s: %s; take one of %s", refusal.Setting("metric"), asked, what, strings.Join(slices.Sorted(slices.Values(known)), ", "))
+	}
+	return asked, nil
+}
 
 // ofRank gives the value of each rank, of which the metric is the mean.
 var ofRank = map[string]func(rank float64) float64{
@@ -47,4 +79,66 @@ func OfRanks(c *comm.Comm, ranks []float64, n int, names []string) ([]float64, e
 		means[i] /= float64(n)
 	}
 	return means, err
+}
+
+// RankOf returns the rank of an edge among its negative edges, from 1: the mean of the best and of the worst
+// rank that equal scores allow, as OGB's evaluator has it.
+func RankOf(edge float32, negatives []float32) float64 {
+	above, same := 0, 0
+	for _, score := range negatives {
+		switch {
+		case score > edge:
+			above++
+		case score == edge:
+			same++
+		}
+	}
+	return 1 + float64(above) + float64(same)/2
+}
+
+// thresholds has K of each metric hits@K of shared negative edges.
+var thresholds = map[string]int{"hits@10": 10, "hits@20": 20, "hits@50": 50, "hits@100": 100}
+
+// HitsAbove are the named metrics hits@K of edges and of the negative edges that they share, of all workers:
+// the share of edges that score above the K-th highest negative edge (Hu et al. 2020, as OGB's evaluator). It
+// is 1 if there are fewer negative edges than K, and NaN without edges.
+func HitsAbove(c *comm.Comm, edges, negatives []float32, names []string) ([]float64, error) {
+	most := 0
+	for _, name := range names {
+		most = max(most, thresholds[name])
+	}
+	var highest []float64 // of this worker, then of all
+	for _, score := range negatives {
+		highest = append(highest, float64(score))
+	}
+	keep := func() {
+		slices.SortFunc(highest, func(a, b float64) int { return cmp.Compare(b, a) })
+		highest = highest[:min(most, len(highest))]
+	}
+	keep()
+	mine := highest
+	highest = nil
+	err := eachBlock(c, mine, func(block []float64) { highest = append(highest, block...) })
+	if err != nil {
+		return nil, err
+	}
+	keep()
+	hits := make([]float64, len(names), len(names)+1)
+	for i, name := range names {
+		threshold := math.Inf(-1)
+		if k := thresholds[name]; k <= len(highest) {
+			threshold = highest[k-1]
+		}
+		for _, score := range edges {
+			if float64(score) > threshold {
+				hits[i]++
+			}
+		}
+	}
+	hits = append(hits, float64(len(edges)))
+	err = sum(c, hits)
+	for i := range names {
+		hits[i] /= hits[len(names)]
+	}
+	return hits[:len(names)], err
 }

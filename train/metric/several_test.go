@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 
@@ -81,7 +82,7 @@ func TestF1OfFewClasses(t *testing.T) {
 func TestRanksByHand(t *testing.T) {
 	ranks := [][]float64{{1, 2}, {3, 4, 10, 11}}
 	want := []float64{(1 + 1./2 + 1./3 + 1./4 + 1./10 + 1./11) / 6, 1. / 6, 3. / 6, 5. / 6}
-	names := Ranked(LinkNames)
+	names := Ranked(LinkNamesOf(graph.NoNegatives))
 	if got, want := fmt.Sprint(names), "[mrr hits@1 hits@3 hits@10]"; got != want {
 		t.Fatalf("means over ranks are %s, want %s", got, want)
 	}
@@ -98,6 +99,41 @@ func TestRanksByHand(t *testing.T) {
 	})
 	if none, err := OfRanks(comm.Alone(), nil, 0, []string{MRR}); err != nil || !math.IsNaN(none[0]) {
 		t.Errorf("of no ranks: %v, %v", none, err)
+	}
+}
+
+// TestHitsAbove: by hand, hits@K of OGB's evaluator, on workers that each have too few negative edges. A score
+// equal to the K-th highest negative one is no hit; with fewer negative edges than K all edges are.
+func TestHitsAbove(t *testing.T) {
+	edges, negatives := [][]float32{{5, 40}, {}, {90.5, 91, 1000}}, make([][]float32, 3)
+	for score := range 100 { // 10th highest: 90; 20th: 80; 50th: 50; 100th: 0
+		negatives[score%3] = append(negatives[score%3], float32(score))
+	}
+	edges[0] = append(edges[0], 90)
+	onWorkers(3, func(c *comm.Comm) {
+		names := []string{"hits@10", "hits@20", "hits@50", "hits@100"}
+		got, err := HitsAbove(c, edges[c.Rank()], negatives[c.Rank()], names)
+		if want := []float64{3. / 6, 4. / 6, 4. / 6, 1}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v, %v, want %v", got, err, want)
+		}
+		if few, err := HitsAbove(c, edges[c.Rank()], negatives[c.Rank()][:3], names[:1]); err != nil || few[0] != 1 {
+			t.Errorf("of nine negative edges: %v, %v", few, err)
+		}
+	})
+	if none, err := HitsAbove(comm.Alone(), nil, negatives[0], []string{"hits@10"}); err != nil || !math.IsNaN(none[0]) {
+		t.Errorf("of no edges: %v, %v", none, err)
+	}
+}
+
+// TestRankOf: the mean of the best and the worst rank among equal scores, as OGB's evaluator has it.
+func TestRankOf(t *testing.T) {
+	for _, c := range []struct {
+		edge float32
+		want float64
+	}{{5, 1}, {4, 1.5}, {3, 3}, {2, 4}, {0, 5}} {
+		if got := RankOf(c.edge, []float32{4, 3, 3, 1}); got != c.want {
+			t.Errorf("the rank of %v is %v, want %v", c.edge, got, c.want)
+		}
 	}
 }
 

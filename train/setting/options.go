@@ -142,7 +142,7 @@ func Defaults() Options {
 		NormalizeFeatures: normalizations[0], Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
 		AttentionGradient: gnn.AttentionGradients[0], Aggregation: gnn.Aggregations[0], Jump: gnn.Jumps[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
 		Loss: task.Losses[0], FocalGamma: 2, ClassWeights: task.NoClassWeights, InitScheme: nn.InitSchemes[0], LR: 0.01, Optimizer: "adam", Schedule: "constant", PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
-		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
+		LinkSplit: task.DefaultShares, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
 		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Balance: partition.AutoBalance, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], HaloSmoothing: smoothings[0], CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
 		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: RecomputeAuto,

@@ -32,15 +32,15 @@ type Links struct {
 	TrainEdges int `json:"train_edges"`
 	ValEdges   int `json:"val_edges"`
 	TestEdges  int `json:"test_edges"`
-	// Val and Test are the metrics of the validation and the test edges, by name: metric.LinkNames, or
-	// metric.ROCAUC alone if that is the metric.
+	// Val and Test are the metrics of the validation and the test edges, by name: metric.LinkNamesOf, or
+	// metric.ROCAUC alone if that is the metric and the graph gives no negative edges.
 	Val  map[string]metric.Number `json:"val"`
 	Test map[string]metric.Number `json:"test"`
 }
 
 // linkPrediction is the task of predicting which vertices an edge joins. It covers the vertices of the first
 // type, and every relation from that type to itself. The model's output is an embedding of each vertex.
-// Validation and test edges carry no messages.
+// Validation and test edges carry no messages. A graph that has a split of edges gives all of them.
 type linkPrediction struct{ Options }
 
 // draw says how edges are drawn at random.
@@ -48,17 +48,30 @@ func (k linkPrediction) draw() *links.Draw { return &links.Draw{Seed: k.Seed, Sh
 
 func (linkPrediction) Metrics() []string { return metric.LinkNames }
 
-func (k linkPrediction) Metric(*partition.Whole, *graph.Labels) (string, error) {
-	if k.Options.Metric == metric.Auto {
-		return metric.MRR, nil
+func (k linkPrediction) Metric(whole *partition.Whole, _ *graph.Labels) (string, error) {
+	return metric.ChooseOfEdges(k.Options.Metric, givenIn(whole))
+}
+
+// givenIn returns the form of the negative edges that a graph gives.
+func givenIn(whole *partition.Whole) graph.NegativeForm {
+	if len(whole.EdgeSplits) == 0 {
+		return graph.NoNegatives
 	}
-	return k.Options.Metric, nil
+	return whole.EdgeSplits[0].Negatives
 }
 
 func (k linkPrediction) Outputs(*partition.Whole) int { return k.Columns }
 
-// Check accepts every graph: Begin checks what only the edges tell.
-func (linkPrediction) Check(*partition.Whole) error { return nil }
+// Check refuses settings of what the graph's split of edges gives. Begin checks what only the edges tell.
+func (k linkPrediction) Check(whole *partition.Whole) error {
+	switch given := givenIn(whole); {
+	case len(whole.EdgeSplits) > 0 && k.Shares != DefaultShares:
+		return refusal.Errorf("%s %s: the graph has a split of edges; leave it out, or import the graph without that split", refusal.Setting("link-split"), k.Shares)
+	case given != graph.NoNegatives && k.EvalNegatives > 0:
+		return refusal.Errorf("%s %d: the graph's split gives the negative edges; leave it out", refusal.Setting("eval-negatives"), k.EvalNegatives)
+	}
+	return nil
+}
 
 func (k linkPrediction) Keep() *partition.Kept { return partition.Keep(k.draw().Passes) }
 
@@ -69,6 +82,9 @@ func (linkPrediction) Predicts(params *nn.Params, _ nn.State) func(*tensor.Matri
 
 func (k linkPrediction) Begin(e Env) (Task, error) {
 	edges, err := k.edges(e)
+	if refusal.Is(err) {
+		err = &launch.Common{Err: err}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +97,7 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 		p := e.Params.Matrix(decoderWeights, edges.Relations(), k.Columns, nn.Glorot(edges.Relations(), k.Columns))
 		l.decoder = links.Decoder{Weights: p.Value, Grad: p.Grad}
 	}
-	l.metric, err = k.Metric(nil, nil)
+	l.metric, err = k.Metric(&e.Share.Whole, nil)
 	return l, err
 }
 
@@ -116,8 +132,11 @@ type linkTask struct {
 // any reports whether any worker has edges of a part. In a plan a worker knows only its own edges: others may
 // have some.
 func (l *linkTask) any(part links.Part) bool {
-	return l.edges.Counts[part] > 0 || l.Team.Planning() && l.World.Size() > 1 && l.options.Shares[part] > 0
+	return l.edges.Counts[part] > 0 || l.Team.Planning() && l.World.Size() > 1 && (l.stored() || l.options.Shares[part] > 0)
 }
+
+// stored reports whether the graph has a split of edges.
+func (l *linkTask) stored() bool { return len(l.Share.Whole.EdgeSplits) > 0 }
 
 func (l *linkTask) Metric() string { return l.metric }
 
@@ -154,8 +173,8 @@ func (l *linkTask) Measure(embeddings *tensor.Matrix) (s Scores, err error) {
 func (l *linkTask) Report(embeddings *tensor.Matrix) (r *Links, err error) {
 	n := l.edges.Counts
 	r = &Links{TrainEdges: n[links.Train], ValEdges: n[links.Val], TestEdges: n[links.Test]}
-	names := metric.LinkNames
-	if l.metric == metric.ROCAUC { // do not rank for the metric alone: it may take longer
+	names := metric.LinkNamesOf(l.edges.Negatives)
+	if l.metric == metric.ROCAUC && l.edges.Negatives == graph.NoNegatives { // do not rank for the metric alone: it may take longer
 		names = []string{metric.ROCAUC}
 	}
 	if r.Val, err = l.measures(embeddings, links.Val, names...); err != nil {
@@ -168,6 +187,12 @@ func (l *linkTask) Report(embeddings *tensor.Matrix) (r *Links, err error) {
 // measures are some metrics of a part's edges, by name. They are NaN if there are no edges. A plan has
 // none.
 func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part, names ...string) (map[string]metric.Number, error) {
+	switch l.edges.Negatives {
+	case graph.SharedNegatives:
+		return l.againstShared(embeddings, part, names)
+	case graph.TargetNegatives:
+		return l.amongTargets(embeddings, part, names)
+	}
 	measured := map[string]metric.Number{}
 	if slices.Contains(names, metric.ROCAUC) {
 		scores := l.edges.Scores(embeddings, l.decoder, part)
@@ -184,6 +209,45 @@ func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part, names ..
 	ranks := l.edges.Ranks(embeddings, l.decoder, part)
 	means, err := metric.OfRanks(l.World, ranks, l.edges.Counts[part], ranked)
 	for i, name := range ranked {
+		measured[name] = metric.Number(means[i])
+	}
+	return measured, err
+}
+
+// againstShared measures a part's edges against the negative edges that they share.
+func (l *linkTask) againstShared(embeddings *tensor.Matrix, part links.Part, names []string) (map[string]metric.Number, error) {
+	edges, negatives, _ := l.edges.GivenScores(embeddings, l.decoder, part)
+	measured := map[string]metric.Number{}
+	if slices.Contains(names, metric.ROCAUC) {
+		area, err := metric.AreaUnder(l.World, len(edges)+len(negatives), func(i int) (float64, bool) {
+			if i < len(edges) {
+				return float64(edges[i]), true
+			}
+			return float64(negatives[i-len(edges)]), false
+		})
+		if err != nil {
+			return nil, err
+		}
+		measured[metric.ROCAUC] = metric.Number(area)
+	}
+	others := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == metric.ROCAUC })
+	hits, err := metric.HitsAbove(l.World, edges, negatives, others)
+	for i, name := range others {
+		measured[name] = metric.Number(hits[i])
+	}
+	return measured, err
+}
+
+// amongTargets ranks each of a part's edges among its own negative targets.
+func (l *linkTask) amongTargets(embeddings *tensor.Matrix, part links.Part, names []string) (map[string]metric.Number, error) {
+	edges, negatives, given := l.edges.GivenScores(embeddings, l.decoder, part)
+	ranks := make([]float64, len(edges))
+	for i, score := range edges {
+		ranks[i] = metric.RankOf(score, negatives[i*given:(i+1)*given])
+	}
+	means, err := metric.OfRanks(l.World, ranks, l.edges.Counts[part], names)
+	measured := map[string]metric.Number{}
+	for i, name := range names {
 		measured[name] = metric.Number(means[i])
 	}
 	return measured, err

@@ -132,6 +132,9 @@ func New(o Options) Kind {
 // Shares are the percentages of training, validation and test edges. Their text form is "85/5/10".
 type Shares [3]float64
 
+// DefaultShares are those of link prediction without a setting.
+var DefaultShares = Shares{85, 5, 10}
+
 // ParseShares reads "85/5/10".
 func ParseShares(text string) (s Shares, err error) {
 	fields, sum := strings.Split(text, "/"), 0.0

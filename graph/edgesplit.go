@@ -1,0 +1,258 @@
+package graph
+
+import (
+	"path/filepath"
+	"slices"
+
+	"weft/internal/refusal"
+)
+
+// EdgeSplit has the supervision edges of a relation for link prediction, as a benchmark divides them. The
+// model passes messages along the relation's own edges, whatever the split has.
+//
+// The lists may have an edge several times. Ids count within the vertex types, as those of the relation do.
+type EdgeSplit struct {
+	// Edges has the training, validation and test edges: row-major N × 2, source and target.
+	Edges [3][]int32
+	// Negatives says what Negative has.
+	Negatives NegativeForm
+	// Negative has the negative edges that validation and test edges are measured against; none of training
+	// edges. SharedNegatives are row-major M × 2, source and target. TargetNegatives are row-major N × M.
+	Negative [3][]int32
+}
+
+// NegativeForm says how negative edges are given.
+type NegativeForm string
+
+// The forms of negative edges.
+const (
+	NoNegatives     NegativeForm = ""        // none are given
+	SharedNegatives NegativeForm = "shared"  // a list, for all edges: OGB's edge_neg
+	TargetNegatives NegativeForm = "targets" // M other targets for each edge: OGB's target_node_neg
+)
+
+// The files of an edge split, in the directory of the relation: int32. There is no file of negative edges for
+// training, and none where none are given.
+var (
+	splitEdgeFiles    = [3]string{"train_edges.npy", "val_edges.npy", "test_edges.npy"}
+	splitNegativeFile = [3]string{"", "val_negatives.npy", "test_negatives.npy"}
+)
+
+// edgeSplitDescription holds the sizes of an edge split.
+type edgeSplitDescription struct {
+	Edges     [3]int       `json:"edges"` // training, validation and test
+	Negatives NegativeForm `json:"negatives,omitempty"`
+	Negative  [3]int       `json:"negative,omitzero"` // edges if shared, else targets for each edge
+}
+
+// Count returns the number of edges of a part: 0 is training, 1 validation, 2 test.
+func (s *EdgeSplit) Count(part int) int { return len(s.Edges[part]) / 2 }
+
+// Given returns the number of negative edges of a part: of all edges together if they are shared, else of
+// each edge.
+func (s *EdgeSplit) Given(part int) int {
+	if s.Negatives == TargetNegatives {
+		return len(s.Negative[part]) / max(1, s.Count(part))
+	}
+	return len(s.Negative[part]) / 2
+}
+
+func describeEdgeSplit(s *EdgeSplit) *edgeSplitDescription {
+	if s == nil {
+		return nil
+	}
+	d := &edgeSplitDescription{Negatives: s.Negatives}
+	for part := range s.Edges {
+		d.Edges[part], d.Negative[part] = s.Count(part), s.Given(part)
+	}
+	return d
+}
+
+// shape is that of the file of negative edges of a part.
+func (d *edgeSplitDescription) shape(part int) []int {
+	if d.Negatives == TargetNegatives {
+		return []int{d.Edges[part], d.Negative[part]}
+	}
+	return []int{d.Negative[part], 2}
+}
+
+// files are those of the split, of which some may be missing.
+func (d *edgeSplitDescription) files() (names []string) {
+	names = splitEdgeFiles[:]
+	if d.Negatives != NoNegatives {
+		names = append(slices.Clip(names), splitNegativeFile[1:]...)
+	}
+	return names
+}
+
+func (d *edgeSplitDescription) check() error {
+	known := d.Negatives == NoNegatives || d.Negatives == SharedNegatives || d.Negatives == TargetNegatives
+	if !known || slices.Min(d.Edges[:]) < 0 || slices.Min(d.Negative[:]) < 0 || d.Negative[0] != 0 || d.Negatives == NoNegatives && d.Negative != [3]int{} {
+		return refusal.Errorf("a split of %v edges with %v negative edges, %.20q, is not possible", d.Edges, d.Negative, d.Negatives)
+	}
+	return nil
+}
+
+// readEdgeSplit maps the split of a relation whose files lie in dir.
+func readEdgeSplit(m *mappings, dir string, d *edgeSplitDescription) (s *EdgeSplit, err error) {
+	if d == nil {
+		return nil, nil
+	}
+	if err := d.check(); err != nil {
+		return nil, refusal.Errorf("%s: %w; %s", filepath.Join(dir, descriptionFile), err, m.wayOut)
+	}
+	s = &EdgeSplit{Negatives: d.Negatives}
+	for part := range s.Edges {
+		if s.Edges[part], err = m.int32s(dir, splitEdgeFiles[part], d.Edges[part], 2); err != nil {
+			return nil, err
+		}
+		if d.Negatives == NoNegatives || part == 0 {
+			continue
+		}
+		if s.Negative[part], err = m.int32s(dir, splitNegativeFile[part], d.shape(part)...); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// edgeSplit writes the files of a split.
+func (s *staging) edgeSplit(split *EdgeSplit) {
+	d := describeEdgeSplit(split)
+	if d == nil {
+		return
+	}
+	for part := range split.Edges {
+		s.int32s(splitEdgeFiles[part], split.Edges[part], d.Edges[part], 2)
+		if d.Negatives != NoNegatives && part > 0 {
+			s.int32s(splitNegativeFile[part], split.Negative[part], d.shape(part)...)
+		}
+	}
+}
+
+// check checks the split of a relation between so many vertices.
+func (s *EdgeSplit) check(sources, targets int) error {
+	if s == nil {
+		return nil
+	}
+	d := describeEdgeSplit(s)
+	if err := d.check(); err != nil {
+		return flaw{splitEdgeFiles[0], err.Error()}
+	}
+	pairs := func(file string, ids []int32) error {
+		if len(ids)%2 != 0 {
+			return flawf(file, "%d ids, which are no pairs", len(ids))
+		}
+		for k, id := range ids {
+			if of := []int{sources, targets}[k%2]; id < 0 || int(id) >= of {
+				return flawf(file, "edge %d has an end %d, which is outside the range of %d", k/2, id, of)
+			}
+		}
+		return nil
+	}
+	for part := range s.Edges {
+		if err := pairs(splitEdgeFiles[part], s.Edges[part]); err != nil {
+			return err
+		}
+		if part == 0 || s.Negatives == NoNegatives {
+			continue
+		}
+		file := splitNegativeFile[part]
+		if len(s.Negative[part]) == 0 && s.Count(part) > 0 {
+			return flawf(file, "no negative edges for %d edges", s.Count(part))
+		}
+		if s.Negatives == SharedNegatives {
+			if err := pairs(file, s.Negative[part]); err != nil {
+				return err
+			}
+			continue
+		}
+		if !fills(len(s.Negative[part]), s.Count(part), s.Given(part)) {
+			return flawf(file, "%d targets are no row for each of %d edges", len(s.Negative[part]), s.Count(part))
+		}
+		for k, id := range s.Negative[part] {
+			if id < 0 || int(id) >= targets {
+				return flawf(file, "edge %d has the negative target %d, which is outside the range of %d", k/s.Given(part), id, targets)
+			}
+		}
+	}
+	return nil
+}
+
+// checkEdgeSplits checks that the splits of all relations give negative edges in the same form, and to each
+// edge as many targets.
+func (g *Graph) checkEdgeSplits() error {
+	var first *EdgeSplit
+	for i := range g.Relations {
+		s := g.Relations[i].EdgeSplit
+		if s == nil {
+			continue
+		}
+		if first == nil {
+			first = s
+		}
+		for part := range s.Edges {
+			both := s.Count(part) > 0 && first.Count(part) > 0
+			if s.Negatives != first.Negatives || both && s.Negatives == TargetNegatives && s.Given(part) != first.Given(part) {
+				return flawf(filepath.Join(g.layout().edges(g.Relations[i].Ends()), splitEdgeFiles[part]),
+					"the relations give their edges different negative edges; give all of them the same form and number")
+			}
+		}
+	}
+	return nil
+}
+
+// relabelled is the split with new ids of vertices; −1 is that of a vertex that goes, with its edges.
+func (s *EdgeSplit) relabelled(newID []int32) (*EdgeSplit, error) {
+	if s == nil {
+		return nil, nil
+	}
+	all := &EdgeSplit{Negatives: s.Negatives}
+	for part := range s.Edges {
+		for _, list := range []struct{ from, to *[]int32 }{{&s.Edges[part], &all.Edges[part]}, {&s.Negative[part], &all.Negative[part]}} {
+			*list.to = make([]int32, len(*list.from))
+			for k, v := range *list.from {
+				if newID[v] < 0 {
+					return nil, refusal.Errorf("vertex %d would go, and the graph's split of edges has edges of it; import the graph without that split", v)
+				}
+				(*list.to)[k] = newID[v]
+			}
+		}
+	}
+	return all, nil
+}
+
+// OpenEdgeSplits maps the edge splits of the store in dir, and nothing else of its relations. Close gives
+// them back.
+func OpenEdgeSplits(dir string) (*Graph, error) {
+	d, err := readDescription(dir)
+	if err != nil {
+		return nil, err
+	}
+	m := &mappings{wayOut: importAgain}
+	g := &Graph{path: dir, mapped: m, Relations: make([]Relation, len(d.Relations))}
+	counts := map[string]int{}
+	for _, v := range d.Vertices {
+		counts[v.Type] = v.Count
+	}
+	err = g.Guard(func() error {
+		for i := range d.Relations {
+			r := &d.Relations[i]
+			at := d.layout().edges(r.Source, r.Name, r.Target)
+			s, err := readEdgeSplit(m, filepath.Join(dir, at), r.EdgeSplit)
+			if err == nil {
+				err = m.located(dir, inFolder(at, s.check(counts[r.Source], counts[r.Target])))
+			}
+			if err != nil {
+				return err
+			}
+			g.Relations[i].EdgeSplit = s
+		}
+		return nil
+	})
+	if err != nil {
+		_ = g.Close()
+		return nil, err
+	}
+	return g, nil
+}

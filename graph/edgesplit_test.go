@@ -1,0 +1,159 @@
+package graph
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/refusal"
+)
+
+// divided is a graph of two types whose relation from a to b has a split.
+func divided(t *testing.T, s *EdgeSplit) *Graph {
+	t.Helper()
+	g := &Graph{Type: "b", Count: 3, Others: []VertexType{{Type: "a", Count: 5}}}
+	r, err := NewBipartite(5, 3, Edges{Source: []int32{4, 0}, Target: []int32{2, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Source, r.Name, r.Target, r.EdgeSplit = "a", "x", "b", s
+	g.Relations = []Relation{r}
+	return g
+}
+
+// TestEdgeSplitStored: a split of edges is stored and read again, in each form of negative edges.
+func TestEdgeSplitStored(t *testing.T) {
+	edges := [3][]int32{{4, 2, 0, 1, 4, 2}, {3, 0, 3, 0}, {}}
+	for _, s := range []*EdgeSplit{
+		{Edges: edges},
+		{Edges: edges, Negatives: SharedNegatives, Negative: [3][]int32{nil, {1, 2}, {}}},
+		{Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{nil, {1, 2, 0, 0, 2, 1}, {}}},
+	} {
+		g, dir := divided(t, s), filepath.Join(t.TempDir(), "store")
+		if err := g.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		stored, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone, err := OpenEdgeSplits(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range []*Graph{stored, alone} {
+			split := got.Relations[0].EdgeSplit
+			if split.Negatives != s.Negatives {
+				t.Errorf("%q, want %q", split.Negatives, s.Negatives)
+			}
+			for part := range s.Edges {
+				if !slices.Equal(split.Edges[part], s.Edges[part]) || !slices.Equal(split.Negative[part], s.Negative[part]) {
+					t.Errorf("%+v, want %+v", split, s)
+				}
+			}
+		}
+		if err := stored.CheckStored(dir); err != nil {
+			t.Error(err)
+		}
+		summary, err := stored.Summarize(nil)
+		if err != nil || len(summary.EdgeSplits) != 1 || summary.EdgeSplits[0].Train != 3 || summary.EdgeSplits[0].ValNegatives != s.Given(1) {
+			t.Errorf("%+v, %v", summary.EdgeSplits, err)
+		}
+		files, err := Files(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+				t.Error(err)
+			}
+		}
+		want := 3
+		if s.Negatives != NoNegatives {
+			want = 5
+		}
+		n := 0
+		for _, name := range files {
+			if base := filepath.Base(name); slices.Contains(splitEdgeFiles[:], base) || slices.Contains(splitNegativeFile[1:], base) {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%d files of the split in %v, want %d", n, files, want)
+		}
+		// A changed id is found at the next opening.
+		file := filepath.Join(dir, "edges", "a__x__b", "val_edges.npy")
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)-1] = 1
+		if err := os.WriteFile(file, data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		for _, open := range []func(string) (*Graph, error){Open, OpenEdgeSplits} {
+			if _, err := open(dir); !refusal.Is(err) || !strings.HasPrefix(err.Error(), file+": edge 1 has an end ") {
+				t.Errorf("%v, want a refusal of %s", err, file)
+			}
+		}
+		for _, g := range []*Graph{stored, alone} {
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestEdgeSplitRefused: what is no split is refused by the array.
+func TestEdgeSplitRefused(t *testing.T) {
+	edges := [3][]int32{{4, 2}, {3, 0}, {0, 0}}
+	for want, s := range map[string]*EdgeSplit{
+		"train_edges: edge 0 has an end 5, which is outside the range of 5": {Edges: [3][]int32{{5, 0}}},
+		"test_edges: edge 1 has an end 3, which is outside the range of 3":  {Edges: [3][]int32{2: {0, 0, 0, 3}}},
+		"val_edges: 3 ids": {Edges: [3][]int32{1: {0, 0, 0}}},
+		"val_negatives: no negative edges for 1 edges":                                     {Edges: edges, Negatives: SharedNegatives},
+		"test_negatives: edge 0 has an end -1":                                             {Edges: edges, Negatives: SharedNegatives, Negative: [3][]int32{1: {0, 0}, 2: {0, -1}}},
+		"val_negatives: edge 0 has the negative target 3, which is outside the range of 3": {Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{1: {0, 3}, 2: {0}}},
+		`with [0 0 0] negative edges, "other", is not possible`:                            {Edges: edges, Negatives: "other"},
+	} {
+		if err := divided(t, s).Check(); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want a refusal of %s", err, want)
+		}
+	}
+	g := divided(t, &EdgeSplit{Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{1: {0}, 2: {0}}})
+	g.Relations = append(g.Relations, g.Relations[0])
+	g.Relations[1].Name = "y"
+	g.Relations[1].EdgeSplit = &EdgeSplit{Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{1: {0, 1}, 2: {0}}}
+	if err := g.Check(); !refusal.Is(err) || !strings.Contains(err.Error(), "a__y__b/val_edges: the relations give their edges different negative edges") {
+		t.Errorf("%v, want a refusal of different numbers", err)
+	}
+}
+
+// TestEdgeSplitRelabelled: the ids of a split follow those of the vertices, and a vertex with such edges stays.
+func TestEdgeSplitRelabelled(t *testing.T) {
+	r, err := NewRelation(4, Edges{Source: []int32{0}, Target: []int32{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.EdgeSplit = &EdgeSplit{Edges: [3][]int32{{0, 1}, {2, 1}, {}}, Negatives: SharedNegatives, Negative: [3][]int32{1: {1, 2}, 2: {}}}
+	g := &Graph{Relations: []Relation{r}}
+	permuted, err := g.Permute([]int32{3, 2, 0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &EdgeSplit{Edges: [3][]int32{{3, 2}, {0, 2}, {}}, Negatives: SharedNegatives, Negative: [3][]int32{{}, {2, 0}, {}}}
+	if d := cmp.Diff(want, permuted.Relations[0].EdgeSplit); d != "" {
+		t.Error(d)
+	}
+	both, err := g.Symmetrize()
+	if err != nil || both.Relations[0].EdgeSplit != r.EdgeSplit {
+		t.Errorf("%+v, %v", both.Relations[0].EdgeSplit, err)
+	}
+	if _, err := g.Induced([]bool{true, true, false, true}); !refusal.Is(err) || !strings.Contains(err.Error(), "vertex 2 would go") {
+		t.Errorf("%v, want a refusal of vertex 2", err)
+	}
+}

@@ -1,0 +1,106 @@
+package ogb
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/gzip"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// TestLinkSplits: the splits of edges that golden.py wrote are read as it lists them.
+func TestLinkSplits(t *testing.T) {
+	train := []int32{0, 1, 1, 2, 2, 3, 3, 0, 0, 1}
+	for name, want := range map[string]*graph.EdgeSplit{
+		"collab": {
+			Negatives: graph.SharedNegatives, Edges: [3][]int32{train, {1, 0, 2, 1}, {0, 2, 3, 1, 0, 2}},
+			Negative: [3][]int32{nil, {5, 1, 1, 5, 2, 2}, {5, 4, 4, 4}},
+		},
+		"citation2": {
+			Negatives: graph.TargetNegatives, Edges: [3][]int32{train, {4, 0, 2, 5}, {4, 0, 2, 5}},
+			Negative: [3][]int32{nil, {1, 2, 3, 4, 5, 0}, {5, 4, 3, 2, 1, 0}},
+		},
+	} {
+		got, err := readLinkSplit(filepath.Join("testdata", name), 6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		vertices int
+		want     string
+	}{
+		{"wikikg2", 6, `testdata/wikikg2/train.pt: has neither edge and edge_neg`},
+		{"collab", 5, `testdata/collab/valid.pt: "edge_neg": entry 0: vertex 5 is out of the range of 5 vertices`},
+	} {
+		if _, err := readLinkSplit(filepath.Join("testdata", c.name), c.vertices); !refusal.Is(err) || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%v, want a refusal that begins %s", err, c.want)
+		}
+	}
+}
+
+// TestLinkFolder: a folder for link prediction has no labels. Read and Write make the same graph of it, and the
+// edges of the name ogbl_collab have their inverses.
+func TestLinkFolder(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "ogbl_collab")
+	for _, dir := range []string{"raw", "split/time"} {
+		if err := os.MkdirAll(filepath.Join(folder, dir), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{"edge": "0,1\n1,2\n2,3\n3,0\n0,1\n", "num-node-list": "6\n", "num-edge-list": "5\n", "edge_year": "1\n1\n2\n2\n3\n"} {
+		f, err := os.Create(filepath.Join(folder, "raw", name+textSuffix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		z := gzip.NewWriter(f)
+		if _, err := z.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(filepath.Join(folder, "split", "time"), os.DirFS("testdata/collab")); err != nil {
+		t.Fatal(err)
+	}
+	read, err := Read(Options{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read.Edges() != 10 || read.Labels.There() || read.Relations[0].EdgeSplit.Count(0) != 5 {
+		t.Errorf("%d edges, %+v", read.Edges(), read.Relations[0].EdgeSplit)
+	}
+	store := filepath.Join(t.TempDir(), "store")
+	if _, err := Write(store, Options{Folder: folder}); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := graph.Open(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stored.Close()
+	if a, b := checksum(t, read), checksum(t, stored); a != b {
+		t.Errorf("read %s, wrote %s", a, b)
+	}
+}
+
+func checksum(t *testing.T, g *graph.Graph) string {
+	sum, err := g.Checksum()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}

@@ -1,0 +1,142 @@
+package links
+
+import (
+	"cmp"
+	"slices"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// readSplits copies the edges of a stored split into this worker's vertices, and the negative edges that it
+// gives. It calls add with those of each relation.
+func (l *Edges) readSplits(s *partition.Share, add func(relation, [lists]int64)) error {
+	l.Negatives = s.Whole.EdgeSplits[0].Negatives
+	for _, split := range s.Whole.EdgeSplits {
+		if r := &s.Edges.Relations[split.Relation]; !r.Own() {
+			source, name, target := r.In.Ends()
+			return refusal.Graph.Errorf("the split of edges covers the relation %q from %q to %q, and link prediction learns those between vertices of the first type; "+
+				"import the graph without that split, or with %s %s", name, source, target, refusal.Setting("target"), target)
+		}
+	}
+	return s.ReadEdgeSplits(func(splits []*graph.EdgeSplit) {
+		for _, split := range s.Whole.EdgeSplits {
+			for part := range splits[split.Relation].Edges {
+				if split.Negatives == graph.TargetNegatives {
+					l.given[part] = max(l.given[part], splits[split.Relation].Given(part))
+				}
+			}
+		}
+		for k, split := range s.Whole.EdgeSplits {
+			add(l.readSplit(int32(k), splits[split.Relation]))
+		}
+	})
+}
+
+// listed is an edge of a stored split.
+type listed struct {
+	ends uint64 // the source, and the own row of the target
+	part Part
+	at   int // in the list of its part
+}
+
+// readSplit copies the edges of relation k, and counts them.
+func (l *Edges) readSplit(k int32, split *graph.EdgeSplit) (r relation, counts [lists]int64) {
+	var edges []listed
+	read := func(part Part, pairs []int32) {
+		for at := range len(pairs) / 2 {
+			if row, own := l.row(pairs[2*at+1]); own {
+				counts[part]++
+				edges = append(edges, listed{ends(pairs[2*at], int32(row)), part, at})
+			}
+		}
+	}
+	for part := range parts {
+		read(part, split.Edges[part])
+		if split.Negatives == graph.SharedNegatives && part != Train {
+			read(parts+part, split.Negative[part])
+		}
+	}
+	slices.SortFunc(edges, func(a, b listed) int {
+		return cmp.Or(cmp.Compare(a.ends, b.ends), cmp.Compare(a.part, b.part), cmp.Compare(a.at, b.at))
+	})
+	r.sources, r.targets, r.parts = l.int32s(len(edges)), l.int32s(len(edges)), l.int32s(len(edges))
+	for part, each := range l.given {
+		if each > 0 {
+			r.negatives[part] = l.int32s(int(counts[part]) * each)
+		}
+	}
+	if !l.team.Planning() {
+		r.fill(edges, split)
+	}
+	for _, m := range append([]*tensor.Matrix{r.sources, r.targets, r.parts}, r.negatives[:]...) {
+		if m != nil {
+			m.Freeze()
+		}
+	}
+	return r, counts
+}
+
+// fill copies the edges, and the negative targets of the edges of each part in the same order.
+func (r *relation) fill(edges []listed, split *graph.EdgeSplit) {
+	sources, targets, of := r.sources.Int32s(), r.targets.Int32s(), r.parts.Int32s()
+	var passed [lists]int
+	for i, e := range edges {
+		sources[i], targets[i], of[i] = int32(e.ends>>32), int32(uint32(e.ends)), int32(e.part)
+		if e.part < parts && r.negatives[e.part] != nil {
+			each := split.Given(int(e.part))
+			copy(r.negatives[e.part].Int32s()[passed[e.part]*each:], split.Negative[e.part][e.at*each:(e.at+1)*each])
+		}
+		passed[e.part]++
+	}
+}
+
+// GivenScores returns the scores of this worker's edges of a part, and of the negative edges that a stored
+// split gives: if shared, those whose targets are this worker's; else given of each edge, edge by edge.
+func (l *Edges) GivenScores(h *tensor.Matrix, d Decoder, part Part) (edges, negatives []float32, given int) {
+	if l.Negatives == graph.SharedNegatives {
+		return l.scoresOf(h, d, part), l.scoresOf(h, d, parts+part), 0
+	}
+	p := l.batchOf(h, d, l.given[part], toScore)
+	defer p.release()
+	walked := walk{Edges: l, part: part}
+	for range l.rounds(part, p.edges) {
+		some := walked.next(p.edges)
+		p.scoreWith(len(some), func() ([]Edge, []int32) { return l.withGiven(some, walked.numbers, part) })
+		for i, score := range p.scores {
+			if i%(1+p.drawn) == 0 {
+				edges = append(edges, score)
+			} else {
+				negatives = append(negatives, score)
+			}
+		}
+	}
+	return edges, negatives, p.drawn
+}
+
+// scoresOf returns the scores of this worker's edges of a part, without negative edges.
+func (l *Edges) scoresOf(h *tensor.Matrix, d Decoder, part Part) (scores []float32) {
+	p := l.batchOf(h, d, 0, toScore)
+	defer p.release()
+	walked := walk{Edges: l, part: part}
+	for range l.rounds(part, p.edges) {
+		p.score(walked.next(p.edges), 0)
+		scores = append(scores, p.scores...)
+	}
+	return scores
+}
+
+// withGiven returns edges of a part, each followed by its negative edges, and the positions of their ends,
+// sorted. numbers are those of the edges in their relations.
+func (l *Edges) withGiven(edges []Edge, numbers []int, part Part) (all []Edge, positions []int32) {
+	each := l.given[part]
+	for i, e := range edges {
+		all = append(all, e)
+		for _, target := range l.relations[e.Relation].negatives[part].Int32s()[numbers[i]*each : (numbers[i]+1)*each] {
+			all = append(all, Edge{e.Relation, e.Source, target})
+		}
+	}
+	return all, l.endsOf(all)
+}

@@ -1,0 +1,216 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/train/metric"
+	"weft/train/task"
+)
+
+// benchmarked is a directed graph of two relations, each with a split of edges of its own, as a benchmark gives
+// it. Lists have edges several times. Some edges are in two parts, and there are self loops.
+func benchmarked(t *testing.T, form graph.NegativeForm) *graph.Graph {
+	t.Helper()
+	g := tangled(t)
+	g.Type, g.Count = "a", g.Own()
+	second := g.Relations[0]
+	for i, name := range []string{"x", "y"} {
+		r := second
+		r.Source, r.Name, r.Target = "a", name, "a"
+		random := rand.New(rand.NewPCG(4, uint64(i)))
+		ids := func(n int) (list []int32) {
+			for range n {
+				list = append(list, int32(random.IntN(g.Count)))
+			}
+			return list
+		}
+		s := &graph.EdgeSplit{Negatives: form}
+		for part, n := range []int{150, 31 + i, 47} {
+			s.Edges[part] = ids(2 * n)
+			if part == 0 {
+				continue
+			}
+			s.Edges[part] = append(s.Edges[part], s.Edges[0][:6]...) // edges of two parts, the last twice in this one
+			s.Edges[part] = append(s.Edges[part], s.Edges[0][4:6]...)
+			switch form {
+			case graph.SharedNegatives:
+				s.Negative[part] = ids(2 * (60 + i))
+			case graph.TargetNegatives:
+				s.Negative[part] = ids(5 * s.Count(part))
+			}
+		}
+		r.EdgeSplit = s
+		g.Relations = append(g.Relations[:i], r)
+	}
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// byDefinition are the metrics of a part by the formulas of OGB's evaluator (ogb/linkproppred/evaluate.py), in
+// double precision, from the embeddings of all vertices.
+func byDefinition(g *graph.Graph, h []float32, columns int, weights []float32, part int) map[string]float64 {
+	score := func(relation int, u, v int32) (s float64) {
+		for c := range columns {
+			w := 1.
+			if weights != nil {
+				w = float64(weights[relation*columns+c])
+			}
+			s += float64(h[int(u)*columns+c]) * w * float64(h[int(v)*columns+c])
+		}
+		return s
+	}
+	want := map[string]float64{}
+	var positive, negative []float64
+	for i := range g.Relations {
+		s := g.Relations[i].EdgeSplit
+		for k := range s.Count(part) {
+			u, v := s.Edges[part][2*k], s.Edges[part][2*k+1]
+			p := score(i, u, v)
+			positive = append(positive, p)
+			if s.Negatives != graph.TargetNegatives {
+				continue
+			}
+			optimistic, pessimistic := 0., 0.
+			for _, other := range s.Negative[part][5*k : 5*k+5] {
+				if n := score(i, u, other); n > p && other != v {
+					optimistic++
+					pessimistic++
+				} else if other == v || n == p {
+					pessimistic++
+				}
+			}
+			rank := (optimistic+pessimistic)/2 + 1
+			want["mrr"] += 1 / rank
+			for _, at := range []float64{1, 3, 10} {
+				if rank <= at {
+					want[fmt.Sprint("hits@", at)]++
+				}
+			}
+		}
+		if s.Negatives == graph.SharedNegatives {
+			for k := range s.Given(part) {
+				negative = append(negative, score(i, s.Negative[part][2*k], s.Negative[part][2*k+1]))
+			}
+		}
+	}
+	slices.Sort(negative)
+	if len(negative) > 0 {
+		for _, k := range []int{10, 20, 50, 100} {
+			for _, p := range positive {
+				if p > negative[len(negative)-k] {
+					want[fmt.Sprint("hits@", k)]++
+				}
+			}
+		}
+		for _, p := range positive {
+			for _, n := range negative {
+				if p > n {
+					want["roc-auc"] += 1 / float64(len(negative))
+				} else if p == n {
+					want["roc-auc"] += .5 / float64(len(negative))
+				}
+			}
+		}
+	}
+	for name := range want {
+		want[name] /= float64(len(positive))
+	}
+	return want
+}
+
+// TestGivenSplit: beside a stored split, all edges of the graph carry messages, the split's edges train and
+// are measured, and the metrics are those of OGB's formulas, on any number of workers, whose memory and
+// messages are planned to the byte.
+func TestGivenSplit(t *testing.T) {
+	for form, o := range map[graph.NegativeForm]Options{
+		graph.SharedNegatives: linked(func(o *Options) { o.Model = "rgcn" }),
+		graph.TargetNegatives: linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" }),
+		graph.NoNegatives:     linked(func(o *Options) { o.Model, o.EvalNegatives = "rgcn", 40 }),
+	} {
+		t.Run("negatives "+string(form), func(t *testing.T) {
+			g := benchmarked(t, form)
+			one := mustRun(t, &Job{Graph: g, Options: o})
+			if l := one.Links; l.TrainEdges != 300 || l.ValEdges != 71 || l.TestEdges != 102 {
+				t.Errorf("%+v", l)
+			}
+			for part, got := range []map[string]metric.Number{1: one.Links.Val, 2: one.Links.Test} {
+				var weights []float32
+				if w, there := one.Weights["decoder.weight"]; there {
+					weights = w.Float32
+				}
+				if part == 0 || form == graph.NoNegatives {
+					continue
+				}
+				want := byDefinition(g, one.Logits, o.OutFeatures, weights, part)
+				if len(got) != len(want) {
+					t.Errorf("part %d: %v, want %v", part, got, want)
+				}
+				for name, x := range want {
+					if math.Abs(float64(got[name])-x) > 1e-9 {
+						t.Errorf("part %d: %s is %v, want %v", part, name, got[name], x)
+					}
+				}
+			}
+			sliced := onMesh(g, o, "graph=2,tensor=2")
+			turns := onMesh(g, o, "graph=2")
+			turns.Options.Partitions = 4
+			for name, job := range map[string]*Job{
+				"graph=2": divided(t, g, o, 2, nil), "graph=4": divided(t, g, o, 4, nil), "tensor=2": onMesh(g, o, "tensor=2"), "graph=2,tensor=2": sliced, "turns": turns,
+			} {
+				many := mustRun(t, job)
+				if d := away(one.Losses, many.Losses); d > 1e-5 {
+					t.Errorf("%s: the losses differ by %.1e", name, d)
+				}
+				for k, want := range one.Links.Test {
+					if got := many.Links.Test[k]; math.Abs(float64(got-want)) > .011 { // an edge of 102, where roundings decide
+						t.Errorf("%s: %s is %v, want %v", name, k, got, want)
+					}
+				}
+				if name != "turns" {
+					planAndRun(t, job)
+				}
+			}
+			planAndRun(t, &Job{Graph: g, Options: o})
+		})
+	}
+}
+
+// TestGivenSplitRefuses: what a stored split does not define, and what it makes useless, is refused by name.
+func TestGivenSplitRefuses(t *testing.T) {
+	for want, c := range map[string]struct {
+		form   graph.NegativeForm
+		change func(g *graph.Graph, o *Options)
+	}{
+		"metric mrr: ":        {graph.SharedNegatives, func(_ *graph.Graph, o *Options) { o.Metric = metric.MRR }},
+		"metric hits@50: ":    {graph.TargetNegatives, func(_ *graph.Graph, o *Options) { o.Metric = "hits@50" }},
+		"metric hits@20: ":    {graph.NoNegatives, func(_ *graph.Graph, o *Options) { o.Metric = "hits@20" }},
+		"eval-negatives 7: ":  {graph.SharedNegatives, func(_ *graph.Graph, o *Options) { o.EvalNegatives = 7 }},
+		"link-split 80/10/10": {graph.NoNegatives, func(_ *graph.Graph, o *Options) { o.LinkSplit = task.Shares{80, 10, 10} }},
+		"the relation \"z\"": {graph.NoNegatives, func(g *graph.Graph, _ *Options) {
+			other, err := graph.NewBipartite(g.Count, 3, graph.Edges{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			other.Source, other.Name, other.Target, other.EdgeSplit = "a", "z", "b", &graph.EdgeSplit{Edges: [3][]int32{{1, 2}}}
+			g.Relations = append(g.Relations, other)
+			g.Others = []graph.VertexType{{Type: "b", Count: 3, Features: graph.Features{Columns: 1, Dense: make([]float32, 3)}}}
+		}},
+	} {
+		g, o := benchmarked(t, c.form), linked(func(o *Options) { o.Model = "rgcn" })
+		c.change(g, &o)
+		_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
+		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want a refusal of %s", err, want)
+		}
+	}
+}
