@@ -56,8 +56,8 @@ func benchmarked(t *testing.T, form graph.NegativeForm) *graph.Graph {
 	return g
 }
 
-// byDefinition are the metrics of a part by the formulas of OGB's evaluator (ogb/linkproppred/evaluate.py), in
-// double precision, from the embeddings of all vertices.
+// byDefinition are the metrics of a part by the formulas of OGB's evaluator (ogb/linkproppred/evaluate.py),
+// in double precision, from the embeddings of all vertices.
 func byDefinition(g *graph.Graph, h []float32, columns int, weights []float32, part int) map[string]float64 {
 	score := func(relation int, u, v int32) (s float64) {
 		for c := range columns {

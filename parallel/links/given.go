@@ -29,8 +29,8 @@ func (l *Edges) readSplits(s *partition.Share, add func(relation, [lists]int64))
 				}
 			}
 		}
-		for k, split := range s.Whole.EdgeSplits {
-			add(l.readSplit(int32(k), splits[split.Relation]))
+		for _, split := range s.Whole.EdgeSplits {
+			add(l.readSplit(splits[split.Relation]))
 		}
 	})
 }
@@ -42,8 +42,8 @@ type listed struct {
 	at   int // in the list of its part
 }
 
-// readSplit copies the edges of relation k, and counts them.
-func (l *Edges) readSplit(k int32, split *graph.EdgeSplit) (r relation, counts [lists]int64) {
+// readSplit copies the edges of a relation, and counts them.
+func (l *Edges) readSplit(split *graph.EdgeSplit) (r relation, counts [lists]int64) {
 	var edges []listed
 	read := func(part Part, pairs []int32) {
 		for at := range len(pairs) / 2 {

@@ -388,8 +388,8 @@ func TestFewerHaloRows(t *testing.T) {
 		}
 		return of, len(read)
 	}
-	s := &passes{ctx: t.Context(), Graph: &Graph{Vertices: vertices, Reader: func() func(int32) []int32 { return func(v int32) []int32 { return in[v] } }},
-		Options: &Options{K: partitions}}
+	g := &Graph{Vertices: vertices, Reader: func() func(int32) []int32 { return func(v int32) []int32 { return in[v] } }}
+	s := &passes{ctx: t.Context(), Graph: g, Options: &Options{K: partitions}}
 	for range 20 {
 		a, rowsOfA := random()
 		b, rowsOfB := random()

@@ -102,8 +102,8 @@ func TestRanksByHand(t *testing.T) {
 	}
 }
 
-// TestHitsAbove: by hand, hits@K of OGB's evaluator, on workers that each have too few negative edges. A score
-// equal to the K-th highest negative one is no hit; with fewer negative edges than K all edges are.
+// TestHitsAbove: by hand, hits@K of OGB's evaluator, on workers that each have too few negative edges. A
+// score equal to the K-th highest negative one is no hit; with fewer negative edges than K all edges are.
 func TestHitsAbove(t *testing.T) {
 	edges, negatives := [][]float32{{5, 40}, {}, {90.5, 91, 1000}}, make([][]float32, 3)
 	for score := range 100 { // 10th highest: 90; 20th: 80; 50th: 50; 100th: 0
