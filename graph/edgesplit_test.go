@@ -133,7 +133,8 @@ func TestEdgeSplitRefused(t *testing.T) {
 	}
 }
 
-// TestEdgeSplitRelabelled: the ids of a split follow those of the vertices, and a vertex with such edges stays.
+// TestEdgeSplitRelabelled: the ids of a split follow those of the vertices, and a vertex with such edges
+// stays.
 func TestEdgeSplitRelabelled(t *testing.T) {
 	r, err := NewRelation(4, Edges{Source: []int32{0}, Target: []int32{1}})
 	if err != nil {

@@ -72,8 +72,8 @@ type Relation struct {
 	// Symmetric says that the edges are known to be the same when each is reversed, equally often. Weights
 	// may differ. In a Part it is said of the whole graph's relation. False: not known.
 	Symmetric bool
-	// EdgeSplit has the supervision edges that a benchmark gives; nil: link prediction draws a split. A Part has
-	// none: see OpenEdgeSplits.
+	// EdgeSplit has the supervision edges that a benchmark gives; nil: link prediction draws a split. A Part
+	// has none: see OpenEdgeSplits.
 	EdgeSplit *EdgeSplit
 }
 

@@ -254,8 +254,8 @@ func storedSplits(store string) edgeSplits {
 	}
 }
 
-// ReadEdgeSplits calls read with the edge splits of the whole graph's relations, by the relation's number; nil
-// for one without. Of a stored graph they are valid until read returns.
+// ReadEdgeSplits calls read with the edge splits of the whole graph's relations, by the relation's number;
+// nil for one without. Of a stored graph they are valid until read returns.
 func (s *Share) ReadEdgeSplits(read func(splits []*graph.EdgeSplit)) error {
 	g, done, err := s.splits()
 	if err != nil {

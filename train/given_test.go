@@ -15,8 +15,8 @@ import (
 	"weft/train/task"
 )
 
-// benchmarked is a directed graph of two relations, each with a split of edges of its own, as a benchmark gives
-// it. Lists have edges several times. Some edges are in two parts, and there are self loops.
+// benchmarked is a directed graph of two relations, each with a split of edges of its own, as a benchmark
+// gives it. Lists have edges several times. Some edges are in two parts, and there are self loops.
 func benchmarked(t *testing.T, form graph.NegativeForm) *graph.Graph {
 	t.Helper()
 	g := tangled(t)

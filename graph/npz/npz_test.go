@@ -442,7 +442,8 @@ func TestNothingIsLostSilently(t *testing.T) {
 	}
 }
 
-// TestEdgeSplit: the lists of a split of edges, with negative edges of either form; a part of them is refused.
+// TestEdgeSplit: the lists of a split of edges, with negative edges of either form; a part of them is
+// refused.
 func TestEdgeSplit(t *testing.T) {
 	lists := []entry{
 		array("train_edges", "<i8", "(2, 2)", []int64{0, 1, 1, 2}), array("val_edges", "<i8", "(1, 2)", []int64{2, 0}),

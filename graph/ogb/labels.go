@@ -90,8 +90,8 @@ func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]g
 	return []graph.Split{s}, err
 }
 
-// readEdgeSplit reads the split of edges of the name that is asked for, or the only one; nil if that is a split
-// of vertices.
+// readEdgeSplit reads the split of edges of the name that is asked for, or the only one; nil if that is a
+// split of vertices.
 func (o *Options) readEdgeSplit(vertices int) (*graph.EdgeSplit, error) {
 	if o.Rule != nil {
 		return nil, nil

@@ -19,8 +19,8 @@ func isLinkSplit(path string) bool {
 	return slices.ContainsFunc(linkFiles[:], func(name string) bool { return has(path, name) })
 }
 
-// readLinkSplit reads the split of edges in a folder: dicts of edge (N × 2) and of edge_neg (M × 2), which all
-// edges of a part share; or of source_node, target_node and target_node_neg (N × M).
+// readLinkSplit reads the split of edges in a folder: dicts of edge (N × 2) and of edge_neg (M × 2), which
+// all edges of a part share; or of source_node, target_node and target_node_neg (N × M).
 func readLinkSplit(path string, vertices int) (*graph.EdgeSplit, error) {
 	s := &graph.EdgeSplit{}
 	for part, name := range linkFiles {

@@ -48,8 +48,8 @@ func TestLinkSplits(t *testing.T) {
 	}
 }
 
-// TestLinkFolder: a folder for link prediction has no labels. Read and Write make the same graph of it, and the
-// edges of the name ogbl_collab have their inverses.
+// TestLinkFolder: a folder for link prediction has no labels. Read and Write make the same graph of it, and
+// the edges of the name ogbl_collab have their inverses.
 func TestLinkFolder(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "ogbl_collab")
 	for _, dir := range []string{"raw", "split/time"} {

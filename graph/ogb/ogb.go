@@ -1,6 +1,7 @@
 // Package ogb reads the folders that the downloader of the Open Graph Benchmark leaves for node and link
 // property prediction (Hu et al. 2020, arXiv:2005.00687): raw/, with the graph as gzip text or as NumPy
-// archives, and split/NAME/, with the vertices, or the edges, that train, validate and test. What lies in processed/ is not read.
+// archives, and split/NAME/, with the vertices, or the edges, that train, validate and test. What lies in
+// processed/ is not read.
 //
 //   - text: raw/edge.csv.gz (source, target), num-{node,edge}-list.csv.gz, node-label.csv.gz, and where there
 //     are node-feat.csv.gz and edge-feat.csv.gz;
@@ -82,7 +83,8 @@ type dataset struct {
 	metric  string
 }
 
-// known are the datasets for node and link property prediction whose graph is one, by the name of their folder.
+// known are the datasets for node and link property prediction whose graph is one, by the name of their
+// folder.
 var known = map[string]dataset{
 	"ogbn_arxiv":      {false, "accuracy"},
 	"ogbn_products":   {true, "accuracy"},

@@ -196,8 +196,8 @@ func (l *Edges) rank(drawn []int32) {
 // Relations returns the number of relations with supervision edges.
 func (l *Edges) Relations() int { return len(l.relations) }
 
-// targetsOf returns the targets of a source's edges in a relation, of all parts: own rows, ascending. A stored
-// split may have one several times.
+// targetsOf returns the targets of a source's edges in a relation, of all parts: own rows, ascending. A
+// stored split may have one several times.
 func (l *Edges) targetsOf(relation, source int32) []int32 {
 	r := &l.relations[relation]
 	sources := r.sources.Int32s()
