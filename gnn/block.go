@@ -180,7 +180,11 @@ func (l *Layer) Forward(s State) State {
 
 // finish returns mask(act(norm(z + bias))). It may reuse the memory of z; bias may be nil.
 func finish(z, bias *autograd.Var, norm nn.Norm, act kernel.Activation, mask kernel.Mask) *autograd.Var {
-	if norm != nil {
+	switch norm := norm.(type) {
+	case nil:
+	case *nn.GraphNorm:
+		return norm.Biased(z, bias, nn.GiveAway, act, mask)
+	default:
 		return norm.Forward(autograd.Finish(z, bias, kernel.Identity, kernel.Mask{}), nn.GiveAway, act, mask)
 	}
 	return autograd.Finish(z, bias, act, mask)

@@ -5,6 +5,7 @@ import (
 
 	"weft/autograd"
 	"weft/kernel"
+	"weft/tensor"
 )
 
 // GraphNorm normalises each column over all vertices of the graph (Cai et al. 2021), as PyG's GraphNorm: y =
@@ -26,38 +27,54 @@ func NewGraphNorm(ps *Params, path string, width int) *GraphNorm {
 
 // Forward returns mask(act(y)), where y is the normalised x.
 func (n *GraphNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+	return n.Biased(x, nil, use, act, mask)
+}
+
+// Biased is Forward for x + bias, a row that may be nil. Where α is 1, as at first, y does not depend on the
+// bias, and its gradient is 0 without rounding: a sum of the gradient of x would be some last digits, of
+// which Adam makes a step as long as any other.
+func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	t, rows := x.Tape(), vertices(x)
 	mean, m2 := n.momentsOf(x)
-	alpha, scale := n.alpha.On(t), n.values(t, n.alpha)
+	alpha, scale, added := n.alpha.On(t), values(t, n.alpha.Value), make([]float64, len(mean))
+	inputs := []*autograd.Var{alpha}
+	if bias != nil {
+		added, inputs = values(t, bias.Value()), append(inputs, bias)
+	}
 	shift, rstd := make([]float64, len(mean)), make([]float64, len(mean))
 	left := make([]float64, len(mean)) // the mean of x̂, (1 − α)·μ·rstd
-	for c, mu := range mean {
-		rest := (1 - scale[c]) * mu
-		shift[c], rstd[c] = scale[c]*mu, 1/math.Sqrt(m2[c]/float64(rows.Total)+rest*rest+normEpsilon)
+	for c := range mean {
+		mean[c] += added[c] // of x + bias
+		rest := (1 - scale[c]) * mean[c]
+		shift[c], rstd[c] = scale[c]*mean[c]-added[c], 1/math.Sqrt(m2[c]/float64(rows.Total)+rest*rest+normEpsilon)
 		left[c] = rest * rstd[c]
 	}
-	// The gradient of x − α·μ is d = γ·rstd·(g − x̂·mean(g·x̂)). That of α is −μ·Σ d, and that of x is d −
-	// α·mean(d).
+	// The gradient of x − α·μ is d = γ·rstd·(g − x̂·mean(g·x̂)). That of α is −μ·Σ d, that of x is d −
+	// α·mean(d), and that of the bias (1 − α)·Σ d.
 	backward := func(sums []float64) {
 		sumG, sumGX := sums[:len(mean)], sums[len(mean):]
-		gamma, dAlpha := n.values(t, n.gamma), make([]float64, len(mean))
+		gamma, dAlpha, dBias := values(t, n.gamma.Value), make([]float64, len(mean)), make([]float64, len(mean))
 		for c, mu := range mean {
-			dAlpha[c] = -mu * gamma[c] * rstd[c] * (sumG[c] - left[c]*sumGX[c])
+			sumD := gamma[c] * rstd[c] * (sumG[c] - left[c]*sumGX[c])
+			dAlpha[c], dBias[c] = -mu*sumD, (1-scale[c])*sumD
 		}
 		addTo(t, alpha.GradSum(), dAlpha)
+		if bias != nil {
+			addTo(t, bias.GradSum(), dBias)
+		}
 		meansOf(rows, sums)
 		for c := range mean {
 			sumG[c] = scale[c] * (sumG[c] - left[c]*sumGX[c])
 		}
 	}
-	return n.forward(x, use, act, mask, statistics{shift: shift, rstd: rstd, inputs: []*autograd.Var{alpha}, backward: backward})
+	return n.forward(x, use, act, mask, statistics{shift: shift, rstd: rstd, inputs: inputs, backward: backward})
 }
 
-// values returns the values of a parameter in double precision.
-func (n *GraphNorm) values(t *autograd.Tape, p *Param) []float64 {
-	values := make([]float64, p.Value.Cols)
+// values returns the values of a row in double precision.
+func values(t *autograd.Tape, row *tensor.Matrix) []float64 {
+	values := make([]float64, row.Cols)
 	if !t.Team.Planning() {
-		for c, v := range p.Value.Floats() {
+		for c, v := range row.Floats() {
 			values[c] = float64(v)
 		}
 	}

@@ -369,3 +369,44 @@ func TestNormNames(t *testing.T) {
 		}
 	}
 }
+
+// TestBiasBeforeGraphNorm: the norm of x + bias, and its gradients, are those of x with the bias added. As
+// long as mean_scale is 1 the gradient of the bias is 0, without rounding.
+func TestBiasBeforeGraphNorm(t *testing.T) {
+	const rows, width = 50, 4
+	team := newTeam(t)
+	x, g := normal(team, 1, rows, width, 2), normal(team, 2, rows, width, 2)
+	compute := func(scale float32, apart bool) (z, dx, dBias, dScale []float32) {
+		ps := nn.NewParams(team, 1)
+		norm, bias := nn.NewGraphNorm(ps, "norm", width), ps.Bias("bias", width, nn.Constant(0))
+		for i := range width {
+			bias.Value.Floats()[i] = float32(i) - 1.25
+			ps.List[2].Value.Floats()[i] = scale
+		}
+		tape := autograd.NewTrainingTape(team, autograd.Random{})
+		in := tape.Input(x, autograd.AllHere(rows))
+		var out *autograd.Var
+		if b := bias.On(tape); apart {
+			out = norm.Forward(autograd.Finish(autograd.Copy(in), b, kernel.Identity, kernel.Mask{}), nn.GiveAway, kernel.Identity, kernel.Mask{})
+		} else {
+			out = norm.Biased(in, b, nn.LeaveWhole, kernel.Identity, kernel.Mask{})
+		}
+		z = slices.Clone(out.Value().Floats())
+		tape.Backward(autograd.Root{Var: out, Grad: copyOf(team, g)})
+		return z, in.TakeGrad().Floats(), bias.Grad.Floats(), ps.List[2].Grad.Floats()
+	}
+	for _, scale := range []float32{.5, 1} {
+		z, dx, dBias, dScale := compute(scale, false)
+		wantZ, wantDX, wantDBias, wantDScale := compute(scale, true)
+		for what, pair := range map[string][2][]float32{"output": {z, wantZ}, "input": {dx, wantDX}, "bias": {dBias, wantDBias}, "mean_scale": {dScale, wantDScale}} {
+			for i, v := range pair[0] {
+				if want := float64(pair[1][i]); math.Abs(float64(v)-want) > 2e-5*(1+math.Abs(want)) {
+					t.Errorf("mean_scale %g, %s: number %d is %g, want %g", scale, what, i, v, want)
+				}
+			}
+		}
+		if scale == 1 && slices.ContainsFunc(dBias, func(v float32) bool { return v != 0 }) {
+			t.Errorf("gradients of the bias are %v, want zeros", dBias)
+		}
+	}
+}
