@@ -63,11 +63,16 @@ func storeLine(store string, c *contents, took time.Duration) string {
 			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
 		}
 	}
+	var divided [3]int // edges
 	for i := range c.Relations {
 		if s := c.Relations[i].EdgeSplit; s != nil {
-			splits = fmt.Sprintf("split of edges %s/%s/%s", count(s.Count(0)), count(s.Count(1)), count(s.Count(2)))
-			break
+			for part := range divided {
+				divided[part] += s.Count(part)
+			}
 		}
+	}
+	if divided != [3]int{} {
+		splits = fmt.Sprintf("split of edges %s/%s/%s", count(divided[0]), count(divided[1]), count(divided[2]))
 	}
 	edges := count(c.edges) + " edges"
 	if c.weighted {

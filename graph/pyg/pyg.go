@@ -4,6 +4,9 @@
 // adj (by source): a SparseTensor of torch_sparse, or a sparse tensor of PyTorch. A tensor of a class that
 // PyG derives, as EdgeIndex, is the tensor.
 //
+// A split of edges for link prediction is in train_edges, val_edges and test_edges (N × 2), and perhaps
+// {val,test}_negatives (M × 2) or {val,test}_negative_targets (N × M), of the Data or of each edge type.
+//
 // Files are untrusted. Nothing in them runs: see internal/pickle and internal/torchfile.
 package pyg
 
@@ -194,6 +197,12 @@ func (r *reader) relations(g *graph.Graph, s *stores) error {
 			return e.Refuse(e.key, err)
 		}
 		relation.Source, relation.Name, relation.Target = e.ends[0], e.relation, e.ends[1]
+		if relation.EdgeSplit, err = (arrays.Fields{Source: e}).EdgeSplit(); err != nil {
+			return err
+		}
+		if relation.EdgeSplit != nil && !s.typed && len(s.edges) > 1 {
+			return r.refusef("a split of edges (%q and others) does not say which edge_type each edge has: save a HeteroData, with lists for each relation", arrays.EdgeSplitKeys[0])
+		}
 		g.Relations = append(g.Relations, relation)
 		e.list = graph.Edges{}
 	}

@@ -178,7 +178,7 @@ var settings = withFields([]Setting{
 	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
 	{
 		Name: "metric", Group: TrainingGroup, Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames, metric.ValueNames)),
-		Meaning: "metric of the results, auto takes the one that the graph names, rmse for values, and mrr for link prediction",
+		Meaning: "metric of the results, auto takes the one that the graph names, rmse for values, and mrr or, with negative edges that all share, hits@50 for link prediction",
 	},
 	{
 		Name: "select", Group: TrainingGroup, Choices: []string{SelectMetric, SelectLoss},

@@ -275,6 +275,28 @@ for key, value in listed.items():
 entities["other", "to", "v"].edge_index = graph().edge_index
 write("entities-hetero", entities, {"v": (5, None, labels, splits), "other": (5, None)}, {("other", "to", "v"): edges_of(graph().edge_index)})
 
+# Splits of edges for link prediction (TestEdgeSplits): as RandomLinkSplit leaves them, without edge_label; and in a HeteroData
+torch.manual_seed(0)
+path = Data(edge_index=torch.stack([torch.arange(19), torch.arange(1, 20)]), num_nodes=20)
+train, val, test = T.RandomLinkSplit(num_val=4, num_test=5, add_negative_train_samples=False)(path)
+links = Data(edge_index=train.edge_index, num_nodes=20, train_edges=train.edge_label_index.t())
+for name, part in (("val", val), ("test", test)):
+    links[name + "_edges"] = part.edge_label_index[:, part.edge_label == 1].t()
+    links[name + "_negatives"] = part.edge_label_index[:, part.edge_label == 0].t()
+torch.save(links, HERE / "links.pt")
+hetero = HeteroData()
+hetero["a"].num_nodes, hetero["b"].num_nodes = 3, 4
+hetero["a", "x", "b"].edge_index = torch.tensor([[0, 1], [3, 2]])
+hetero["a", "x", "b"].train_edges = torch.tensor([[0, 3], [1, 2]])
+hetero["a", "x", "b"].val_edges = torch.tensor([[2, 0]])
+hetero["a", "x", "b"].test_edges = torch.tensor([[2, 1]])
+hetero["a", "x", "b"].val_negative_targets = torch.tensor([[1, 2, 3]])
+hetero["a", "x", "b"].test_negative_targets = torch.tensor([[0, 2, 3]])
+torch.save(hetero, HERE / "links-hetero.pt")
+torch.save(Data(**links.to_dict(), edge_type=torch.arange(train.edge_index.shape[1]) % 2), HERE / "refused-links.pt")
+lists = ["train_edges", "val_edges", "test_edges", "val_negatives", "test_negatives"]
+(HERE / "links.json").write_text(json.dumps({name: links[name].flatten().tolist() for name in lists}) + "\n")
+
 text = ",\n".join(json.dumps(name) + ": " + json.dumps(value) for name, value in sorted(expected.items()))
 (HERE / "expected.json").write_text("{\n" + text + "\n}\n")
 print("torch", torch.__version__, "torch_geometric", torch_geometric.__version__, "torch_sparse", torch_sparse and torch_sparse.__version__)
