@@ -95,7 +95,6 @@ var known = map[string]dataset{
 	"ogbl_collab":     {true, ""},
 	"ogbl_ddi":        {true, ""},
 	"ogbl_citation2":  {false, ""},
-	"ogbl_vessel":     {true, ""},
 }
 
 // nameOf returns the name of a folder's dataset, as known spells it.
