@@ -11,7 +11,7 @@ import (
 	"weft/train/task"
 )
 
-// TestShippedConfigurationsFit: each file of configs/ gives a plan on a small graph of the kind that it is for.
+// TestShippedConfigurationsFit: each file of configs/ gives a plan on a small graph of its kind.
 func TestShippedConfigurationsFit(t *testing.T) {
 	files, err := filepath.Glob("../configs/*.yaml")
 	if err != nil || len(files) == 0 {
