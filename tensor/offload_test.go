@@ -20,6 +20,7 @@ type drum struct {
 	calls int
 	fails int
 	slow  time.Duration // how long a read takes, by the clock of synctest
+	lazy  time.Duration // how long a write of less than a unit takes
 }
 
 var errDrum = errors.New("the drum is stuck")
@@ -32,6 +33,9 @@ func (d *drum) call() error {
 }
 
 func (d *drum) Write(data []byte, offset int64) (sum uint32, err error) {
+	if len(data) < unit {
+		time.Sleep(d.lazy)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.held[offset] = bytes.Clone(data)
@@ -188,6 +192,27 @@ func TestPlannedRest(t *testing.T) {
 	}
 	if moved[0] != moved[1] || moved[0].Read == 0 || most[0] != most[1] || most[0] == 0 {
 		t.Errorf("moved %+v and kept %d bytes on the disk, planned %+v and %d", moved[0], most[0], moved[1], most[1])
+	}
+}
+
+// TestReadAheadOfALateWrite: what is still being written is read ahead, as in a plan.
+func TestReadAheadOfALateWrite(t *testing.T) { synctest.Test(t, readAheadOfALateWrite) }
+
+func readAheadOfALateWrite(t *testing.T) {
+	for _, d := range []tensor.Disk{&drum{held: map[int64][]byte{}, lazy: time.Second}, nil} {
+		mem := tensor.NewMeter()
+		mem.Offload(d, 3*unit)
+		mem.BeginTurn(true)
+		mem.New(tensor.Activations, 2*unit/4, 1)
+		mem.BeginTurn(false)
+		late := mem.New(tensor.Activations, unit/4/2, 1)
+		mem.BeginTurn(false)
+		mem.New(tensor.Activations, 3*unit/4/2, 1) // has room when the first one has left
+		late.Ahead()
+		if moved, want := mem.OnDisk(), (tensor.Moved{Written: 5 * unit / 2, Read: unit / 2}); moved != want {
+			t.Errorf("moved %+v, want %+v", moved, want)
+		}
+		mem.Close()
 	}
 }
 

@@ -160,6 +160,9 @@ func (m *Matrix) Ahead() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, o := m.rest, t.offload
+	for r.state == leaving {
+		o.changed.Wait() // so that it comes when that of a plan does
+	}
 	if r.state != away || t.charged()-o.leaving+int64(m.bytes) > o.limit {
 		return
 	}
