@@ -93,6 +93,9 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 	if err := g.checkEdgeSplits(); err != nil {
 		return err
 	}
+	if err := g.checkGraphs(d); err != nil {
+		return inFolder(g.layout().vertices(types[0].Type), err)
+	}
 	err := g.Labels.check(types[0].Count, maxClasses(whole[0]), d)
 	if err == nil { // splits look at the labels
 		err = checkSplits(g.Splits, types[0].Count, &g.Labels)

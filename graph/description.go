@@ -75,6 +75,7 @@ type vertexDescription struct {
 	Splits   []splitDescription   `json:"splits,omitempty"`
 	Names    bool                 `json:"names,omitempty"` // names.json is there
 	Arrays   []ArrayShape         `json:"arrays,omitempty"`
+	Graphs   int                  `json:"graphs,omitempty"` // graph_ids.npy is there, of so many graphs
 }
 
 type featuresDescription struct {
@@ -164,6 +165,9 @@ func (d *description) check(whole []int) error {
 		}
 		if _, twice := counts[v.Type]; twice {
 			return refusal.Errorf("two vertex types are called %q", v.Type)
+		}
+		if v.Graphs < 0 || v.Graphs > v.Count || v.Graphs > 0 && len(d.Vertices) > 1 {
+			return refusal.Errorf("%d graphs of %d vertices, of %d types, are not possible", v.Graphs, v.Count, len(d.Vertices))
 		}
 		if i > 0 && (v.Labels != nil || len(v.Splits) > 0) {
 			return refusal.Errorf("the vertex type %q has labels or splits, which are the first type's, %q", v.Type, d.Vertices[0].Type)
@@ -307,6 +311,7 @@ func Files(dir string) ([]string, error) {
 		add(at, v.Labels != nil && v.Labels.Names, classNamesFile)
 		add(at, len(v.Splits) > 0, splitFiles[:]...)
 		add(at, v.Names, namesFile)
+		add(at, v.Graphs > 0, graphIDsFile)
 		files = append(files, arrayFiles(at, v.Arrays)...)
 	}
 	return files, nil
@@ -333,7 +338,7 @@ func describe(g *Graph) *description {
 	}
 	v := &d.Vertices[0]
 	v.Splits = describeSplits(g.Splits)
-	v.Labels = describeLabels(&g.Labels)
+	v.Labels, v.Graphs = describeLabels(&g.Labels), g.Graphs
 	for i := range g.Relations {
 		source, _, target := g.Relations[i].Ends()
 		d.Relations = append(d.Relations, describeRelation(source, target, &g.Relations[i]))

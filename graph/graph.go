@@ -21,6 +21,11 @@ type Graph struct {
 	Splits    []Split      // none, one, or several stored splits
 	Others    []VertexType // further types
 	Relations []Relation   // at least one
+	// GraphOf is the graph that each vertex belongs to, 0 to Graphs − 1, where several are stored as one
+	// (PyG's batch). nil: there is one graph, and Graphs is 0. No edge joins two graphs, and all are of one
+	// vertex type.
+	GraphOf []int32
+	Graphs  int
 	// Metric names the measure that results on this data are published in: "accuracy", "roc-auc", "micro-f1",
 	// "macro-f1"; empty means accuracy, or micro-f1 where the labels are multi-label.
 	Metric string

@@ -11,7 +11,7 @@ import (
 
 // ownFiles are the names that weft gives to the files of a store and of a part.
 var ownFiles = slices.Concat([]string{
-	descriptionFile, checkedFile, featuresFile, featuresIndptrFile, featuresIndicesFile, featuresDataFile, labelsFile, namesFile, classNamesFile, idsFile,
+	descriptionFile, checkedFile, featuresFile, featuresIndptrFile, featuresIndicesFile, featuresDataFile, labelsFile, namesFile, classNamesFile, idsFile, graphIDsFile,
 }, inEdges.names(), outEdges.names(), splitFiles[:], splitEdgeFiles[:], splitNegativeFile[1:])
 
 func (r relationFiles) names() []string { return []string{r.indptr, r.indices, r.weights, r.features} }

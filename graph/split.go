@@ -17,7 +17,7 @@ import (
 type SplitRule struct {
 	spec    string
 	kind    splitKind
-	percent [3]float64   // random: train, validation, test
+	percent [3]float64   // random and graphs: train, validation, test
 	parts   [3]splitPart // per-class: train, validation, test
 }
 
@@ -33,6 +33,7 @@ const (
 	splitGiven splitKind = iota
 	splitRandom
 	splitPerClass
+	splitGraphs
 )
 
 // MaxSplits keeps a mistyped number from filling the disk.
@@ -43,6 +44,8 @@ const MaxSplits = 1000
 //	given             the splits that the source has
 //	random:60/20/20   percentages of the labelled vertices that train, validate and test, 100 together
 //	per-class=20,30   20 vertices of each class train, 30 validate, the rest test
+//	graphs:60/20/20   percentages of the graphs, of several that are stored as one
+//	train, val, test  all labelled vertices, as of a store that another one is validated on
 //
 // A third count of per-class limits the test vertices, and = before the second or third makes it one of all
 // classes together, drawn from what those of each class leave: per-class=20,=500,=1000 is how the Planetoid
@@ -51,13 +54,20 @@ func ParseSplit(spec string) (SplitRule, error) {
 	if spec == "given" {
 		return SplitRule{spec: spec, kind: splitGiven}, nil
 	}
-	if list, ok := strings.CutPrefix(spec, "random:"); ok {
-		return parseRandom(spec, strings.Split(list, "/"))
+	if part := slices.Index([]string{"train", "val", "test"}, spec); part >= 0 {
+		rule := SplitRule{spec: spec, kind: splitRandom}
+		rule.percent[part] = 100
+		return rule, nil
+	}
+	for prefix, kind := range map[string]splitKind{"random:": splitRandom, "graphs:": splitGraphs} {
+		if list, ok := strings.CutPrefix(spec, prefix); ok {
+			return parsePercent(spec, kind, prefix+"60/20/20", strings.Split(list, "/"))
+		}
 	}
 	if list, ok := strings.CutPrefix(spec, "per-class="); ok {
 		return parsePerClass(spec, strings.Split(list, ","))
 	}
-	return SplitRule{}, refusal.Errorf("%s %q is unknown; it is one of given, random:60/20/20, per-class=20,30 or per-class=20,=500,=1000",
+	return SplitRule{}, refusal.Errorf("%s %q is unknown; it is one of given, random:60/20/20, per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test",
 		splitSetting, spec)
 }
 
@@ -66,18 +76,18 @@ const (
 	splitsSetting refusal.Setting = "splits"
 )
 
-func parseRandom(spec string, parts []string) (SplitRule, error) {
-	rule := SplitRule{spec: spec, kind: splitRandom}
+func parsePercent(spec string, kind splitKind, example string, parts []string) (SplitRule, error) {
+	rule := SplitRule{spec: spec, kind: kind}
 	if len(parts) != 3 {
-		return SplitRule{}, refusal.Errorf("%s %q: give three percentages, for instance random:60/20/20",
-			splitSetting, spec)
+		return SplitRule{}, refusal.Errorf("%s %q: give three percentages, for instance %s",
+			splitSetting, spec, example)
 	}
 	sum := 0.0
 	for i, part := range parts {
 		p, err := strconv.ParseFloat(part, 64)
 		if err != nil || !(p >= 0 && p <= 100) {
-			return SplitRule{}, refusal.Errorf("%s %q: %q is no percentage: give three, for instance random:60/20/20",
-				splitSetting, spec, part)
+			return SplitRule{}, refusal.Errorf("%s %q: %q is no percentage: give three, for instance %s",
+				splitSetting, spec, part, example)
 		}
 		rule.percent[i] = p
 		sum += p
@@ -148,6 +158,12 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	splits := make([]Split, count)
 	for k := range splits {
 		random := rand.New(rand.NewPCG(seed, uint64(k)))
+		if rule.kind == splitGraphs {
+			if splits[k], err = g.splitGraphs(rule, labelled, random); err != nil {
+				return err
+			}
+			continue
+		}
 		shuffled := slices.Clone(labelled)
 		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		if rule.kind == splitRandom {
@@ -161,6 +177,36 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	}
 	g.Splits = splits
 	return nil
+}
+
+// splitGraphs gives whole graphs to the parts of a split, those with vertices among the labelled ones.
+func (g *Graph) splitGraphs(rule SplitRule, labelled []int64, random *rand.Rand) (s Split, err error) {
+	if g.GraphOf == nil {
+		return s, refusal.Errorf("%s %s: the store has one graph; give random:60/20/20", splitSetting, rule.spec)
+	}
+	var graphs []int64
+	there := make([]bool, g.Graphs)
+	for _, v := range labelled {
+		if of := g.GraphOf[v]; !there[of] {
+			there[of], graphs = true, append(graphs, int64(of))
+		}
+	}
+	if err := rule.checkSizes(len(graphs), "graphs with labels"); err != nil {
+		return s, err
+	}
+	slices.Sort(graphs)
+	random.Shuffle(len(graphs), func(i, j int) { graphs[i], graphs[j] = graphs[j], graphs[i] })
+	ofGraphs, partOf := rule.cut(graphs), make([]int, g.Graphs)
+	for part, list := range ofGraphs.Parts() {
+		for _, of := range *list {
+			partOf[of] = part
+		}
+	}
+	for _, v := range labelled {
+		list := s.Parts()[partOf[g.GraphOf[v]]]
+		*list = append(*list, v)
+	}
+	return s, nil
 }
 
 // divisible lists the vertices with a label, after checking that the rule can divide them.
@@ -195,14 +241,21 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 	if rule.kind == splitPerClass {
 		return ids, l.checkPerClass(rule, len(ids))
 	}
-	train, val := rule.bounds(len(ids))
-	for i, size := range []int{train, val - train, len(ids) - val} {
-		if size == 0 && rule.percent[i] > 0 {
-			return nil, refusal.Errorf("%s %s: %g %% of %d labelled vertices is none: give that part more",
-				splitSetting, rule.spec, rule.percent[i], len(ids))
+	if rule.kind == splitGraphs {
+		return ids, nil
+	}
+	return ids, rule.checkSizes(len(ids), "labelled vertices")
+}
+
+// checkSizes refuses percentages that leave a part of n things without one.
+func (r *SplitRule) checkSizes(n int, things string) error {
+	train, val := r.bounds(n)
+	for i, size := range []int{train, val - train, n - val} {
+		if size == 0 && r.percent[i] > 0 {
+			return refusal.Errorf("%s %s: %g %% of %d %s is none: give that part more", splitSetting, r.spec, r.percent[i], n, things)
 		}
 	}
-	return ids, nil
+	return nil
 }
 
 func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
@@ -252,7 +305,7 @@ func (l *Labels) ClassName(class int) string {
 	return l.Names[class]
 }
 
-// bounds returns how many of n vertices train, and how many train or validate, rounded to the nearest.
+// bounds returns how many of n train, and how many train or validate, rounded to the nearest.
 func (r *SplitRule) bounds(n int) (train, val int) {
 	train = int(math.Round(float64(n) * r.percent[0] / 100))
 	val = n
@@ -262,7 +315,7 @@ func (r *SplitRule) bounds(n int) (train, val int) {
 	return train, val
 }
 
-// cut divides shuffled vertices by percentages.
+// cut divides shuffled vertices, or graphs, by percentages.
 func (r *SplitRule) cut(shuffled []int64) Split {
 	train, val := r.bounds(len(shuffled))
 	return Split{Train: shuffled[:train:train], Val: shuffled[train:val:val], Test: shuffled[val:]}

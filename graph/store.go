@@ -103,6 +103,11 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 			g.Type, g.Count = t.Type, t.Count
 		}
 		g.Features, g.Names, g.Arrays = t.Features, t.Names, t.Arrays
+		if g.Graphs = d.Graphs; g.Graphs > 0 {
+			if g.GraphOf, err = m.int32s(at, graphIDsFile, d.Count); err != nil {
+				return err
+			}
+		}
 		if d.Labels != nil {
 			if err := g.Labels.read(m, at, d.Labels, d.Count); err != nil {
 				return err

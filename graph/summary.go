@@ -9,6 +9,8 @@ type Summary struct {
 	Provenance string `json:"provenance"`
 	Vertices   int    `json:"vertices"` // of all types, as all numbers here that name no type
 	Edges      int64  `json:"edges"`    // stored directed edges of all relations, with self loops and duplicates
+	// Graphs is how many graphs are stored as one; 0: one.
+	Graphs int `json:"graphs,omitempty"`
 	// Types and Relations are those of a graph with several; features, classes, splits and unlabelled
 	// vertices are then those of the first type.
 	Types     []TypeSummary     `json:"types,omitempty"`
@@ -103,7 +105,7 @@ func (g *Graph) Summarize(progress Progress) (s Summary, err error) {
 
 func (g *Graph) summarize(progress Progress) (Summary, error) {
 	s := Summary{
-		Provenance: g.Provenance, Metric: g.Metric, Vertices: g.Vertices(), Edges: g.Edges(), Symmetric: true,
+		Provenance: g.Provenance, Metric: g.Metric, Vertices: g.Vertices(), Edges: g.Edges(), Graphs: g.Graphs, Symmetric: true,
 		FeatureColumns: g.Features.Columns, SparseFeatures: g.Features.Sparse(), FeatureDensity: g.Features.density(g.Own()),
 		Classes: g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ClassNames: g.Labels.Names, ValueColumns: g.Labels.Columns,
 		Splits: []SplitSizes{},

@@ -61,12 +61,13 @@ func (g *Graph) Rows(ids []int32) *Graph {
 	return picked
 }
 
-// Bare is Rows without features and relations, with the name of the type and the count.
+// Bare is Rows without features and relations, with the name of the type and the count. What no worker reads
+// stays with the store: names, arrays and the graphs of vertices.
 func (g *Graph) Bare(ids []int32) *Graph {
 	picked := g.with(Relation{})
 	picked.Count, picked.Others, picked.Relations, picked.Features = len(ids), nil, nil, Features{}
 	picked.Labels = g.Labels.of(ids)
-	picked.Splits, picked.Names, picked.Arrays = nil, nil, nil
+	picked.Splits, picked.Names, picked.Arrays, picked.GraphOf, picked.Graphs = nil, nil, nil, nil, 0
 	for _, s := range g.Splits {
 		picked.Splits = append(picked.Splits, Split{rowsOf(s.Train, ids), rowsOf(s.Val, ids), rowsOf(s.Test, ids)})
 	}
@@ -131,6 +132,7 @@ func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 	}
 	changed := g.with(relation)
 	changed.pick(g, oldID)
+	changed.ofVertices(g, oldID)
 	changed.Names, changed.Arrays = gather(g.Names, 1, oldID), gatherArrays(g.Arrays, oldID)
 	changed.Splits = nil
 	for _, s := range g.Splits {

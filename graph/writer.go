@@ -55,7 +55,7 @@ func (g *Graph) bytes() (n int64) {
 		r := &g.Relations[i]
 		n += 8*int64(len(r.Indptr)) + 4*int64(len(r.Sources)+len(r.Weights)+len(r.EdgeFeatures))
 	}
-	return n + 8*int64(len(g.Labels.Class)) + 4*int64(len(g.Labels.Multi)+len(g.Labels.Values))
+	return n + 8*int64(len(g.Labels.Class)) + 4*int64(len(g.Labels.Multi)+len(g.Labels.Values)+len(g.GraphOf))
 }
 
 // ascending returns the graph with the sources of every row in ascending order. It shares arrays that are

@@ -53,7 +53,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"predict", "g", "--out", "p.npy", "--embeddings", ""}, "weft: --embeddings: its value is empty; give one, or leave the flag out\n"},
 		{[]string{"import", "edges", "f", "g", "--labels", ""}, "weft: --labels: its value is empty; give one, or leave the flag out\n"},
 		{[]string{"import", "npz", "f", "g", "--split", "60/20/20"}, "weft: --split \"60/20/20\" is unknown; " +
-			"it is one of given, random:60/20/20, per-class=20,30 or per-class=20,=500,=1000\n"},
+			"it is one of given, random:60/20/20, per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test\n"},
 		{[]string{"import", "npz", "f", "g", "--split="}, "weft: --split: its value is empty; give one, or leave the flag out\n"},
 		{[]string{"import", "edges", "f", "g", "--vertices", "0"}, "weft: --vertices 0: a graph has at least one; give their number, or leave --vertices out for the largest id and one\n"},
 		{[]string{"generate", "sbm", "g", "--vertices", "0"}, "weft: --vertices 0: give between 1 and 2147483647\n"},

@@ -19,14 +19,14 @@ type dglImport struct {
 
 func (*dglImport) format() format {
 	return format{
-		name: "dgl", source: "FILE|JSON", short: "a graph saved by DGL (.bin, .dgl), or the JSON file of a graph partitioned by DGL, with its partitions",
+		name: "dgl", source: "FILE|JSON", short: "graphs saved by DGL (.bin, .dgl), or the JSON file of a graph partitioned by DGL, with its partitions",
 		example: "parts/mine.json stores/mine",
 	}
 }
 
 func (i *dglImport) flags(flags *pflag.FlagSet) {
 	o := &i.columns
-	flags.IntVar(&i.graph, "graph", 0, "`number` of the graph in a file of several, from 0")
+	flags.IntVar(&i.graph, "graph", dgl.AllGraphs, "`number` of the graph in a file of several, from 0; -1: all, as one block-diagonal graph")
 	flags.StringVar(&o.Features, "features", "", "`name` in ndata of the features, NAME or TYPE/NAME, or none (default: feat or features)")
 	flags.StringVar(&o.Labels, "labels", "", "`name` in ndata of the labels: a class per vertex, or a 0/1 matrix (default: label or labels)")
 	flags.StringVar(&o.Train, "train", "", "`name` in ndata of the training mask (default: train_mask)")
@@ -39,11 +39,9 @@ func (i *dglImport) flags(flags *pflag.FlagSet) {
 
 func (i *dglImport) read(r *importRequest) (*imported, error) {
 	o := i.columns
-	o.Graph, o.DenseFeatures = dgl.OnlyGraph, i.dense.keep
-	if r.flags.Changed("graph") {
-		if o.Graph = i.graph; o.Graph < 0 {
-			return nil, refusal.Errorf("--graph %d: graphs count from 0", o.Graph)
-		}
+	o.DenseFeatures = i.dense.keep
+	if o.Graph = i.graph; o.Graph < dgl.AllGraphs {
+		return nil, refusal.Errorf("--graph %d: graphs count from 0, and %d is all of them", o.Graph, dgl.AllGraphs)
 	}
 	g, division, err := dgl.Read(r.source(), o)
 	read, err := i.dense.checked(r.source(), g, err)

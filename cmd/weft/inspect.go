@@ -105,6 +105,9 @@ func printSummary(out io.Writer, store string, s *inspected) {
 	if s.Provenance != "" {
 		t.row("made by", s.Provenance)
 	}
+	if s.Graphs > 0 {
+		t.row("graphs", describe(count(s.Graphs), fmt.Sprintf("of %.4g vertices on average", float64(s.Vertices)/float64(s.Graphs))))
+	}
 	t.row("vertices", describe(count(s.Vertices), has(s.Isolated, "isolated", "isolated")))
 	direction := "directed"
 	if s.Symmetric {

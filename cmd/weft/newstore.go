@@ -85,6 +85,9 @@ func storeLine(store string, c *contents, took time.Duration) string {
 	if n := len(c.Types()); n > 1 {
 		vertices += fmt.Sprintf(" of %s types", count(n))
 	}
+	if c.Graphs > 0 {
+		vertices += fmt.Sprintf(" of %s", counted(c.Graphs, "graph", "graphs"))
+	}
 	labels := count(c.Labels.Classes) + " classes"
 	if c.Labels.Continuous() {
 		labels = valuesToPredict(c.Labels.Columns)

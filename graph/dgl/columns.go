@@ -171,14 +171,14 @@ func (t *table) features(name string, o arrays.MatrixOptions) (m *arrays.Matrix,
 	return m, err
 }
 
-// labels returns the labels that a column has.
-func (t *table) labels(name string) (labels graph.Labels, err error) {
+// labels returns the labels that a column has, with fewer classes than so many vertices.
+func (t *table) labels(name string, vertices int) (labels graph.Labels, err error) {
 	err = t.take(name, func(c *column) error {
 		a, err := c.array()
 		if err != nil {
 			return err
 		}
-		labels, err = arrays.WholeLabels(a)
+		labels, err = arrays.WholeLabels(a, vertices)
 		return err
 	})
 	return labels, err

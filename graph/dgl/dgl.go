@@ -10,6 +10,7 @@ package dgl
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,8 +25,8 @@ import (
 	"weft/internal/regular"
 )
 
-// OnlyGraph as Options.Graph is the graph of a file that has one graph.
-const OnlyGraph = -1
+// AllGraphs as Options.Graph is all graphs of a file, as one block-diagonal graph.
+const AllGraphs = -1
 
 // graphBoltFile is the name of a partition's graph for GraphBolt.
 const graphBoltFile = "fused_csc_sampling_graph.pt"
@@ -33,7 +34,7 @@ const graphBoltFile = "fused_csc_sampling_graph.pt"
 // Options say what is read of a file. A name that is empty stands for a column found by the names that DGL
 // users give: feat or features, label or labels, train_mask, val_mask and test_mask. None goes without.
 type Options struct {
-	// Graph is the number of the graph in the file, from 0, or OnlyGraph.
+	// Graph is the number of the graph in the file, from 0, or AllGraphs.
 	Graph int
 	// Features, Labels, Train, Val and Test name columns (tensors of ndata), in a graph of several types as
 	// NAME of each type that has it or as TYPE/NAME. Features have any dimensions: those of a vertex become
@@ -126,25 +127,45 @@ func head(path string) ([]byte, error) {
 	return start, err
 }
 
-// readFile reads a graph of a file of graphs.
+// readFile reads a graph of a file of graphs, or all of them as one.
 func readFile(path string, o *Options) (*graph.Graph, *Division, error) {
 	c, err := open(path)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer c.Close()
-	s, err := c.only(o.Graph)
+	chosen, err := c.choose(o.Graph)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	for _, tensors := range s.edgeTensors {
-		if _, there := tensors[ownEdges]; there {
-			return nil, nil, refusal.Errorf("%s: one partition of a graph that DGL divided: give the JSON file that lists all of them", path)
+	vertices := 0 // of all, which have the same classes
+	for _, s := range chosen {
+		for _, tensors := range s.edgeTensors {
+			if _, there := tensors[ownEdges]; there {
+				return nil, nil, refusal.Errorf("%s: one partition of a graph that DGL divided: give the JSON file that lists all of them", path)
+			}
+		}
+		for _, n := range s.counts {
+			vertices += n
 		}
 	}
-	g, _, err := s.contents().graph(o)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	graphs := make([]*graph.Graph, len(chosen))
+	for k, s := range chosen {
+		contents := s.contents()
+		contents.vertices = vertices
+		if graphs[k], _, err = contents.graph(o); err != nil && len(chosen) > 1 {
+			err = fmt.Errorf("graph %d: %w", k, err)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	g := graphs[0]
+	if len(graphs) > 1 {
+		if g, err = graph.Merge(graphs); err != nil {
+			return nil, nil, refusal.Errorf("%s: %w; %s takes one graph by its number", path, err, refusal.Setting("graph"))
+		}
+		g.Notes = append(g.Notes, fmt.Sprintf("%d graphs as one; %s takes one of them", g.Graphs, refusal.Setting("graph")))
 	}
 	g.Provenance = "dgl " + path
 	if len(c.labels) > 0 {
@@ -153,22 +174,21 @@ func readFile(path string, o *Options) (*graph.Graph, *Division, error) {
 	return g, nil, nil
 }
 
-// only returns the graph of that number, or the only one.
-func (c *cursor) only(graph int) (*structure, error) {
+// choose returns the graph of that number, or all of them.
+func (c *cursor) choose(graph int) ([]*structure, error) {
 	all, err := c.readGraphs()
 	if err != nil {
 		return nil, err
 	}
-	setting := refusal.Setting("graph")
 	switch n := len(all); {
 	case n == 0:
 		return nil, refusal.Errorf("holds no graph")
-	case graph == OnlyGraph && n > 1:
-		return nil, refusal.Errorf("holds %d graphs: name one with %s, from 0 to %d", n, setting, n-1)
+	case graph == AllGraphs:
+		return all, nil
 	case graph >= n:
-		return nil, refusal.Errorf("%s %d: the file holds %d, counted from 0", setting, graph, n)
+		return nil, refusal.Errorf("%s %d: the file holds %d, counted from 0", refusal.Setting("graph"), graph, n)
 	}
-	return all[max(graph, 0)], nil
+	return all[graph : graph+1], nil
 }
 
 // contents are the vertices and edges of a graph by type, of a file of graphs or of partitions.
@@ -176,6 +196,7 @@ type contents struct {
 	types     []*table // of vertices
 	relations []*relation
 	notes     []string
+	vertices  int // of all graphs that have the same classes; 0: of this one
 }
 
 // relation is the edges of one type.
@@ -269,7 +290,7 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 		}
 	}
 	t := c.types[first]
-	if g.Labels, err = t.labels(labels[first]); err != nil {
+	if g.Labels, err = t.labels(labels[first], cmp.Or(c.vertices, t.rows)); err != nil {
 		return nil, nil, err
 	}
 	if g.Splits, err = t.splits([3]string{splits[0][first], splits[1][first], splits[2][first]}, &g.Labels); err != nil {

@@ -90,7 +90,7 @@ func read(t testing.TB, path string, o Options) (*graph.Graph, *Division) {
 	return g, d
 }
 
-var only = Options{Graph: OnlyGraph}
+var only = Options{Graph: AllGraphs}
 
 // same compares graphs but for where they came from.
 func same(t testing.TB, got, want *graph.Graph) {
@@ -149,7 +149,7 @@ func TestColumns(t *testing.T) {
 	tensors["several"] = dgltest.Of([]int8{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 10, 2)
 	g.Relations[0].Tensors["ef"] = dgltest.Of(make([]float32, 21*2), 21, 2)
 	path := write(t, "g.bin", dgltest.Graphs(nil, g))
-	got, _ := read(t, path, Options{Graph: OnlyGraph, Features: "half", Labels: "y", Train: "several", EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None})
+	got, _ := read(t, path, Options{Graph: AllGraphs, Features: "half", Labels: "y", Train: "several", EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None})
 	if got.Features.Dense[3] != 1.5 || !slices.Equal(got.Labels.Class, []int64{0, 1, 2, 3, -1, 0, 0, 1, 2, -1}) {
 		t.Errorf("features %v, labels %v", got.Features.Dense, got.Labels.Class)
 	}
@@ -161,7 +161,7 @@ func TestColumns(t *testing.T) {
 	if first := r.Indptr[6]; !slices.Equal(r.Weights[first:first+3], []float32{6.5, 20.5, 11.5}) || r.EdgeColumns != 2 {
 		t.Errorf("weights %v of %d columns", r.Weights[first:first+3], r.EdgeColumns)
 	}
-	if bare, _ := read(t, path, Options{Graph: OnlyGraph, Features: None, Labels: None, Train: None}); bare.Features.Columns != 0 || bare.Labels.Classes != 0 || bare.Splits != nil {
+	if bare, _ := read(t, path, Options{Graph: AllGraphs, Features: None, Labels: None, Train: None}); bare.Features.Columns != 0 || bare.Labels.Classes != 0 || bare.Splits != nil {
 		t.Errorf("without columns: %+v", bare)
 	}
 	tensors["half a class"], tensors["infinite"] = dgltest.Of([]float32{0, .5, 0, 0, 0, 0, 0, 0, 0, 0}), dgltest.Of([]float64{0, math.Inf(-1), 0, 0, 0, 0, 0, 0, 0, 0})
@@ -179,7 +179,7 @@ func TestColumns(t *testing.T) {
 		`edge-features "w2": there is no such column: those that are there are "ef", "w"`: {EdgeFeatures: "w2"},
 	} {
 		if o.Graph == 0 {
-			o.Graph = OnlyGraph
+			o.Graph = AllGraphs
 		}
 		refused(t, path, o, want)
 	}
@@ -215,11 +215,11 @@ func TestTypes(t *testing.T) {
 	path := write(t, "g.bin", dgltest.Graphs(nil, g))
 	got, _ := read(t, path, only) // the one that has a mask as well
 	same(t, got, want)
-	got, _ = read(t, path, Options{Graph: OnlyGraph, Labels: "user/label", Features: "user/feat", Train: None})
+	got, _ = read(t, path, Options{Graph: AllGraphs, Labels: "user/label", Features: "user/feat", Train: None})
 	if got.Type != "user" || got.Labels.Classes != 2 || got.Features.Columns != 2 || got.Others[1].Features.Columns != 1 {
 		t.Errorf("type %q, labels %+v", got.Type, got.Labels)
 	}
-	refused(t, path, Options{Graph: OnlyGraph, Labels: "game/feat"}, `labels "game/feat": there is no such column: those that are there are "game/features"`)
+	refused(t, path, Options{Graph: AllGraphs, Labels: "game/feat"}, `labels "game/feat": there is no such column: those that are there are "game/features"`)
 	named := shop()
 	named.Vertices[0].Type = "a/b"
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil, named)), only, `a type is called "a/b", and its name is that of a folder: up to 200 bytes of printed characters without /, the first one no dot; rename it`)
@@ -227,10 +227,10 @@ func TestTypes(t *testing.T) {
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only, `the vertex types "game" and "user" have labels: choose by labels TYPE/NAME`)
 }
 
-// Of several graphs one is named.
+// Several graphs of one type are one graph; of others one is named.
 func TestSeveralGraphs(t *testing.T) {
 	path := write(t, "g.bin", dgltest.Graphs(dgltest.Tensors{"glabel": dgltest.Of([]int64{1, 2})}, shop(), ring()))
-	refused(t, path, only, "holds 2 graphs: name one with graph, from 0 to 1")
+	refused(t, path, only, "graph 0 of 2: it has 3 vertex types and 3 relations, and several graphs have one of each; import one graph by itself; graph takes one graph by its number")
 	refused(t, path, Options{Graph: 2}, "graph 2: the file holds 2")
 	got, _ := read(t, path, Options{Graph: 1})
 	if note := got.Notes[len(got.Notes)-1]; note != `labels of whole graphs left out: "glabel"` {
@@ -238,6 +238,16 @@ func TestSeveralGraphs(t *testing.T) {
 	}
 	want, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())), only)
 	same(t, got, want)
+	got, _ = read(t, write(t, "g.bin", dgltest.Graphs(nil, ring(), ring())), only)
+	n, own := got.Own(), want.Own()
+	if n != 2*own || got.Graphs != 2 || got.GraphOf[own-1] != 0 || got.GraphOf[own] != 1 || got.Edges() != 2*want.Edges() {
+		t.Errorf("%d vertices, %d edges, graphs %v", n, got.Edges(), got.GraphOf)
+	}
+	for v := range own {
+		if !slices.Equal(got.Features.Row(own+v), want.Features.Row(v)) || got.Labels.Class[own+v] != want.Labels.Class[v] {
+			t.Errorf("vertex %d of the second graph: %v, class %d", v, got.Features.Row(own+v), got.Labels.Class[own+v])
+		}
+	}
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil)), only, "holds no graph")
 }
 

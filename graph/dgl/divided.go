@@ -192,7 +192,13 @@ func (d *divided) withPart(p int, use func(*part) error) error {
 	}
 	defer c.Close()
 	of := &part{p: p, file: file}
-	if of.structure, err = c.only(OnlyGraph); err == nil {
+	switch all, failed := c.choose(AllGraphs); {
+	case failed != nil:
+		err = failed
+	case len(all) > 1:
+		err = refusal.Errorf("holds %d graphs, where a partition is one", len(all))
+	default:
+		of.structure = all[0]
 		err = d.readPart(of)
 	}
 	if err == nil {

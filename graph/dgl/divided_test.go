@@ -66,8 +66,8 @@ func TestDivided(t *testing.T) {
 
 // Without these ids vertices are numbered as DGL numbered them: by partition, and then in their order.
 func TestDividedIDs(t *testing.T) {
-	whole, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())), Options{Graph: OnlyGraph, EdgeWeights: "w"})
-	got, d := read(t, divide(t, ring(), dgltest.Division{}), Options{Graph: OnlyGraph, EdgeWeights: "w"})
+	whole, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())), Options{Graph: AllGraphs, EdgeWeights: "w"})
+	got, d := read(t, divide(t, ring(), dgltest.Division{}), Options{Graph: AllGraphs, EdgeWeights: "w"})
 	if want := "vertices have DGL's ids of the divided graph, whose files do not hold those before"; got.Notes[0] != want {
 		t.Errorf("notes %q", got.Notes)
 	}

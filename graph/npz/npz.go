@@ -6,7 +6,8 @@
 //   - heterophilous graphs (Platonov et al., "A critical look at the evaluation of GNNs under heterophily",
 //     ICLR 2023): node_features, node_labels, edges [E,2] and {train,val,test}_masks, one row per split;
 //   - the fields of a Data object of PyTorch Geometric: edge_index [2,E] and, where there are, edge_weight,
-//     edge_attr, num_nodes, x, y and {train,val,test}_mask, of V values or V × splits;
+//     edge_attr, num_nodes, x, y, {train,val,test}_mask, of V values or V × splits, and batch, the number of
+//     each vertex' graph, where several graphs are one;
 //     and for link prediction {train,val,test}_edges [N,2] with {val,test}_negatives [M,2] or
 //     {val,test}_negative_targets [N,M];
 //   - a plain edge list: edges [E,2] and num_nodes, and the same beside them.
@@ -253,7 +254,7 @@ func (a *archive) plain() (*graph.Graph, error) {
 	if a.Has("edge_index") {
 		key = "edge_index"
 	}
-	if err := a.Only(append([]string{key, "edge_weight", "edge_attr", "num_nodes", "x", "y"}, slices.Concat(arrays.MaskKeys[:], arrays.EdgeSplitKeys)...)...); err != nil {
+	if err := a.Only(append([]string{key, "edge_weight", "edge_attr", "num_nodes", "x", "y", arrays.BatchKey}, slices.Concat(arrays.MaskKeys[:], arrays.EdgeSplitKeys)...)...); err != nil {
 		return nil, err
 	}
 	e, err := a.edges(key)
@@ -276,6 +277,9 @@ func (a *archive) plain() (*graph.Graph, error) {
 	}
 	g, err := a.graph(vertices, e)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.Graphs(g, vertices); err != nil {
 		return nil, err
 	}
 	if g.Relations[0].EdgeSplit, err = a.EdgeSplit(); err != nil {

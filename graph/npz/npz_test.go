@@ -442,6 +442,26 @@ func TestNothingIsLostSilently(t *testing.T) {
 	}
 }
 
+// TestSeveralGraphs: batch says which graph a vertex is of, by any numbers.
+func TestSeveralGraphs(t *testing.T) {
+	edges := []entry{array("edges", "<i4", "(2, 2)", []int32{0, 2, 3, 1}), array("num_nodes", "<i8", "()", []int64{4})}
+	g, err := Read(write(t, append(edges, array("batch", "<i8", "(4,)", []int64{21, 20, 21, 20}))...), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Graphs != 2 || !slices.Equal(g.GraphOf, []int32{1, 0, 1, 0}) || !slices.Contains(g.Notes, `2 graphs, by "batch"`) {
+		t.Errorf("%d graphs %v, notes %q", g.Graphs, g.GraphOf, g.Notes)
+	}
+	for want, batch := range map[string]entry{
+		`array "batch": has shape [3]: it must be the number of a graph for each of 4 vertices`: array("batch", "<i8", "(3,)", []int64{0, 0, 0}),
+		`graph_ids: the edge from vertex 3 of graph 1 leads to vertex 1 of graph 0`:             array("batch", "<i8", "(4,)", []int64{0, 0, 0, 1}),
+	} {
+		if _, err := Read(write(t, append(edges, batch)...), Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want a refusal with %s", err, want)
+		}
+	}
+}
+
 // TestEdgeSplit: the lists of a split of edges, with negative edges of either form; a part of them is
 // refused.
 func TestEdgeSplit(t *testing.T) {

@@ -49,7 +49,7 @@ func classes(m *whole) (graph.Labels, error) {
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	labels, err := arrays.Classes(ids)
+	labels, err := arrays.Classes(ids, len(ids))
 	if err != nil {
 		return labels, refusal.Errorf("%s: %w", m.where(0), err)
 	}

@@ -1,6 +1,7 @@
 // Package pyg reads the graphs that PyTorch Geometric (PyG) writes with torch.save: a Data or HeteroData
-// object of version 1 or 2; (data, slices) or (dict, slices, class), as an InMemoryDataset saves one graph;
-// or what their to_dict returns, a dict of tensors. Edges are an edge_index, or a matrix adj_t (by target) or
+// object of version 1 or 2; (data, slices) or (dict, slices, class), as an InMemoryDataset saves its graphs;
+// or what their to_dict returns, a dict of tensors. Several graphs become one block-diagonal graph, as is a
+// Batch: it has the number of each vertex' graph. Edges are an edge_index, or a matrix adj_t (by target) or
 // adj (by source): a SparseTensor of torch_sparse, or a sparse tensor of PyTorch. A tensor of a class that
 // PyG derives, as EdgeIndex, is the tensor.
 //
@@ -69,6 +70,10 @@ func (r *reader) refusef(format string, args ...any) error {
 
 // graph makes the graph of what the file holds.
 func (r *reader) graph(value any) (*graph.Graph, error) {
+	value, slices, err := r.collated(value)
+	if err != nil {
+		return nil, err
+	}
 	s, err := r.stores(value)
 	if err != nil {
 		return nil, err
@@ -79,6 +84,15 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 			return nil, err
 		}
 		r.edges += e.list.Len()
+	}
+	var several []int64
+	if slices != nil {
+		if several, err = r.separate(s, slices); err != nil {
+			return nil, err
+		}
+	}
+	if !s.typed {
+		r.leaveWhole(s.vertices[0], several)
 	}
 	if !s.typed {
 		if s.edges, err = s.edges[0].byType(); err != nil {
@@ -95,6 +109,9 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 		return nil, err
 	}
 	g := &graph.Graph{Type: first.name, Count: first.count}
+	if err := r.graphsOf(g, first, several); err != nil {
+		return nil, err
+	}
 	if err := r.relations(g, s); err != nil {
 		return nil, err
 	}
@@ -111,7 +128,12 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 		}
 		g.Others = append(g.Others, other)
 	}
-	g.Notes = append(r.notes, s.left()...)
+	of := ""
+	if n := len(s.edges); s.typed || n > 1 {
+		of = fmt.Sprintf(" of %d relations", n)
+	}
+	r.notes = append(r.notes, fmt.Sprintf("%d edges%s, as the file lists them", r.edges, of))
+	g.Notes = append(append(r.notes, g.Notes...), s.left()...)
 	return g, nil
 }
 
@@ -206,11 +228,6 @@ func (r *reader) relations(g *graph.Graph, s *stores) error {
 		g.Relations = append(g.Relations, relation)
 		e.list = graph.Edges{}
 	}
-	of := ""
-	if s.typed || len(s.edges) > 1 {
-		of = fmt.Sprintf(" of %d relations", len(s.edges))
-	}
-	r.notes = append(r.notes, fmt.Sprintf("%d edges%s, as the file lists them", r.edges, of))
 	return nil
 }
 
@@ -248,7 +265,7 @@ func (r *reader) labels(v *store) (graph.Labels, error) {
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	l, err := arrays.WholeLabels(array)
+	l, err := arrays.WholeLabels(array, v.count)
 	if err != nil {
 		return l, v.Refuse(key, err)
 	}
@@ -306,7 +323,7 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 	if ids == nil {
 		return graph.Labels{}, nil
 	}
-	l, err := arrays.Classes(ids)
+	l, err := arrays.Classes(ids, len(ids))
 	if err != nil {
 		return l, v.Refuse(labelKeys[0], err)
 	}

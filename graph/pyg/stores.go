@@ -47,10 +47,6 @@ const (
 
 // stores finds the fields in what a file holds.
 func (r *reader) stores(value any) (*stores, error) {
-	value, err := r.only(value)
-	if err != nil {
-		return nil, err
-	}
 	switch v := value.(type) {
 	case *pickle.Object:
 		state, ok := v.State.(*pickle.Dict)
@@ -73,49 +69,6 @@ func (r *reader) stores(value any) (*stores, error) {
 		return r.plain(v)
 	}
 	return nil, r.refusef("holds %s, no graph of PyTorch Geometric: give a Data or HeteroData object, or its to_dict()", kind(value))
-}
-
-// only takes the one graph out of a list, or of what an InMemoryDataset saves: (data, slices) or (data,
-// slices, class).
-func (r *reader) only(value any) (any, error) {
-	const way = "save one of them, torch.save(dataset[0], \"graph.pt\")"
-	switch v := value.(type) {
-	case *pickle.List:
-		if len(v.Items) != 1 {
-			return nil, r.refusef("a list of %d values: %s", len(v.Items), way)
-		}
-		return v.Items[0], nil
-	case pickle.Tuple:
-		if len(v) != 2 && len(v) != 3 {
-			return nil, r.refusef("a tuple of %d values: give a Data or HeteroData object, or its to_dict()", len(v))
-		}
-		if n := graphs(v[1], 2); n > 1 {
-			return nil, r.refusef("a data set of %d graphs: %s", n, way)
-		}
-		return v[0], nil
-	}
-	return value, nil
-}
-
-// graphs returns how many graphs slices divide a data set into: its vectors have a bound for each and one
-// more. Those of typed graphs are in dicts of dicts.
-func graphs(bounds any, depth int) int {
-	n := 1
-	switch s := bounds.(type) {
-	case *pickle.Dict:
-		for _, item := range s.Items[:min(len(s.Items), maxFields)] {
-			if depth > 0 {
-				n = max(n, graphs(item.Value, depth-1))
-			}
-		}
-	case *torchfile.Tensor:
-		if len(s.Shape) == 1 {
-			n = s.Shape[0] - 1
-		}
-	case *pickle.List:
-		n = len(s.Items) - 1
-	}
-	return n
 }
 
 // kind says what a value is.

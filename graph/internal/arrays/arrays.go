@@ -28,16 +28,24 @@ func NotFinite(values []float32) int {
 }
 
 // WholeLabels is Labels for a file whose class ids may be floats: whole numbers, or NaN where unlabelled.
-// Floats that are no class ids are values to predict.
-func WholeLabels(a *npy.Array) (graph.Labels, error) {
-	if !a.Floats() || width(a.Shape) != 1 {
+// Floats that are no class ids are values to predict. There are fewer classes than so many vertices, those of
+// all graphs that have the same classes.
+func WholeLabels(a *npy.Array, vertices int) (graph.Labels, error) {
+	if width(a.Shape) != 1 {
 		return Labels(a)
+	}
+	if !a.Floats() {
+		ids, err := a.Int64s()
+		if err != nil {
+			return graph.Labels{}, err
+		}
+		return Classes(ids, vertices)
 	}
 	all, err := a.Float64s()
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	noClass := func(x float64) bool { return x != math.Trunc(x) && x == x || x < -1 || x >= float64(len(all)) }
+	noClass := func(x float64) bool { return x != math.Trunc(x) && x == x || x < -1 || x >= float64(vertices) }
 	if slices.ContainsFunc(all, noClass) {
 		return values(a)
 	}
@@ -45,7 +53,7 @@ func WholeLabels(a *npy.Array) (graph.Labels, error) {
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	return Classes(ids)
+	return Classes(ids, vertices)
 }
 
 // width returns the number of columns of a matrix with a row for each vertex, 1 for a vector, and 0 for
@@ -111,7 +119,7 @@ func Labels(a *npy.Array) (graph.Labels, error) {
 		if err != nil {
 			return graph.Labels{}, err
 		}
-		return Classes(ids)
+		return Classes(ids, len(ids))
 	}
 	return multi(a)
 }
@@ -137,12 +145,12 @@ func values(a *npy.Array) (graph.Labels, error) {
 
 // Classes makes labels of one class id per vertex. The number of classes is the largest id plus one; ids that
 // exceed the number of vertices are taken for something else than classes.
-func Classes(ids []int64) (graph.Labels, error) {
+func Classes(ids []int64, vertices int) (graph.Labels, error) {
 	classes := 0
 	for v, c := range ids {
-		if c < -1 || c >= int64(len(ids)) {
+		if c < -1 || c >= int64(vertices) {
 			return graph.Labels{}, refusal.Errorf("label %d of vertex %d: classes run from 0 (-1: none), fewer than the %d vertices; "+
-				"save values to predict as floats, by numpy.save", c, v, len(ids))
+				"save values to predict as floats, by numpy.save", c, v, vertices)
 		}
 		classes = max(classes, int(c)+1)
 	}

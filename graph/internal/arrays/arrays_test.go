@@ -122,7 +122,7 @@ func TestLabels(t *testing.T) {
 		}
 	}
 	for _, x := range []float64{math.Nextafter(1, 2), -.5, -2, 2} { // no class ids of two vertices
-		if got, err = WholeLabels(array(t, "<f8", []float64{x, 0}, 2)); err != nil || got.Columns != 1 {
+		if got, err = WholeLabels(array(t, "<f8", []float64{x, 0}, 2), 2); err != nil || got.Columns != 1 {
 			t.Errorf("the label %v: %+v, error %v", x, got, err)
 		}
 	}
@@ -150,7 +150,7 @@ func TestWholeLabels(t *testing.T) {
 		"a column": array(t, "<f4", []float32{0, 2, float32(nan), -1}, 4, 1),
 		"integers": array(t, "<i8", []int64{0, 2, -1, -1}, 4),
 	} {
-		got, err := WholeLabels(a)
+		got, err := WholeLabels(a, a.Shape[0])
 		if diff := cmp.Diff(graph.Labels{Classes: 3, Class: []int64{0, 2, -1, -1}}, got); diff != "" || err != nil {
 			t.Errorf("%s: error %v (-want +got):\n%s", name, err, diff)
 		}
@@ -159,11 +159,11 @@ func TestWholeLabels(t *testing.T) {
 		"label +Inf of vertex 0: values":   array(t, "<f4", []float32{float32(math.Inf(1)), 0}, 2),
 		"label 2 of vertex 1: classes run": array(t, "<i8", []int64{0, 2}, 2),
 	} {
-		if _, err := WholeLabels(a); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+		if _, err := WholeLabels(a, a.Shape[0]); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
-	got, err := WholeLabels(array(t, "<f4", []float32{0, 1, 1, 0}, 2, 2))
+	got, err := WholeLabels(array(t, "<f4", []float32{0, 1, 1, 0}, 2, 2), 2)
 	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}}, got); diff != "" || err != nil {
 		t.Errorf("several labels: error %v (-want +got):\n%s", err, diff)
 	}

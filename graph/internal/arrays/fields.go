@@ -148,6 +148,33 @@ func (f Fields) Labels(key string, vertices int) (graph.Labels, error) {
 	return l, f.Rows(key, array.Shape[0], vertices)
 }
 
+// BatchKey is the name of the ids of the vertices' graphs, where several are stored as one.
+const BatchKey = "batch"
+
+// Graphs reads batch, if it is there: a whole number for each of so many vertices, the same for those of a
+// graph.
+func (f Fields) Graphs(g *graph.Graph, vertices int) error {
+	if !f.Has(BatchKey) {
+		return nil
+	}
+	array, err := f.Array(BatchKey)
+	if err != nil {
+		return err
+	}
+	if len(array.Shape) != 1 || array.Shape[0] != vertices {
+		return f.refusef(BatchKey, "has shape %v: it must be the number of a graph for each of %d vertices", array.Shape, vertices)
+	}
+	ids, err := array.Int64s()
+	if err == nil {
+		g.GraphOf, g.Graphs, err = graph.NumberGraphs(ids)
+	}
+	if err != nil {
+		return f.Refuse(BatchKey, err)
+	}
+	g.Notes = append(g.Notes, fmt.Sprintf("%d graphs, by %q", g.Graphs, BatchKey))
+	return nil
+}
+
 // Rows refuses an array with another number of rows than it must have.
 func (f Fields) Rows(key string, rows, want int) error {
 	if rows != want {

@@ -131,8 +131,6 @@ single("dataset", saved, data)
 slices = {key: torch.tensor([0, value.size(data.__cat_dim__(key, value))]) for key, value in data.to_dict().items()}
 single("dataset-2", (data, slices), data)
 single("dataset-1", (data, None), data)
-torch.save(InMemoryDataset.collate([data, data]), HERE / "refused-two-graphs.pt")
-torch.save([data, data], HERE / "refused-list.pt")
 torch.save(graph(part=fractions.Fraction(1, 2)), HERE / "refused-class.pt")
 torch.save(data, HERE / "refused-legacy.pt", _use_new_zipfile_serialization=False)
 torch.save(torch.nn.Linear(2, 2).state_dict(), HERE / "refused-weights.pt")

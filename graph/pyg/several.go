@@ -1,0 +1,192 @@
+package pyg
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/internal/memory"
+	"weft/internal/pickle"
+	"weft/internal/torchfile"
+)
+
+// The ways out of what is not read.
+const (
+	oneOfThem = `save one of them, torch.save(dataset[0], "graph.pt")`
+	asBatch   = `save them as one, torch.save(Batch.from_data_list(list(dataset)).to_dict(), "graphs.pt")`
+)
+
+// collated takes apart what an InMemoryDataset saves, (data, slices) or (data, slices, class): the data of
+// all its graphs one after another, and the slices, nil for one graph. A list has one value, which is its
+// data. Any other value is its own.
+func (r *reader) collated(value any) (data any, slices *pickle.Dict, err error) {
+	if list, ok := value.(*pickle.List); ok {
+		if len(list.Items) != 1 {
+			return nil, nil, r.refusef("a list of %d values: %s", len(list.Items), asBatch)
+		}
+		return list.Items[0], nil, nil
+	}
+	v, ok := value.(pickle.Tuple)
+	if !ok {
+		return value, nil, nil
+	}
+	if len(v) != 2 && len(v) != 3 {
+		return nil, nil, r.refusef("a tuple of %d values: give a Data or HeteroData object, or its to_dict()", len(v))
+	}
+	if n := graphs(v[1], 2); n > 1 {
+		if slices, ok = v[1].(*pickle.Dict); !ok {
+			return nil, nil, r.refusef("a data set of %d graphs without slices: %s", n, oneOfThem)
+		}
+	}
+	return v[0], slices, nil
+}
+
+// graphs returns how many graphs slices divide a data set into: its vectors have a bound for each and one
+// more. Those of typed graphs are in dicts of dicts.
+func graphs(bounds any, depth int) int {
+	n := 1
+	switch s := bounds.(type) {
+	case *pickle.Dict:
+		for _, item := range s.Items[:min(len(s.Items), maxFields)] {
+			if depth > 0 {
+				n = max(n, graphs(item.Value, depth-1))
+			}
+		}
+	case *torchfile.Tensor:
+		if len(s.Shape) == 1 {
+			n = s.Shape[0] - 1
+		}
+	case *pickle.List:
+		n = len(s.Items) - 1
+	}
+	return n
+}
+
+// separate numbers the vertices of several graphs one after another, which count from 0 in each, and returns
+// where those of each begin and the last ones end.
+func (r *reader) separate(s *stores, slices *pickle.Dict) ([]int64, error) {
+	e := s.edges[0]
+	if s.typed || e.key != "edge_index" {
+		return nil, r.refusef("a data set of %d graphs with several types, or without an edge_index: %s", graphs(slices, 2), oneOfThem)
+	}
+	edges, err := r.bounds(e, slices, "edge_index", e.list.Len())
+	if err != nil {
+		return nil, err
+	}
+	vertices, err := r.vertexBounds(e, slices, len(edges)-1)
+	if err != nil {
+		return nil, err
+	}
+	for k, first := range vertices[:len(edges)-1] {
+		for i := edges[k]; i < edges[k+1]; i++ {
+			for _, end := range []*int32{&e.list.Source[i], &e.list.Target[i]} {
+				if *end < 0 || int64(*end) >= vertices[k+1]-first {
+					return nil, e.Refuse(e.key, fmt.Errorf("vertex %d of graph %d, which has %d vertices: save it again", *end, k, vertices[k+1]-first))
+				}
+				*end += int32(first)
+			}
+		}
+	}
+	return vertices, nil
+}
+
+// vertexBounds are those of the vertices: of their features or, without any, the numbers of vertices that PyG
+// saves beside.
+func (r *reader) vertexBounds(e *store, slices *pickle.Dict, graphs int) ([]int64, error) {
+	const counts = "_num_nodes"
+	if e.Has("x") {
+		rows, err := e.Count("x")
+		if err != nil {
+			return nil, err
+		}
+		return r.bounds(e, slices, "x", rows)
+	}
+	list, ok := e.fields[counts].(*pickle.List)
+	if !ok || len(list.Items) != graphs {
+		return nil, r.refusef("a data set of %d graphs without x or the numbers of their vertices: %s", graphs, asBatch)
+	}
+	e.used[counts] = true
+	bounds := []int64{0}
+	for k, item := range list.Items {
+		n, ok := item.(int64)
+		if !ok || n < 1 || bounds[k]+n > arrays.MaxVertices(e.list.Len()) {
+			return nil, e.Refuse(counts, fmt.Errorf("graph %d has %v vertices: give the vertices features", k, item))
+		}
+		bounds = append(bounds, bounds[k]+n)
+	}
+	return bounds, nil
+}
+
+// bounds reads the slices of a field that has so many rows: ascending, from 0 to these.
+func (r *reader) bounds(e *store, slices *pickle.Dict, key string, rows int) ([]int64, error) {
+	value, _ := slices.Get(key)
+	t, ok := value.(*torchfile.Tensor)
+	if !ok || len(t.Shape) != 1 || t.Shape[0] != graphs(slices, 1)+1 {
+		return nil, e.Refuse(key, fmt.Errorf("has no slices for %d graphs: save it again", graphs(slices, 1)))
+	}
+	array, err := torchfile.Array(t)
+	if err != nil {
+		return nil, e.Refuse(key, err)
+	}
+	bounds, err := array.Int64s()
+	if err != nil {
+		return nil, e.Refuse(key, err)
+	}
+	before := int64(0)
+	for _, at := range bounds {
+		if at < before {
+			return nil, e.Refuse(key, fmt.Errorf("its slices do not ascend: save it again"))
+		}
+		before = at
+	}
+	if bounds[0] != 0 || before != int64(rows) {
+		return nil, e.Refuse(key, fmt.Errorf("its slices go from %d to %d, and it has %d rows: save it again", bounds[0], before, rows))
+	}
+	return bounds, nil
+}
+
+// graphsOf tells g which graph each vertex is of: by bounds of several graphs, else by batch.
+func (r *reader) graphsOf(g *graph.Graph, v *store, bounds []int64) error {
+	if bounds == nil {
+		if v.Has(arrays.BatchKey) {
+			v.used["ptr"] = true // says the same
+		}
+		return arrays.Fields{Source: v}.Graphs(g, v.count)
+	}
+	if v.count != int(bounds[len(bounds)-1]) {
+		return r.refusef("%d vertices, and its graphs have %d: save it again", v.count, bounds[len(bounds)-1])
+	}
+	if err := memory.Need(4 * int64(v.count)); err != nil {
+		return err
+	}
+	g.Graphs = len(bounds) - 1
+	g.GraphOf = make([]int32, 0, v.count)
+	for k, first := range bounds[:g.Graphs] {
+		if first == bounds[k+1] {
+			return r.refusef("graph %d has no vertex: leave it out", k)
+		}
+		g.GraphOf = append(g.GraphOf, slices.Repeat([]int32{int32(k)}, int(bounds[k+1]-first))...)
+	}
+	return nil
+}
+
+// leaveWhole leaves labels out that are those of whole graphs, and not of vertices. bounds are those of the
+// vertices of several graphs, nil where the field tells them apart.
+func (r *reader) leaveWhole(v *store, bounds []int64) {
+	const key = "y"
+	vertices := 0
+	switch {
+	case bounds != nil:
+		vertices = int(bounds[len(bounds)-1])
+	case v.Has(arrays.BatchKey):
+		vertices, _ = v.Count(arrays.BatchKey)
+	}
+	if vertices == 0 || !v.Has(key) {
+		return
+	}
+	if labels, err := v.Count(key); err == nil && labels < vertices {
+		r.notes = append(r.notes, "labels of whole graphs left out: "+v.quoted(key))
+		v.used[key], v.fields[key] = true, nil
+	}
+}

@@ -1,0 +1,68 @@
+package pyg
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestSeveralGraphs: several graphs, in each form in which PyG saves them, are the graph that its Batch makes
+// of them. Labels of whole graphs are left out.
+func TestSeveralGraphs(t *testing.T) {
+	type batch struct {
+		X     [][]float32 `json:"x"`
+		Y     any         `json:"y"`
+		Batch []int32     `json:"batch"`
+		Train []int64     `json:"train"`
+		Edges [][]float32 `json:"edges"`
+	}
+	text, err := os.ReadFile("testdata/several.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]batch
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range all {
+		g, err := Read("testdata/several-"+name+".pt", Options{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got := batch{Batch: g.GraphOf, Train: g.Splits[0].Train}
+		got.X = slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns))
+		e := g.Relations[0].Edges()
+		for k := range e.Source {
+			got.Edges = append(got.Edges, []float32{float32(e.Source[k]), float32(e.Target[k]), e.Weights[k]})
+		}
+		switch l := &g.Labels; {
+		case l.Class != nil:
+			got.Y = l.Class
+		case l.Multi != nil:
+			got.Y = slices.Collect(slices.Chunk(l.Multi, l.Classes))
+		}
+		text, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read batch
+		if err := json.Unmarshal(text, &read); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, read); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if g.Graphs != 3 {
+			t.Errorf("%s: %d graphs", name, g.Graphs)
+		}
+		left := slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, `labels of whole graphs left out: "y"`) })
+		if whole := strings.HasPrefix(name, "whole"); left != whole || slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, "left out") }) {
+			t.Errorf("%s: notes %q", name, g.Notes)
+		}
+	}
+}

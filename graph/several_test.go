@@ -1,0 +1,188 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/refusal"
+)
+
+// TestMerge: the rows of each graph follow those of the one before. The adjacency is block-diagonal.
+func TestMerge(t *testing.T) {
+	a, b, c := dense(), dense(), dense()
+	b.Labels = Labels{Classes: 3, Class: []int64{2, 0, -1, 1}}
+	a.Labels.Names, c.Labels, c.Splits = nil, Labels{}, []Split{{}}
+	b.Features = Features{Columns: 3, Indptr: []int64{0, 1, 1, 3, 3}, Indices: []int32{2, 0, 1}, Data: []float32{7, 8, 9}}
+	b.Notes, c.Notes = []string{"one", "two"}, []string{"two"}
+	g, err := Merge([]*Graph{a, b, c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	one, e := dense().Relations[0], Relation{Indptr: []int64{0}, EdgeColumns: 2}
+	for k := range 3 {
+		for v := range 4 {
+			e.Indptr = append(e.Indptr, int64(6*k)+one.Indptr[v+1])
+		}
+		for _, u := range one.Sources {
+			e.Sources = append(e.Sources, int32(4*k)+u)
+		}
+		e.Weights, e.EdgeFeatures = append(e.Weights, one.Weights...), append(e.EdgeFeatures, one.EdgeFeatures...)
+	}
+	want := &Graph{
+		Type: VertexName, Count: 12, Metric: "macro-f1", Relations: []Relation{e}, GraphOf: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}, Graphs: 3,
+		Features: Features{Columns: 3, Dense: slices.Concat(a.Features.Dense, []float32{0, 0, 7, 0, 0, 0, 8, 9, 0, 0, 0, 0}, a.Features.Dense)},
+		Labels:   Labels{Classes: 3, Class: []int64{0, 1, -1, 1, 2, 0, -1, 1, -1, -1, -1, -1}},
+		Splits:   []Split{{Train: []int64{0, 4}, Val: []int64{1, 5}, Test: []int64{3, 7}}},
+		Names:    slices.Concat(a.Names, a.Names, a.Names), Notes: []string{"one", "two"},
+	}
+	g.Type = VertexName
+	if diff := same(want, g); diff != "" {
+		t.Errorf("merged (-want +got):\n%s", diff)
+	}
+	sparseTwice, err := Merge([]*Graph{sparse(), sparse()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := &sparseTwice.Features; !f.Sparse() || !slices.Equal(f.Indptr, []int64{0, 2, 2, 3, 5, 5, 6}) || sparseTwice.Labels.Classes != 2 || len(sparseTwice.Labels.Multi) != 12 {
+		t.Errorf("features %+v, labels %+v", f, sparseTwice.Labels)
+	}
+}
+
+func TestMergeRefuses(t *testing.T) {
+	for want, change := range map[string]func(g *Graph){
+		"it has 2 features, and the first graph has 3": func(g *Graph) { g.Features = Features{Columns: 2, Dense: make([]float32, 8)} },
+		"its edges have 2 features (weights: false)":   func(g *Graph) { g.Relations[0].Weights = nil },
+		"its labels (2 classes, 0 columns of values) are not of the kind": func(g *Graph) {
+			g.Labels = Labels{Classes: 2, Multi: make([]float32, 8)}
+		},
+		"it has 0 splits, and the first graph has 1": func(g *Graph) { g.Splits = nil },
+		"it is several graphs itself":                func(g *Graph) { g.GraphOf, g.Graphs = []int32{0, 0, 0, 0}, 1 },
+		"it has 2 vertex types and 1 relations":      func(g *Graph) { g.Others = []VertexType{{Type: "other"}} },
+		"it has no vertex":                           func(g *Graph) { *g = Graph{Relations: []Relation{{Indptr: []int64{0}}}} },
+		"it has a split of edges":                    func(g *Graph) { g.Relations[0].EdgeSplit = &EdgeSplit{} },
+	} {
+		g := dense()
+		change(g)
+		if _, err := Merge([]*Graph{dense(), g}); !refusal.Is(err) || !strings.Contains(err.Error(), "graph 1 of 2: "+want) {
+			t.Errorf("error %v, want a refusal with %q", err, want)
+		}
+	}
+}
+
+// three is three graphs in one store: two paths and a vertex alone.
+func three() *Graph {
+	return &Graph{
+		Relations: []Relation{must(NewRelation(6, Edges{Source: []int32{0, 1, 2, 4, 5}, Target: []int32{1, 0, 1, 5, 4}}))},
+		Labels:    Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 1, 0}}, GraphOf: []int32{0, 0, 0, 1, 2, 2}, Graphs: 3,
+	}
+}
+
+// TestGraphsOfVertices: the graphs of vertices are stored and counted, follow their vertices, and are
+// numbered anew where one has no vertex left.
+func TestGraphsOfVertices(t *testing.T) {
+	g := must(Open(stored(t, three())))
+	defer g.Close()
+	if diff := same(three(), g); diff != "" {
+		t.Errorf("stored (-want +got):\n%s", diff)
+	}
+	if s := must(g.Summarize(nil)); s.Graphs != 3 {
+		t.Errorf("%d graphs counted", s.Graphs)
+	}
+	if files := must(Files(g.path)); !slices.Contains(files, "graph_ids.npy") {
+		t.Errorf("files %q", files)
+	}
+	permuted := must(g.Permute([]int32{5, 3, 1, 0, 2, 4}))
+	if want := []int32{1, 0, 2, 0, 2, 0}; !slices.Equal(permuted.GraphOf, want) || permuted.Graphs != 3 || permuted.Check() != nil {
+		t.Errorf("permuted: %v, want %v", permuted.GraphOf, want)
+	}
+	some := must(g.Induced([]bool{true, false, true, false, true, true}))
+	if want := []int32{0, 0, 1, 1}; !slices.Equal(some.GraphOf, want) || some.Graphs != 2 || some.Check() != nil {
+		t.Errorf("induced: %v of %d graphs, want %v", some.GraphOf, some.Graphs, want)
+	}
+	if rows := g.Rows([]int32{1, 2}); rows.GraphOf != nil || rows.Graphs != 0 {
+		t.Errorf("rows of a worker: %v", rows.GraphOf)
+	}
+}
+
+func TestCheckGraphs(t *testing.T) {
+	for want, change := range map[string]func(g *Graph){
+		"5 ids of 3 graphs for 6 vertices":                func(g *Graph) { g.GraphOf = g.GraphOf[1:] },
+		"6 ids of 0 graphs":                               func(g *Graph) { g.Graphs = 0 },
+		"6 ids of 7 graphs":                               func(g *Graph) { g.Graphs = 7 },
+		"vertex 4 is of graph 2, where graphs are 0 to 1": func(g *Graph) { g.Graphs = 2 },
+		"the edge from vertex 5 of graph 1 leads to vertex 4 of graph 2; edges join vertices of": func(g *Graph) { g.GraphOf[5] = 1 },
+		"several graphs of 2 vertex types": func(g *Graph) {
+			g.Others = []VertexType{{Type: "other", Count: 1}}
+		},
+	} {
+		g := three()
+		change(g)
+		if err := g.checkGraphs(everything); err == nil || !strings.HasPrefix(err.Error(), "graph_ids: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+func TestNumberGraphs(t *testing.T) {
+	of, n, err := NumberGraphs([]int64{7, -1, 7, 9, math.MaxInt64})
+	if diff := cmp.Diff([]int32{1, 0, 1, 2, 3}, of); diff != "" || n != 4 || err != nil {
+		t.Errorf("%d graphs, error %v: %s", n, err, diff)
+	}
+}
+
+// TestSplitByGraph: all labelled vertices of a graph are in one part, and unlabelled ones in none.
+func TestSplitByGraph(t *testing.T) {
+	g := labelledGraph(1000, 3)
+	g.Graphs, g.GraphOf = 20, make([]int32, 1000)
+	for v := range g.GraphOf {
+		g.GraphOf[v] = int32(v % 7 * 3 % 20)
+	}
+	if err := g.MakeSplits("graphs:60/20/20", 2, 1); err != nil {
+		t.Fatal(err)
+	}
+	sizes := [][3]int{}
+	for _, s := range g.Splits {
+		var size [3]int
+		partOf, labelled := map[int32]int{}, 0
+		for part, ids := range s.Parts() {
+			labelled += len(*ids)
+			for _, v := range *ids {
+				of := g.GraphOf[v]
+				if before, known := partOf[of]; known && before != part || g.Labels.Class[v] < 0 {
+					t.Fatalf("vertex %d of graph %d in part %d, class %d", v, of, part, g.Labels.Class[v])
+				} else if !known {
+					size[part]++
+				}
+				partOf[of] = part
+			}
+		}
+		if sizes = append(sizes, size); labelled != 800 {
+			t.Errorf("%d vertices in a split", labelled)
+		}
+	}
+	if want := fmt.Sprint([][3]int{{4, 2, 1}, {4, 2, 1}}); fmt.Sprint(sizes) != want || slices.Equal(g.Splits[0].Train, g.Splits[1].Train) {
+		t.Errorf("graphs in the parts: %v, want %s", sizes, want)
+	}
+	if err := g.MakeSplits("val", 1, 1); err != nil || len(g.Splits) != 1 || len(g.Splits[0].Val) != 800 || len(g.Splits[0].Train)+len(g.Splits[0].Test) > 0 {
+		t.Errorf("val: error %v", err)
+	}
+	for spec, want := range map[string]string{
+		"graphs:98/1/1": "split graphs:98/1/1: 1 % of 7 graphs with labels is none: give that part more",
+		"graphs:98/1":   "give three percentages, for instance graphs:60/20/20",
+	} {
+		if err := g.MakeSplits(spec, 1, 1); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", spec, err, want)
+		}
+	}
+	if err := labelledGraph(10, 2).MakeSplits("graphs:60/20/20", 1, 1); !refusal.Is(err) || !strings.Contains(err.Error(), "the store has one graph; give random:60/20/20") {
+		t.Errorf("one graph: error %v", err)
+	}
+}
