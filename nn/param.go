@@ -556,6 +556,41 @@ func (ps *Params) Restore(s *Snapshot) {
 	s.Release()
 }
 
+// Like refuses another model's set whose values Copy cannot take: it must have the same tensors, and none
+// with a row for each vertex.
+func (ps *Params) Like(from *Params) error {
+	for _, p := range from.List {
+		if p.Rows != nil {
+			return refusal.Weights.Errorf("the model learns %s, with a row for each vertex of its graph, and other vertices have none; take a model of features", p.Name)
+		}
+	}
+	mine, theirs := ps.Arrays(), from.Arrays()
+	for k := range max(len(mine), len(theirs)) {
+		if k >= min(len(mine), len(theirs)) || mine[k].Name != theirs[k].Name || !slices.Equal(mine[k].Shape, theirs[k].Shape) {
+			return refusal.Weights.Errorf("the model has other parameters on the other graph (%d and %d)", len(theirs), len(mine))
+		}
+	}
+	return nil
+}
+
+// Copy sets all values to those of another set of the same tensors.
+func (ps *Params) Copy(from *Params) {
+	values, counts := from.all(), []int64{}
+	for _, b := range from.Buffers {
+		if b.Count != nil {
+			counts = append(counts, *b.Count)
+		}
+	}
+	for k, to := range ps.all() {
+		copy(to, values[k])
+	}
+	for _, b := range ps.Buffers {
+		if b.Count != nil {
+			*b.Count, counts = counts[0], counts[1:]
+		}
+	}
+}
+
 // Arrays lists all parameters and buffers. Matrices are in × out here, unlike in State.
 func (ps *Params) Arrays() []checkpoint.Array {
 	var counts []*int64

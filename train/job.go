@@ -40,6 +40,9 @@ type Job struct {
 	Parts   *Parts       // the graph's partitions, for several workers; nil: Graph is partitioned
 	Dataset string       // the graph's name in reports
 	Options Options
+	// Validate has another graph, whose validation and test vertices select and measure the model in place of
+	// those of the job's graph. Only its Graph, Parts and Dataset count. nil: there is none.
+	Validate *Job
 	// Comm connects this process, which is one worker, to the processes of the others. nil: all workers are
 	// goroutines of this process.
 	Comm *comm.Comm
@@ -100,7 +103,7 @@ func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 
 func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 	return plan.Of(ctx, plan.Inputs{
-		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Steps: j.PlanSteps, Links: j.PlanSteps || j.PlanRange,
+		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open, Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Steps: j.PlanSteps, Links: j.PlanSteps || j.PlanRange,
 	})
 }
 
@@ -121,11 +124,13 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 		return nil, err
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
-		mine, err := j.work(ctx, s.Config, team, c, share)
-		if j.speaks(s, c) {
-			r = mine
-		}
-		return err
+		return s.validation(s.Mesh.Place(c.Rank()).Partition, func(other *worker.Validation) error {
+			mine, err := j.work(ctx, s.Config, team, c, share, other)
+			if j.speaks(s, c) {
+				r = mine
+			}
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -154,11 +159,11 @@ func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings
 }
 
 // work is the work of one worker.
-func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, world *comm.Comm, share *partition.Share) (r *Result, err error) {
+func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, world *comm.Comm, share *partition.Share, other *worker.Validation) (r *Result, err error) {
 	if c.Recorder, err = worker.NewRecorder(world, j.Trace); err != nil {
 		return nil, err
 	}
-	w, err := worker.New(c, team, world, share)
+	w, err := worker.New(c, team, world, share, other)
 	if err != nil {
 		return nil, err
 	}
@@ -185,6 +190,9 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 		return nil, err
 	}
 	r = &Result{Metric: w.Task.Metric(), Whole: share.Whole}
+	if other != nil {
+		r.Validation = &other.Share.Whole
+	}
 	if r.Trace, err = w.Trace(); err != nil {
 		return nil, err
 	}

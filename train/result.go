@@ -97,8 +97,10 @@ type Result struct {
 	Weights  nn.State        // at the best epoch; on worker 0
 	Logits   []float32       // at the best epoch, V × classes, on worker 0; nil if OnLogits took them
 	Whole    partition.Whole // the graph's counts
-	Links    *task.Links     // of link prediction
-	Trace    *trace.Trace    // if Job.Trace asks for it; on worker 0
+	// Validation is the counts of the graph that the model is validated on; nil: it is the same.
+	Validation *partition.Whole
+	Links      *task.Links  // of link prediction
+	Trace      *trace.Trace // if Job.Trace asks for it; on worker 0
 }
 
 // Ended is why a run ended.

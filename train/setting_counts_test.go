@@ -23,6 +23,7 @@ var elsewhere = map[string]struct{ other, why string }{
 	"patience":              {"4", "ends a run, which TestPatienceBelowEvalEvery looks at"},
 	"eval-every":            {"2", "says when a run is evaluated"},
 	"metric":                {"macro-f1", "says what an evaluation measures"},
+	"validate":              {"", "says where a run is evaluated"},
 	"select":                {"loss", "says which epoch's weights are kept"},
 	"require-edge-features": {"true", "refuses models that do not use them"},
 	"num-blocks":            {"2", "divides no width here, and one block is the whole weight"},

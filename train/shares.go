@@ -56,6 +56,8 @@ type shared struct {
 	Rooms []turns.Room // of a plan, for messages between workers: by worker. nil: as many rest as can
 	// open opens the share of a partition for use. Opening reads its arrays and allocates tensors.
 	open func(p int, use func(*partition.Share) error) error
+	// validate is what the workers share of the graph that the model is validated on. nil: it is the same.
+	validate *shared
 }
 
 // begin checks the job, for training, or for a prediction with the weights unless nil. All processes call it
@@ -119,7 +121,61 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	if s.ChunkOf, err = j.divide(ctx, s); err != nil {
 		return s, err
 	}
+	if weights == nil && j.Options.Validate != "" && j.Validate == nil {
+		return nil, refusal.Errorf("%s %s: a job has that graph as Validate", refusal.Setting("validate"), j.Options.Validate)
+	}
+	if j.Validate != nil && weights == nil {
+		if s.validate, err = j.shareValidation(ctx, s); err != nil {
+			return s, err
+		}
+	}
 	return s, j.Checkpoints.check(s)
+}
+
+// shareValidation is share for the graph that the model is validated on. It refuses one that the model does
+// not fit.
+func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
+	o, whole := j.Validate, s.whole
+	o.Options, o.Mesh, o.Model, o.Engine, o.Comm = j.Options, j.Mesh, j.Model, j.Engine, j.Comm
+	v, err := o.share(ctx, s.Resolved, &nn.State{})
+	if err == nil {
+		err = s.Kind.CheckMeasured(v.whole)
+	}
+	if err != nil {
+		return nil, o.named(err)
+	}
+	switch w := v.whole; {
+	case w.Splits[s.Split].Val == 0:
+		err = refusal.Errorf("%s %d has no validation vertices; import it with %[1]s val", refusal.Setting("split"), s.Split)
+	case w.FeatureColumns != whole.FeatureColumns:
+		err = refusal.Errorf("it has %d features, and the graph that is trained on has %d; give graphs with the same features", w.FeatureColumns, whole.FeatureColumns)
+	case v.Outputs > s.Outputs || (w.ValueColumns > 0) != (whole.ValueColumns > 0):
+		err = refusal.Errorf("its labels are of %d classes or columns, and those of the graph that is trained on of %d; give graphs with the same labels", v.Outputs, s.Outputs)
+	case w.ValueColumns != whole.ValueColumns:
+		err = refusal.Errorf("it has %d values to predict, and the graph that is trained on has %d; give graphs with the same labels", w.ValueColumns, whole.ValueColumns)
+	}
+	v.Outputs = s.Outputs
+	return v, o.named(err)
+}
+
+// named puts the setting and the graph before a refusal of the graph that the model is validated on. It is
+// then none of the graph that is trained on.
+func (j *Job) named(err error) error {
+	if err == nil || !refusal.Is(err) {
+		return err
+	}
+	return refusal.Errorf("%s %s: %v", refusal.Setting("validate"), j.Dataset, err)
+}
+
+// validation opens for use what the worker that has a partition needs of the graph that the model is
+// validated on: nil if that is the same graph.
+func (s *shared) validation(p int, use func(*worker.Validation) error) error {
+	if s.validate == nil {
+		return use(nil)
+	}
+	return s.validate.open(p, func(share *partition.Share) error {
+		return use(&worker.Validation{Config: s.validate.Config, Share: share})
+	})
 }
 
 // openWhole opens the share of a graph that has one partition.

@@ -100,12 +100,19 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (parts eva
 	if !g.Labels.There() {
 		return parts, refusal.Errorf("%s has no labels to compare predictions with", store)
 	}
-	if err := r.Kind.Check(&partition.All(g).Whole); err != nil {
+	check := r.Kind.Check
+	if len(args) == 2 { // it may have nothing to train on
+		check = r.Kind.CheckMeasured
+	}
+	if err := check(&partition.All(g).Whole); err != nil {
 		return parts, about(store, err)
 	}
 	rows, columns, err := e.predictions(cmd.Context(), args, g, r, weights)
 	if err != nil {
 		return parts, err
+	}
+	if l := &g.Labels; len(args) == 2 && l.Class != nil && l.Names == nil && run.Summary.Graph.Values == 0 {
+		l.Classes = max(l.Classes, columns) // no vertex there has the last ones
 	}
 	learned, there := outputs(columns, run.Summary.Graph.Values > 0), outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
 	if learned != there || len(rows) != g.Own()*columns {

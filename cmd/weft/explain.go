@@ -28,7 +28,15 @@ type planned struct {
 
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
-	return slices.Concat(p.model(), p.stages(), p.encoded(), p.delayed(), p.recomputed(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+	return slices.Concat(p.model(), p.validated(), p.stages(), p.encoded(), p.delayed(), p.recomputed(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+}
+
+// validated says which other graph the model is validated on.
+func (p planned) validated() []string {
+	if p.settings.Validate == "" {
+		return nil
+	}
+	return []string{"the model is validated on " + p.settings.Validate + ": the memory of the workers includes it"}
 }
 
 // checkpoints says what a checkpoint takes.

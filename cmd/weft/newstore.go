@@ -109,6 +109,9 @@ func nextLine(store string, g *graph.Graph) string {
 	if slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.EdgeSplit != nil }) {
 		o.Task, learns = task.Link, " --task "+task.Link
 	}
+	if len(g.Splits) > 0 && len(g.Splits[0].Train) == 0 {
+		return fmt.Sprintf("no vertex trains: a model of another store is measured here, by weft train STORE --validate %s or weft evaluate RUN %[1]s", shellWord(store))
+	}
 	r, err := o.Resolve()
 	if err == nil {
 		err = r.CheckGraph(g)

@@ -77,6 +77,42 @@ func (r ranks) openJob(parent context.Context, dataset string, o *setting.Resolv
 	})
 }
 
+// openValidation gives the job the graph that its model is validated on, if the options name one, and returns
+// its store. It refuses labels of other classes than those of the graph in trained.
+func (r ranks) openValidation(ctx context.Context, job *train.Job, trained string, o *setting.Resolved, show io.Writer) (store string, err error) {
+	if o.Validate == "" {
+		return "", nil
+	}
+	other, store, err := r.openJob(ctx, o.Validate, o, show, nil, nil)
+	if refusal.Is(err) {
+		err = fmt.Errorf("--validate %w", err) // which begins with the graph
+	}
+	if err != nil {
+		return "", err
+	}
+	job.Validate = other
+	return store, r.OnFirst(func() (err error) {
+		g, err := graph.Open(store)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, g.Close()) }()
+		if !g.Labels.There() {
+			return refusal.Errorf("--validate %s: it has no labels to compare predictions with", o.Validate)
+		}
+		return checkClasses(show, trained, o.Validate, &g.Labels)
+	})
+}
+
+// closeGraphs closes the graphs that a job has opened, rather than their partitions.
+func closeGraphs(job *train.Job) {
+	for _, j := range []*train.Job{job, job.Validate} {
+		if j != nil && j.Graph != nil {
+			_ = j.Graph.Close()
+		}
+	}
+}
+
 // storedPartitions are the partitions that rank 0 has found or made.
 func storedPartitions(store string, k int, o *setting.Options) (partition.Description, error) {
 	d, found, err := findPartitions(store, k, partitionMethod(o))

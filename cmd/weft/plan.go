@@ -216,19 +216,29 @@ func graphPlanner(o setting.Options, g *graph.Graph, dataset, store string, show
 	if root := datasets.CacheRoot(); root != "" {
 		p.Cache = planner.Cache(filepath.Join(root, "rates-2"))
 	}
-	p.Open = func(ctx context.Context, r *setting.Resolved) (*train.Job, error) {
-		if r.Mesh.Partitions == 1 {
-			return &train.Job{Dataset: dataset, Options: r.Options, Graph: g}, nil
+	alone := ranks{launch.Ranks{Comm: comm.Alone()}}
+	p.Open = func(ctx context.Context, r *setting.Resolved) (job *train.Job, err error) {
+		job = &train.Job{Dataset: dataset, Options: r.Options, Graph: g}
+		if r.Mesh.Partitions > 1 {
+			if job, _, err = alone.openJob(ctx, store, r, show, nil, r.CheckGraph); err != nil {
+				return nil, err
+			}
 		}
-		job, _, err := ranks{launch.Ranks{Comm: comm.Alone()}}.openJob(ctx, store, r, show, nil, r.CheckGraph)
+		_, err = alone.openValidation(ctx, job, store, r, show)
 		return job, err
 	}
 	return meshPlanner{p}
 }
 
 // inMemory opens the graph for a mesh, with partitions that nobody keeps.
-func (p *meshPlanner) inMemory(_ context.Context, r *setting.Resolved) (*train.Job, error) {
-	return &train.Job{Options: r.Options, Graph: p.Graph}, nil
+func (p *meshPlanner) inMemory(ctx context.Context, r *setting.Resolved) (*train.Job, error) {
+	job := &train.Job{Options: r.Options, Graph: p.Graph}
+	if r.Validate == "" {
+		return job, nil
+	}
+	g, _, err := openDataset(ctx, r.Validate, io.Discard, nil)
+	job.Validate = &train.Job{Dataset: r.Validate, Graph: g}
+	return job, err
 }
 
 // assumed says what predictions rest on.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"weft/checkpoint"
@@ -222,24 +223,36 @@ func (r *resumption) continues(o *setting.Resolved) error {
 	return o.CheckContinues(&r.before, before.Mesh)
 }
 
-// checkStore refuses a graph that has changed. It returns its checksum.
-func (r *resumption) checkStore(store string, sum func() (string, error)) (now string, err error) {
+// checkStore refuses graphs that have changed: the one to train on and, if there is one, the one to validate
+// on. It returns their checksum.
+func (r *resumption) checkStore(stores []string, sum func() (string, error)) (now string, err error) {
 	now, err = sum()
 	if err == nil && now != r.record.Store {
-		err = refusal.Errorf("%s: the graph has changed since %s was written; restore it, or begin a new run in another folder", store, r.from.Path)
+		err = refusal.Errorf("%s: the graph has changed since %s was written; restore it, or begin a new run in another folder", strings.Join(stores, " or "), r.from.Path)
 	}
 	return now, err
 }
 
-// checksum returns a function for the checksum of the graph in a store.
-func checksum(store string) func() (string, error) {
-	return func() (sum string, err error) {
+// checksum returns a function for the checksum of the graphs in some stores.
+func checksum(stores []string) func() (string, error) {
+	one := func(store string) (sum string, err error) {
 		g, err := graph.Open(store)
 		if err != nil {
 			return "", err
 		}
 		defer func() { err = errors.Join(err, g.Close()) }()
 		return g.Checksum()
+	}
+	return func() (string, error) {
+		var sums []string
+		for _, store := range stores {
+			sum, err := one(store)
+			if err != nil {
+				return "", err
+			}
+			sums = append(sums, sum)
+		}
+		return strings.Join(sums, " "), nil
 	}
 }
 

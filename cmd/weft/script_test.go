@@ -119,7 +119,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
-			"same-losses": sameLosses, "same-rows": sameRows, "near-arrays": nearArrays, "planned": plannedAsRun, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
+			"same-losses": sameLosses, "same-rows": sameRows, "near-arrays": nearArrays, "planned": plannedAsRun, "measured": measuredAsRun, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
 			"early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
 		},
 	})
@@ -197,6 +197,21 @@ func plannedAsRun(ts *testscript.TestScript, negated bool, args []string) {
 	})
 	if same == negated {
 		ts.Fatalf("planned as run: %v; %+v, sent %d and took %v", same, plan.Meshes, sent, run.PeakTensorBytes)
+	}
+}
+
+// measuredAsRun holds what train --json printed against evaluate --json, as in "measured run.json
+// evaluated.json": validation and test vertices have the same metric.
+func measuredAsRun(ts *testscript.TestScript, negated bool, args []string) {
+	var (
+		run      rundir.Summary
+		measures map[string]map[string]any
+	)
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &run))
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &measures))
+	val, test := measures["val"][run.Metric], measures["test"][run.Metric]
+	if same := val == float64(run.Val) && test == float64(run.Test); same == negated {
+		ts.Fatalf("the same measures: %v; %v and %v, evaluated %v and %v", same, run.Val, run.Test, val, test)
 	}
 }
 

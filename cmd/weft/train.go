@@ -52,6 +52,8 @@ written last. --resume continues a run from its last checkpoint, to the same bit
 The best epoch is the first with the highest validation metric, or with --select loss the first with the lowest validation loss.
 The results are computed with its weights. Without validation vertices the best epoch is the last one.
 
+With --validate STORE validation and test vertices are those of another store, such as graphs that the model does not see in training.
+
 With --task link, link prediction learns edges instead of classes. The model computes an embedding of each vertex, and a decoder scores
 an edge from the embeddings of its ends. Validation and test edges pass no messages. predictions.npy then holds the embeddings.
 
@@ -61,6 +63,7 @@ second later or more stops at once.`,
   weft train cora --config configs/cora-gcn.yaml --seed 3
   weft train stores/mine --model gat --hidden 64 --heads 8 --epochs 500 --patience 50
   weft train stores/mine --model sage --json --out runs/first > runs/first.json
+  weft train stores/ppi-train --validate stores/ppi-val
   weft train --resume runs/first --epochs 400
   weft train stores/mine --out runs/long --resume auto --max-time 3h50m`,
 		Annotations:       map[string]string{joinsRanks: ""},
@@ -165,10 +168,12 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	if err != nil {
 		return err
 	}
-	if job.Graph != nil {
-		defer job.Graph.Close()
+	defer closeGraphs(job)
+	other, err := r.openValidation(cmd.Context(), job, store, settings, cmd.ErrOrStderr())
+	if err != nil {
+		return err
 	}
-	if job.Checkpoints, err = t.checkpoints(r, job, store, run); err != nil {
+	if job.Checkpoints, err = t.checkpoints(r, job, store, other, run); err != nil {
 		return err
 	}
 	if run != nil {
@@ -288,9 +293,14 @@ func (t *trainCommand) interrupted(result *train.Result, o *setting.Options) err
 }
 
 // checkpoints say where the run keeps its checkpoints, and which it continues from. It refuses to continue on
-// a graph that has changed.
-func (t *trainCommand) checkpoints(r ranks, job *train.Job, store string, run *resumption) (*train.Checkpoints, error) {
-	c := &train.Checkpoints{Version: version, Store: checksum(store)}
+// a graph that has changed. other is the store of the graph that the model is validated on, "" if it is the
+// same.
+func (t *trainCommand) checkpoints(r ranks, job *train.Job, store, other string, run *resumption) (*train.Checkpoints, error) {
+	stores := []string{store}
+	if other != "" {
+		stores = append(stores, other)
+	}
+	c := &train.Checkpoints{Version: version, Store: checksum(stores)}
 	if job.Parts != nil {
 		c.Partition = job.Parts.ID
 	}
@@ -302,7 +312,7 @@ func (t *trainCommand) checkpoints(r ranks, job *train.Job, store string, run *r
 		return c, nil
 	}
 	return c, r.OnFirst(func() error {
-		sum, err := run.checkStore(store, c.Store)
+		sum, err := run.checkStore(stores, c.Store)
 		c.Store = func() (string, error) { return sum, nil }
 		return err
 	})
@@ -525,6 +535,9 @@ func printResults(out io.Writer, run *rundir.Run) {
 	}
 	t.row("model", fmt.Sprintf("%s on %s: %s, %s, %s, %s", s.Model, s.Dataset,
 		vertices, counted(s.Graph.Edges, "edge", "edges"), features, labels))
+	if v := s.Validation; v != nil {
+		t.row("validated", fmt.Sprintf("on %s: %s, %s", run.Settings["validate"], counted(v.Vertices, "vertex", "vertices"), counted(v.Edges, "edge", "edges")))
+	}
 	t.row("epochs", fmt.Sprintf("%s, best %s; ended: %s", count(s.EpochsRun), count(s.BestEpoch), run.Reason))
 	if l := s.Links; l != nil {
 		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges), count(l.TestEdges)))

@@ -98,6 +98,8 @@ type Inputs struct {
 	Threads int        // of each worker
 	// Open opens the share of a partition for use.
 	Open func(partition int, use func(*partition.Share) error) error
+	// Validation opens in the same way the graph that the model is validated on, nil if it is the same.
+	Validation func(partition int, use func(*worker.Validation) error) error
 	// Range asks for Plan.Least and Plan.All, which takes two more plans.
 	Range bool
 	// Steps asks for Worker.Steps. Partitions do not take turns.
@@ -407,21 +409,24 @@ func (p *Worker) add(rank *Worker) {
 // rank plans the rank of world, in memory.
 func (in *Inputs) rank(ctx context.Context, world *comm.Comm, mem *tensor.Meter) (p Worker, err error) {
 	defer mem.Close()
-	err = in.Open(in.Mesh.Place(world.Rank()).Partition, func(share *partition.Share) error {
-		p, err = in.ofShare(ctx, world, mem, share)
-		return err
+	number := in.Mesh.Place(world.Rank()).Partition
+	err = in.Open(number, func(share *partition.Share) error {
+		return in.Validation(number, func(other *worker.Validation) error {
+			p, err = in.ofShare(ctx, world, mem, share, other)
+			return err
+		})
 	})
 	return p, err
 }
 
 // ofShare plans the rank that has a share.
-func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Meter, share *partition.Share) (p Worker, err error) {
+func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Meter, share *partition.Share, other *worker.Validation) (p Worker, err error) {
 	team, c := kernel.NewPlan(in.Threads, mem), in.Config
 	if in.Steps {
 		c.Recorder = trace.NewPlan()
 	}
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
-	w, err := worker.New(c, team, world, share)
+	w, err := worker.New(c, team, world, share, other)
 	if err != nil {
 		return p, err
 	}
@@ -496,7 +501,7 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 		p.Costs = gnn.Costs(w.Blocks, whole.Vertices, whole.Edges)
 	}
 	p.Stages, p.Chunks = w.Stages(), chunks(w)
-	p.Validates, p.OneClass = w.Task.Validates(), w.Task.OneClass()
+	p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
 	kind, _ := gnn.KindOf(c.Model)
 	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
 	featured := func(r partition.Relation) bool { return r.In.EdgeColumns > 0 }

@@ -176,8 +176,10 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
 		return nil, err
 	}
 	defer func() {
-		if job.Graph != nil && job.Graph != p.Graph {
-			err = errors.Join(err, job.Graph.Close())
+		for _, j := range []*train.Job{job, job.Validate} {
+			if j != nil && j.Graph != nil && j.Graph != p.Graph {
+				err = errors.Join(err, j.Graph.Close())
+			}
 		}
 	}()
 	job.CoreSharers, job.PlanSteps = p.Machine.Sharers, true
@@ -226,7 +228,7 @@ func fewer(grid mesh.Mesh) mesh.Mesh {
 
 // rates are those of a mesh with these options: kept ones, or measured. of is the plan of the whole graph.
 func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine) (*Rates, error) {
-	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init = machine.Threads, measuredEpochs, measuredEpochs, 0, 0, ""
+	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init, o.Validate = machine.Threads, measuredEpochs, measuredEpochs, 0, 0, "", ""
 	if o.Task == task.Link {
 		o.Metric = metric.ROCAUC // evaluation does not count, and this one ranks nothing
 	}

@@ -79,6 +79,9 @@ func ReadState(dir string) (s State, err error) {
 func begins(job *train.Job, version, store string, now time.Time) State {
 	settings := job.Options.Texts()
 	settings["offload"] = absolute(settings["offload"])
+	if _, err := os.Stat(settings["validate"]); err == nil { // else a graph that is known by name
+		settings["validate"] = absolute(settings["validate"])
+	}
 	host, _ := os.Hostname() // told to people alone
 	return State{
 		Format: runFormat, Weft: version, Started: now, Dataset: job.Dataset, Store: absolute(store), Settings: settings,

@@ -3,6 +3,7 @@ package rundir
 import (
 	"slices"
 
+	"weft/partition"
 	"weft/tensor"
 	"weft/train"
 	"weft/train/metric"
@@ -54,10 +55,12 @@ type Summary struct {
 	// Checkpoints are what the checkpoints took
 	Checkpoints train.CheckpointTotals `json:"checkpoints,omitzero"`
 	Graph       Counts                 `json:"graph"`
-	Links       *task.Links            `json:"links,omitempty"` // of link prediction
+	// Validation are the sizes of the graph that the model is validated on; nil: it is the same
+	Validation *Counts     `json:"validation_graph,omitempty"`
+	Links      *task.Links `json:"links,omitempty"` // of link prediction
 }
 
-// Counts are the sizes of the graph that was trained on.
+// Counts are the sizes of a graph.
 type Counts struct {
 	Vertices int   `json:"vertices"` // of all types
 	Edges    int64 `json:"edges"`    // of all relations
@@ -80,11 +83,17 @@ func summarize(j *train.Job, r *train.Result) Summary {
 		Communication: r.Communication, EdgeColumns: r.EdgeColumns, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
 		Stages: r.Stages, StageImbalance: worker.StageImbalance(r.Stages), Links: r.Links,
 		Checkpoints: r.Checkpoints,
-		Graph: Counts{
-			Vertices: r.Whole.Vertices, Edges: r.Whole.Edges, Features: r.Whole.FeatureColumns, Classes: r.Whole.Classes,
-			Values: r.Whole.ValueColumns,
-			Others: len(r.Whole.Others),
-		},
+		Graph:       *countsOf(&r.Whole), Validation: countsOf(r.Validation),
+	}
+}
+
+// countsOf are the sizes of a graph; nil: of none.
+func countsOf(w *partition.Whole) *Counts {
+	if w == nil {
+		return nil
+	}
+	return &Counts{
+		Vertices: w.Vertices, Edges: w.Edges, Features: w.FeatureColumns, Classes: w.Classes, Values: w.ValueColumns, Others: len(w.Others),
 	}
 }
 

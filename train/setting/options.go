@@ -77,6 +77,8 @@ type Options struct {
 	Select string `yaml:"select"`
 	Seed   uint64 `yaml:"seed"`
 	Split  int    `yaml:"split"` // which stored split, from 0
+	// Validate: the graph whose validation and test vertices select and measure the model, empty: the same
+	Validate string `yaml:"validate"`
 	// LinkSplit is the shares of training, validation and test edges in link prediction
 	LinkSplit task.Shares `yaml:"link-split"`
 	Negatives int         `yaml:"negatives"` // negative edges drawn for each training edge

@@ -187,6 +187,10 @@ var settings = withFields([]Setting{
 	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
 	{Name: "split", Group: TrainingGroup, task: task.Vertex, limits: atLeast(0), Meaning: "which stored split, from 0"},
 	{
+		Name: "validate", Group: TrainingGroup, task: task.Vertex, changes: true,
+		Meaning: "`store` whose validation and test vertices select and measure the model, in place of those of the graph that it is trained on",
+	},
+	{
 		Name: "link-split", Group: TrainingGroup, task: task.Link,
 		Meaning: "`shares` of training, validation and test edges; only training edges pass messages",
 	},

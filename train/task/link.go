@@ -73,6 +73,10 @@ func (k linkPrediction) Check(whole *partition.Whole) error {
 	return nil
 }
 
+func (linkPrediction) CheckMeasured(*partition.Whole) error {
+	return refusal.Errorf("%s: validates labels of vertices, and %s %s holds out edges of its own graph; leave it out", refusal.Setting("validate"), refusal.Setting("task"), Link)
+}
+
 func (k linkPrediction) Keep() *partition.Kept { return partition.Keep(k.draw().Passes) }
 
 func (linkPrediction) Predicts(params *nn.Params, _ nn.State) func(*tensor.Matrix) {

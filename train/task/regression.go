@@ -46,6 +46,8 @@ func (k regression) Check(whole *partition.Whole) error {
 	return nil
 }
 
+func (k regression) CheckMeasured(whole *partition.Whole) error { return checkSplits(whole, k.Split) }
+
 // loss is the name of the loss.
 func (k regression) loss() string {
 	if k.Loss == AutoLoss {
@@ -76,6 +78,9 @@ func (k regression) Begin(e Env) (_ Task, err error) {
 	if t.metric, err = k.Metric(&e.Share.Whole, &labels); err != nil || e.Team.Planning() {
 		return t, err
 	}
+	if e.Trained != nil { // the units come with the parameters
+		return t, t.count()
+	}
 	return t, t.standardise(k.Split)
 }
 
@@ -88,26 +93,39 @@ type values struct {
 	parts   [3]vertexSet // of training, validation and test vertices
 }
 
+// each calls f for each value of a part that is there, of column k.
+func (t *values) each(part int, f func(k int, y float64)) {
+	columns := t.labels.Columns
+	for _, v := range t.parts[part].ids {
+		for k, y := range t.labels.Values[int(v)*columns : (int(v)+1)*columns] {
+			if y == y { // not NaN
+				f(k, float64(y))
+			}
+		}
+	}
+}
+
+// count counts the values of each part on all workers, which call it together.
+func (t *values) count() error {
+	there := make([]float64, len(t.parts))
+	for part := range t.parts {
+		t.each(part, func(int, float64) { there[part]++ })
+	}
+	err := t.World.SumDoubles(comm.Statistics, there)
+	for part := range t.parts {
+		t.parts[part].total = there[part]
+	}
+	return err
+}
+
 // standardise sets the units to the means and standard deviations of the training vertices of all workers,
 // and counts the values of each part. It refuses a column that no training vertex has a value of. All
 // workers call it.
 func (t *values) standardise(split int) error {
 	columns := t.labels.Columns
-	sums := make([]float64, 2*columns+len(t.parts)) // counts and sums of the training vertices, counts of the parts
-	counts, means, there := sums[:columns], sums[columns:2*columns], sums[2*columns:]
-	each := func(part int, f func(k int, y float64)) {
-		for _, v := range t.parts[part].ids {
-			for k, y := range t.labels.Values[int(v)*columns : (int(v)+1)*columns] {
-				if y == y { // not NaN
-					f(k, float64(y))
-				}
-			}
-		}
-	}
-	for part := range t.parts {
-		each(part, func(int, float64) { there[part]++ })
-	}
-	each(0, func(k int, y float64) { counts[k]++; means[k] += y })
+	sums := make([]float64, 2*columns) // counts and sums
+	counts, means := sums[:columns], sums[columns:]
+	t.each(0, func(k int, y float64) { counts[k]++; means[k] += y })
 	if err := t.World.SumDoubles(comm.Statistics, sums); err != nil {
 		return err
 	}
@@ -119,16 +137,15 @@ func (t *values) standardise(split int) error {
 		means[k] /= counts[k]
 	}
 	deviations := make([]float64, columns)
-	each(0, func(k int, y float64) { deviations[k] += (y - means[k]) * (y - means[k]) })
-	err := t.World.SumDoubles(comm.Statistics, deviations)
+	t.each(0, func(k int, y float64) { deviations[k] += (y - means[k]) * (y - means[k]) })
+	if err := t.World.SumDoubles(comm.Statistics, deviations); err != nil {
+		return err
+	}
 	for k := range columns {
 		deviations[k] = math.Sqrt(deviations[k] / counts[k])
 	}
 	t.targets.Units.Set(means, deviations)
-	for part := range t.parts {
-		t.parts[part].total = there[part]
-	}
-	return err
+	return t.count()
 }
 
 func (t *values) Metric() string { return t.metric }

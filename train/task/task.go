@@ -30,6 +30,9 @@ type Kind interface {
 	Outputs(whole *partition.Whole) int
 	// Check refuses a graph that the task cannot use, as far as its counts tell.
 	Check(whole *partition.Whole) error
+	// CheckMeasured refuses a graph on which a model that is trained on another cannot be measured, as far as
+	// its counts tell.
+	CheckMeasured(whole *partition.Whole) error
 	// Keep returns the message-passing edges of each partition. nil is all edges.
 	Keep() *partition.Kept
 	// Begin makes the task of a worker. It fails with a refusal, on all workers, if the graph lacks what the
@@ -48,6 +51,9 @@ type Env struct {
 	Vertices []int32          // the vertices of this worker's outputs, ascending; nil: all
 	Params   *nn.Params       // the model's; the task adds its own
 	Fetches  *links.Fetches   // for a plan, from Fetches; nil: it knows none
+	// Trained is the task of the graph that is trained on, if this one validates its model: the metric, the
+	// number of classes and their weights are those of Trained. nil: this graph is trained on.
+	Trained Task
 }
 
 // Task is the task on one worker. It takes the model's output, a row for each of Env.Vertices. All workers

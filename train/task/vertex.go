@@ -7,6 +7,7 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
@@ -50,6 +51,8 @@ func (k ofVertices) Outputs(whole *partition.Whole) int { return k.of(whole).Out
 
 func (k ofVertices) Check(whole *partition.Whole) error { return k.of(whole).Check(whole) }
 
+func (k ofVertices) CheckMeasured(whole *partition.Whole) error { return checkSplits(whole, k.Split) }
+
 func (ofVertices) Keep() *partition.Kept { return nil }
 
 func (k ofVertices) Begin(e Env) (Task, error) { return k.of(&e.Share.Whole).Begin(e) }
@@ -91,6 +94,17 @@ func (k classification) fromFile() bool {
 
 // checkSplit refuses a split that does not exist, or that has no training vertices.
 func checkSplit(whole *partition.Whole, split int) error {
+	if err := checkSplits(whole, split); err != nil {
+		return err
+	}
+	if whole.Splits[split].Train == 0 {
+		return refusal.Errorf("%s %d has no training vertices", refusal.Setting("split"), split)
+	}
+	return nil
+}
+
+// checkSplits refuses a split that does not exist.
+func checkSplits(whole *partition.Whole, split int) error {
 	switch splits := whole.Splits; {
 	case len(splits) == 0:
 		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; import it with %s",
@@ -98,10 +112,12 @@ func checkSplit(whole *partition.Whole, split int) error {
 	case split >= len(splits):
 		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
 			refusal.Setting("split"), split, len(splits))
-	case splits[split].Train == 0:
-		return refusal.Errorf("%s %d has no training vertices", refusal.Setting("split"), split)
 	}
 	return nil
+}
+
+func (k classification) CheckMeasured(whole *partition.Whole) error {
+	return checkSplits(whole, k.Split)
 }
 
 func (classification) Keep() *partition.Kept { return nil }
@@ -119,6 +135,14 @@ func (k classification) Begin(e Env) (Task, error) {
 	}
 	labels, splits := e.Share.Values.Targets(e.Vertices)
 	c.labels = labels
+	trained, _ := e.Trained.(*classes)
+	if own := &e.Share.Values.Labels; trained != nil && (own.MultiLabel() != trained.Share.Values.Labels.MultiLabel() || own.MultiLabel() && own.Classes != trained.labels.Classes) {
+		return nil, &launch.Common{Err: refusal.Errorf("%s: a vertex has one class in one of the graphs and several labels in the other, or labels of other classes; give graphs with the same labels",
+			refusal.Setting("validate"))}
+	}
+	if trained != nil && labels.Class != nil { // all classes, also those that no vertex here has
+		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names
+	}
 	all, s := &e.Share.Whole.Splits[k.Split], &splits[k.Split]
 	c.train, c.val, c.test = e.vertexSet(s.Train, all.Train), e.vertexSet(s.Val, all.Val), e.vertexSet(s.Test, all.Test)
 	l := &c.labels
@@ -136,10 +160,21 @@ func (k classification) Begin(e Env) (Task, error) {
 			return nil, err
 		}
 	}
-	if k.ClassWeights != NoClassWeights {
+	switch {
+	case k.ClassWeights == NoClassWeights:
+	case trained != nil:
+		c.targets.Weights = trained.targets.Weights
+		if err := c.sumWeights(); err != nil {
+			return nil, err
+		}
+	default:
 		if err := c.weigh(k.ClassWeights); err != nil {
 			return nil, err
 		}
+	}
+	if trained != nil {
+		c.metric = trained.metric
+		return c, nil
 	}
 	var err error
 	c.metric, err = k.Metric(&e.Share.Whole, &c.labels)

@@ -77,6 +77,7 @@ type Worker struct {
 	// For training.
 	Task      task.Task
 	Optimizer *optim.Optimizer
+	validates *Worker        // the model on the graph that it is validated on; nil: the one that it is trained on
 	Rate      optim.Schedule // of the optimizer's learning rate
 	engine    engine.Engine
 	epoch     int // the last one trained, from 1; 0: none
@@ -85,9 +86,16 @@ type Worker struct {
 	spent engine.StageReport // of the last training pass, if the mesh has several stages
 }
 
+// Validation is another graph, whose validation and test vertices select and measure the model.
+type Validation struct {
+	Config                  // the run's, for this graph
+	Share  *partition.Share // of this worker's partition
+}
+
 // New makes one of the workers that world connects, for training: its engine, its task and the optimizer's
-// state. share is the share of its partition, with all edges.
-func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) (w *Worker, err error) {
+// state. share is the share of its partition, with all edges. Without other the graph's own vertices
+// validate.
+func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share, other *Validation) (w *Worker, err error) {
 	w, e, err := begin(c, team, world, share)
 	if err != nil {
 		return nil, err
@@ -103,14 +111,19 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) 
 	if err := w.infers(w.engine); err != nil {
 		return nil, err
 	}
-	team.Memory.FreezeAll(tensor.Graph)
-	team.Memory.FreezeAll(tensor.Features)
 	w.Task, err = c.Kind.Begin(task.Env{
 		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params, Fetches: c.Fetches,
 	})
 	if err != nil {
 		return nil, err
 	}
+	if other != nil {
+		if w.validates, err = w.onOther(other, world); err != nil {
+			return nil, err
+		}
+	}
+	team.Memory.FreezeAll(tensor.Graph)
+	team.Memory.FreezeAll(tensor.Features)
 	w.Rate = optim.Schedule{
 		Name: c.Schedule, Epochs: c.Epochs, Warmup: c.Warmup,
 		Plateau: optim.Plateau{
@@ -118,7 +131,7 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) 
 			Highest: c.Select == setting.SelectMetric && !metric.SmallerIsBetter(w.Task.Metric()),
 		},
 	}
-	if c.Schedule == optim.PlateauSchedule && !w.Task.Validates() {
+	if c.Schedule == optim.PlateauSchedule && !w.Validates() {
 		return nil, refusal.Errorf("%[1]s %[2]s: nothing is held out for validation; give another split, or take %[1]s %[3]s",
 			refusal.Setting("schedule"), c.Schedule, optim.Schedules[0])
 	}
@@ -127,6 +140,34 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) 
 		DecayFirstLayerOnly: c.DecayFirstLayerOnly, Momentum: c.Momentum, Clip: c.Clip, Squares: w.squares,
 	}, team, w.Params.List)
 	return w, err
+}
+
+// onOther makes the worker of the model on another graph.
+func (w *Worker) onOther(other *Validation, world *comm.Comm) (*Worker, error) {
+	c := other.Config
+	c.Savings, c.Standard = w.Savings, w.Standard
+	v, err := NewInference(c, w.Team, world, other.Share)
+	if err != nil {
+		return nil, err
+	}
+	v.Task, err = c.Kind.Begin(task.Env{
+		Team: w.Team, World: v.Groups.World, Share: other.Share, Vertices: v.Inference.Vertices(), Params: v.Params, Trained: w.Task,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := v.Params.Like(w.Params); err != nil {
+		return nil, &launch.Common{Err: err}
+	}
+	return v, nil
+}
+
+// Validates reports whether any worker has something to validate on, as far as this worker knows.
+func (w *Worker) Validates() bool {
+	if w.validates != nil {
+		return w.validates.Task.Validates()
+	}
+	return w.Task.Validates()
 }
 
 // NewInference makes a worker for inference alone, along all edges.
@@ -266,8 +307,26 @@ type Scores struct {
 	Fault   string
 }
 
-// Evaluate measures the current model without dropout. All workers get the same scores.
+// Evaluate measures the current model without dropout. All workers get the same scores. Validation and test
+// vertices are those of the graph that the model is validated on.
 func (w *Worker) Evaluate() (s Scores, err error) {
+	s, err = w.evaluate()
+	if w.validates == nil || s.Fault != "" || err != nil {
+		return s, err
+	}
+	w.validates.Params.Use()
+	if !w.Team.Planning() {
+		w.validates.Params.Copy(w.Params)
+	}
+	v, err := w.validates.evaluate()
+	if v.Fault == "" {
+		v.Train = s.Train
+	}
+	return v, err
+}
+
+// evaluate measures the model on the worker's own graph.
+func (w *Worker) evaluate() (s Scores, err error) {
 	output := w.Infer(0)
 	defer output.Drop()
 	loss := w.Task.ValidationLoss(output)

@@ -1,0 +1,273 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/refusal"
+	"weft/train/metric"
+	"weft/train/task"
+)
+
+// elsewhereGraph is a graph of the features and classes of tangle, with other vertices and edges.
+func elsewhereGraph(t *testing.T, vertices int) *graph.Graph {
+	t.Helper()
+	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: vertices, Degree: 5, Features: 13, Classes: 5, Seed: 9, Directed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &g.Relations[0]
+	r.Weights, r.EdgeColumns = make([]float32, len(r.Sources)), 3
+	for k := range r.Sources {
+		r.Weights[k] = 1 + float32(k%3)
+		r.EdgeFeatures = append(r.EdgeFeatures, float32(k%5), 1, -float32(k%2))
+	}
+	return g
+}
+
+// validated is a job that is validated on another graph, and its epochs.
+func validated(g, other *graph.Graph, o Options) (j *Job, curve *[]Epoch) {
+	curve = new([]Epoch)
+	return &Job{
+		Graph: g, Options: o, Validate: &Job{Graph: other, Dataset: "other"},
+		OnEpoch: func(e Epoch) { *curve = append(*curve, e) },
+	}, curve
+}
+
+// TestValidate: with another graph to validate on, a run has the losses that it has without. Its validation
+// and test metrics are those of a prediction there with the weights of the best epoch, which is the first one
+// with the best of them. The plan is what the run takes, to the byte.
+func TestValidate(t *testing.T) {
+	g, other := tangle(t, 700, 3000), elsewhereGraph(t, 300)
+	for name, o := range networks() {
+		t.Run(name, func(t *testing.T) {
+			o.Epochs = 4
+			plain := run(t, g, o)
+			j, curve := validated(g, other, o)
+			r, _ := planAndRun(t, j)
+			if !slices.Equal(r.Losses, plain.Losses) {
+				t.Errorf("losses %v, without validation elsewhere %v", r.Losses, plain.Losses)
+			}
+			*curve = nil
+			j.OnEpoch = func(e Epoch) { *curve = append(*curve, e) }
+			if r = mustRun(t, j); r.Validation == nil || r.Validation.Vertices != 300 {
+				t.Errorf("validation graph %+v", r.Validation)
+			}
+			best := 0
+			for k, e := range *curve {
+				if e.Val > (*curve)[best].Val {
+					best = k
+				}
+			}
+			if e := (*curve)[best]; r.BestEpoch != best+1 || r.Val != e.Val || r.Test != e.Test || r.ValLoss != e.ValLoss || r.Train != e.Train {
+				t.Errorf("best epoch %d: %+v, of %+v", r.BestEpoch, r, *curve)
+			}
+			p, err := (&Job{Graph: other, Options: o}).Predict(context.Background(), r.Weights, Logits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &other.Splits[0]
+			for part, got := range []float64{r.Val, r.Test} {
+				e, err := metric.Evaluate(p.Logits, &other.Labels, [][]int64{s.Val, s.Test}[part])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := e.Scores[r.Metric]; got != want {
+					t.Errorf("%s of part %d: %v, by the weights %v", r.Metric, part, got, want)
+				}
+			}
+			loss := 0.
+			for _, v := range s.Val {
+				row, sum := p.Logits[5*v:5*v+5], 0.
+				for _, z := range row {
+					sum += math.Exp(float64(z))
+				}
+				loss += math.Log(sum) - float64(row[other.Labels.Class[v]])
+			}
+			if loss /= float64(len(s.Val)); math.Abs(loss-r.ValLoss) > 1e-5*loss {
+				t.Errorf("validation loss %v, by the weights %v", r.ValLoss, loss)
+			}
+		})
+	}
+}
+
+// TestValidateOnMeshes: workers of every axis measure another graph as one worker does. It may have fewer
+// vertices than there are slices and partitions.
+func TestValidateOnMeshes(t *testing.T) {
+	g := tangle(t, 700, 3000)
+	for _, vertices := range []int{150, 7} {
+		other := elsewhereGraph(t, 150)
+		if vertices < 150 {
+			var err error
+			if other, err = other.Induced(slices.Concat(slices.Repeat([]bool{true}, vertices), make([]bool, 150-vertices))); err != nil {
+				t.Fatal(err)
+			}
+			other.Splits = []graph.Split{{Val: []int64{1, 4, 6}}}
+		}
+		for _, name := range []string{"gcn", "gat"} {
+			o := networks()[name]
+			o.Epochs, o.Norm, o.DropEdge, o.Threads = 3, "layer", 0, 1
+			alone, want := validated(g, other, o)
+			mustRun(t, alone)
+			for mesh, change := range map[string]func(*Options){
+				"graph=3":            nil,
+				"tensor=2":           nil,
+				"graph=2,tensor=2":   nil,
+				"pipeline=2":         func(o *Options) { o.Chunks = 1 },
+				"graph=2":            func(o *Options) { o.Partitions = 4 },
+				"graph=1":            func(o *Options) { o.Partitions, o.Offload = 3, t.TempDir() },
+				"graph=2,pipeline=2": func(o *Options) { o.Chunks = 2 },
+			} {
+				if vertices < 10 && strings.Contains(mesh, "pipeline") {
+					continue // a chunk has a vertex
+				}
+				t.Run(fmt.Sprintf("%s on %s, %d", name, mesh, vertices), func(t *testing.T) {
+					o := o
+					if change != nil {
+						change(&o)
+					}
+					j := onMesh(g, o, mesh)
+					with, curve := validated(g, other, j.Options)
+					p, err := with.Plan(context.Background())
+					if err != nil {
+						t.Fatal(err)
+					}
+					r := mustRun(t, with)
+					bound := strings.Contains(mesh, "pipeline") || mesh == "graph=2" // chunks, and messages between workers, come in any order
+					for k, bytes := range r.PeakTensorBytes {
+						if planned := p.PeakTensorBytes[k]; bytes > planned || bytes < planned && !bound {
+							t.Errorf("worker %d takes %d, and %d are planned", k, bytes, planned)
+						}
+					}
+					for k, e := range *curve {
+						w := (*want)[k]
+						if math.Abs(e.ValLoss-w.ValLoss) > 1e-3*w.ValLoss || math.Abs(e.Val-w.Val) > 1.01/float64(vertices/5) {
+							t.Errorf("epoch %d: %+v, on one worker %+v", k+1, e, w)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestValidateMeasures: weights of classes are those of the training vertices, and values have the units of
+// these. The sums over all labels of the other graph are by hand, with no more classes than it has.
+func TestValidateMeasures(t *testing.T) {
+	g, other := tangle(t, 700, 3000), elsewhereGraph(t, 300)
+	for v, class := range other.Labels.Class {
+		other.Labels.Class[v] = class % 3
+	}
+	other.Labels.Classes, other.Splits = 3, []graph.Split{{Val: []int64{1, 2, 5, 9}, Test: []int64{3}}}
+	o := networks()["gcn"]
+	o.ClassWeights = task.Balanced
+	j, _ := validated(g, other, o)
+	r := mustRun(t, j)
+	p, err := (&Job{Graph: other, Options: o}).Predict(context.Background(), r.Weights, Logits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := make([]float64, 5)
+	for _, v := range g.Splits[0].Train {
+		count[g.Labels.Class[v]]++
+	}
+	loss, weight := 0., 0.
+	for _, v := range other.Splits[0].Val {
+		row, sum := p.Logits[5*v:5*v+5], 0.
+		for _, z := range row {
+			sum += math.Exp(float64(z))
+		}
+		c := other.Labels.Class[v]
+		weight += 1 / count[c]
+		loss += (math.Log(sum) - float64(row[c])) / count[c]
+	}
+	if loss /= weight; math.Abs(loss-r.ValLoss) > 1e-5*loss {
+		t.Errorf("validation loss %v, by hand %v", r.ValLoss, loss)
+	}
+
+	values := func(g *graph.Graph, scale float32) *graph.Graph {
+		with := *g
+		with.Labels = graph.Labels{Columns: 1, Values: make([]float32, g.Own())}
+		for v := range with.Labels.Values {
+			with.Labels.Values[v] = scale * (float32(v%10) + 2*g.Features.Row(v)[0])
+		}
+		return &with
+	}
+	trained, held := values(g, 3), values(other, 4)
+	j, _ = validated(trained, held, networks()["sage"])
+	r = mustRun(t, j)
+	if p, err = (&Job{Graph: held, Options: j.Options}).Predict(context.Background(), r.Weights, Logits); err != nil {
+		t.Fatal(err)
+	}
+	square := 0.
+	for _, v := range other.Splits[0].Val {
+		square += math.Pow(float64(p.Logits[v]-held.Labels.Values[v]), 2)
+	}
+	if want := math.Sqrt(square / 4); r.Metric != "rmse" || math.Abs(want-r.Val) > 1e-5*want {
+		t.Errorf("%s %v, by hand %v", r.Metric, r.Val, want)
+	}
+}
+
+// TestValidateRefuses: a graph on which the model cannot be validated is refused by its name.
+func TestValidateRefuses(t *testing.T) {
+	g := tangle(t, 700, 3000)
+	for want, change := range map[string]func(other *graph.Graph, o *Options){
+		"it has 2 features, and the graph that is trained on has 13": func(other *graph.Graph, _ *Options) {
+			other.Features = graph.Features{Columns: 2, Dense: make([]float32, 2*other.Own())}
+		},
+		"its labels are of 7 classes or columns, and those of the graph that is trained on of 5": func(other *graph.Graph, _ *Options) { other.Labels.Classes = 7 },
+		"a vertex has one class in one of the graphs and several labels in the other": func(other *graph.Graph, _ *Options) {
+			other.Labels = graph.Labels{Classes: 5, Multi: make([]float32, 5*other.Own())}
+		},
+		"the graph has no split into training":                         func(other *graph.Graph, _ *Options) { other.Splits = nil },
+		"split 0 has no validation vertices; import it with split val": func(other *graph.Graph, _ *Options) { other.Splits = []graph.Split{{Train: []int64{1}}} },
+		"with a row for each vertex of its graph":                      func(_ *graph.Graph, o *Options) { o.Model, o.NodeEmbedding = "sage", 4 },
+		"validates labels of vertices":                                 func(_ *graph.Graph, o *Options) { o.Task = task.Link },
+		"a job has that graph as Validate":                             func(_ *graph.Graph, o *Options) { o.Validate = "other" },
+	} {
+		o, other := networks()["gcn"], elsewhereGraph(t, 100)
+		change(other, &o)
+		train := *g
+		if o.NodeEmbedding > 0 {
+			train.Features, other.Features = graph.Features{}, graph.Features{}
+		}
+		j, _ := validated(&train, other, o)
+		if o.Validate != "" {
+			j.Validate = nil
+		}
+		if _, err := j.Run(context.Background()); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want a refusal with %q", err, want)
+		}
+	}
+}
+
+// TestValidateResumes: a run that continues has the validation metrics of one that never stopped, to the bit.
+func TestValidateResumes(t *testing.T) {
+	g, other, dir := tangle(t, 700, 3000), elsewhereGraph(t, 150), t.TempDir()
+	o := networks()["sage"]
+	o.Epochs, o.EvalEvery = 6, 2
+	whole, _ := validated(g, other, o)
+	want := follow(whole, filepath.Join(dir, "whole"), nil)
+	mustRun(t, whole)
+	first, _ := validated(g, other, o)
+	follow(first, filepath.Join(dir, "stopped"), nil)
+	if r, err := first.Run(stopAfter(first, 3)); err != nil || r.Epochs != 3 {
+		t.Fatalf("%v, %+v", err, r)
+	}
+	second, _ := validated(g, other, o)
+	got := follow(second, filepath.Join(dir, "stopped"), openLast(t, filepath.Join(dir, "stopped")))
+	mustRun(t, second)
+	for k := range *want {
+		w, g := (*want)[k], (*got)[k]
+		if w.Loss != g.Loss || w.Evaluated && (w.Val != g.Val || w.ValLoss != g.ValLoss) {
+			t.Errorf("epoch %d: %+v, want %+v", k+1, g, w)
+		}
+	}
+}
