@@ -27,9 +27,9 @@ import (
 	"weft/nn"
 	"weft/parallel/mfg"
 	"weft/train"
+	"weft/train/predictions"
 	"weft/train/rundir"
 	"weft/train/setting"
-	"weft/train/task"
 )
 
 type predictCommand struct {
@@ -44,19 +44,20 @@ func newPredict() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict RUN [STORE] | --init WEIGHTS --config FILE STORE",
 		Short: "predict with the weights of a run, or with weights trained elsewhere",
-		Long: `predict computes the logits of every vertex from the whole graph, without dropout. It writes them as a NumPy array with a row per
-vertex in the graph's order. For a run of link prediction (--task link) it writes the vertices' embeddings. All edges of the graph
-then pass messages.
+		Long: `predict computes the logits of every vertex from the whole graph, without dropout. The ending of --out names the format. A .npy file
+is a NumPy array of the logits with a row per vertex in the graph's order. A .csv or .parquet file is a table of each vertex, its
+predicted class and the probability of that class. For a run of link prediction (--task link) it writes the vertices' embeddings. All
+edges of the graph then pass messages. Where the graph has labels and the split, predict says how good the predictions are.
 
 The weights come from a run's directory. The graph is the run's own, or another one with the same number of features. With --init the
 weights come from a safetensors file with the names and shapes of PyTorch Geometric's models, and --config or flags describe the model.
 Training settings are accepted and ignored.
 
 With --vertices it computes the listed vertices only, and reads only the part of the graph that they depend on, layer by layer.
-Their rows are in the order of the list and have the same bits as in a prediction of all vertices (and --halo rows). Their ids go to
-a second file:
-preds.vertices.npy for preds.npy.`,
+Their rows are in the order of the list and have the same bits as in a prediction of all vertices (and --halo rows). Beside
+preds.npy a second file, preds.vertices.npy, has their ids.`,
 		Example: `  weft predict runs/first --out runs/preds.npy
+  weft predict runs/first --out runs/preds.csv
   weft predict runs/first stores/newer --out runs/preds.npy --embeddings runs/hidden.npy
   weft predict runs/first --vertices some.csv --out runs/some.npy
   weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
@@ -73,8 +74,8 @@ preds.vertices.npy for preds.npy.`,
 	}
 	cmd.Flags().Lookup("memory-limit").Hidden = true // refused: predict makes no plan
 	cmd.Flags().Lookup("init").Usage = "safetensors `file` with the weights to predict with"
-	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the logits or embeddings, float32, vertices × classes or columns; an existing file is overwritten")
-	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", "`file` for the last hidden layer, float32, vertices × columns")
+	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the predictions: .npy (logits, values or embeddings, float32, vertices × columns), .csv or .parquet; an existing file is overwritten")
+	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", "`file` for the last hidden layer: .npy, float32, vertices × columns")
 	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the vertices to predict: ids, or a mask (default: all)")
 	return cmd
 }
@@ -91,6 +92,7 @@ func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string, begun 
 type request struct {
 	options *setting.Resolved
 	run     string // its directory; empty: --init names the weights
+	trained string // the store that the run trained on; empty: not known
 	weights string
 	graph   string // dataset or store
 }
@@ -109,6 +111,12 @@ func (p *predictCommand) prepare(args []string) (asked request, weights nn.State
 		return cmp.Or(checkFile(flag, path), checkApart(flag, path, p.inputs(&asked)...))
 	}); err != nil {
 		return asked, nil, err
+	}
+	if err := predictions.CheckEnding("out", p.out); err != nil {
+		return asked, nil, err
+	}
+	if p.embeddings != "" && !predictions.IsMatrix(p.embeddings) {
+		return asked, nil, refusal.Errorf("--embeddings %s: a NumPy array, whose file ends in .npy", p.embeddings)
 	}
 	for _, other := range []string{p.out, p.beside()} {
 		if p.embeddings != "" && other != "" && sameFile(other, p.embeddings) {
@@ -134,10 +142,10 @@ func (p *predictCommand) outputs(check func(flag, path string) error) error {
 // beside is the file for the ids of the listed vertices. It is empty without a list, or if --out is a pipe or
 // a link.
 func (p *predictCommand) beside() string {
-	if info, err := os.Lstat(p.out); p.vertices == "" || p.out == "" || err == nil && !info.Mode().IsRegular() {
+	if info, err := os.Lstat(p.out); p.vertices == "" || p.out == "" || !predictions.IsMatrix(p.out) || err == nil && !info.Mode().IsRegular() {
 		return ""
 	}
-	return strings.TrimSuffix(p.out, ".npy") + ".vertices.npy"
+	return strings.TrimSuffix(p.out, filepath.Ext(p.out)) + ".vertices.npy"
 }
 
 // inputs are the files read besides the graph.
@@ -181,7 +189,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 		if err := p.settings.override(&given); err != nil {
 			return asked, err
 		}
-		asked.run, asked.graph = args[0], run.Store
+		asked.run, asked.trained, asked.graph = args[0], run.Store, run.Store
 		switch _, err := os.Stat(run.Store); {
 		case len(args) == 2:
 			asked.graph = args[1]
@@ -201,7 +209,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 }
 
 func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights nn.State) error {
-	job, _, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), func(store string) error {
+	job, store, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), func(store string) error {
 		return p.outputs(func(flag, path string) error { return checkApartFromGraph(flag, path, asked.graph, store) })
 	}, func(g *graph.Graph) error { return checkWeights(asked, g.Features.Columns, weights) })
 	if err != nil {
@@ -222,6 +230,17 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 			return err
 		}
 	}
+	var d *predicted
+	err = r.OnFirst(func() (err error) {
+		d, err = p.describe(cmd.ErrOrStderr(), job, store, asked, weights)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if d != nil && d.graph != job.Graph {
+		defer d.graph.Close()
+	}
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
 		r.sayWaiting(cmd.Context(), s, "; "+p.out+" is not written")
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", s)
@@ -235,9 +254,9 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	outputs := train.Logits
 	if p.embeddings != "" {
 		outputs = train.WithEmbeddings
-		job.OnEmbeddings = func(rows train.Rows) error { return rundir.WriteRows(p.embeddings, rows) }
+		job.OnEmbeddings = func(rows train.Rows) error { return predictions.Write(p.embeddings, rows, predictions.Table{}) }
 	}
-	job.OnLogits = func(rows train.Rows) error { return rundir.WriteRows(p.out, rows) }
+	job.OnLogits = func(rows train.Rows) error { return d.write(p.out, rows) }
 	result, err := job.Predict(ctx, weights, outputs)
 	err = advised(err)
 	switch {
@@ -261,15 +280,19 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
 	}
 	what, columns := "logits", counted(result.Classes, "class", "classes")
-	switch {
-	case asked.options.Task == task.Link:
+	switch d.Columns {
+	case predictions.Embedding:
 		what, columns = "embeddings", counted(result.Classes, "column", "columns")
-	case nn.UnitsIn(weights) > 0:
+	case predictions.Values:
 		what, columns = "values", counted(result.Classes, "column", "columns")
+	default:
+		if !predictions.IsMatrix(p.out) {
+			what = "probabilities"
+		}
 	}
 	fmt.Fprintf(show, "%s: %s of %s, %s, in %s\n", p.out, what, counted(result.Vertices, "vertex", "vertices"), columns, duration(time.Since(started)))
 	showNeeds(show, result.Needs)
-	return nil
+	return d.showScores(show)
 }
 
 // readVertices reads the list of vertices to predict, the same on all ranks.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/train"
+	"weft/train/predictions"
 	"weft/train/rundir"
 	"weft/train/setting"
 	"weft/train/task"
@@ -68,7 +70,7 @@ Each round takes alpha of the in-neighbours, weighted as in GCN, and the rest of
 	f.Float64Var(&s.alpha, "smooth-alpha", .8, "share of the in-neighbours in each of them, above 0 and at most 1")
 	f.BoolVar(&s.val, "val-labels", false, "the labels of validation vertices are known, too: as leaderboards allow for the test vertices")
 	f.IntVar(&s.split, "split", -1, "which stored split, from 0 (default: that of the run)")
-	f.StringVar(&s.out, "out", "", "`file` for the smoothed probabilities, float32, vertices × classes; an existing file is overwritten")
+	f.StringVar(&s.out, "out", "", "`file` for the smoothed probabilities: .npy (float32, vertices × classes), .csv or .parquet (each vertex's class and its probability); an existing file is overwritten")
 	f.BoolVar(&s.json, "json", false, "print one JSON object")
 	s.settings.addThose(f, func(one setting.Setting) bool {
 		return slices.Contains([]string{"parallel", "partitions", "partition", "balance", "threads", "comm-timeout"}, one.Name)
@@ -144,7 +146,7 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 		for _, name := range rundir.Files() {
 			files = append(files, filepath.Join(dir, name))
 		}
-		if err := errors.Join(checkFile("out", s.out), checkApart("out", s.out, files...)); err != nil {
+		if err := cmp.Or(checkFile("out", s.out), predictions.CheckEnding("out", s.out), checkApart("out", s.out, files...)); err != nil {
 			return asked, err
 		}
 	}
@@ -224,18 +226,18 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r ranks, asked *smoothRequest
 		return metrics, nil
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "smoothed the probabilities of %s in %s\n", counted(p.Vertices, "vertex", "vertices"), duration(time.Since(began)))
-	if s.out != "" {
-		rows := train.Rows{Vertices: p.Vertices, Columns: p.Classes, Each: slices.Values([][]float32{p.Logits})}
-		if err := rundir.WriteRows(s.out, rows); err != nil {
-			return metrics, err
-		}
-	}
 	g := job.Graph
 	if g == nil {
 		if g, err = graph.Open(store); err != nil {
 			return metrics, err
 		}
 		defer g.Close()
+	}
+	if s.out != "" {
+		rows := train.Rows{Vertices: p.Vertices, Columns: p.Classes, Each: slices.Values([][]float32{p.Logits})}
+		if err := predictions.Write(s.out, rows, predictions.Table{Names: g.Names, Columns: predictions.Probabilities, Classes: g.Labels.Names}); err != nil {
+			return metrics, err
+		}
 	}
 	return metrics, g.Guard(func() error {
 		if err := metrics.Before.of(asked.predictions, g, asked.Split); err != nil {

@@ -186,8 +186,8 @@ var elsewhere = regexp.MustCompile(`^(make|go run|mpirun)\b|weft (doctor|(train|
 // unmade matches the files that no snippet makes; a snippet of Python that reads one is left out.
 var unmade = regexp.MustCompile(`"(graph|x)\.pt"`)
 
-// took is a time in what a command prints.
-var took = regexp.MustCompile(`\b[0-9.,]+ m?s\b`)
+// measurement is a time or a share in what a command prints.
+var measurement = regexp.MustCompile(`\b[0-9.,]+ (m?s\b|%)`)
 
 // trains is a training of a graph.
 var trains = regexp.MustCompile(`\bweft train \S+`)
@@ -197,7 +197,7 @@ var trains = regexp.MustCompile(`\bweft train \S+`)
 func (s *session) commands(b snippet) {
 	s.t.Helper()
 	words := func(text string) string {
-		return strings.Join(strings.Fields(took.ReplaceAllString(text, "TIME")), " ")
+		return strings.Join(strings.Fields(measurement.ReplaceAllString(text, "MEASURED")), " ")
 	}
 	lines := strings.Split(strings.ReplaceAll(strings.TrimRight(b.text, "\n"), "\\\n", ""), "\n")
 	for len(lines) > 0 {

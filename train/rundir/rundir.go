@@ -378,19 +378,14 @@ func (d *Dir) Weights(version string, weights nn.State) error {
 
 // Predictions writes the logits. It is meant for Job.OnLogits.
 func (d *Dir) Predictions(logits worker.Rows) error {
-	if err := atomicfile.WriteIn(d.root, predictionsFile, func(to io.Writer) error { return writeRows(to, logits) }); err != nil {
+	if err := atomicfile.WriteIn(d.root, predictionsFile, func(to io.Writer) error { return WriteRowsTo(to, logits) }); err != nil {
 		return d.fail(err)
 	}
 	return nil
 }
 
-// WriteRows writes rows as a NumPy array of float32, which appears under its name when it is complete and on
+// WriteVertices writes ids as a NumPy array of int64, which appears under its name when it is complete and on
 // disk.
-func WriteRows(path string, rows worker.Rows) error {
-	return atomicfile.Write(path, func(to io.Writer) error { return writeRows(to, rows) })
-}
-
-// WriteVertices writes ids as a NumPy array of int64, as WriteRows does.
 func WriteVertices(path string, ids []int32) error {
 	return atomicfile.Write(path, func(to io.Writer) error {
 		w, err := npy.NewWriter(to, "<i8", len(ids))
@@ -411,8 +406,8 @@ func WriteVertices(path string, ids []int32) error {
 	})
 }
 
-// writeRows writes rows as a NumPy array.
-func writeRows(to io.Writer, r worker.Rows) error {
+// WriteRowsTo writes rows as a NumPy array of float32.
+func WriteRowsTo(to io.Writer, r worker.Rows) error {
 	w, err := npy.NewWriter(to, "<f4", r.Vertices, r.Columns)
 	if err != nil {
 		return err

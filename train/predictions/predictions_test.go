@@ -1,0 +1,225 @@
+package predictions
+
+import (
+	"encoding/csv"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"weft/graph"
+	"weft/train/worker"
+)
+
+// two rows a batch, as workers pass them.
+func rowsOf(columns int, numbers ...float32) worker.Rows {
+	return worker.Rows{Vertices: len(numbers) / columns, Columns: columns, Each: slices.Chunk(numbers, 2*columns)}
+}
+
+var tables = []struct {
+	name   string
+	rows   worker.Rows
+	table  Table
+	header []string
+	cells  [][]any // float64 by the definition
+}{
+	{
+		"classes", rowsOf(3, 0, 1, 0, 3, 3, 1, 200, -200, 100), Table{Names: []string{"a", `b "1", x`, ""}, Classes: []string{"cat", "dog", "3,4"}},
+		[]string{"vertex", "name", "class", "probability"},
+		[][]any{
+			{0, "a", "dog", math.E / (2 + math.E)}, // the softmax, of the first of equal logits
+			{1, `b "1", x`, "cat", math.Exp(3) / (2*math.Exp(3) + math.Exp(1))},
+			{2, "", "cat", 1.},
+		},
+	},
+	{
+		"listed", rowsOf(2, 0, 1, 1, 0), Table{Vertices: []int32{7, 2}},
+		[]string{"vertex", "class", "probability"},
+		[][]any{{7, "1", math.E / (1 + math.E)}, {2, "0", math.E / (1 + math.E)}},
+	},
+	{
+		"probabilities", rowsOf(2, .25, .5, .125, .0625), Table{Columns: Probabilities},
+		[]string{"vertex", "class", "probability"},
+		[][]any{{0, "1", .5}, {1, "0", .125}},
+	},
+	{
+		"labels", rowsOf(2, 0, -1, 100, -100), Table{Columns: LabelLogits, Classes: []string{"zinc", "arsenic"}},
+		[]string{"vertex", "zinc", "arsenic"}, // not sorted
+		[][]any{{0, .5, 1 / (1 + math.E)}, {1, 1., 3.8e-44}},
+	},
+	{
+		"labels whose names are no columns", rowsOf(2, 0, 0), Table{Columns: LabelLogits, Classes: []string{"vertex", "x"}},
+		[]string{"vertex", "label_0", "label_1"},
+		[][]any{{0, .5, .5}},
+	},
+	{"value", rowsOf(1, -2.5, 1e30), Table{Columns: Values}, []string{"vertex", "value"}, [][]any{{0, -2.5}, {1, 1e30}}},
+	{"values", rowsOf(2, -2.5, 8), Table{Columns: Values}, []string{"vertex", "value_0", "value_1"}, [][]any{{0, -2.5, 8.}}},
+	{
+		"embeddings", rowsOf(11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), Table{Columns: Embedding},
+		[]string{
+			"vertex", "embedding_0", "embedding_1", "embedding_2", "embedding_3", "embedding_4", "embedding_5", "embedding_6",
+			"embedding_7", "embedding_8", "embedding_9", "embedding_10",
+		},
+		[][]any{{0, 0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10.}},
+	},
+}
+
+func TestTables(t *testing.T) {
+	for _, test := range tables {
+		for ending, read := range map[string]func(*testing.T, string) ([]string, [][]any){".csv": readCSV, ".parquet": readParquet} {
+			t.Run(test.name+ending, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "p"+ending)
+				if err := Write(path, test.rows, test.table); err != nil {
+					t.Fatal(err)
+				}
+				header, cells := read(t, path)
+				if !slices.Equal(header, test.header) {
+					t.Errorf("columns %q, want %q", header, test.header)
+				}
+				if len(cells) != len(test.cells) {
+					t.Fatalf("%d rows, want %d", len(cells), len(test.cells))
+				}
+				for k, row := range cells {
+					for i, is := range row {
+						want := test.cells[k][i]
+						if x, number := want.(float64); number {
+							if got, ok := is.(float64); !ok || math.Abs(got-x) > 1e-7*max(1, math.Abs(x)) {
+								t.Errorf("row %d, %s: %v, want %v", k, header[i], is, x)
+							}
+						} else if !reflect.DeepEqual(is, want) {
+							t.Errorf("row %d, %s: %#v, want %#v", k, header[i], is, want)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func readCSV(t *testing.T, path string) (header []string, cells [][]any) {
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range lines[1:] {
+		var row []any
+		for k, text := range line {
+			switch x, err := strconv.ParseFloat(text, 64); {
+			case k == 0:
+				row = append(row, int(x))
+			case err == nil && !slices.Contains([]string{"name", "class"}, lines[0][k]):
+				row = append(row, x)
+			default:
+				row = append(row, text)
+			}
+		}
+		cells = append(cells, row)
+	}
+	return lines[0], cells
+}
+
+func readParquet(t *testing.T, path string) (header []string, cells [][]any) {
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r := parquet.NewGenericReader[any](f)
+	defer r.Close()
+	for _, column := range r.Schema().Columns() {
+		header = append(header, column[0])
+	}
+	rows := make([]parquet.Row, 8)
+	n, _ := r.ReadRows(rows)
+	for _, row := range rows[:n] {
+		var values []any
+		for _, v := range row {
+			switch v.Kind() {
+			case parquet.Int64:
+				values = append(values, int(v.Int64()))
+			case parquet.Float:
+				values = append(values, float64(v.Float()))
+			default:
+				values = append(values, v.String())
+			}
+		}
+		cells = append(cells, values)
+	}
+	return header, cells
+}
+
+// Rows of several row groups come back in order.
+func TestParquetGroups(t *testing.T) {
+	numbers := make([]float32, 3*groupRows+5)
+	for k := range numbers {
+		numbers[k] = float32(k)
+	}
+	path := filepath.Join(t.TempDir(), "p.parquet")
+	if err := Write(path, rowsOf(1, numbers...), Table{Columns: Values}); err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		Vertex int64   `parquet:"vertex"`
+		Value  float32 `parquet:"value"`
+	}
+	rows, err := parquet.ReadFile[row](path)
+	if err != nil || len(rows) != len(numbers) {
+		t.Fatalf("%d rows, want %d: %v", len(rows), len(numbers), err)
+	}
+	for k, r := range rows {
+		if r != (row{int64(k), numbers[k]}) {
+			t.Fatalf("row %d is %v", k, r)
+		}
+	}
+}
+
+func TestEndings(t *testing.T) {
+	for path, good := range map[string]bool{
+		"p.npy": true, "p.CSV": true, "p.parquet": true, "/dev/null": true,
+		"p.txt": false, "p": false, "p.csv.gz": false, t.TempDir() + "/new": false,
+	} {
+		if err := CheckEnding("out", path); (err == nil) != good {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// What passes by is measured as scikit-learn does the vertices of each part, also of a list in its order.
+func TestScorer(t *testing.T) {
+	labels := graph.Labels{Classes: 3, Class: []int64{0, 1, 2, 0, -1, 2}}
+	split := graph.Split{Train: []int64{0, 3}, Val: []int64{1}, Test: []int64{2, 5}}
+	logits := []float32{1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 0} // classes 0, 0, 2, 1, 0, 1
+	score := func(vertices []int32, rows worker.Rows) [3]float64 {
+		c := NewScorer(labels, &split, 6, vertices)
+		var passed []float32
+		for batch := range c.Watch(rows).Each {
+			passed = append(passed, batch...)
+		}
+		if len(passed) != rows.Vertices*rows.Columns {
+			t.Errorf("%d numbers passed by", len(passed))
+		}
+		s, err := c.Scores("accuracy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return [3]float64{s.Train, s.Val, s.Test}
+	}
+	if got, want := score(nil, rowsOf(3, logits...)), [3]float64{.5, 0, .5}; got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	// vertices 5, 4 and 0
+	got := score([]int32{5, 4, 0}, rowsOf(3, 0, 0, 1, 1, 0, 0, 1, 0, 0))
+	if got[0] != 1 || !math.IsNaN(got[1]) || got[2] != 1 {
+		t.Errorf("%v, want 1, NaN, 1", got)
+	}
+}
