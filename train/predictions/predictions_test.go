@@ -29,7 +29,8 @@ var tables = []struct {
 	cells  [][]any // float64 by the definition
 }{
 	{
-		"classes", rowsOf(3, 0, 1, 0, 3, 3, 1, 200, -200, 100), Table{Names: []string{"a", `b "1", x`, ""}, Classes: []string{"cat", "dog", "3,4"}},
+		"classes", rowsOf(3, 0, 1, 0, 3, 3, 1, 200, -200, 100),
+		Table{Names: []string{"a", `b "1", x`, ""}, Classes: []string{"cat", "dog", "3,4"}},
 		[]string{"vertex", "name", "class", "probability"},
 		[][]any{
 			{0, "a", "dog", math.E / (2 + math.E)}, // the softmax, of the first of equal logits
@@ -38,29 +39,34 @@ var tables = []struct {
 		},
 	},
 	{
-		"listed", rowsOf(2, 0, 1, 1, 0), Table{Vertices: []int32{7, 2}},
+		"listed", rowsOf(2, 0, 1, 1, 0),
+		Table{Vertices: []int32{7, 2}},
 		[]string{"vertex", "class", "probability"},
 		[][]any{{7, "1", math.E / (1 + math.E)}, {2, "0", math.E / (1 + math.E)}},
 	},
 	{
-		"probabilities", rowsOf(2, .25, .5, .125, .0625), Table{Columns: Probabilities},
+		"probabilities", rowsOf(2, .25, .5, .125, .0625),
+		Table{Columns: Probabilities},
 		[]string{"vertex", "class", "probability"},
 		[][]any{{0, "1", .5}, {1, "0", .125}},
 	},
 	{
-		"labels", rowsOf(2, 0, -1, 100, -100), Table{Columns: LabelLogits, Classes: []string{"zinc", "arsenic"}},
+		"labels", rowsOf(2, 0, -1, 100, -100),
+		Table{Columns: LabelLogits, Classes: []string{"zinc", "arsenic"}},
 		[]string{"vertex", "zinc", "arsenic"}, // not sorted
 		[][]any{{0, .5, 1 / (1 + math.E)}, {1, 1., 3.8e-44}},
 	},
 	{
-		"labels whose names are no columns", rowsOf(2, 0, 0), Table{Columns: LabelLogits, Classes: []string{"vertex", "x"}},
+		"labels whose names are no columns", rowsOf(2, 0, 0),
+		Table{Columns: LabelLogits, Classes: []string{"vertex", "x"}},
 		[]string{"vertex", "label_0", "label_1"},
 		[][]any{{0, .5, .5}},
 	},
 	{"value", rowsOf(1, -2.5, 1e30), Table{Columns: Values}, []string{"vertex", "value"}, [][]any{{0, -2.5}, {1, 1e30}}},
 	{"values", rowsOf(2, -2.5, 8), Table{Columns: Values}, []string{"vertex", "value_0", "value_1"}, [][]any{{0, -2.5, 8.}}},
 	{
-		"embeddings", rowsOf(11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), Table{Columns: Embedding},
+		"embeddings", rowsOf(11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
+		Table{Columns: Embedding},
 		[]string{
 			"vertex", "embedding_0", "embedding_1", "embedding_2", "embedding_3", "embedding_4", "embedding_5", "embedding_6",
 			"embedding_7", "embedding_8", "embedding_9", "embedding_10",
