@@ -108,7 +108,7 @@ func resumes() map[string]Options {
 	})
 	add("hybrid", "graph=2,pipeline=2", deep)
 	add("sliced", "tensor=2,pipeline=2", deep)
-	add("bfloat16", "graph=2", func(o *Options) { o.Precision, o.Norm, o.DropEdge = "bf16", "batch", .3 })
+	add("bfloat16", "graph=2", func(o *Options) { o.Precision, o.Norm, o.DropEdge, o.LabelInput = "bf16", "batch", .3, .4 })
 	add("bfloat16", "graph=2,pipeline=2", func(o *Options) { deep(o); o.Precision = "bf16" })
 	late := func(o *Options) { o.HaloDelay, o.Model, o.Layers = 1, "gcn", 3 }
 	add("late", "graph=3", late)

@@ -339,9 +339,10 @@ func checkWeights(asked *request, features int, weights nn.State) error {
 	if features == 0 {
 		features = asked.options.NodeEmbedding // learned
 	}
-	if n, _ := asked.options.Spec.Widths(weights); n > 0 && n != features {
+	n, outputs := asked.options.Spec.Widths(weights)
+	if more := asked.options.InputColumns(features, outputs) - features; n > 0 && n != features+more {
 		return refusal.Errorf("%s has %s, the weights of %s are for %s",
-			asked.graph, counted(features, "feature", "features"), asked.weights, count(n))
+			asked.graph, counted(features, "feature", "features"), asked.weights, count(n-more))
 	}
 	return nil
 }

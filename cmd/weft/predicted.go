@@ -15,8 +15,8 @@ import (
 	"weft/train/task"
 )
 
-// predicted is what the first rank knows of predictions besides their numbers: what rows and columns stand for,
-// and the labels to compare them with.
+// predicted is what the first rank knows of predictions besides their numbers: what rows and columns stand
+// for, and the labels to compare them with.
 type predicted struct {
 	predictions.Table
 	asked  *request

@@ -69,6 +69,8 @@ type Config struct {
 	// VaryingInput says that the model's input varies between epochs, as with input dropout. Nothing computed
 	// from it is cached.
 	VaryingInput bool
+	// LabelInput has labels in the input. A mesh of several stages has none.
+	LabelInput LabelInput
 	// Training says that gradients are needed.
 	Training bool
 	// Recompute computes values again in the backward pass instead of keeping them: with one stage those

@@ -17,6 +17,7 @@ type features struct {
 	dense   *tensor.Matrix   // rows × F, or nil
 	sparse  *autograd.Sparse // or nil
 	varying bool             // nothing computed from them is cached over epochs
+	labels  *shown           // among them; nil: there are none
 }
 
 // input returns the state before the first block: the features of each vertex type, in the order of the
@@ -58,27 +59,29 @@ func loadFeatures(c Config, rows *autograd.RowSet, vertices []int32) *features {
 // load copies the features of some rows of a vertex type. nil is all rows.
 func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32) *features {
 	team := c.Team
-	l := loader{team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places, normalize: c.NormalizeRows, standard: c.Standard}
+	l := loader{
+		team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places, normalize: c.NormalizeRows, standard: c.Standard,
+		labels: c.labelsOf(v), columns: v.Features.Columns,
+	}
+	if l.labels != nil {
+		l.columns += c.LabelInput.Columns
+	}
 	f := &features{rows: rows, varying: c.VaryingInput}
 	if !l.from.Sparse() {
-		f.dense = team.Memory.NewElement(tensor.Features, team.Storage, rows.Here, l.from.Columns)
+		f.dense = team.Memory.NewElement(tensor.Features, team.Storage, rows.Here, l.columns)
 		l.fill(f.dense)
+		f.labels = c.findLabels(f, &l)
 		return f
 	}
-	entries := len(l.from.Indices)
-	if l.places != nil {
-		entries = 0
-		for _, row := range l.places {
-			entries += int(l.from.Indptr[row+1] - l.from.Indptr[row])
-		}
-	}
+	entries := l.entries()
 	a := &kernel.CSR{
-		Rows: rows.Here, Cols: l.from.Columns, Indptr: team.Memory.NewElement(tensor.Features, tensor.Int64, 1, rows.Here+1),
+		Rows: rows.Here, Cols: l.columns, Indptr: team.Memory.NewElement(tensor.Features, tensor.Int64, 1, rows.Here+1),
 		Indices: team.Memory.NewElement(tensor.Features, tensor.Int32, 1, entries), Values: team.Memory.New(tensor.Features, 1, entries),
 	}
 	l.fillStructure(a)
 	l.fill(a.Values)
 	f.sparse = &autograd.Sparse{Rows: a, Columns: team.Transpose(a, tensor.Features)}
+	f.labels = c.findLabels(f, &l)
 	return f
 }
 
@@ -91,6 +94,9 @@ type loader struct {
 	places    []int32 // the rows to copy; nil: all
 	normalize bool    // each row is divided by its sum
 	standard  *Standard
+	labels    *labels // behind the features; nil: none
+	columns   int     // of the features and labels
+	row       []int32 // room for the labels of one
 }
 
 // Standard is how the columns of features are standardised: x becomes (x − mean)/deviation.
@@ -132,7 +138,16 @@ func (l *loader) scale(row int) float32 {
 	return 1
 }
 
-// fillStructure copies the CSR structure of the stored values.
+// entries is the number of values of sparse features and their labels.
+func (l *loader) entries() (n int) {
+	if l.places == nil && l.labels == nil {
+		return len(l.from.Indices)
+	}
+	l.each(func(row int) { n += int(l.from.Indptr[row+1]-l.from.Indptr[row]) + l.behind(row) })
+	return n
+}
+
+// fillStructure copies the CSR structure of the stored values. The labels follow them.
 func (l *loader) fillStructure(a *kernel.CSR) {
 	if l.team.Planning() {
 		return
@@ -141,9 +156,14 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 	at := 0
 	indptr[0] = 0
 	l.each(func(row int) {
-		n := copy(indices[indptr[at]:], l.from.Indices[l.from.Indptr[row]:l.from.Indptr[row+1]])
+		end := indptr[at] + int64(copy(indices[indptr[at]:], l.from.Indices[l.from.Indptr[row]:l.from.Indptr[row+1]]))
+		l.row = l.labels.columns(l.row[:0], row)
+		for _, column := range l.row {
+			indices[end] = int32(l.from.Columns) + column
+			end++
+		}
 		at++
-		indptr[at] = indptr[at-1] + int64(n)
+		indptr[at] = end
 	})
 }
 
@@ -162,6 +182,10 @@ func (l *loader) fill(to *tensor.Matrix) {
 	} else {
 		floats = to.Floats()
 	}
+	if l.labels != nil {
+		clear(floats)
+		clear(halves)
+	}
 	at, unloaded := 0, 0
 	l.each(func(row int) {
 		s := l.scale(row)
@@ -178,5 +202,18 @@ func (l *loader) fill(to *tensor.Matrix) {
 			}
 			at++
 		}
+		at += l.behind(row)
 	})
+}
+
+// behind is the number of elements of labels behind the features of a row. They are 0 until show.
+func (l *loader) behind(row int) int {
+	switch {
+	case l.labels == nil:
+		return 0
+	case l.from.Sparse():
+		l.row = l.labels.columns(l.row[:0], row)
+		return len(l.row)
+	}
+	return l.columns - l.from.Columns
 }

@@ -111,6 +111,7 @@ func (m *MFG) Needs() []mfg.Need { return m.needs }
 // Vertices, dense, which the caller drops.
 func (m *MFG) Infer(without int) *autograd.Var {
 	t := autograd.NewTape(m.Team)
+	m.features[0].labels.show(0)
 	s, at := input(m.features, t), m.layers[0]
 	for i := range len(m.model) - without {
 		if next := m.layers[i]; next != at {

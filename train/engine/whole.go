@@ -72,6 +72,7 @@ func (w *Whole) Vertices() []int32 { return w.axis.Vertices() }
 func (w *Whole) Train(epoch int) (loss float64) {
 	w.meet()
 	w.axis.BeginEpoch(epoch)
+	w.features[0].labels.show(epoch)
 	exchange.Must(w.reducer.Beside(func(l *autograd.Ledger) {
 		t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
 		t.Ledger, t.Recompute = l, w.Recompute
@@ -114,6 +115,7 @@ func (w *Whole) Settle() error {
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {
 	w.meet()
+	w.features[0].labels.show(0)
 	in := input(w.features, autograd.NewTape(w.Team))
 	return inFloat32(w.model[:len(w.model)-without].Forward(in))
 }

@@ -71,8 +71,8 @@ func CheckEnding(flag, path string) error {
 }
 
 // Write writes predictions, in the format that the ending names. The file appears under its name when it is
-// complete and on disk. A NumPy array has a row per vertex, float32. A table has the vertex's number, its name
-// if vertices have names, and then
+// complete and on disk. A NumPy array has a row per vertex, float32. A table has the vertex's number, its
+// name if vertices have names, and then
 //
 //	class, probability                     of classes: the likeliest one
 //	a probability for each label           of labels, under their names

@@ -57,6 +57,7 @@ type Options struct {
 	ClassWeights        string  `yaml:"class-weights"`   // in the loss, "none", "balanced" or a file
 	LabelSmoothing      float64 `yaml:"label-smoothing"` // of the loss of vertex classes
 	InitScheme          string  `yaml:"init-scheme"`     // of the weights of linear layers, one of nn.InitSchemes
+	LabelInput          float64 `yaml:"label-input"`     // nn.LabelInput's share
 	LR                  float64 `yaml:"lr"`
 	WeightDecay         float64 `yaml:"weight-decay"`
 	ConvWeightDecay     float64 `yaml:"conv-weight-decay"` // of gcnii's convolutions, which WeightDecay leaves out

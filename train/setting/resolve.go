@@ -382,6 +382,9 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 	if err := r.checkFeatures(whole); err != nil {
 		return err
 	}
+	if err := r.checkLabelInput(whole, outputs); err != nil {
+		return err
+	}
 	return r.checkTypes(whole)
 }
 
@@ -402,10 +405,15 @@ func (r *Resolved) CheckSome() error {
 // its place where that is not nil. The first costs as much less as sparse features have fewer values.
 func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features, outputs int) []gnn.BlockSpec) (blocks []gnn.BlockSpec, err error) {
 	whole := &s.Whole
+	input := r.InputColumns(whole.FeatureColumns, outputs)
 	if own != nil {
-		blocks = slices.Clone(own(whole.FeatureColumns, outputs))
-	} else if blocks, err = r.Spec.Blocks(sar.SchemaOf(s), outputs); err != nil {
-		return nil, err
+		blocks = slices.Clone(own(input, outputs))
+	} else {
+		schema := sar.SchemaOf(s)
+		schema.Types[0].Columns = input
+		if blocks, err = r.Spec.Blocks(schema, outputs); err != nil {
+			return nil, err
+		}
 	}
 	if r.RequireEdgeFeatures && !gnn.ReadEdgeFeatures(blocks) {
 		if r.Spec.Uses("edge-features") {
@@ -423,6 +431,43 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features
 		err = checkStages(r.Mesh, blocks)
 	}
 	return blocks, err
+}
+
+// InputColumns is the number of columns of the model's input, of so many features and outputs: features, and
+// labels where these are input.
+func (r *Resolved) InputColumns(features, outputs int) int {
+	if r.LabelInput > 0 {
+		return features + outputs
+	}
+	return features
+}
+
+// checkLabelInput refuses a graph or a mesh where labels cannot be input of the model.
+func (r *Resolved) checkLabelInput(whole *partition.Whole, outputs int) error {
+	given, no := fmt.Sprintf("%s %v", refusal.Setting("label-input"), r.LabelInput), ""
+	switch {
+	case r.LabelInput == 0 || r.Task != task.Vertex:
+		return nil
+	case r.Mesh.Stages > 1:
+		return refusal.Errorf("%s on the mesh %s: the input of a stage's chunks is that of all epochs; leave it out, or take %s graph=%d",
+			given, Axes(r.Mesh), refusal.Setting("parallel"), r.Workers)
+	case whole.ValueColumns > 0:
+		no = "the labels of the graph are values"
+	case whole.Classes == 0:
+		no = "the graph has no labels"
+	case r.Split >= len(whole.Splits):
+		no = fmt.Sprintf("the graph has no split %d into training, validation and test vertices", r.Split)
+	case whole.Classes > outputs:
+		no = fmt.Sprintf("the graph has %d classes, and the model computes %d", whole.Classes, outputs)
+	case len(whole.Others) > 0:
+		no = fmt.Sprintf("the graph has %d vertex types", 1+len(whole.Others))
+	case whole.FeatureColumns == 0:
+		no = "the graph has no features beside which the labels stand"
+	}
+	if no == "" {
+		return nil
+	}
+	return refusal.Errorf("%s: the input are classes of training vertices beside the features, of one vertex type, and %s; train without it, or give such a graph", given, no)
 }
 
 // checkFeatures refuses a graph whose first vertex type has no features where the model needs some, or the
@@ -467,7 +512,7 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 // kind is the kind of task.
 func (o *Options) kind() task.Kind {
 	return task.New(task.Options{
-		Name: o.Task, Metric: o.Metric, Split: o.Split, Loss: o.Loss, FocalGamma: o.FocalGamma, ClassWeights: o.ClassWeights, LabelSmoothing: o.LabelSmoothing, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
+		Name: o.Task, Metric: o.Metric, Split: o.Split, Loss: o.Loss, FocalGamma: o.FocalGamma, ClassWeights: o.ClassWeights, LabelSmoothing: o.LabelSmoothing, LabelInput: o.LabelInput, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
 		EvalNegatives: o.EvalNegatives, Columns: cmp.Or(o.OutFeatures, o.Hidden), Decoder: o.Decoder,
 	})
 }

@@ -144,6 +144,10 @@ var settings = withFields([]Setting{
 		Name: "drop-edge", some: true, Group: TrainingGroup, limits: fraction,
 		Meaning: "probability with which an epoch leaves out an edge, the same edges for all layers and on any mesh (DropEdge)",
 	},
+	{
+		Name: "label-input", Group: TrainingGroup, task: task.Vertex, limits: fraction,
+		Meaning: "probability with which an epoch has the label of a training vertex as input beside the features, the loss is of the others; prediction has all (masked label prediction), 0: labels are no input",
+	},
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
 	{Name: "momentum", Group: TrainingGroup, limits: fraction, Meaning: "momentum of sgd, the share of the step before that each step repeats"},
 	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes, plateau lowers it where the validation metric, or loss, that select takes stops improving"},

@@ -115,9 +115,11 @@ type Options struct {
 	FocalGamma     float64 // γ of Focal, above 0
 	ClassWeights   string  // NoClassWeights, Balanced or a file
 	LabelSmoothing float64 // in [0, 1)
+	LabelInput     float64 // nn.LabelInput's share, 0: labels are no input
+
+	Seed uint64 // of what is drawn
 
 	// Of Link.
-	Seed          uint64
 	Shares        Shares
 	Negatives     int    // negative edges drawn for each training edge
 	EvalNegatives int    // negatives that each positive edge is ranked among, 0: all vertices

@@ -11,6 +11,7 @@ import (
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/exchange"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/metric"
@@ -144,7 +145,11 @@ func (k classification) Begin(e Env) (Task, error) {
 		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names
 	}
 	all, s := &e.Share.Whole.Splits[k.Split], &splits[k.Split]
+	c.input = nn.LabelInput{Share: k.LabelInput, Seed: k.Seed}
 	c.train, c.val, c.test = e.vertexSet(s.Train, all.Train), e.vertexSet(s.Val, all.Val), e.vertexSet(s.Test, all.Test)
+	if c.input.Share > 0 {
+		c.hidden = e.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(c.train.ids))
+	}
 	l := &c.labels
 	c.targets.Classes = l.Classes
 	if l.MultiLabel() {
@@ -156,7 +161,7 @@ func (k classification) Begin(e Env) (Task, error) {
 		c.targets.Class = kernel.List(e.Team, tensor.Buffers, l.Class)
 	}
 	if e.Share.Values.Labels.MultiLabel() {
-		if err := c.countLabels(); err != nil {
+		if err := c.sumTerms(); err != nil {
 			return nil, err
 		}
 	}
@@ -164,7 +169,7 @@ func (k classification) Begin(e Env) (Task, error) {
 	case k.ClassWeights == NoClassWeights:
 	case trained != nil:
 		c.targets.Weights = trained.targets.Weights
-		if err := c.sumWeights(); err != nil {
+		if err := c.sumTerms(); err != nil {
 			return nil, err
 		}
 	default:
@@ -201,35 +206,78 @@ type classes struct {
 	labels           graph.Labels // of the vertices of this worker's logits
 	targets          nn.Targets
 	train, val, test vertexSet
+	input            nn.LabelInput
+	hidden           *tensor.Matrix // room for the training rows whose labels an epoch does not show
 }
 
-// countLabels makes the losses means over the labels that are present, of the vertices of all workers. All
-// workers call it.
-func (c *classes) countLabels() error {
+// sumTerms makes the losses means over the labels that are present, or weighted by classes, of the vertices
+// of all workers. All workers call it.
+func (c *classes) sumTerms() error {
 	if c.Team.Planning() {
 		return nil
 	}
-	sets, there := []*vertexSet{&c.train, &c.val, &c.test}, make([]float64, 3)
+	sets, totals := []*vertexSet{&c.train, &c.val, &c.test}, make([]float64, 3)
 	for k, set := range sets {
-		for _, v := range set.ids {
-			for _, label := range c.labels.Multi[int(v)*c.labels.Classes : (int(v)+1)*c.labels.Classes] {
-				if label == label { // not NaN
-					there[k]++
-				}
-			}
+		for _, row := range set.ids {
+			totals[k] += c.terms(row)
 		}
 	}
-	err := c.World.SumDoubles(comm.Statistics, there)
+	err := c.World.SumDoubles(comm.Statistics, totals)
 	for k, set := range sets {
-		set.total = there[k]
+		set.total = totals[k]
 	}
 	return err
 }
 
 func (c *classes) Metric() string { return c.metric }
 
-func (c *classes) Loss(_ int, logits *autograd.Var) (float64, *tensor.Matrix) {
-	return nn.LossGradient(logits, c.targets, c.train.rows, c.train.total)
+func (c *classes) Loss(epoch int, logits *autograd.Var) (float64, *tensor.Matrix) {
+	of := c.train
+	if c.input.Share > 0 {
+		of = c.hide(epoch)
+	}
+	return nn.LossGradient(logits, c.targets, of.rows, of.total)
+}
+
+// hide returns the training rows whose labels an epoch does not show. All workers call it.
+func (c *classes) hide(epoch int) vertexSet {
+	room := c.hidden.Int32s()
+	shows, n, total := c.input.Shows(epoch), 0, []float64{0}
+	if c.Team.Planning() {
+		if c.World.TakesTurns() { // the turn ends where it does in a run
+			exchange.Must(c.World.SumDoubles(comm.Statistics, total))
+		}
+		return c.train
+	}
+	for _, row := range c.train.ids {
+		v := row
+		if c.Vertices != nil {
+			v = int64(c.Vertices[row])
+		}
+		if !shows(v) {
+			room[n] = int32(row)
+			n++
+			total[0] += c.terms(row)
+		}
+	}
+	exchange.Must(c.World.SumDoubles(comm.Statistics, total))
+	return vertexSet{rows: c.hidden.Prefix(1, n), total: total[0]}
+}
+
+// terms is how much a row adds to the total of the loss.
+func (c *classes) terms(row int64) (n float64) {
+	switch {
+	case c.targets.Weights != nil:
+		return c.targets.Weights[c.labels.Class[row]]
+	case !c.labels.MultiLabel():
+		return 1
+	}
+	for _, label := range c.labels.Multi[int(row)*c.labels.Classes : int(row+1)*c.labels.Classes] {
+		if label == label { // not NaN
+			n++
+		}
+	}
+	return n
 }
 
 func (c *classes) ValidationLoss(logits *autograd.Var) float64 {

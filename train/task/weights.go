@@ -58,31 +58,13 @@ func (c *classes) weigh(asked string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := c.sumWeights(); err != nil {
+	if err := c.sumTerms(); err != nil {
 		return err
 	}
 	if c.train.total == 0 {
 		return &launch.Common{Err: refusal.Errorf("%s %s: the classes of all training vertices weigh 0, so there is nothing to learn", refusal.Setting("class-weights"), asked)}
 	}
 	return nil
-}
-
-// sumWeights makes the sums of weights the totals of the parts. All workers call it.
-func (c *classes) sumWeights() error {
-	if c.Team.Planning() {
-		return nil
-	}
-	sets, totals := []*vertexSet{&c.train, &c.val, &c.test}, make([]float64, 3)
-	for k, set := range sets {
-		for _, v := range set.ids {
-			totals[k] += c.targets.Weights[c.labels.Class[v]]
-		}
-	}
-	err := c.World.SumDoubles(comm.Statistics, totals)
-	for k, set := range sets {
-		set.total = totals[k]
-	}
-	return err
 }
 
 // balance sets the weight of a class to n/(C·n_c), where n_c of the n training vertices have it, and C

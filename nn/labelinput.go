@@ -1,0 +1,23 @@
+package nn
+
+import "weft/autograd"
+
+// LabelInput says which labels of training vertices are input of a model beside the features, and which the
+// loss is of (masked label prediction; Shi et al. 2021, section 3.2; DGL's --use-labels). An epoch shows each
+// label with a probability, and the loss is of the others. Inference shows all.
+type LabelInput struct {
+	Share float64 // the probability, in [0, 1); 0: no labels are input
+	Seed  uint64
+}
+
+// Shows returns which vertices, by their original ids, show their labels in an epoch; 0 is inference. The
+// answer does not depend on who holds a vertex.
+func (l LabelInput) Shows(epoch int) func(vertex int64) bool {
+	if epoch == 0 {
+		return func(int64) bool { return true }
+	}
+	key := autograd.Random{Seed: l.Seed, Epoch: epoch}.Key("label-input")
+	return func(vertex int64) bool {
+		return float64(autograd.Mix(key^uint64(vertex))>>11) < l.Share*(1<<53)
+	}
+}

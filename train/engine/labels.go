@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"weft/graph"
+	"weft/kernel"
+	"weft/nn"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// LabelInput has labels of training vertices in the input, in columns behind the features: 1 for a label that
+// is shown, else 0.
+type LabelInput struct {
+	nn.LabelInput
+	Split   int
+	Columns int // of labels
+}
+
+// labels are those of a share's rows that training vertices have.
+type labels struct {
+	of       *graph.Labels
+	training []bool // by row
+}
+
+// labelsOf returns the labels of the rows of the first vertex type; nil if they are no input.
+func (c *Config) labelsOf(v *partition.Values) *labels {
+	if c.LabelInput.Share == 0 || v != &c.Share.Values {
+		return nil
+	}
+	l := &labels{&v.Labels, make([]bool, v.Rows)}
+	if c.LabelInput.Split < len(v.Splits) {
+		for _, row := range v.Splits[c.LabelInput.Split].Train {
+			l.training[row] = true
+		}
+	}
+	return l
+}
+
+// columns appends the labels of a row.
+func (l *labels) columns(to []int32, row int) []int32 {
+	switch {
+	case l == nil || !l.training[row]:
+	case l.of.MultiLabel():
+		for k, x := range l.of.Multi[row*l.of.Classes : (row+1)*l.of.Classes] {
+			if x == 1 {
+				to = append(to, int32(k))
+			}
+		}
+	default:
+		to = append(to, int32(l.of.Class[row]))
+	}
+	return to
+}
+
+// shown are the elements of the features that stand for labels.
+type shown struct {
+	nn.LabelInput
+	values []labelValues
+	epoch  int // that they are of; −1: of none yet
+}
+
+// labelValues are those of one matrix.
+type labelValues struct {
+	in     *tensor.Matrix
+	places []int64 // of the elements
+	of     []int32 // the vertex of each, by its original id
+}
+
+// show sets the labels to those that an epoch shows, counted from 1, or to all: 0.
+func (s *shown) show(epoch int) {
+	if s == nil || s.epoch == epoch {
+		return
+	}
+	s.epoch = epoch
+	shows := s.Shows(epoch)
+	for _, v := range s.values {
+		v.in.Thaw()
+		set := v.setter() // a plan asks for the elements, too, so that what rests comes back
+		for k, place := range v.places {
+			if shows(int64(v.of[k])) {
+				set(place, 1)
+			} else {
+				set(place, 0)
+			}
+		}
+		v.in.Freeze()
+	}
+}
+
+// setter returns what sets an element.
+func (v *labelValues) setter() func(place int64, x float32) {
+	if v.in.Element == tensor.BFloat16 {
+		halves := v.in.BFloat16s()
+		return func(place int64, x float32) { halves[place] = tensor.RoundBFloat16(x) }
+	}
+	floats := v.in.Floats()
+	return func(place int64, x float32) { floats[place] = x }
+}
+
+// add lists an element.
+func (v *labelValues) add(place int64, vertex int32) {
+	v.places, v.of = append(v.places, place), append(v.of, vertex)
+}
+
+// findLabels lists the elements that stand for labels in the features of some rows.
+func (c *Config) findLabels(f *features, l *loader) *shown {
+	if l.labels == nil {
+		return nil
+	}
+	s := &shown{LabelInput: c.LabelInput.LabelInput, epoch: -1}
+	if f.sparse == nil {
+		s.values = []labelValues{{in: f.dense}}
+	} else {
+		s.values = []labelValues{{in: f.sparse.Rows.Values}, {in: f.sparse.Columns.Values}}
+	}
+	if c.Team.Planning() {
+		return s
+	}
+	ids, row := make([]int32, 0, f.rows.Here), 0
+	var columns []int32
+	l.each(func(from int) {
+		id := int32(from)
+		if list := c.Share.Values.IDs; list != nil {
+			id = list[from]
+		}
+		ids = append(ids, id)
+		columns = l.labels.columns(columns[:0], from)
+		for k, column := range columns {
+			if f.sparse == nil {
+				s.values[0].add(int64(row)*int64(f.dense.Cols)+int64(l.from.Columns)+int64(column), id)
+			} else {
+				s.values[0].add(f.sparse.Rows.Indptr.Int64s()[row+1]-int64(len(columns)-k), id)
+			}
+		}
+		row++
+	})
+	if f.sparse != nil {
+		s.values[1].transposed(f.sparse.Columns, l.from.Columns, ids)
+	}
+	return s
+}
+
+// transposed lists the elements of all columns from one on, of a transposed matrix.
+func (v *labelValues) transposed(columns *kernel.CSR, from int, ids []int32) {
+	indptr, rows := columns.Indptr.Int64s(), columns.Indices.Int32s()
+	for at := indptr[from]; at < indptr[columns.Rows]; at++ {
+		v.add(at, ids[rows[at]])
+	}
+}

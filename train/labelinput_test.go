@@ -1,0 +1,224 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/nn"
+	"weft/train/setting"
+)
+
+// widened is a graph with the labels of the training vertices that show it as further features, dense. The
+// other ones train.
+func widened(g *graph.Graph, shows func(v int64) bool) *graph.Graph {
+	wide, l := *g, &g.Labels
+	split := g.Splits[0]
+	split.Train = nil
+	wide.Features = graph.Features{Columns: g.Features.Columns + l.Classes}
+	wide.Features.Dense = make([]float32, g.Own()*wide.Features.Columns)
+	for v := range g.Own() {
+		row := wide.Features.Dense[v*wide.Features.Columns:]
+		if !g.Features.Sparse() {
+			copy(row, g.Features.Row(v))
+			continue
+		}
+		for k, x := range g.Features.Row(v) {
+			row[g.Features.Indices[int(g.Features.Indptr[v])+k]] = x
+		}
+	}
+	for _, v := range g.Splits[0].Train {
+		row := wide.Features.Dense[int(v)*wide.Features.Columns+g.Features.Columns:]
+		switch {
+		case !shows(v):
+			split.Train = append(split.Train, v)
+		case l.MultiLabel():
+			for k, x := range l.Multi[int(v)*l.Classes : int(v+1)*l.Classes] {
+				if x == 1 {
+					row[k] = 1
+				}
+			}
+		default:
+			row[l.Class[v]] = 1
+		}
+	}
+	wide.Splits = []graph.Split{split}
+	return &wide
+}
+
+// labelled are graphs whose labels and features are of each kind.
+func labelled(t *testing.T) map[string]*graph.Graph {
+	dense := tangle(t, 700, 3000)
+	sparse, multi := *dense, *dense
+	sparse.Features = graph.Features{Columns: dense.Features.Columns, Indptr: []int64{0}}
+	for v := range dense.Own() {
+		for k, x := range dense.Features.Row(v) {
+			if (v+k)%3 == 0 && v%5 > 0 { // some rows are empty
+				sparse.Features.Indices, sparse.Features.Data = append(sparse.Features.Indices, int32(k)), append(sparse.Features.Data, x)
+			}
+		}
+		sparse.Features.Indptr = append(sparse.Features.Indptr, int64(len(sparse.Features.Indices)))
+	}
+	multi.Labels, multi.Metric = graph.Labels{Classes: 3}, ""
+	for v, class := range dense.Labels.Class {
+		row := []float32{float32(class % 2), float32(class / 2 % 2), float32(v % 2)}
+		if v%9 == 4 {
+			row[2] = float32(math.NaN())
+		}
+		multi.Labels.Multi = append(multi.Labels.Multi, row...)
+	}
+	return map[string]*graph.Graph{"dense": dense, "sparse": &sparse, "weighted": dense, "multi": &multi}
+}
+
+// TestLabelInput: an epoch with labels as input is that on a graph which has the labels of the epoch as
+// features, and whose other training vertices train. Predictions are those of a graph with all labels of
+// training vertices as features. "We randomly mask some percentage of the training nodes' labels … and predict
+// them" (Shi et al. 2021, section 3.2).
+func TestLabelInput(t *testing.T) {
+	for name, g := range labelled(t) {
+		t.Run(name, func(t *testing.T) {
+			o := Defaults()
+			o.Model, o.Hidden, o.Dropout, o.Epochs, o.Threads, o.Seed, o.NormalizeFeatures = "sage", 12, 0, 1, 1, 5, "none"
+			if name == "weighted" {
+				o.ClassWeights = filepath.Join(t.TempDir(), "weights")
+				if err := os.WriteFile(o.ClassWeights, []byte("1 2 .5 0 3\n"), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			with := o
+			with.LabelInput = .4
+			draw := nn.LabelInput{Share: .4, Seed: 5}
+			of := widened(g, draw.Shows(1))
+			if n, all := len(of.Splits[0].Train), len(g.Splits[0].Train); n < all/2 || n > 3*all/4 {
+				t.Fatalf("%d of %d training vertices train", n, all)
+			}
+			got, want := run(t, g, with), run(t, of, o)
+			if d := away(want.Losses, got.Losses); d > 1e-6 {
+				t.Errorf("loss %v, of the widened graph %v", got.Losses, want.Losses)
+			}
+			for path, w := range want.Weights {
+				if d := apart(w.Float32, got.Weights[path].Float32); !(d < 2e-4) { // Adam's first step is lr · sign, nearly
+					t.Errorf("%s differs by %v", path, d)
+				}
+			}
+			shown := widened(g, draw.Shows(0))
+			p, err := (&Job{Graph: g, Options: with}).Predict(context.Background(), got.Weights, Logits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q, err := (&Job{Graph: shown, Options: o}).Predict(context.Background(), got.Weights, Logits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := apart(q.Logits, p.Logits); !(d < 1e-5) {
+				t.Errorf("logits differ by %v", d)
+			}
+			if !slices.Equal(p.Logits, got.Logits) {
+				t.Error("the run's logits are others than those of a prediction")
+			}
+			some := []int32{650, 3, 12}
+			s, err := (&Job{Graph: g, Options: with, Vertices: some}).Predict(context.Background(), got.Weights, Logits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k, v := range some {
+				if c := p.Classes; !slices.Equal(s.Logits[k*c:(k+1)*c], p.Logits[int(v)*c:int(v+1)*c]) {
+					t.Errorf("vertex %d alone has other logits", v)
+				}
+			}
+		})
+	}
+}
+
+// apart is the largest difference of two lists of numbers.
+func apart(a, b []float32) (d float64) {
+	if len(a) != len(b) {
+		return math.NaN()
+	}
+	for i := range a {
+		d = max(d, math.Abs(float64(a[i]-b[i])))
+	}
+	return d
+}
+
+// TestLabelInputOnMeshes: losses and metrics are the same on any mesh and in turns, also where matrices rest
+// on disk. Memory and bytes are as planned.
+func TestLabelInputOnMeshes(t *testing.T) {
+	for name, g := range labelled(t) {
+		t.Run(name, func(t *testing.T) {
+			o := Defaults()
+			o.Model, o.Layers, o.Hidden, o.LR, o.Epochs, o.Threads, o.LabelInput, o.Dropout = "gcn", 3, 64, .001, 4, 1, .5, .1
+			one, _ := planAndRun(t, &Job{Graph: g, Options: o})
+			for _, mesh := range []string{"graph=3", "graph=2,tensor=2", "tensor=2"} {
+				many, _ := planAndRun(t, onMesh(g, o, mesh))
+				if d := away(one.Losses, many.Losses); d > 1e-5 {
+					t.Errorf("%s: the losses differ by %.1e", mesh, d)
+				}
+				if d := away([]float64{one.Val, one.Test}, []float64{many.Val, many.Test}); d > .02 {
+					t.Errorf("%s: the metrics differ by %.1e", mesh, d)
+				}
+			}
+			want := mustRun(t, inTurns(Job{Graph: g, Options: o}, "graph=4"))
+			turns, _ := planAndRun(t, inTurns(Job{Graph: g, Options: o}, "graph=1"))
+			sameResults(t, turns, want)
+			o.Offload = t.TempDir()
+			least, err := inTurns(Job{Graph: g, Options: o}, "graph=1").Plan(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.MemoryLimit = setting.Bytes(least.Limit)
+			resting := inTurns(Job{Graph: g, Options: o}, "graph=1")
+			plan, err := resting.Plan(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := mustRun(t, resting)
+			sameResults(t, got, want)
+			if moved, most := got.Disk, plan.Disk(); moved != most || moved.Read == 0 {
+				t.Errorf("moved %+v, planned %+v", moved, most)
+			}
+		})
+	}
+}
+
+// TestLabelInputRefused: what has no such labels says so.
+func TestLabelInputRefused(t *testing.T) {
+	g := tangle(t, 700, 3000)
+	bare, unlabelled, split := *g, *g, *g
+	bare.Features = graph.Features{}
+	unlabelled.Labels, unlabelled.Splits = graph.Labels{}, nil
+	split.Splits = nil
+	for name, c := range map[string]struct {
+		g      *graph.Graph
+		change func(*Options)
+		says   string
+	}{
+		"pipeline": {g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2"},
+		"values":   {withValues(g), func(*Options) {}, "the labels of the graph are values"},
+		"types":    {severalTypes(t), func(o *Options) { o.Model = "rgcn" }, "vertex types"},
+		"bare":     {&bare, func(o *Options) { o.NodeEmbedding = 8 }, "the graph has no features"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Defaults()
+			o.LabelInput, o.Epochs = .5, 1
+			c.change(&o)
+			if _, err := (&Job{Graph: c.g, Options: o}).Run(context.Background()); err == nil || !strings.Contains(fmt.Sprint(err), c.says) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	o := Defaults()
+	o.LabelInput, o.Epochs = .5, 1
+	weights := run(t, g, o).Weights
+	for says, g := range map[string]*graph.Graph{"the graph has no labels": &unlabelled, "the graph has no split 0": &split} {
+		if _, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), weights, Logits); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %s", err, says)
+		}
+	}
+}
