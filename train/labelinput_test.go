@@ -78,8 +78,8 @@ func labelled(t *testing.T) map[string]*graph.Graph {
 
 // TestLabelInput: an epoch with labels as input is that on a graph which has the labels of the epoch as
 // features, and whose other training vertices train. Predictions are those of a graph with all labels of
-// training vertices as features. "We randomly mask some percentage of the training nodes' labels … and predict
-// them" (Shi et al. 2021, section 3.2).
+// training vertices as features. "We randomly mask some percentage of the training nodes' labels … and
+// predict them" (Shi et al. 2021, section 3.2).
 func TestLabelInput(t *testing.T) {
 	for name, g := range labelled(t) {
 		t.Run(name, func(t *testing.T) {

@@ -38,6 +38,9 @@ type trainCommand struct {
 	trace    string
 	json     bool
 	explain  bool
+	seeds    int
+	splits   string
+	of       *several // the runs of which this is one; nil: it is the only one
 }
 
 func newTrain() *cobra.Command {
@@ -54,6 +57,9 @@ The results are computed with its weights. Without validation vertices the best 
 
 With --validate STORE validation and test vertices are those of another store, such as graphs that the model does not see in training.
 
+With --seeds N it trains N times, with the seeds from that of --seed on, and prints mean and standard deviation of the runs. With
+--splits all it trains on each stored split. Each run has a directory below that of --out.
+
 With --task link, link prediction learns edges instead of classes. The model computes an embedding of each vertex, and a decoder scores
 an edge from the embeddings of its ends. Validation and test edges pass no messages. predictions.npy then holds the embeddings.
 
@@ -63,6 +69,8 @@ second later or more stops at once.`,
   weft train cora --config configs/cora-gcn.yaml --seed 3
   weft train stores/mine --model gat --hidden 64 --heads 8 --epochs 500 --patience 50
   weft train stores/mine --model sage --json --out runs/first > runs/first.json
+  weft train stores/mine --seeds 10
+  weft train stores/minesweeper --splits all
   weft train stores/ppi-train --validate stores/ppi-val
   weft train --resume runs/first --epochs 400
   weft train stores/mine --out runs/long --resume auto --max-time 3h50m`,
@@ -75,17 +83,24 @@ second later or more stops at once.`,
 	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder under runs/)")
 	cmd.Flags().StringVar(&t.resume, "resume", "", "`run` directory to continue from its last checkpoint; auto: that of --out, if a run has begun there")
 	cmd.Flags().StringVar(&t.trace, "trace", "", "`file` for a trace of the last epoch of every worker, which ui.perfetto.dev shows")
+	cmd.Flags().IntVar(&t.seeds, "seeds", 0, "`number` of runs with one seed each, from --seed on; prints their mean and standard deviation (default: one run)")
+	cmd.Flags().StringVar(&t.splits, "splits", "", "all: a run on each stored split, with each seed")
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to standard error")
 	cmd.Flags().BoolVar(&t.explain, "explain", false, "print what the run would do and need, without training")
 	return cmd
 }
 
 func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
-	run, err := t.findRun(args)
+	err := t.checkSeveral(cmd.Flags().Changed("seeds"))
+	several := t.isSeveral() && !t.explain // which explains the first
 	var (
+		run      *resumption
 		settings *setting.Resolved
 		auto     bool
 	)
+	if err == nil && !several {
+		run, err = t.findRun(args)
+	}
 	if err == nil {
 		settings, auto, err = t.settle()
 	}
@@ -94,19 +109,22 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		if run != nil {
-			return t.resumeRun(cmd, r, run, settings)
+			return t.resumeRun(cmd, r, run, settings, nil)
 		}
 		if auto {
 			if settings, err = t.choose(cmd, r, args[0], settings); err != nil {
 				return err
 			}
 		}
-		return t.train(cmd, r, args[0], settings, nil)
+		if several {
+			return t.trainSeveral(cmd, r, args, settings)
+		}
+		return t.train(cmd, r, args[0], settings, nil, nil)
 	})
 }
 
-// resumeRun continues a run, or tells that it has ended.
-func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, settings *setting.Resolved) (err error) {
+// resumeRun continues a run, or tells that it has ended. graph is as for train.
+func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, settings *setting.Resolved, graph *opened) (err error) {
 	show := cmd.OutOrStdout()
 	if t.json {
 		show = cmd.ErrOrStderr()
@@ -140,11 +158,40 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 	if err := r.Together(err); err != nil {
 		return err
 	}
-	return t.train(cmd, r, run.graph, settings, run)
+	return t.train(cmd, r, run.graph, settings, run, graph)
 }
 
-// train begins a run, or continues one.
-func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, run *resumption) error {
+// opened is a graph to train on, and perhaps one to validate on.
+type opened struct {
+	job          *train.Job // of the first run
+	store, other string     // other is that of the graph to validate on, "" if it is the same
+}
+
+// splits is the number of stored splits.
+func (g *opened) splits() int {
+	if g.job.Graph != nil {
+		return len(g.job.Graph.Splits)
+	}
+	return len(g.job.Parts.Whole.Splits)
+}
+
+// open opens the graphs of a run.
+func (t *trainCommand) open(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, show io.Writer) (*opened, error) {
+	admit := func(store string) error { return t.checkTraceApart(dataset, store) }
+	job, store, err := r.openJob(cmd.Context(), dataset, settings, show, admit, settings.CheckGraph)
+	if err != nil {
+		return nil, err
+	}
+	other, err := r.openValidation(cmd.Context(), job, store, settings, cmd.ErrOrStderr())
+	if err != nil {
+		closeGraphs(job)
+		return nil, err
+	}
+	return &opened{job, store, other}, nil
+}
+
+// train begins a run, or continues one. graph is open for several runs; nil: it is to be opened.
+func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, run *resumption, graph *opened) error {
 	if run == nil || run.from == nil {
 		if err := r.Together(checkInit(settings.Init)); err != nil {
 			return err
@@ -163,17 +210,18 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	if err := r.OnFirst(func() error { return t.checkTrace(settings.Init) }); err != nil {
 		return err
 	}
-	admit := func(store string) error { return t.checkTraceApart(dataset, store) }
-	job, store, err := r.openJob(cmd.Context(), dataset, settings, show, admit, settings.CheckGraph)
-	if err != nil {
-		return err
+	if graph == nil {
+		var err error
+		if graph, err = t.open(cmd, r, dataset, settings, show); err != nil {
+			return err
+		}
+		defer closeGraphs(graph.job)
 	}
-	defer closeGraphs(job)
-	other, err := r.openValidation(cmd.Context(), job, store, settings, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	if job.Checkpoints, err = t.checkpoints(r, job, store, other, run); err != nil {
+	one, store := *graph.job, graph.store
+	job := &one
+	job.Options = settings.Options
+	var err error
+	if job.Checkpoints, err = t.checkpoints(r, job, store, graph.other, run); err != nil {
 		return err
 	}
 	if run != nil {
@@ -286,7 +334,7 @@ func (t *trainCommand) interrupted(result *train.Result, o *setting.Options) err
 	if result.Ended == train.EndedTime {
 		err = fmt.Errorf("--max-time %s: %w", o.MaxTime, err)
 	}
-	if o.CheckpointEvery != (setting.Interval{}) {
+	if o.CheckpointEvery != (setting.Interval{}) && t.of == nil {
 		err = fmt.Errorf("%w; continue with weft train --resume %s", err, t.out)
 	}
 	return err
@@ -336,6 +384,10 @@ func (t *trainCommand) failed(dataset, store string, dir *rundir.Dir, err error)
 
 // printRun prints the results of a run: for programs, or for the eye.
 func (t *trainCommand) printRun(out, show io.Writer, run *rundir.Run) error {
+	if t.of != nil {
+		t.of.add(show, run)
+		return nil
+	}
 	if !t.json {
 		printResults(show, run)
 		return nil

@@ -173,6 +173,37 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	return &Dir{Path: out}, nil
 }
 
+// severalFile is in a folder with the directories of several runs: what they came to together.
+const severalFile = "seeds.json"
+
+// MakeFolder makes a folder for the directories of several runs, and returns its path. An empty out means a
+// new folder under runs/, as for New. Otherwise out must be new or empty, unless the runs in it continue.
+func MakeFolder(out string, now time.Time, dataset, model string, continues bool) (string, error) {
+	if out != "" && continues {
+		if err := os.MkdirAll(out, 0o777); err != nil {
+			return "", refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), out, err)
+		}
+		return out, nil
+	}
+	if entries, err := os.ReadDir(out); err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return Is(filepath.Join(out, e.Name())) }) {
+		return "", refusal.Errorf("%s %s: the folder holds runs; continue them with %s auto, or name a new folder",
+			refusal.Setting("out"), out, refusal.Setting("resume"))
+	}
+	d, err := makeDir(out, now, dataset, model)
+	if err != nil {
+		return "", err
+	}
+	return d.Path, nil
+}
+
+// WriteSeveral writes what several runs came to together, as JSON, into the folder of their directories.
+func WriteSeveral(folder string, text []byte) error {
+	return atomicfile.Write(filepath.Join(folder, severalFile), func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
 // leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
 // next run there removes it when it writes that file.
 func leftover(e fs.DirEntry) bool {

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/train/metric"
+	"weft/train/rundir"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+const (
+	allSplits = "all"
+	mostSeeds = 10_000
+)
+
+// several are runs that differ in their seed and split, one after the other on one graph.
+type several struct {
+	total int
+	done  []*rundir.Run // on the first rank
+}
+
+// severalResults is what several runs come to: the JSON object of `weft train --seeds`. Seeds, Splits, Tests
+// and Runs have an entry for each run.
+type severalResults struct {
+	Seeds  []uint64 `json:"seeds"`
+	Splits []int    `json:"splits"`
+	Metric string   `json:"metric"`
+	// Means and sample deviations (n − 1) of the metric at the best epoch; null for one run
+	ValMean       metric.Number   `json:"val_mean"`
+	ValDeviation  metric.Number   `json:"val_deviation"`
+	TestMean      metric.Number   `json:"test_mean"`
+	TestDeviation metric.Number   `json:"test_deviation"`
+	Tests         []metric.Number `json:"tests"`
+	Runs          []string        `json:"runs"` // directories
+	RunDir        string          `json:"run_dir"`
+}
+
+// isSeveral reports whether the command asks for several runs.
+func (t *trainCommand) isSeveral() bool { return t.seeds > 0 || t.splits != "" }
+
+// checkSeveral refuses what is not for several runs.
+func (t *trainCommand) checkSeveral(seeds bool) error {
+	switch {
+	case seeds && (t.seeds < 1 || t.seeds > mostSeeds):
+		return refusal.Errorf("--seeds %d: a number of runs from 1 to %s", t.seeds, count(mostSeeds))
+	case !t.isSeveral():
+		return nil
+	case t.splits != "" && t.splits != allSplits:
+		return refusal.Errorf("--splits %s: it is all, the stored splits one after the other; --split %[1]s takes one", t.splits)
+	case t.splits != "" && slices.ContainsFunc(t.settings.given, func(g givenSetting) bool { return g.setting.Name == "split" }):
+		return refusal.Errorf("--splits %s: trains on each split; leave --split out", t.splits)
+	case t.trace != "":
+		return refusal.Errorf("--trace %s: is of one run; leave out --seeds and --splits", t.trace)
+	case t.resume != "" && t.resume != resumeAuto:
+		return refusal.Errorf("--resume %s: several runs continue with the command that began them and --resume auto --out FOLDER", t.resume)
+	case t.resume == resumeAuto && t.out == "":
+		return refusal.Errorf("--resume auto: continues the runs in --out, or begins them; give --out FOLDER")
+	}
+	return nil
+}
+
+// trainSeveral trains with each seed on each split. It ends with the first run that does not come to its end.
+func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string, settings *setting.Resolved) error {
+	if len(args) == 0 {
+		return refusal.Errorf("several runs need a dataset; the command is: weft train DATASET|STORE --seeds N")
+	}
+	show := cmd.OutOrStdout()
+	if t.json {
+		show = cmd.ErrOrStderr()
+	}
+	graph, err := t.open(cmd, r, args[0], settings, show)
+	if err != nil {
+		return err
+	}
+	defer closeGraphs(graph.job)
+	members, err := t.members(graph, settings)
+	if err := r.Together(err); err != nil {
+		return err
+	}
+	folder := t.out
+	err = r.OnFirst(func() (err error) {
+		folder, err = rundir.MakeFolder(t.out, time.Now(), args[0], settings.Model, t.resume == resumeAuto)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if folder, err = worker.FromFirst(r.Comm, folder); err != nil {
+		return err
+	}
+	all := &several{total: len(members)}
+	for k, o := range members {
+		one := *t
+		one.of, one.out = all, filepath.Join(folder, t.member(o))
+		fmt.Fprintf(show, "run %d of %d: seed %d%s\n", k+1, len(members), o.Seed, when(t.splits != "", fmt.Sprintf(", split %d", o.Split)))
+		if err := one.trainMember(cmd, r, args, graph, o); err != nil {
+			if errors.Is(err, launch.ErrInterrupted) {
+				err = fmt.Errorf("%w; continue with the same command, --out %s and --resume auto", err, folder)
+			}
+			return err
+		}
+	}
+	return r.OnFirst(func() error { return all.finish(cmd.OutOrStdout(), show, folder, t.json) })
+}
+
+// members are the settings of the runs.
+func (t *trainCommand) members(graph *opened, settings *setting.Resolved) (all []*setting.Resolved, err error) {
+	splits := []int{settings.Split}
+	if t.splits != "" {
+		n := graph.splits()
+		if n == 0 {
+			return nil, refusal.Errorf("--splits %s: the graph has no stored splits", t.splits)
+		}
+		splits = nil
+		for split := range n {
+			splits = append(splits, split)
+		}
+	}
+	seeds := max(1, t.seeds)
+	if settings.Seed > math.MaxUint64-uint64(seeds) {
+		return nil, refusal.Errorf("--seed %d --seeds %d: the seeds count on from the first one, beyond the largest; give a smaller one", settings.Seed, seeds)
+	}
+	for _, split := range splits {
+		for k := range seeds {
+			o := settings.Options
+			o.Seed, o.Split = settings.Seed+uint64(k), split
+			one, err := o.Resolve()
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
+// member is the name of a run's folder.
+func (t *trainCommand) member(o *setting.Resolved) string {
+	name := fmt.Sprintf("seed-%d", o.Seed)
+	switch {
+	case t.splits == "":
+		return name
+	case t.seeds == 0:
+		return fmt.Sprintf("split-%d", o.Split)
+	}
+	return fmt.Sprintf("split-%d-%s", o.Split, name)
+}
+
+// trainMember trains one of several runs, or continues it.
+func (t *trainCommand) trainMember(cmd *cobra.Command, r ranks, args []string, graph *opened, settings *setting.Resolved) error {
+	run, err := t.findRun(args)
+	if err := r.Together(err); err != nil {
+		return err
+	}
+	if err := run.agree(r); err != nil {
+		return err
+	}
+	if run != nil {
+		return t.resumeRun(cmd, r, run, settings, graph)
+	}
+	return t.train(cmd, r, args[0], settings, nil, graph)
+}
+
+// add takes a run that has ended, and says what it came to.
+func (s *several) add(show io.Writer, run *rundir.Run) {
+	s.done = append(s.done, run)
+	m := run.Summary.Metric
+	fmt.Fprintf(show, "%s: best epoch %s, %s validation %s  test %s\n", printable(run.Summary.RunDir), count(run.Summary.BestEpoch), m,
+		measured(m, float64(run.Summary.Val)), measured(m, float64(run.Summary.Test)))
+}
+
+// finish writes and prints what the runs came to.
+func (s *several) finish(out, show io.Writer, folder string, asJSON bool) error {
+	results := s.results(folder)
+	text, err := json.Marshal(results)
+	if err != nil {
+		return err
+	}
+	if err := rundir.WriteSeveral(folder, append(text, '\n')); err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(out, results)
+	}
+	t := newTable(show)
+	m := results.Metric
+	t.row("runs", fmt.Sprintf("%s, in %s", count(s.total), folder))
+	t.row("validation "+m, spread(m, results.ValMean, results.ValDeviation))
+	t.row("test "+m, spread(m, results.TestMean, results.TestDeviation))
+	t.flush()
+	return nil
+}
+
+// results are those of the runs that have ended.
+func (s *several) results(folder string) severalResults {
+	results := severalResults{RunDir: folder, Metric: s.done[0].Summary.Metric}
+	var vals, tests []float64
+	for _, run := range s.done {
+		r := &run.Summary
+		results.Seeds, results.Splits = append(results.Seeds, r.Seed), append(results.Splits, r.Split)
+		results.Tests, results.Runs = append(results.Tests, r.Test), append(results.Runs, r.RunDir)
+		vals, tests = append(vals, float64(r.Val)), append(tests, float64(r.Test))
+	}
+	results.ValMean, results.ValDeviation = meanAndDeviation(vals)
+	results.TestMean, results.TestDeviation = meanAndDeviation(tests)
+	return results
+}
+
+// meanAndDeviation are the mean of numbers and their sample deviation (n − 1), NaN of one.
+func meanAndDeviation(x []float64) (mean, deviation metric.Number) {
+	sum, squares := 0., 0.
+	for _, v := range x {
+		sum += v
+	}
+	m := sum / float64(len(x))
+	for _, v := range x {
+		squares += (v - m) * (v - m)
+	}
+	if len(x) == 1 {
+		return metric.Number(m), metric.Number(math.NaN())
+	}
+	return metric.Number(m), metric.Number(math.Sqrt(squares / float64(len(x)-1)))
+}
+
+// spread writes a mean with its deviation, as papers do.
+func spread(name string, mean, deviation metric.Number) string {
+	m, d := float64(mean), float64(deviation)
+	switch share := metric.IsShare(name); {
+	case math.IsNaN(d):
+		return measured(name, m)
+	case share:
+		return fmt.Sprintf("%.2f ± %.2f %%", 100*m, 100*d)
+	}
+	return fmt.Sprintf("%.4g ± %.2g", m, d)
+}
