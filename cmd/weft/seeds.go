@@ -213,25 +213,9 @@ func (s *several) results(folder string) severalResults {
 		results.Tests, results.Runs = append(results.Tests, r.Test), append(results.Runs, r.RunDir)
 		vals, tests = append(vals, float64(r.Val)), append(tests, float64(r.Test))
 	}
-	results.ValMean, results.ValDeviation = meanAndDeviation(vals)
-	results.TestMean, results.TestDeviation = meanAndDeviation(tests)
+	results.ValMean, results.ValDeviation = rundir.MeanAndDeviation(vals)
+	results.TestMean, results.TestDeviation = rundir.MeanAndDeviation(tests)
 	return results
-}
-
-// meanAndDeviation are the mean of numbers and their sample deviation (n − 1), NaN of one.
-func meanAndDeviation(x []float64) (mean, deviation metric.Number) {
-	sum, squares := 0., 0.
-	for _, v := range x {
-		sum += v
-	}
-	m := sum / float64(len(x))
-	for _, v := range x {
-		squares += (v - m) * (v - m)
-	}
-	if len(x) == 1 {
-		return metric.Number(m), metric.Number(math.NaN())
-	}
-	return metric.Number(m), metric.Number(math.Sqrt(squares / float64(len(x)-1)))
 }
 
 // spread writes a mean with its deviation, as papers do.

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"cmp"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+	"weft/train/rundir"
+)
+
+type runsCommand struct {
+	sort     string
+	repeated bool
+	json     bool
+	csv      bool
+}
+
+// runOrders are the orders of runs, the default first.
+var runOrders = []struct {
+	name    string
+	compare func(a, b *rundir.Listed) int
+}{
+	{"validation", rundir.Better},
+	{"test", func(a, b *rundir.Listed) int {
+		return rundir.CompareMetric(a.Metric, float64(a.Test), float64(b.Test))
+	}},
+	{"started", func(a, b *rundir.Listed) int { return a.Started.Compare(b.Started) }},
+	{"time", func(a, b *rundir.Listed) int { return cmp.Compare(a.Seconds, b.Seconds) }},
+	{"memory", func(a, b *rundir.Listed) int { return cmp.Compare(a.TensorBytes, b.TensorBytes) }},
+	{"path", func(a, b *rundir.Listed) int { return strings.Compare(a.RunDir, b.RunDir) }},
+}
+
+func newRuns() *cobra.Command {
+	c := &runsCommand{}
+	cmd := &cobra.Command{
+		Use:   "runs [FOLDER]",
+		Short: "compare runs: settings that differ, results, time, memory",
+		Long: `runs finds the runs in a folder and below it, and prints a row for each: the settings in which they differ, the metric of validation
+and test vertices at the best epoch, epochs, time and memory. The best run by validation comes first.
+
+With --repeated runs that differ in seed and split alone share a row, with mean and standard deviation.`,
+		Example:           "  weft runs\n  weft runs runs/sweep --repeated\n  weft runs runs --sort started --csv > runs.csv",
+		ValidArgsFunction: completeInOrder(completeFolders),
+		Args:              arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			folder := "runs"
+			if len(args) == 1 {
+				folder = args[0]
+			}
+			return c.run(cmd, folder)
+		},
+	}
+	var names []string
+	for _, o := range runOrders {
+		names = append(names, o.name)
+	}
+	cmd.Flags().StringVar(&c.sort, "sort", names[0], "`order`: "+strings.Join(names, ", "))
+	cmd.Flags().BoolVar(&c.repeated, "repeated", false, "one row for runs that differ in seed and split alone, with mean and standard deviation")
+	cmd.Flags().BoolVar(&c.json, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&c.csv, "csv", false, "print comma-separated values, metrics as numbers, times in seconds, memory in bytes")
+	return cmd
+}
+
+func (c *runsCommand) run(cmd *cobra.Command, folder string) error {
+	if c.json && c.csv {
+		return refusal.Errorf("--json --csv: give one of them")
+	}
+	var names []string
+	for _, o := range runOrders {
+		names = append(names, o.name)
+	}
+	order := slices.Index(names, c.sort)
+	if order < 0 {
+		return refusal.Errorf("--sort %s: unknown order; %s", c.sort, suggest.OneOf(c.sort, names))
+	}
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return refusal.Errorf("%s: there is no such folder; name one with runs: weft runs FOLDER", folder)
+	}
+	runs, err := rundir.List(folder, func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), oneLine(err)) })
+	if err != nil {
+		return err
+	}
+	if len(runs) == 0 && !c.json && !c.csv {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: no run is there; weft train DATASET begins one\n", printable(folder))
+		return nil
+	}
+	slices.SortStableFunc(runs, runOrders[order].compare)
+	show := listedRuns{Differ: rundir.Differ(runs), Runs: runs, folder: folder}
+	switch {
+	case c.repeated:
+		show.repeat(order == 0)
+	case runs == nil:
+		show.Runs = []*rundir.Listed{}
+	}
+	switch {
+	case c.json:
+		return printJSON(cmd.OutOrStdout(), show)
+	case c.csv:
+		return show.writeCSV(cmd.OutOrStdout())
+	}
+	show.print(cmd.OutOrStdout())
+	return nil
+}
+
+// listedRuns are the runs of a folder, in order: the JSON object of `weft runs --json`.
+type listedRuns struct {
+	Differ   []string           `json:"differ"` // the settings that the runs do not share
+	Runs     []*rundir.Listed   `json:"runs"`
+	Repeated []*rundir.Repeated `json:"repeated,omitempty"`
+	folder   string
+}
+
+// repeat gathers the runs that differ in seed and split alone.
+func (l *listedRuns) repeat(best bool) {
+	l.Repeated = rundir.Repeat(l.Runs)
+	if best {
+		slices.SortStableFunc(l.Repeated, func(a, b *rundir.Repeated) int {
+			x, y := a.Runs[0].Metric, b.Runs[0].Metric
+			return cmp.Or(-strings.Compare(x, y), rundir.CompareMetric(x, float64(a.ValMean), float64(b.ValMean)))
+		})
+	}
+	l.Differ = slices.DeleteFunc(l.Differ, func(name string) bool { return name == "seed" || name == "split" })
+}
+
+// settings are the values of the settings that differ.
+func (l *listedRuns) settings(r *rundir.Listed) (values []string) {
+	for _, name := range l.Differ {
+		values = append(values, r.Setting(name))
+	}
+	return values
+}
+
+// name is the path of a run below the folder.
+func (l *listedRuns) name(r *rundir.Listed) string {
+	if name, err := filepath.Rel(l.folder, r.RunDir); err == nil {
+		return name
+	}
+	return r.RunDir
+}
+
+// print draws the runs for the eye.
+func (l *listedRuns) print(out io.Writer) {
+	t := newTable(out)
+	settings := func(r *rundir.Listed) (cells []string) {
+		for _, value := range l.settings(r) {
+			cells = append(cells, cmp.Or(value, "–"))
+		}
+		return cells
+	}
+	if l.Repeated != nil {
+		t.row(slices.Concat([]string{"runs"}, l.Differ, []string{"metric", "validation", "test", "epoch"})...)
+		for _, g := range l.Repeated {
+			r := g.Runs[0]
+			t.row(slices.Concat([]string{count(len(g.Runs))}, settings(r),
+				[]string{r.Metric, spread(r.Metric, g.ValMean, g.ValDeviation), spread(r.Metric, g.TestMean, g.TestDeviation), duration(seconds(r.EpochSeconds))})...)
+		}
+		t.flush()
+		return
+	}
+	t.row(slices.Concat([]string{"run"}, l.Differ, []string{"metric", "validation", "test", "best", "epochs", "epoch", "time", "memory", "status"})...)
+	for _, r := range l.Runs {
+		t.row(slices.Concat([]string{l.name(r)}, settings(r), []string{
+			cmp.Or(r.Metric, "–"), measured(r.Metric, float64(r.Val)), measured(r.Metric, float64(r.Test)), count(r.BestEpoch), count(r.EpochsRun),
+			duration(seconds(r.EpochSeconds)), duration(seconds(r.Seconds)), megabytes(r.TensorBytes), string(r.Status),
+		})...)
+	}
+	t.flush()
+}
+
+// writeCSV writes the runs, or those that share a row, with a header.
+func (l *listedRuns) writeCSV(out io.Writer) error {
+	number := func(x float64) string {
+		if x != x {
+			return ""
+		}
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	w := csv.NewWriter(out)
+	var lines [][]string
+	if l.Repeated != nil {
+		lines = append(lines, slices.Concat([]string{"runs"}, l.Differ, []string{"metric", "val_mean", "val_deviation", "test_mean", "test_deviation", "epoch_seconds"}))
+		for _, g := range l.Repeated {
+			r := g.Runs[0]
+			lines = append(lines, slices.Concat([]string{strconv.Itoa(len(g.Runs))}, l.settings(r), []string{
+				r.Metric, number(float64(g.ValMean)), number(float64(g.ValDeviation)), number(float64(g.TestMean)), number(float64(g.TestDeviation)), number(r.EpochSeconds),
+			}))
+		}
+	} else {
+		lines = append(lines, slices.Concat([]string{"run"}, l.Differ,
+			[]string{"metric", "train", "val", "test", "best_epoch", "epochs_run", "epoch_seconds", "seconds", "tensor_bytes", "status"}))
+		for _, r := range l.Runs {
+			lines = append(lines, slices.Concat([]string{l.name(r)}, l.settings(r), []string{
+				r.Metric, number(float64(r.Train)), number(float64(r.Val)), number(float64(r.Test)), strconv.Itoa(r.BestEpoch), strconv.Itoa(r.EpochsRun),
+				number(r.EpochSeconds), number(r.Seconds), strconv.FormatInt(r.TensorBytes, 10), string(r.Status),
+			}))
+		}
+	}
+	return w.WriteAll(lines)
+}

@@ -1,0 +1,172 @@
+package rundir
+
+import (
+	"cmp"
+	"io/fs"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"weft/internal/refusal"
+	"weft/train/metric"
+	"weft/train/setting"
+)
+
+// Listed is a run below a folder.
+type Listed struct {
+	*Standing
+	Settings     map[string]string `json:"settings"`
+	EpochSeconds float64           `json:"epoch_seconds"` // the median
+	Seconds      float64           `json:"seconds"`       // from the start to the end, since it continued last
+	TensorBytes  int64             `json:"tensor_bytes"`  // at the peak, of the largest worker
+}
+
+// List finds the runs in a folder and below it, in the order of their paths. What cannot be read is told to
+// unread, and left out.
+func List(folder string, unread func(error)) (all []*Listed, err error) {
+	err = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			if path == folder {
+				return err
+			}
+			unread(err)
+			return nil
+		case !e.IsDir() || !Is(path):
+			return nil
+		}
+		run, err := look(path)
+		if err != nil {
+			unread(err)
+		} else {
+			all = append(all, run)
+		}
+		return fs.SkipDir
+	})
+	return all, err
+}
+
+// look is Look with what a table shows beside it.
+func look(path string) (*Listed, error) {
+	s, err := Look(path)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listed{Standing: s, Seconds: max(0, s.Updated.Sub(s.Started).Seconds())}
+	run, o, _, err := Read(path)
+	if err != nil { // no results yet
+		state, err := lookState(path)
+		if err != nil {
+			return nil, err
+		}
+		if o, err = setting.FromTexts(state.Settings); err != nil {
+			return nil, refusal.Errorf("%s: %w", path, err)
+		}
+		l.Settings = o.Texts()
+		return l, nil
+	}
+	l.Settings, l.EpochSeconds, l.Seconds = o.Texts(), run.Summary.EpochSecondsMedian, run.Finished.Sub(run.Started).Seconds()
+	l.TensorBytes = slices.Max(append(run.Summary.PeakTensorBytes, 0))
+	return l, nil
+}
+
+// Differ are the names of the settings that runs do not share, in ascending order. If they do not share the
+// dataset, that comes first.
+func Differ(runs []*Listed) (names []string) {
+	if len(runs) == 0 {
+		return nil
+	}
+	first := runs[0]
+	for _, name := range append([]string{datasetColumn}, slices.Sorted(maps.Keys(first.Settings))...) {
+		if slices.ContainsFunc(runs, func(r *Listed) bool { return r.Setting(name) != first.Setting(name) }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// datasetColumn stands for the dataset among the names of settings.
+const datasetColumn = "dataset"
+
+// Setting is the value of a setting, or the dataset.
+func (l *Listed) Setting(name string) string {
+	if name == datasetColumn {
+		return l.Dataset
+	}
+	return l.Settings[name]
+}
+
+// Better compares by validation metric, the better run first. Runs of one metric stand together, and those
+// without one come last.
+func Better(a, b *Listed) int {
+	return cmp.Or(-cmp.Compare(a.Metric, b.Metric), CompareMetric(a.Metric, float64(a.Val), float64(b.Val)))
+}
+
+// CompareMetric compares values of a metric, the better one first and NaN last.
+func CompareMetric(name string, a, b float64) int {
+	switch {
+	case a != a && b != b:
+		return 0
+	case a != a:
+		return 1
+	case b != b:
+		return -1
+	case metric.SmallerIsBetter(name):
+		return cmp.Compare(a, b)
+	}
+	return cmp.Compare(b, a)
+}
+
+// Repeated are runs that differ in seed and split alone, with the means and sample deviations (n − 1) of their
+// metrics; deviations of one run are NaN.
+type Repeated struct {
+	Runs          []*Listed     `json:"runs"`
+	ValMean       metric.Number `json:"val_mean"`
+	ValDeviation  metric.Number `json:"val_deviation"`
+	TestMean      metric.Number `json:"test_mean"`
+	TestDeviation metric.Number `json:"test_deviation"`
+}
+
+// Repeat gathers the runs that differ in seed and split alone, in the order of the first of each.
+func Repeat(runs []*Listed) (all []*Repeated) {
+	find := map[string]*Repeated{}
+	for _, r := range runs {
+		key := r.Dataset
+		for _, name := range slices.Sorted(maps.Keys(r.Settings)) {
+			if name != "seed" && name != "split" {
+				key += "\x00" + r.Settings[name]
+			}
+		}
+		if find[key] == nil {
+			find[key] = &Repeated{}
+			all = append(all, find[key])
+		}
+		find[key].Runs = append(find[key].Runs, r)
+	}
+	for _, g := range all {
+		var vals, tests []float64
+		for _, r := range g.Runs {
+			vals, tests = append(vals, float64(r.Val)), append(tests, float64(r.Test))
+		}
+		g.ValMean, g.ValDeviation = MeanAndDeviation(vals)
+		g.TestMean, g.TestDeviation = MeanAndDeviation(tests)
+	}
+	return all
+}
+
+// MeanAndDeviation are the mean of numbers and their sample deviation (n − 1), NaN of one.
+func MeanAndDeviation(x []float64) (mean, deviation metric.Number) {
+	sum, squares := 0., 0.
+	for _, v := range x {
+		sum += v
+	}
+	m := sum / float64(len(x))
+	for _, v := range x {
+		squares += (v - m) * (v - m)
+	}
+	if len(x) == 1 {
+		return metric.Number(m), metric.Number(math.NaN())
+	}
+	return metric.Number(m), metric.Number(math.Sqrt(squares / float64(len(x)-1)))
+}
