@@ -118,8 +118,8 @@ func CompareMetric(name string, a, b float64) int {
 	return cmp.Compare(b, a)
 }
 
-// Repeated are runs that differ in seed and split alone, with the means and sample deviations (n − 1) of their
-// metrics; deviations of one run are NaN.
+// Repeated are runs that differ in seed and split alone, with the means and sample deviations (n − 1) of
+// their metrics; deviations of one run are NaN.
 type Repeated struct {
 	Runs          []*Listed     `json:"runs"`
 	ValMean       metric.Number `json:"val_mean"`

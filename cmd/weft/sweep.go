@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/comm/mpi"
+	"weft/internal/atomicfile"
+	"weft/internal/cores"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/train/rundir"
+	"weft/train/sweep"
+)
+
+type sweepCommand struct {
+	out  string
+	jobs int
+	json bool
+}
+
+func newSweep() *cobra.Command {
+	c := &sweepCommand{}
+	cmd := &cobra.Command{
+		Use:   "sweep FILE.yaml [DATASET|STORE]",
+		Short: "train with many settings, and find the best by validation",
+		Long: `sweep trains with each combination of settings that a file asks for, and prints what weft runs does: the best by validation first.
+The file has the names of weft train's flags:
+
+  dataset: stores/cora            # or on the command line
+  config: configs/cora-gcn.yaml   # optional, for all runs
+  settings: {epochs: 100}         # of all runs
+  seeds: 3                        # of each combination, default one run
+  grid:                           # every combination; or instead of it
+    lr: [0.01, 0.005]
+    hidden: [16, 64]
+  random:                         # so many combinations, drawn
+    runs: 20
+    seed: 1
+    settings:
+      lr: {log-uniform: [1e-4, 1e-1]}
+      dropout: {uniform: [0, 0.7]}
+      layers: {integers: [2, 4]}
+      hidden: [16, 32, 64]
+
+Each combination has a folder below that of --out. A sweep that was interrupted goes on with the same command: runs that have ended stay
+as they are, and others continue from their last checkpoint.`,
+		Example:           "  weft sweep sweep.yaml stores/cora\n  weft sweep sweep.yaml --jobs 2 --out runs/sweep",
+		ValidArgsFunction: completeInOrder(completeFiles, completeGraph),
+		Args:              arguments(1, 2),
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
+	}
+	cmd.Flags().StringVar(&c.out, "out", "", "`folder` of the runs (default: runs/sweep-FILE)")
+	cmd.Flags().IntVar(&c.jobs, "jobs", 1, "`number` of runs beside each other, which share the cores")
+	cmd.Flags().BoolVar(&c.json, "json", false, "print the runs as one JSON object; progress goes to standard error")
+	return cmd
+}
+
+func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
+	if mpi.Launched() {
+		return refusal.Errorf("sweep: starts its runs itself; start it without a launcher")
+	}
+	if c.jobs < 1 {
+		return refusal.Errorf("--jobs %d: a number from 1", c.jobs)
+	}
+	s, err := sweep.Read(args[0])
+	if err != nil {
+		return err
+	}
+	if len(args) == 2 {
+		s.Dataset = args[1]
+	}
+	if s.Dataset == "" {
+		return refusal.Errorf("%s: names no dataset; give one: weft sweep %[1]s STORE", args[0])
+	}
+	if c.out == "" {
+		c.out = filepath.Join("runs", "sweep-"+strings.TrimSuffix(filepath.Base(args[0]), filepath.Ext(args[0])))
+	}
+	show := cmd.OutOrStdout()
+	if c.json {
+		show = cmd.ErrOrStderr()
+	}
+	if err := c.claim(s); err != nil {
+		return err
+	}
+	ctx, stop := untilSignal(cmd.Context(), func(signal os.Signal) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: the runs under way keep their results; interrupt again to stop at once\n", signal)
+	}, func() {})
+	defer stop()
+	failed := c.trainAll(ctx, show, s)
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w; the same command goes on: it leaves runs in %s that have ended as they are", launch.ErrInterrupted, c.out)
+	}
+	if err := c.print(cmd.OutOrStdout(), cmd.ErrOrStderr(), s.Seeds > 1); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return fmt.Errorf("%s of %d failed, as said above", counted(failed, "combination", "combinations"), len(s.Combinations))
+	}
+	return nil
+}
+
+// sweepFile is the copy of the sweep's file in its folder.
+const sweepFile = "sweep.yaml"
+
+// claim makes the folder, or finds it with runs of the same sweep.
+func (c *sweepCommand) claim(s *sweep.Sweep) error {
+	if err := os.MkdirAll(c.out, 0o777); err != nil {
+		return refusal.Errorf("--out %s: %w; name another folder", c.out, err)
+	}
+	text := append([]byte("# of "+s.Dataset+"\n"), s.Text...)
+	path := filepath.Join(c.out, sweepFile)
+	was, err := os.ReadFile(path)
+	switch {
+	case err == nil && !bytes.Equal(was, text):
+		return refusal.Errorf("--out %s: the folder holds runs of another sweep, or of this one before its file changed; name another folder", c.out)
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return refusal.Errorf("--out %s: %w; name another folder", c.out, err)
+	}
+	if entries, err := os.ReadDir(c.out); err != nil || len(entries) > 0 {
+		return refusal.Errorf("--out %s: the folder is not empty; name a new one", c.out)
+	}
+	return atomicfile.Write(path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// trainAll trains with each combination, some beside each other, until ctx ends. It returns how many failed.
+func (c *sweepCommand) trainAll(ctx context.Context, show io.Writer, s *sweep.Sweep) (failed int) {
+	var (
+		mu    sync.Mutex
+		group sync.WaitGroup
+		slots = make(chan struct{}, c.jobs)
+		done  int
+	)
+	for k, combination := range s.Combinations {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() {
+			defer func() { <-slots }()
+			began := time.Now()
+			said, err := c.train(ctx, s, k, combination)
+			mu.Lock()
+			defer mu.Unlock()
+			if ctx.Err() != nil {
+				return
+			}
+			done++
+			outcome := "in " + duration(time.Since(began))
+			if err != nil {
+				failed++
+				outcome = "failed: " + said
+			}
+			fmt.Fprintf(show, "%d of %d: %s: %s: %s\n", done, len(s.Combinations), c.name(k), combination, printable(outcome))
+		})
+	}
+	group.Wait()
+	return failed
+}
+
+// name is that of the folder of a combination.
+func (c *sweepCommand) name(k int) string { return fmt.Sprintf("run-%04d", k) }
+
+// train trains with one combination in a process of its own. said is the last line of its errors.
+func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int, combination sweep.Combination) (said string, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return err.Error(), err
+	}
+	args := append([]string{"train", s.Dataset}, combination.Flags()...)
+	if s.Config != "" {
+		args = append(args, "--config", s.Config)
+	}
+	if s.Seeds > 0 {
+		args = append(args, "--seeds", fmt.Sprint(s.Seeds))
+	}
+	threads := slices.ContainsFunc(combination, func(a sweep.Assignment) bool { return a.Setting == "threads" })
+	if c.jobs > 1 && !threads {
+		args = append(args, "--threads", fmt.Sprint(max(1, cores.Count()/c.jobs)))
+	}
+	args = append(args, "--out", filepath.Join(c.out, c.name(k)), "--resume", resumeAuto, "--json")
+	run := exec.CommandContext(ctx, program, args...)
+	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // it keeps its results
+	var errs bytes.Buffer
+	run.Stderr = &errs
+	err = run.Run()
+	lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+	return strings.TrimPrefix(lines[len(lines)-1], "weft: "), err
+}
+
+// print prints the runs, the best by validation first.
+func (c *sweepCommand) print(out, errs io.Writer, repeated bool) error {
+	runs, err := rundir.List(c.out, func(err error) { fmt.Fprintln(errs, oneLine(err)) })
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(runs, rundir.Better)
+	all := listedRuns{Differ: rundir.Differ(runs), Runs: runs, folder: c.out}
+	if repeated {
+		all.repeat(true)
+	}
+	if c.json {
+		return printJSON(out, all)
+	}
+	if len(runs) > 0 {
+		all.print(out)
+	}
+	return nil
+}

@@ -1,0 +1,286 @@
+// Package sweep reads which settings a sweep tries: every combination of a grid, or combinations drawn at
+// random.
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"weft/internal/document"
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+	"weft/train/setting"
+)
+
+const (
+	maxFile = 16 << 10 // bytes of a sweep's file
+	// MaxRuns is how many combinations a sweep has at most.
+	MaxRuns = 10_000
+)
+
+// Sweep is what a file asks for.
+type Sweep struct {
+	Dataset string // a name or a store, "" where the file names none
+	Config  string // a configuration file that all runs begin with, "" for none
+	Seeds   int    // runs of each combination, with as many seeds; 0: one
+	// Combinations are the settings of each run, those that all share among them.
+	Combinations []Combination
+	Text         []byte // of the file
+}
+
+// Combination is the settings of a run, in the order of the file.
+type Combination []Assignment
+
+// Assignment gives a setting a value.
+type Assignment struct {
+	Setting string
+	Value   string // as a flag has it
+	Shared  bool   // all combinations have it
+}
+
+// Flags are the assignments as flags of weft train.
+func (c Combination) Flags() (flags []string) {
+	for _, a := range c {
+		flags = append(flags, "--"+a.Setting+"="+a.Value)
+	}
+	return flags
+}
+
+// String names the combination by what it does not share, as in "lr 0.01, hidden 64".
+func (c Combination) String() string {
+	var parts []string
+	for _, a := range c {
+		if !a.Shared {
+			parts = append(parts, a.Setting+" "+a.Value)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// file is the file of a sweep.
+type file struct {
+	Dataset  string        `yaml:"dataset"`
+	Config   string        `yaml:"config"`
+	Settings yaml.MapSlice `yaml:"settings"` // of all runs
+	Grid     yaml.MapSlice `yaml:"grid"`     // lists of values
+	Random   *random       `yaml:"random"`
+	Seeds    int           `yaml:"seeds"`
+}
+
+// random are combinations that are drawn.
+type random struct {
+	Runs     int           `yaml:"runs"`
+	Seed     uint64        `yaml:"seed"`
+	Settings yaml.MapSlice `yaml:"settings"` // a list of values, or a range
+}
+
+// Read reads a sweep's file. What it cannot mean is a refusal that names the file: an unknown key or setting,
+// a value that a setting does not accept, or a combination that makes no sense.
+func Read(path string) (*Sweep, error) {
+	text, err := document.Read(path, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parse(text)
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+func parse(text []byte) (*Sweep, error) {
+	var f file
+	if err := yaml.UnmarshalWithOptions(text, &f, yaml.Strict(), yaml.UseOrderedMap()); err != nil {
+		return nil, oneLine(err)
+	}
+	s := &Sweep{Dataset: f.Dataset, Config: f.Config, Seeds: f.Seeds, Text: text}
+	var shared Combination
+	for _, item := range f.Settings {
+		values, err := list(item)
+		if err != nil {
+			return nil, err
+		}
+		if len(values) != 1 {
+			return nil, fmt.Errorf("settings: %v: a single value was expected; lists stand under grid or random", item.Key)
+		}
+		shared = append(shared, Assignment{fmt.Sprint(item.Key), values[0], true})
+	}
+	var err error
+	switch {
+	case f.Seeds < 0:
+		return nil, fmt.Errorf("seeds: %d: a number of runs of each combination was expected", f.Seeds)
+	case (f.Random != nil) == (f.Grid != nil):
+		return nil, errors.New("one of grid and random was expected: which values to try of which settings")
+	case f.Random != nil:
+		s.Combinations, err = f.Random.draw(shared)
+	default:
+		s.Combinations, err = grid(shared, f.Grid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, s.check()
+}
+
+// oneLine turns an error that draws the file's lines into one line.
+func oneLine(err error) error {
+	var located yaml.Error
+	if errors.As(err, &located) && located.GetToken() != nil {
+		return fmt.Errorf("line %d: %s", located.GetToken().Position.Line, located.GetMessage())
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return errors.New(line)
+}
+
+// list is the values of an item: those of a list, or a single one.
+func list(item yaml.MapItem) (values []string, err error) {
+	entries, many := item.Value.([]any)
+	if !many {
+		entries = []any{item.Value}
+	}
+	for _, e := range entries {
+		switch e.(type) {
+		case nil, []any, yaml.MapSlice:
+			return nil, fmt.Errorf("%v: values were expected, as in [16, 32]", item.Key)
+		}
+		values = append(values, fmt.Sprint(e))
+	}
+	if len(values) == 0 {
+		return nil, fmt.Errorf("%v: has no value", item.Key)
+	}
+	return values, nil
+}
+
+// grid is every combination, the last setting changing fastest.
+func grid(shared Combination, items yaml.MapSlice) ([]Combination, error) {
+	all := []Combination{shared}
+	for _, item := range items {
+		values, err := list(item)
+		if err != nil {
+			return nil, fmt.Errorf("grid: %w", err)
+		}
+		if len(all)*len(values) > MaxRuns {
+			return nil, fmt.Errorf("grid: more than %d combinations; leave some values out, or draw some with random", MaxRuns)
+		}
+		var next []Combination
+		for _, c := range all {
+			for _, v := range values {
+				next = append(next, append(slices.Clone(c), Assignment{fmt.Sprint(item.Key), v, false}))
+			}
+		}
+		all = next
+	}
+	return all, nil
+}
+
+// draw draws the combinations. The same file gives the same ones.
+func (r *random) draw(shared Combination) (all []Combination, err error) {
+	if r.Runs < 1 || r.Runs > MaxRuns {
+		return nil, fmt.Errorf("random: runs %d: a number from 1 to %d was expected", r.Runs, MaxRuns)
+	}
+	if len(r.Settings) == 0 {
+		return nil, errors.New("random: settings: names no setting to draw")
+	}
+	var draws []func(*rand.Rand) string
+	for _, item := range r.Settings {
+		draw, err := distribution(item)
+		if err != nil {
+			return nil, fmt.Errorf("random: %w", err)
+		}
+		draws = append(draws, draw)
+	}
+	for k := range r.Runs {
+		source := rand.New(rand.NewPCG(r.Seed, uint64(k)))
+		c := slices.Clone(shared)
+		for i, item := range r.Settings {
+			c = append(c, Assignment{fmt.Sprint(item.Key), draws[i](source), false})
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// distribution is what values of a setting are drawn from: a list, or uniform, log-uniform or integers with
+// the least and the largest value.
+func distribution(item yaml.MapItem) (func(*rand.Rand) string, error) {
+	between, ranged := item.Value.(yaml.MapSlice)
+	if !ranged {
+		values, err := list(item)
+		return func(r *rand.Rand) string { return values[r.IntN(len(values))] }, err
+	}
+	const expected = "%v: a list of values was expected, or a range as in {log-uniform: [1e-4, 1e-1]}, {uniform: [0, 0.7]} or {integers: [2, 5]}"
+	if len(between) != 1 {
+		return nil, fmt.Errorf(expected, item.Key)
+	}
+	ends, err := list(between[0])
+	if err != nil || len(ends) != 2 {
+		return nil, fmt.Errorf(expected, item.Key)
+	}
+	low, errLow := strconv.ParseFloat(ends[0], 64)
+	high, errHigh := strconv.ParseFloat(ends[1], 64)
+	kind := fmt.Sprint(between[0].Key)
+	switch {
+	case errLow != nil || errHigh != nil || !(low <= high) || math.IsInf(high-low, 0) || kind == "log-uniform" && low <= 0:
+		return nil, fmt.Errorf("%v: %s [%s, %s]: a smaller and a larger number were expected, above 0 for log-uniform", item.Key, kind, ends[0], ends[1])
+	case kind == "uniform":
+		return func(r *rand.Rand) string { return short(low + r.Float64()*(high-low)) }, nil
+	case kind == "log-uniform":
+		return func(r *rand.Rand) string { return short(low * math.Pow(high/low, r.Float64())) }, nil
+	case kind == "integers" && low == math.Trunc(low) && high == math.Trunc(high):
+		return func(r *rand.Rand) string { return strconv.FormatInt(int64(low)+r.Int64N(int64(high-low)+1), 10) }, nil
+	}
+	return nil, fmt.Errorf(expected, item.Key)
+}
+
+// short writes a number with three digits, which is what a drawn value is.
+func short(x float64) string {
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
+	return fmt.Sprint(rounded)
+}
+
+// check refuses combinations that a run would refuse, as far as can be told without the graph.
+func (s *Sweep) check() error {
+	all := setting.All()
+	var names []string
+	for _, one := range all {
+		names = append(names, one.Name)
+	}
+	for _, c := range s.Combinations {
+		o := setting.Defaults()
+		if s.Config != "" {
+			if err := setting.ReadConfig(s.Config, &o); err != nil {
+				return err
+			}
+		}
+		var given []string
+		for _, a := range c {
+			k := slices.IndexFunc(all, func(one setting.Setting) bool { return one.Name == a.Setting })
+			switch {
+			case k < 0:
+				return fmt.Errorf("unknown setting %q; %s", a.Setting, suggest.OneOf(a.Setting, names))
+			case slices.Contains(given, a.Setting):
+				return fmt.Errorf("%s stands twice", a.Setting)
+			case a.Setting == "seed" && s.Seeds > 0:
+				return errors.New("seed: stands beside seeds; leave one of them out")
+			}
+			if err := all[k].Set(&o, a.Value); err != nil {
+				return fmt.Errorf("%s %s: %w", a.Setting, a.Value, err)
+			}
+			given = append(given, a.Setting)
+		}
+		if o.Parallel == setting.Auto {
+			continue // its mesh is chosen with the graph
+		}
+		if _, err := o.Resolve(given...); err != nil {
+			return fmt.Errorf("with %s: %w", c, err)
+		}
+	}
+	return nil
+}
