@@ -91,10 +91,10 @@ func importers(c *changes) []importer {
 func newImport() *cobra.Command {
 	c := &changes{}
 	cmd := &cobra.Command{
-		Use:   "import FORMAT SOURCE STORE",
+		Use:   "import [FORMAT] SOURCE STORE",
 		Short: "turn a graph in a foreign format into a store",
-		Long: `import reads a graph in a foreign format and writes a store, a directory of NumPy arrays that train reads.
-An import that fails leaves nothing behind.`,
+		Long: `import reads a graph in a foreign format and writes a store, a directory of NumPy arrays that train reads. Without a FORMAT it
+recognizes the source, and says which format it is. An import that fails leaves nothing behind.`,
 		Example: `  weft import planetoid data/ind.cora stores/cora
   weft import npz coauthor_physics.npz stores/physics --symmetrize --largest-component --split per-class=20,30 --splits 5
   weft import pyg graph.pt stores/mine
@@ -104,11 +104,27 @@ An import that fails leaves nothing behind.`,
 		Annotations: map[string]string{subcommandWord: "FORMAT"},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return refusal.Errorf("name the format: weft import FORMAT SOURCE STORE")
+				return refusal.Errorf("name the source and the store: weft import [FORMAT] SOURCE STORE")
 			}
-			return unknownName(cmd, "format", args[0])
+			if r, found := recognize(args[0]); !found {
+				return unknownName(cmd, "format", args[0])
+			} else if len(args) != 2 {
+				return refusal.Errorf("%s: name the store to make of it: %s", args[0], r.command("STORE"))
+			}
+			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			r, _ := recognize(args[0])
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: importing it as %s does\n", printable(args[0]), printable(r.command(args[1])))
+			i, _, err := r.importer(c)
+			if err != nil {
+				return err
+			}
+			return r.lacks(runImport(cmd, i, &importRequest{sources: []string{r.source}, store: args[1], changes: c, flags: cmd.Flags()}))
+		},
 	}
 	c.flags(cmd.PersistentFlags())
 	for _, i := range importers(c) {

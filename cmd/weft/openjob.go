@@ -212,8 +212,12 @@ func partitionMethod(o *setting.Options) string {
 	return o.Partition
 }
 
-// resolve returns the store of a dataset, which it makes if needed. A signal meanwhile removes it.
+// resolve returns the store of a dataset, or of a graph in a foreign format, which it makes if needed. A
+// signal meanwhile removes it.
 func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
+	if r, found := fromSource(name); found {
+		return r.imported(show)
+	}
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
 	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, printable(line)) })

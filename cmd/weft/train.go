@@ -418,6 +418,9 @@ func about(dataset string, err error) error {
 	if !refusal.Is(err) || !refusal.Graph.In(err) {
 		return err
 	}
+	if r, found := fromSource(dataset); found {
+		err = r.lacks(err)
+	}
 	return fmt.Errorf("%s: %w", dataset, err)
 }
 

@@ -43,10 +43,28 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 	for i, d := range all {
 		names[i] = d.Name
 	}
-	if near := suggest.Nearest(argument, names); near != "" {
+	if _, err := os.Stat(argument); err == nil {
+		return "", refusal.Errorf("%s: not a store, which is a folder, nor a file that an import recognizes; weft help import lists the formats", argument)
+	}
+	if folder, name := filepath.Split(argument); folder != "" {
+		if near := suggest.Nearest(name, storesIn(folder)); near != "" {
+			return "", refusal.Errorf("%s: there is no such store; did you mean %s?", argument, filepath.Join(folder, near))
+		}
+		return "", refusal.Errorf("%s: there is no such store; make it with weft import FORMAT SOURCE %[1]s, or take a dataset, as weft datasets lists them", argument)
+	}
+	if near := suggest.Nearest(argument, append(storesIn("."), names...)); near != "" {
 		return "", refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)
 	}
 	return "", refusal.Errorf("%s: neither a store, a folder with a graph.json, nor a dataset; the datasets are %s", argument, strings.Join(names, ", "))
+}
+
+// storesIn are the names of the stores in a folder; none if it cannot be read.
+func storesIn(folder string) (names []string) {
+	found, _ := filepath.Glob(filepath.Join(folder, "*", "graph.json")) // a folder with a bracket has none
+	for _, path := range found {
+		names = append(names, filepath.Base(filepath.Dir(path)))
+	}
+	return names
 }
 
 // SourceFiles are the files that the dataset of that name is read from, as far as they are there; none for

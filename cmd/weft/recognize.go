@@ -1,0 +1,235 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"weft/graph"
+	"weft/internal/datasets"
+	"weft/internal/foreign"
+	"weft/internal/refusal"
+)
+
+// recognition is what a path that is no store seems to hold.
+type recognition struct {
+	path   string
+	format string   // of importers
+	source string   // what the import is given
+	part   bool     // the path is one file of several, all of which source names
+	flags  []string // that the import needs with this source
+}
+
+// command is the import with a store's path.
+func (r *recognition) command(store string) string {
+	return strings.Join(slices.Concat([]string{"weft import", r.format, r.source, store}, r.flags), " ")
+}
+
+// recognize finds the format of a path: by its first bytes, by files beside it, by what a folder holds.
+func recognize(path string) (r recognition, found bool) {
+	if prefix, whole := planetoidPrefix(path); prefix != "" {
+		return recognition{path: path, format: "planetoid", source: prefix, part: !whole}, true
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return r, false
+	}
+	if info.IsDir() {
+		return recognizeFolder(path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return r, false
+	}
+	defer f.Close()
+	r.path, r.source = path, path
+	name := strings.ToLower(strings.TrimSuffix(filepath.Base(path), ".gz"))
+	named := func(endings ...string) bool {
+		return slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(name, e) })
+	}
+	switch foreign.Of(f) {
+	case foreign.Archive:
+		r.format = "npz"
+	case foreign.Torch, foreign.OldTorch:
+		r.format = "pyg"
+	case foreign.DGLGraph:
+		r.format = "dgl"
+	case foreign.Parquet:
+		r.format = "edges"
+	case foreign.Unknown, foreign.Gzip:
+		switch {
+		case named(".nt"):
+			r.format = "rdf"
+		case named(".csv", ".tsv", ".txt", ".edges", ".edgelist"):
+			r.format = "edges"
+		case named(".json") && isDGLPartition(path):
+			r.format = "dgl"
+		}
+	}
+	return r, r.format != ""
+}
+
+// planetoidPrefix is the prefix of the files of a citation graph as Planetoid has them, and whether the path
+// is that prefix and not one of the files; "" if it is neither.
+func planetoidPrefix(path string) (prefix string, whole bool) {
+	parts := []string{".x", ".y", ".tx", ".ty", ".allx", ".ally", ".graph", ".test.index"}
+	has := func(prefix string) bool {
+		for _, part := range parts {
+			if info, err := os.Stat(prefix + part); err != nil || info.IsDir() {
+				return false
+			}
+		}
+		return true
+	}
+	if has(path) {
+		return path, true
+	}
+	for _, part := range parts {
+		if prefix, ends := strings.CutSuffix(path, part); ends && has(prefix) {
+			return prefix, false
+		}
+	}
+	return "", false
+}
+
+// isDGLPartition reports whether a JSON file describes the partitions of a graph, as DGL writes it.
+func isDGLPartition(path string) bool {
+	info, err := os.Stat(filepath.Join(filepath.Dir(path), "part0"))
+	return err == nil && info.IsDir()
+}
+
+// recognizeFolder finds the format of a folder.
+func recognizeFolder(path string) (r recognition, found bool) {
+	has := func(pattern ...string) []string {
+		matches, _ := filepath.Glob(filepath.Join(append([]string{path}, pattern...)...)) // the patterns are well formed
+		return matches
+	}
+	r.path, r.source = path, path
+	switch rules := has("split", "*"); {
+	case isStore(path):
+		return r, false
+	case len(has("raw")) > 0 && len(rules) > 0:
+		r.format = "ogb"
+		if len(rules) == 1 {
+			r.flags = []string{"--split", filepath.Base(rules[0])}
+		}
+	case len(has("*_Packages*")) > 0:
+		r.format = "debian"
+	case len(has("part0")) > 0 && len(has("*.json")) == 1:
+		r.format, r.source = "dgl", has("*.json")[0]
+	default:
+		return r, false
+	}
+	return r, true
+}
+
+// storeBeside is the store that a source is imported into where a command names the source: beside it.
+func (r *recognition) storeBeside() string { return filepath.Clean(r.source) + ".weft" }
+
+// imported returns the store of a source, which it imports if that has not been done, or has changed since.
+func (r *recognition) imported(show io.Writer) (string, error) {
+	if r.part {
+		return "", refusal.Errorf("%s: is one file of several; name them all by their prefix: weft train %s, or weft import planetoid %[2]s STORE", r.path, r.source)
+	}
+	store := r.storeBeside()
+	if made, err := os.Stat(filepath.Join(store, "graph.json")); err == nil {
+		changed, err := r.changed()
+		if err != nil {
+			return "", err
+		}
+		if made.ModTime().After(changed) {
+			return store, nil
+		}
+		if _, err := graph.Open(store); err != nil {
+			return "", err
+		}
+		if err := os.RemoveAll(store); err != nil {
+			return "", err
+		}
+	}
+	if err := checkNewStore(store); err != nil {
+		return "", err
+	}
+	if err := unix.Access(filepath.Dir(store), unix.W_OK); err != nil {
+		return "", refusal.Errorf("%s: its folder cannot be written to (%w); import it elsewhere: %s", r.path, err, r.command("STORE"))
+	}
+	fmt.Fprintf(show, "%s: importing it once, as %s does\n", printable(r.source), printable(r.command(store)))
+	c := &changes{}
+	i, flags, err := r.importer(c)
+	if err != nil {
+		return "", err
+	}
+	request := &importRequest{sources: []string{r.source}, store: store, changes: c, flags: flags}
+	defer removeOnSignal(os.Stderr, store)()
+	started, shown := time.Now(), newStages(os.Stderr)
+	request.progress = shown.show
+	made, err := makeStore(i, request)
+	shown.erase()
+	if err != nil {
+		return "", r.lacks(err)
+	}
+	for _, warning := range made.Warnings {
+		fmt.Fprintln(os.Stderr, "weft: warning: "+warning)
+	}
+	for _, note := range made.Notes {
+		fmt.Fprintln(show, note)
+	}
+	fmt.Fprintln(show, storeLine(store, made, time.Since(started)))
+	return store, nil
+}
+
+// importer is that of the format, with its flags.
+func (r *recognition) importer(c *changes) (importer, *pflag.FlagSet, error) {
+	all := importers(c)
+	i := all[slices.IndexFunc(all, func(i importer) bool { return i.format().name == r.format })]
+	flags := pflag.NewFlagSet(r.format, pflag.ContinueOnError)
+	c.flags(flags)
+	i.flags(flags)
+	return i, flags, flags.Parse(r.flags)
+}
+
+// changed is when the source changed last.
+func (r *recognition) changed() (last time.Time, err error) {
+	files := []string{r.source}
+	if r.format == "planetoid" {
+		files, _ = filepath.Glob(r.source + ".*")
+		files = slices.DeleteFunc(files, func(f string) bool { return f == r.storeBeside() })
+	}
+	for _, path := range files {
+		err = errors.Join(err, filepath.WalkDir(path, func(_ string, e os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := e.Info()
+			if err == nil && info.ModTime().After(last) {
+				last = info.ModTime()
+			}
+			return err
+		}))
+	}
+	return last, err
+}
+
+// lacks adds to a refusal of a graph that was imported as it is which import can be given flags.
+func (r *recognition) lacks(err error) error {
+	if err == nil || !refusal.Is(err) {
+		return err
+	}
+	return fmt.Errorf("%w; the import of this source is %s", err, r.command("STORE"))
+}
+
+// fromSource finds what a command's argument was recognized as, if it is no store and no dataset.
+func fromSource(argument string) (r recognition, found bool) {
+	if isStore(argument) || slices.ContainsFunc(datasets.All(), func(d datasets.Dataset) bool { return d.Name == argument }) {
+		return r, false
+	}
+	return recognize(argument)
+}
