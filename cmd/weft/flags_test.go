@@ -34,7 +34,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"import", "nzp", "--features", "f"}, "weft: unknown format \"nzp\"; did you mean npz?\n"},
 		{[]string{"--nosuch", "trian"}, "weft: unknown flag: --nosuch; weft --help lists them\n"},
 		{[]string{"import", "nzp"}, "weft: unknown format \"nzp\"; did you mean npz?\n"},
-		{[]string{"a"}, "weft: unknown command \"a\"; it is one of bench, completion, datasets, doctor, evaluate, generate, import, inspect, partition, plan, predict, runs, smooth, sweep, train, version\n"},
+		{[]string{"a"}, "weft: unknown command \"a\"; it is one of bench, completion, datasets, doctor, evaluate, generate, import, inspect, partition, plan, predict, report, runs, smooth, sweep, train, version\n"},
 		{[]string{"train", "g", "--model", "sgae"}, "weft: --model sgae: unknown model; did you mean sage?\n"},
 		{[]string{"train", "g", "--norm", "x"}, "weft: --norm x: unknown norm; it is one of auto, none, batch, layer, graph, pair\n"},
 		{[]string{"train", "g", "--parallel", "graph=2", "--partition", "mets"}, "weft: --partition mets: unknown partition; did you mean metis?\n"},

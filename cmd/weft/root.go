@@ -52,7 +52,7 @@ train writes a run directory with the weights, the predictions and the metrics o
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
-	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(), newSweep(), newPlan(), newRuns(), newPredict(), newEvaluate(), newSmooth(), newBench(), newDoctor(),
+	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(), newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newEvaluate(), newSmooth(), newBench(), newDoctor(),
 		newVersion())
 	root.SetHelpCommand(newHelp())
 	keepFlagOrder(root)

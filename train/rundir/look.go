@@ -154,6 +154,12 @@ func (s *Standing) lookCurve(o *setting.Options) {
 	s.Train, s.Val, s.Test, s.ValLoss = metric.Number(best.Train), metric.Number(best.Val), metric.Number(best.Test), metric.Number(best.ValLoss)
 }
 
+// ReadCurve reads the epochs of a run from metrics.jsonl.
+func ReadCurve(dir string) ([]train.Epoch, error) {
+	curve, _, err := readCurve(filepath.Join(dir, metricsFile))
+	return curve, err
+}
+
 // readCurve reads the lines of metrics.jsonl, and when it changed last. A last line that is not ended is left
 // out: the run is writing it, or was killed while it did.
 func readCurve(path string) (curve []train.Epoch, changed time.Time, err error) {

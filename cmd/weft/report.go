@@ -1,0 +1,375 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/graph"
+	"weft/internal/atomicfile"
+	"weft/internal/refusal"
+	"weft/train"
+	"weft/train/metric"
+	"weft/train/rundir"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+// The page of a report, and uPlot, which draws its curves.
+var (
+	//go:embed page/report.html
+	reportPage string
+	//go:embed page/report.css
+	reportStyle string
+	//go:embed page/report.js
+	reportScript string
+	//go:embed page/uPlot.iife.min.js
+	chartScript string
+	//go:embed page/uPlot.min.css
+	chartStyle string
+)
+
+type reportCommand struct {
+	out   string
+	title string
+}
+
+func newReport() *cobra.Command {
+	c := &reportCommand{}
+	cmd := &cobra.Command{
+		Use:   "report RUN|FOLDER…",
+		Short: "write a page about runs: curves, classes, memory, messages, settings that differ",
+		Long: `report writes one HTML file about runs, or about all runs below folders. It holds their results, the settings in which they differ,
+the curves of loss, metrics, learning rate, seconds and memory, precision, recall and the confusion matrix of each class, and what each
+worker took and sent. The file needs no network, and opens in any browser, light or dark.`,
+		Example:           "  weft report runs/first --out first.html\n  weft report runs/seeds runs/other --out both.html",
+		ValidArgsFunction: completeFolders,
+		Args:              arguments(1, math.MaxInt),
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
+	}
+	cmd.Flags().StringVar(&c.out, "out", "", "`file` for the page; an existing file is overwritten")
+	cmd.Flags().StringVar(&c.title, "title", "", "`text` of its heading (default: that it is about training runs)")
+	return cmd
+}
+
+func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
+	if err := checkFile("out", c.out); err != nil {
+		return err
+	}
+	var dirs []string
+	for _, arg := range args {
+		runs, err := rundir.List(arg, func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), oneLine(err)) })
+		if err != nil {
+			return refusal.Errorf("%s: %w; name a run or a folder of runs", arg, err)
+		}
+		for _, r := range runs {
+			dirs = append(dirs, r.RunDir)
+		}
+		if len(runs) == 0 {
+			return refusal.Errorf("%s: no run is there; weft train DATASET begins one", arg)
+		}
+	}
+	page, err := newReportPage(dirs, c.title, time.Now(), func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), oneLine(err)) })
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(c.out, page.write); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: a page about %s\n", printable(c.out), counted(len(page.Runs), "run", "runs"))
+	return nil
+}
+
+// reportRun is a run on the page.
+type reportRun struct {
+	rundir.Run
+	Name, Color                   string
+	Train, Val, Test, Epoch, Time string
+	Tensors, Resident             string
+	Workers                       int
+	Classes                       []metric.ClassScores
+	Confusion                     []confusionRow
+	NotMeasured                   string // why there are no classes
+	PerWorker                     []workerRow
+	Traffic                       []trafficRow
+	Stages                        []stageRow
+	curve                         []train.Epoch
+}
+
+// Setting is the value of a setting, or the dataset.
+func (r *reportRun) Setting(name string) string {
+	return (&rundir.Listed{Standing: &rundir.Standing{Dataset: r.Summary.Dataset}, Settings: r.Settings}).Setting(name)
+}
+
+type confusionRow struct {
+	Name  string
+	Cells []confusionCell
+}
+
+type confusionCell struct {
+	Count string
+	Share float64 // of the row
+}
+
+type workerRow struct {
+	Number                            int
+	Tensors, Graph, Sent, Wait, Edges string
+}
+
+type trafficRow struct{ Name, Bytes, Messages string }
+
+type stageRow struct {
+	Number                      int
+	Compute, Bubble, Wait, Sent string
+}
+
+// chart is a chart of the page, with the keys that its script reads.
+type chart struct {
+	Title  string   `json:"title"`
+	Unit   string   `json:"unit"`
+	Series []series `json:"series"`
+}
+
+type series struct {
+	Name  string          `json:"name"`
+	Color string          `json:"color"`
+	Dash  []int           `json:"dash"`
+	X     []int           `json:"x"`
+	Y     []metric.Number `json:"y"`
+}
+
+// reportContents is what the page's template shows.
+type reportContents struct {
+	Title, Version, Made, Mean string
+	Style, ChartStyle          template.CSS
+	Script, Chart              template.JS
+	Runs                       []*reportRun
+	Differ                     []string
+	Curves                     []chart
+}
+
+// colors tell runs apart on light and dark pages; the palette is that of Okabe and Ito, but black and yellow.
+var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
+
+// newReportPage reads the runs. What is missing of one is told to unread.
+func newReportPage(dirs []string, title string, now time.Time, unread func(error)) (*reportContents, error) {
+	p := &reportContents{
+		Title: title, Version: version, Made: now.Format(time.DateTime),
+		Style: template.CSS(reportStyle), ChartStyle: template.CSS(chartStyle), Script: template.JS(reportScript), Chart: template.JS(chartScript), //nolint:gosec // embedded
+	}
+	if title == "" {
+		p.Title = "Training runs"
+	}
+	var listed []*rundir.Listed
+	var tests []float64
+	for _, dir := range dirs {
+		r, err := readReportRun(dir)
+		if err != nil {
+			unread(err)
+			continue
+		}
+		r.Color = colors[len(p.Runs)%len(colors)]
+		p.Runs = append(p.Runs, r)
+		listed = append(listed, &rundir.Listed{Standing: &rundir.Standing{Dataset: r.Summary.Dataset}, Settings: r.Settings})
+		tests = append(tests, float64(r.Summary.Test))
+	}
+	if len(p.Runs) == 0 {
+		return nil, fmt.Errorf("%s: no run that has ended is there", dirs[0])
+	}
+	p.nameRuns(dirs)
+	p.Differ = rundir.Differ(listed)
+	if name := p.Runs[0].Summary.Metric; len(p.Runs) > 1 && !slices.ContainsFunc(p.Differ, func(s string) bool { return s != "seed" && s != "split" }) {
+		mean, deviation := rundir.MeanAndDeviation(tests)
+		p.Mean = fmt.Sprintf("Test %s of the %d runs: %s (mean and sample deviation).", name, len(p.Runs), spread(name, mean, deviation))
+	}
+	p.draw()
+	return p, nil
+}
+
+// nameRuns names the runs by what their paths do not share.
+func (p *reportContents) nameRuns(dirs []string) {
+	shared := filepath.Dir(filepath.Clean(dirs[0]))
+	for _, r := range p.Runs {
+		for {
+			rel, err := filepath.Rel(shared, r.Summary.RunDir)
+			if err == nil && filepath.IsLocal(rel) && rel != "." || shared == filepath.Dir(shared) {
+				break
+			}
+			shared = filepath.Dir(shared)
+		}
+	}
+	for _, r := range p.Runs {
+		r.Name = r.Summary.RunDir
+		if rel, err := filepath.Rel(shared, r.Summary.RunDir); err == nil {
+			r.Name = rel
+		}
+	}
+}
+
+// readReportRun reads a run that has ended.
+func readReportRun(dir string) (*reportRun, error) {
+	run, _, _, err := rundir.Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	run.Summary.RunDir = filepath.Clean(dir) // it may have been moved
+	r := &reportRun{Run: run, Workers: run.Summary.Workers}
+	s := &r.Summary
+	r.Train, r.Val, r.Test = measured(s.Metric, float64(s.Train)), measured(s.Metric, float64(s.Val)), measured(s.Metric, float64(s.Test))
+	r.Epoch, r.Time = duration(seconds(s.EpochSecondsMedian)), duration(run.Finished.Sub(run.Started))
+	r.Tensors, r.Resident = megabytes(slices.Max(append(s.PeakTensorBytes, 0))), megabytes(s.PeakRSSBytes)
+	if r.curve, err = rundir.ReadCurve(dir); err != nil {
+		return nil, err
+	}
+	r.evaluate()
+	at := func(list []int64, k int, write func(int64) string) string {
+		if k < len(list) {
+			return write(list[k])
+		}
+		return "–"
+	}
+	for k := range s.PeakTensorBytes {
+		row := workerRow{k, megabytes(s.PeakTensorBytes[k]), at(s.GraphBytes, k, megabytes), at(s.SentBytes, k, megabytes), "–", at(s.EdgeColumns, k, count)}
+		if k < len(s.WaitSeconds) {
+			row.Wait = duration(seconds(s.WaitSeconds[k]))
+		}
+		r.PerWorker = append(r.PerWorker, row)
+	}
+	c := &s.Communication
+	for _, t := range []struct {
+		name string
+		worker.Traffic
+	}{
+		{"rows between partitions", c.Halo},
+		{"rows between layouts", c.Layout},
+		{"rows between stages", c.Stage},
+		{"gradients of weights", c.Gradient},
+		{"rows at the ends of scored edges", c.Links},
+		{"losses, norms, counts", c.Statistics},
+	} {
+		if t.Messages > 0 {
+			r.Traffic = append(r.Traffic, trafficRow{t.name, megabytes(t.Bytes), count(t.Messages)})
+		}
+	}
+	for k, stage := range s.Stages {
+		r.Stages = append(r.Stages, stageRow{
+			k, duration(seconds(stage.Compute)), duration(seconds(stage.Bubble)), duration(seconds(stage.Wait)), megabytes(stage.Sent),
+		})
+	}
+	return r, nil
+}
+
+// evaluate measures the classes of the test vertices, where the graph of the run is there.
+func (r *reportRun) evaluate() {
+	const most = 64 // rows of a confusion matrix that a page shows
+	s := &r.Summary
+	if s.Task != task.Vertex || s.Graph.Values > 0 {
+		return
+	}
+	e, err := r.evaluation()
+	if err != nil {
+		r.NotMeasured = "The classes are not measured: " + err.Error()
+		return
+	}
+	r.Classes = e.Classes
+	if len(e.Confusion) > most {
+		return
+	}
+	for k, row := range e.Confusion {
+		shown := confusionRow{Name: e.Classes[k].Name}
+		for _, n := range row {
+			shown.Cells = append(shown.Cells, confusionCell{count(n), float64(n) / float64(max(1, e.Classes[k].Support))})
+		}
+		r.Confusion = append(r.Confusion, shown)
+	}
+}
+
+// evaluation compares the run's predictions with the labels of its test vertices.
+func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
+	if r.Settings["validate"] != "" {
+		return e, fmt.Errorf("the test vertices are those of %s", r.Settings["validate"])
+	}
+	g, err := graph.Open(r.Store)
+	if err != nil {
+		return e, err
+	}
+	defer g.Close()
+	rows, columns, err := rundir.ReadPredictions(r.Summary.RunDir)
+	if err != nil {
+		return e, err
+	}
+	if columns != g.Labels.Classes || len(rows) != g.Own()*columns || r.Summary.Split >= len(g.Splits) {
+		return e, fmt.Errorf("%s has changed since", r.Store)
+	}
+	err = g.Guard(func() (err error) {
+		e, err = metric.Evaluate(rows, &g.Labels, g.Splits[r.Summary.Split].Test)
+		return err
+	})
+	return e, err
+}
+
+// draw makes the charts.
+func (p *reportContents) draw() {
+	of := func(title, unit string, parts ...func(*reportRun) series) {
+		c := chart{Title: title, Unit: unit}
+		for _, r := range p.Runs {
+			for _, part := range parts {
+				if s := part(r); len(s.X) > 0 {
+					c.Series = append(c.Series, s)
+				}
+			}
+		}
+		if len(c.Series) > 0 {
+			p.Curves = append(p.Curves, c)
+		}
+	}
+	line := func(suffix string, dash []int, scale float64, value func(*train.Epoch) float64) func(*reportRun) series {
+		return func(r *reportRun) series { return r.series(suffix, dash, scale, value) }
+	}
+	of("loss", "", line(" training", nil, 1, func(e *train.Epoch) float64 { return e.Loss }),
+		line(" validation", []int{6, 4}, 1, func(e *train.Epoch) float64 { return e.ValLoss }))
+	name := p.Runs[0].Summary.Metric
+	scale, unit := 1., ""
+	if metric.IsShare(name) {
+		scale, unit = 100, " %"
+	}
+	of(name, unit, line(" training", []int{2, 3}, scale, func(e *train.Epoch) float64 { return e.Train }),
+		line(" validation", []int{6, 4}, scale, func(e *train.Epoch) float64 { return e.Val }),
+		line(" test", nil, scale, func(e *train.Epoch) float64 { return e.Test }))
+	of("learning rate", "", line("", nil, 1, func(e *train.Epoch) float64 { return e.LR }))
+	of("seconds of an epoch", " s", line("", nil, 1, func(e *train.Epoch) float64 { return e.Seconds }))
+	of("tensors of worker 0, at the peak", " MB", line("", nil, 1e-6, func(e *train.Epoch) float64 { return float64(e.PeakBytes) }),
+		line(" after the epoch", []int{6, 4}, 1e-6, func(e *train.Epoch) float64 { return float64(e.LiveBytes) }))
+}
+
+// mostPoints is how many epochs a curve shows.
+const mostPoints = 2000
+
+// series is a curve of a run: of long ones every so many epochs, and the last.
+func (r *reportRun) series(suffix string, dash []int, scale float64, value func(*train.Epoch) float64) series {
+	s := series{Name: r.Name + suffix, Color: r.Color, Dash: dash, X: []int{}, Y: []metric.Number{}}
+	step := max(1, (len(r.curve)+mostPoints-1)/mostPoints)
+	for k := range r.curve {
+		e := &r.curve[k]
+		if y := value(e) * scale; !math.IsNaN(y) && !math.IsInf(y, 0) && (k%step == 0 || k == len(r.curve)-1) {
+			s.X, s.Y = append(s.X, e.Epoch), append(s.Y, metric.Number(y))
+		}
+	}
+	return s
+}
+
+// write writes the page.
+func (p *reportContents) write(to io.Writer) error {
+	page, err := template.New("report").Funcs(template.FuncMap{"percent": percent}).Parse(reportPage)
+	if err != nil {
+		return err
+	}
+	return page.Execute(to, p)
+}
