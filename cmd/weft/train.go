@@ -32,15 +32,16 @@ import (
 )
 
 type trainCommand struct {
-	settings settingFlags
-	out      string
-	resume   string
-	trace    string
-	json     bool
-	explain  bool
-	seeds    int
-	splits   string
-	of       *several // the runs of which this is one; nil: it is the only one
+	settings    settingFlags
+	out         string
+	resume      string
+	trace       string
+	json        bool
+	explain     bool
+	seeds       int
+	tensorboard string
+	splits      string
+	of          *several // the runs of which this is one; nil: it is the only one
 }
 
 func newTrain() *cobra.Command {
@@ -85,6 +86,7 @@ second later or more stops at once.`,
 	cmd.Flags().StringVar(&t.trace, "trace", "", "`file` for a trace of the last epoch of every worker, which ui.perfetto.dev shows")
 	cmd.Flags().IntVar(&t.seeds, "seeds", 0, "`number` of runs with one seed each, from --seed on; prints their mean and standard deviation (default: one run)")
 	cmd.Flags().StringVar(&t.splits, "splits", "", "all: a run on each stored split, with each seed")
+	cmd.Flags().StringVar(&t.tensorboard, "tensorboard", "", "`folder` for event files of losses, metrics, seconds and memory, which TensorBoard shows")
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to standard error")
 	cmd.Flags().BoolVar(&t.explain, "explain", false, "print what the run would do and need, without training")
 	return cmd
@@ -254,12 +256,16 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	// Here, as no signal may end a process that has begun a folder
 	ctx, stop := r.untilSignal(cmd.Context(), &made, store, progress)
 	defer stop()
-	var dir *rundir.Dir
+	var (
+		dir    *rundir.Dir
+		events *events
+	)
+	defer func() { events.close() }()
 	if r.First() {
-		if run != nil {
+		if events, err = t.newEvents(cmd.ErrOrStderr()); err == nil && run != nil {
 			dir, run.dir = run.dir, nil
 			err = dir.Continue(started, job, version, store)
-		} else {
+		} else if err == nil {
 			dir, err = rundir.New(t.out, started, job, version, store)
 		}
 		if err == nil {
@@ -286,6 +292,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		}
 	}
 	job.OnEpoch, job.Trace = progress.epoch, t.trace != ""
+	if events != nil {
+		job.OnEpoch = func(e train.Epoch) { progress.epoch(e); events.epoch(e) }
+	}
 	var result *train.Result
 	if dir != nil {
 		result, err = dir.Record(ctx, job, version)

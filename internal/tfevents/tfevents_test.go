@@ -1,0 +1,43 @@
+package tfevents
+
+import (
+	"bytes"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The bytes are those that tensorboard 2.21.0 writes of these events: EventFileWriter with an Event of
+// wall_time 1.5, and its Summary of step 3.
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Unix(1, 500_000_000)
+	w, err := New(filepath.Join(dir, "new"), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(now, 3, Scalar{"loss/train", .25}, Scalar{"lr", 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "new", "events.out.tfevents.0000000001.*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	got, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := hex.DecodeString(golden)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%x\nwant %s", got, golden)
+	}
+}
+
+const golden = "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c2b00000000000000" +
+	"861bc34b09000000000000f83f10032a1e0a110a0a6c6f73732f747261696e150000803e0a090a026c72150000004038" +
+	"e07bae"
