@@ -2,6 +2,10 @@
 
 GO      ?= go
 VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT   = $(shell git rev-parse HEAD 2>/dev/null)
+
+# Where `make install` puts weft; DESTDIR is put before it, for packages.
+PREFIX  ?= /usr/local
 
 # Folder of the public graphs that `make reproduce` trains on; what is not there is left out.
 WEFT_DATA ?= ../shared/data
@@ -15,7 +19,7 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -26,7 +30,10 @@ packages:
 	@scripts/install-packages
 
 build: packages ## build bin/weft
-	$(GO) build -tags '$(TAGS)' -ldflags '-X main.version=$(VERSION)' -o bin/weft ./cmd/weft
+	$(GO) build -tags '$(TAGS)' -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/weft ./cmd/weft
+
+install: build ## install weft, its shell completions, documents and configurations below PREFIX (default /usr/local)
+	scripts/install '$(DESTDIR)$(PREFIX)'
 
 demo: build ## train on this machine's own Debian package index
 	@scripts/demo

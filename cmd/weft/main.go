@@ -22,9 +22,6 @@ const (
 	exitInterrupted = 130 // stopped by a signal; results so far are kept
 )
 
-// version is set by the linker.
-var version = "unknown"
-
 func main() {
 	refusal.SpellSettings(asFlag)
 	watchSignals()

@@ -169,12 +169,3 @@ func terminalWidth(f *os.File) int {
 	}
 	return 120
 }
-
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "print the version",
-		Args:  arguments(0, 0),
-		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "weft", version) },
-	}
-}

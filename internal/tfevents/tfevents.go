@@ -30,8 +30,8 @@ type Scalar struct {
 	Value float64 // written as float32; NaN stays
 }
 
-// New begins an event file in a folder, which it makes if needed. A folder may have several files: TensorBoard
-// reads them as one run.
+// New begins an event file in a folder, which it makes if needed. A folder may have several files:
+// TensorBoard reads them as one run.
 func New(folder string, now time.Time) (*Writer, error) {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, err

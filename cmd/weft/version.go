@@ -1,0 +1,72 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"weft/comm/mpi"
+	"weft/kernel"
+)
+
+// The linker sets these.
+var (
+	version = "unknown"
+	commit  = "" // that was built
+)
+
+// versions are what this program is made of: the JSON object of `weft version --json`.
+type versions struct {
+	Weft     string            `json:"weft"`
+	Commit   string            `json:"commit,omitempty"`
+	Go       string            `json:"go"`
+	Platform string            `json:"platform"`
+	SIMD     string            `json:"simd"` // the kernels' instruction set here
+	OneDNN   string            `json:"onednn"`
+	MPI      string            `json:"mpi"` // empty: built without
+	Modules  map[string]string `json:"modules"`
+}
+
+func newVersion() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "print the version, the commit, and the libraries that weft is built with",
+		Args:  arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := versions{
+				Weft: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+				SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN(), MPI: mpi.Library(), Modules: map[string]string{},
+			}
+			build, _ := debug.ReadBuildInfo()
+			if build != nil {
+				for _, m := range build.Deps {
+					v.Modules[m.Path] = m.Version
+				}
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), v)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "weft", v.Weft)
+			t := newTable(cmd.OutOrStdout())
+			if v.Commit != "" {
+				t.row("commit", v.Commit)
+			}
+			t.row("Go", v.Go+" "+v.Platform)
+			t.row("kernels", v.SIMD+", oneDNN "+v.OneDNN)
+			t.row("MPI", cmp.Or(v.MPI, "none"))
+			if build != nil {
+				for _, m := range build.Deps {
+					t.row(m.Path, m.Version)
+				}
+			}
+			t.flush()
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
