@@ -9,8 +9,11 @@ import (
 
 // Nearest is the word that typed was probably meant to be, "" where none is close. The letters that are
 // missing, too many, wrong or in the wrong order, capitals aside, may be a third of those typed; of three
-// letters or more the beginning of a word is enough.
+// letters or more the beginning of a word is enough. A word of another library leads to its Synonym.
 func Nearest(typed string, words []string) string {
+	if word := Synonym(typed, words); word != "" {
+		return word
+	}
 	letters := []rune(strings.ToLower(typed))
 	nearest, least := "", len(letters)/3+1
 	for _, word := range words {

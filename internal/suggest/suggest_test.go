@@ -27,3 +27,15 @@ func TestOneOf(t *testing.T) {
 		}
 	}
 }
+
+func TestSynonym(t *testing.T) {
+	models := []string{"mlp", "gcn", "sage", "gat", "gatv2", "transformer", "gcnii", "resgcn"}
+	for typed, want := range map[string]string{
+		"gcn2": "gcnii", "GCN2Conv": "gcnii", "GraphSAGE": "sage", "sage_conv": "sage", "GATv2Conv": "gatv2", "deep-gcn": "resgcn", "GCN": "gcn",
+		"conv": "", "": "", "mean": "", "gru": "",
+	} {
+		if got := Synonym(typed, models); got != want {
+			t.Errorf("%s: %q, want %q", typed, got, want)
+		}
+	}
+}
