@@ -41,6 +41,8 @@ type trainCommand struct {
 	seeds       int
 	tensorboard string
 	splits      string
+	watch       int
+	live        *live    // of the first rank, over several runs
 	of          *several // the runs of which this is one; nil: it is the only one
 }
 
@@ -86,6 +88,7 @@ second later or more stops at once.`,
 	cmd.Flags().StringVar(&t.trace, "trace", "", "`file` for a trace of the last epoch of every worker, which ui.perfetto.dev shows")
 	cmd.Flags().IntVar(&t.seeds, "seeds", 0, "`number` of runs with one seed each, from --seed on; prints their mean and standard deviation (default: one run)")
 	cmd.Flags().StringVar(&t.splits, "splits", "", "all: a run on each stored split, with each seed")
+	cmd.Flags().IntVar(&t.watch, "watch", 0, "`port` of a live page of the run, for browsers on this machine; 0 takes a free one (default: no page)")
 	cmd.Flags().StringVar(&t.tensorboard, "tensorboard", "", "`folder` for event files of losses, metrics, seconds and memory, which TensorBoard shows")
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to standard error")
 	cmd.Flags().BoolVar(&t.explain, "explain", false, "print what the run would do and need, without training")
@@ -109,6 +112,12 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 	return asRank(cmd, settings, err, func(r ranks) error {
 		if err := run.agree(r); err != nil {
 			return err
+		}
+		if cmd.Flags().Changed("watch") && !t.explain {
+			if err := r.OnFirst(func() (err error) { t.live, err = newLive(t.watch); return err }); err != nil {
+				return err
+			}
+			defer func() { t.live.close() }()
 		}
 		if run != nil {
 			return t.resumeRun(cmd, r, run, settings, nil)
@@ -292,8 +301,12 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		}
 	}
 	job.OnEpoch, job.Trace = progress.epoch, t.trace != ""
-	if events != nil {
-		job.OnEpoch = func(e train.Epoch) { progress.epoch(e); events.epoch(e) }
+	if t.live != nil {
+		t.live.begin(t.out)
+		fmt.Fprintf(show, "%s: live at %s\n", printable(t.out), t.live.url())
+	}
+	if events != nil || t.live != nil {
+		job.OnEpoch = func(e train.Epoch) { progress.epoch(e); events.epoch(e); t.live.epoch(e) }
 	}
 	var result *train.Result
 	if dir != nil {
@@ -303,6 +316,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	}
 	progress.end()
 	if result == nil {
+		t.live.end("the run has failed: " + fmt.Sprint(err))
 		return t.failed(dataset, store, dir, advised(err))
 	}
 	if err != nil {
@@ -322,6 +336,8 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		if err := dir.Finish(&run); err != nil {
 			return incomplete(dir, store, err)
 		}
+		t.live.end(fmt.Sprintf("ended: %s; best epoch %s, %s validation %s  test %s", run.Reason, count(run.Summary.BestEpoch), run.Summary.Metric,
+			measured(run.Summary.Metric, float64(run.Summary.Val)), measured(run.Summary.Metric, float64(run.Summary.Test))))
 		printed, written := t.printRun(cmd.OutOrStdout(), show, &run), t.writeTrace(show, &run, result.Trace)
 		return cmp.Or(printed, written)
 	})

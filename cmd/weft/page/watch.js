@@ -1,0 +1,60 @@
+"use strict";
+// Draws the epochs that /events sends. Beyond so many points every second one goes.
+const mostPoints = 4000;
+const text = getComputedStyle(document.body).color;
+const line = getComputedStyle(document.documentElement).getPropertyValue("--line");
+const status = document.getElementById("status");
+const number = (v, unit) => v == null ? "–" : +v.toPrecision(5) + unit;
+let share, points, plots;
+
+function begin(run) {
+  document.getElementById("run").textContent = run.name;
+  document.getElementById("charts").replaceChildren();
+  share = run.share ? 100 : 1;
+  const unit = run.share ? " %" : "";
+  points = [];
+  plots = [
+    chart("loss", "", [["training", "loss", "#0072b2", 1], ["validation", "val_loss", "#d55e00", 1]]),
+    chart(run.metric || "metric", unit, [["training", "train", "#0072b2", share], ["validation", "val", "#d55e00", share], ["test", "test", "#009e73", share]]),
+    chart("seconds of an epoch", " s", [["seconds", "seconds", "#0072b2", 1]]),
+    chart("tensors of worker 0, at the peak", " MB", [["tensors", "peak_bytes", "#0072b2", 1e-6]]),
+  ];
+}
+
+function chart(title, unit, series) {
+  const box = document.createElement("div");
+  document.getElementById("charts").append(box);
+  const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+  const plot = new uPlot({
+    title, width: box.clientWidth, height: 280, scales: { x: { time: false } },
+    axes: [axis, { ...axis, size: 70, values: (u, all) => all.map(v => number(v, unit)) }],
+    series: [{ label: "epoch" }, ...series.map(([label, , stroke]) => ({ label, stroke, width: 1.5, spanGaps: true, value: (u, v) => number(v, unit) }))],
+  }, [[], ...series.map(() => [])], box);
+  new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 280 })).observe(box);
+  return () => plot.setData([points.map(p => p.epoch), ...series.map(([, key, , scale]) => points.map(p => p[key] == null ? null : p[key] * scale))]);
+}
+
+let drawing = false;
+function draw() {
+  if (drawing) return;
+  drawing = true;
+  requestAnimationFrame(() => {
+    drawing = false;
+    while (points.length > mostPoints) points = points.filter((p, k) => k % 2 == 0 || k == points.length - 1);
+    for (const plot of plots) plot();
+  });
+}
+
+const events = new EventSource("events");
+events.addEventListener("begin", e => begin(JSON.parse(e.data)));
+events.addEventListener("epochs", e => {
+  const sent = JSON.parse(e.data);
+  points.push(...sent.points);
+  status.textContent = sent.status;
+  draw();
+});
+events.addEventListener("end", e => {
+  status.textContent = JSON.parse(e.data);
+  events.close();
+});
+events.onerror = () => { status.textContent = "the run does not answer: it has ended, or goes on without this page"; };

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"weft/train"
+)
+
+// TestLive: a browser that joins late gets the curve, thinned, and what is new. One that never reads holds up
+// neither the run nor the others. The page is for this machine alone.
+func TestLive(t *testing.T) {
+	l, err := newLive(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	l.begin("runs/one")
+	stuck, err := net.Dial("tcp", l.listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	fmt.Fprint(stuck, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	const epochs = 10_000
+	epoch := func(k int) train.Epoch {
+		return train.Epoch{Epoch: k, Epochs: epochs, Loss: 1 / float64(k), Metric: "accuracy", Evaluated: true, Val: .5, Seconds: .25}
+	}
+	for k := 1; k < epochs; k++ {
+		l.epoch(epoch(k))
+	}
+	if n := len(l.points); n > watchPoints || n < watchPoints/4 {
+		t.Errorf("%d epochs are kept", n)
+	}
+	response, err := http.Get(l.url() + "events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewReaderSize(response.Body, 1<<20)
+	next := func() (kind, data string) {
+		t.Helper()
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if value, is := strings.CutPrefix(line, "event: "); is {
+				kind = strings.TrimSpace(value)
+			}
+			if value, is := strings.CutPrefix(line, "data: "); is {
+				return kind, strings.TrimSpace(value)
+			}
+		}
+	}
+	if kind, data := next(); kind != "begin" || data != `{"name":"runs/one","metric":"accuracy","share":true}` {
+		t.Errorf("%s: %s", kind, data)
+	}
+	last := 0
+	for last < epochs {
+		kind, data := next()
+		var sent struct {
+			Points []struct {
+				Epoch     int
+				Loss, Val float64
+			}
+			Status string
+		}
+		if err := json.Unmarshal([]byte(data), &sent); err != nil || kind != "epochs" {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		if last == 0 {
+			l.epoch(epoch(epochs))
+			l.end("all is done")
+		}
+		for _, p := range sent.Points {
+			if p.Epoch <= last || p.Loss != 1/float64(p.Epoch) || p.Val != .5 {
+				t.Fatalf("after epoch %d: %+v", last, p)
+			}
+			last = p.Epoch
+		}
+	}
+	if kind, data := next(); kind != "end" || data != `"all is done"` {
+		t.Errorf("%s: %s", kind, data)
+	}
+	get := func(host string) (int, string) {
+		request, err := http.NewRequest(http.MethodGet, l.url(), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(text)
+	}
+	if status, text := get("localhost:80"); status != http.StatusOK || !strings.Contains(text, "new EventSource(") {
+		t.Errorf("status %d", status)
+	}
+	if status, _ := get("elsewhere.example"); status != http.StatusForbidden {
+		t.Errorf("another host: status %d", status)
+	}
+	if _, err := newLive(l.listener.Addr().(*net.TCPAddr).Port); err == nil || !strings.Contains(err.Error(), "name another port") {
+		t.Errorf("a port in use: %v", err)
+	}
+}
