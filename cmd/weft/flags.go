@@ -21,6 +21,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		syntax  *pflag.InvalidSyntaxError
 	)
 	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return pflag.ErrHelp
 	case errors.As(err, &unknown):
 		if args := cmd.Flags().Args(); len(args) > 0 && cmd.HasAvailableSubCommands() {
 			return cmd.ValidateArgs(args) // the flags of a mistyped command are no mistake

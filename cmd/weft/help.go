@@ -1,9 +1,16 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"weft/internal/refusal"
 )
@@ -38,6 +45,76 @@ func newHelp() *cobra.Command {
 			return named.Help()
 		},
 	}
+}
+
+// help prints what a command does, in lines of the terminal's width, and how it is called.
+func help(cmd *cobra.Command, _ []string) {
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "%s\n\n%s", filled(cmp.Or(cmd.Long, cmd.Short), terminalWidth(os.Stdout)), cmd.UsageString())
+}
+
+// filled breaks the lines of paragraphs anew, at most so wide. Lines that begin with a blank stay.
+func filled(text string, width int) string {
+	var lines []string
+	line := ""
+	end := func() {
+		if line != "" {
+			lines, line = append(lines, line), ""
+		}
+	}
+	for _, old := range strings.Split(text, "\n") {
+		if old == "" || old[0] == ' ' {
+			end()
+			lines = append(lines, old)
+			continue
+		}
+		for _, word := range strings.Fields(old) {
+			if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+				end()
+			}
+			line = strings.TrimPrefix(line+" "+word, " ")
+		}
+	}
+	end()
+	return strings.Join(lines, "\n")
+}
+
+// expert are the settings that few need: of single methods, ablations, and what has a good value by itself.
+// --help-all shows them.
+var expert = strings.Fields(`transform-dropout attention-gradient num-blocks theta shared-weights conv-weight-decay
+	decay-first-layer-only focal-gamma plateau-factor plateau-patience momentum init-scheme eval-negatives require-edge-features
+	comm-timeout recompute aggregation-order aggregation-chunks balance prefetch keep-halo wire-schedule halo-delay halo-smoothing
+	chunk-method chunk-order history-period history-start stale-gradients`)
+
+// helpAll is the flag --help-all: as --help, with the flags of expert settings.
+type helpAll struct{ given bool }
+
+const helpAllFlag = "help-all"
+
+// addHelpAll adds the flag.
+func addHelpAll(flags *pflag.FlagSet) {
+	flag := flags.VarPF(&helpAll{}, helpAllFlag, "", "print this help text with all flags")
+	flag.NoOptDefVal, flag.Hidden = "true", true // the help text ends with it
+}
+
+// Set implements pflag.Value: nothing is done but help.
+func (h *helpAll) Set(string) error {
+	h.given = true
+	return pflag.ErrHelp
+}
+
+func (h *helpAll) String() string { return strconv.FormatBool(h.given) }
+
+// Type implements pflag.Value.
+func (*helpAll) Type() string { return "bool" }
+
+// left reports whether a help text leaves out a flag: that of an expert setting, unless --help-all is given.
+func left(cmd *cobra.Command, f *pflag.Flag) bool {
+	all := cmd.Flags().Lookup(helpAllFlag)
+	if all == nil || all.Value.String() == "true" || f.Changed {
+		return false
+	}
+	return slices.Contains(expert, f.Name)
 }
 
 // refuseUnknownShell makes weft completion refuse what is no shell that it knows.

@@ -50,6 +50,7 @@ train writes a run directory with the weights, the predictions and the metrics o
 		},
 	}
 	root.SetUsageFunc(usage)
+	root.SetHelpFunc(help)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(), newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newEvaluate(), newSmooth(), newBench(), newDoctor(),
@@ -139,7 +140,14 @@ func usage(cmd *cobra.Command) error {
 func printFlags(out io.Writer, cmd *cobra.Command) {
 	groups := map[string]*pflag.FlagSet{}
 	var headings []string
+	more := 0
 	add := func(f *pflag.Flag) {
+		if left(cmd, f) {
+			if !f.Hidden {
+				more++
+			}
+			return
+		}
 		heading := "Flags"
 		if name := f.Annotations[flagGroup]; len(name) > 0 {
 			heading = name[0]
@@ -159,6 +167,9 @@ func printFlags(out io.Writer, cmd *cobra.Command) {
 		if groups[heading].HasAvailableFlags() {
 			fmt.Fprintf(out, "\n%s:\n%s", heading, groups[heading].FlagUsagesWrapped(terminalWidth(os.Stdout)))
 		}
+	}
+	if more > 0 {
+		fmt.Fprintf(out, "\n%s --%s lists %s for experts, too.\n", cmd.CommandPath(), helpAllFlag, counted(more, "flag", "flags"))
 	}
 }
 

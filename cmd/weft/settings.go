@@ -42,6 +42,7 @@ type givenSetting struct {
 // add registers --config and one flag for each setting.
 func (s *settingFlags) add(flags *pflag.FlagSet) {
 	s.addThose(flags, func(setting.Setting) bool { return true })
+	addHelpAll(flags)
 	flags.StringVar(&s.config, "config", "", "YAML `file` of settings under the names of these flags, which override it")
 }
 

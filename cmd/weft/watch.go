@@ -27,8 +27,8 @@ var (
 	watchScript string
 )
 
-// live is a page that shows a run while it goes on, to browsers on this machine alone. The run only appends to
-// it: who reads slowly, or not at all, holds nobody up. nil shows nothing.
+// live is a page that shows a run while it goes on, to browsers on this machine alone. The run only appends
+// to it: who reads slowly, or not at all, holds nobody up. nil shows nothing.
 type live struct {
 	server   *http.Server
 	listener net.Listener

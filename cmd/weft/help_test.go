@@ -1,0 +1,29 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"weft/train/setting"
+)
+
+func TestFilled(t *testing.T) {
+	const text = "train trains a model on a\nwhole graph.\n\nAn example:\n  weft train cora --epochs 100 --hidden 16\nThe end."
+	const want = "train trains a\nmodel on a whole\ngraph.\n\nAn example:\n  weft train cora --epochs 100 --hidden 16\nThe end."
+	if got := filled(text, 16); got != want {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// Each of the expert settings is one.
+func TestExpert(t *testing.T) {
+	var names []string
+	for _, s := range setting.All() {
+		names = append(names, s.Name)
+	}
+	for _, name := range expert {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s is no setting", name)
+		}
+	}
+}
