@@ -19,7 +19,7 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install deb demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -34,6 +34,9 @@ build: packages ## build bin/weft
 
 install: build ## install weft, its shell completions, documents and configurations below PREFIX (default /usr/local)
 	scripts/install '$(DESTDIR)$(PREFIX)'
+
+deb: build ## make a Debian package of bin/weft in bin; ARGS=--try installs it in a clean Debian and trains there: needs root
+	scripts/deb '$(VERSION)' $(ARGS)
 
 demo: build ## train on this machine's own Debian package index
 	@scripts/demo
