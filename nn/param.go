@@ -3,7 +3,9 @@
 package nn
 
 import (
+	"bytes"
 	"hash/fnv"
+	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -321,6 +323,21 @@ type State = map[string]Tensor
 func ReadState(path string) (State, error) {
 	state, _, err := safetensors.ReadFile(path)
 	return state, err
+}
+
+// DecodeState reads what EncodeState, or PyTorch's safetensors, has written, up to the end of r.
+func DecodeState(r io.Reader) (State, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	state, _, err := safetensors.Read(bytes.NewReader(text), int64(len(text)))
+	return state, err
+}
+
+// EncodeState writes weights in the format of safetensors files.
+func EncodeState(w io.Writer, state State) error {
+	return safetensors.Write(w, state, map[string]string{"format": "pt"})
 }
 
 // State returns a copy of all values by name, in the shapes that files hold. For an embedding it returns the

@@ -41,6 +41,7 @@ type trainCommand struct {
 	seeds       int
 	tensorboard string
 	splits      string
+	cpuProfile  string
 	watch       int
 	live        *live    // of the first rank, over several runs
 	of          *several // the runs of which this is one; nil: it is the only one
@@ -90,6 +91,7 @@ second later or more stops at once.`,
 	cmd.Flags().StringVar(&t.splits, "splits", "", "all: a run on each stored split, with each seed")
 	cmd.Flags().IntVar(&t.watch, "watch", 0, "`port` of a live page of the run, for browsers on this machine; 0 takes a free one (default: no page)")
 	cmd.Flags().StringVar(&t.tensorboard, "tensorboard", "", "`folder` for event files of losses, metrics, seconds and memory, which TensorBoard shows")
+	cmd.Flags().StringVar(&t.cpuProfile, "cpuprofile", "", "`file` for a CPU profile of this process, for go tool pprof; the kernels stand in it as calls of C")
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to standard error")
 	cmd.Flags().BoolVar(&t.explain, "explain", false, "print what the run would do and need, without training")
 	return cmd
@@ -113,6 +115,11 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 		if err := run.agree(r); err != nil {
 			return err
 		}
+		stop, err := t.profile(r)
+		if err != nil {
+			return err
+		}
+		defer stop()
 		if cmd.Flags().Changed("watch") && !t.explain {
 			if err := r.OnFirst(func() (err error) { t.live, err = newLive(t.watch); return err }); err != nil {
 				return err

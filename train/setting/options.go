@@ -17,7 +17,7 @@ import (
 )
 
 // Options are all settings of a run. A field's yaml tag is its name as a flag of the command and as a key of
-// a configuration file; All describes each. Start from Defaults: the zero value is not useful.
+// a configuration file; All describes each. Start from Defaults: the zero value is refused.
 type Options struct {
 	Task              string  `yaml:"task"`
 	Model             string  `yaml:"model"`

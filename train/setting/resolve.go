@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -68,6 +69,9 @@ func (o *Options) Resolve(given ...string) (*Resolved, error) {
 func (o *Options) On(m mesh.Mesh) (*Resolved, error) { return o.on(m, nil) }
 
 func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
+	if reflect.ValueOf(*o).IsZero() {
+		return nil, refusal.Errorf("the options are all zero: begin with those of Defaults, and change what you want")
+	}
 	for _, s := range settings {
 		if reason := s.reject(o); reason != "" {
 			return nil, refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)

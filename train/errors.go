@@ -1,0 +1,19 @@
+package train
+
+import (
+	"context"
+	"errors"
+
+	"weft/internal/launch"
+	"weft/internal/refusal"
+)
+
+// Refused reports whether an error says that the request makes no sense, as an impossible mesh or a graph that
+// the model does not fit: nothing was computed, and the error says what to change. The command's exit status
+// is then 2. Any other error is of a run that failed, of which Interrupted and *Diverged are kinds.
+func Refused(err error) bool { return refusal.Is(err) }
+
+// Interrupted reports whether an error is of a run that was asked to stop.
+func Interrupted(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, launch.ErrInterrupted)
+}
