@@ -8,9 +8,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// Refused reports whether an error says that the request makes no sense, as an impossible mesh or a graph that
-// the model does not fit: nothing was computed, and the error says what to change. The command's exit status
-// is then 2. Any other error is of a run that failed, of which Interrupted and *Diverged are kinds.
+// Refused reports whether an error says that the request makes no sense, as an impossible mesh or a graph
+// that the model does not fit: nothing was computed, and the error says what to change. The command's exit
+// status is then 2. Any other error is of a run that failed, of which Interrupted and *Diverged are kinds.
 func Refused(err error) bool { return refusal.Is(err) }
 
 // Interrupted reports whether an error is of a run that was asked to stop.

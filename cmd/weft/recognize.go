@@ -148,10 +148,7 @@ func (r *recognition) imported(show io.Writer) (string, error) {
 		if made.ModTime().After(changed) {
 			return store, nil
 		}
-		if _, err := graph.Open(store); err != nil {
-			return "", err
-		}
-		if err := os.RemoveAll(store); err != nil {
+		if err := r.removeOld(store); err != nil {
 			return "", err
 		}
 	}
@@ -184,6 +181,25 @@ func (r *recognition) imported(show io.Writer) (string, error) {
 	}
 	fmt.Fprintln(show, storeLine(store, made, time.Since(started)))
 	return store, nil
+}
+
+// removeOld removes the store of an earlier import of the source, if it is that and nothing else.
+func (r *recognition) removeOld(store string) error {
+	again := func(why string) error {
+		return refusal.Errorf("%s has changed since %s was made of it, and %s: remove that folder, or import into another: %s", r.path, store, why, r.command("STORE"))
+	}
+	if err := datasets.CheckOwn(store); err != nil {
+		return again("not all in it is a store's (" + err.Error() + ")")
+	}
+	g, err := graph.Open(store)
+	if err != nil {
+		return again(err.Error())
+	}
+	defer g.Close()
+	if len(r.flags) == 0 && strings.HasSuffix(g.Provenance, ")") {
+		return again("it was imported with flags of its own")
+	}
+	return os.RemoveAll(store)
 }
 
 // importer is that of the format, with its flags.

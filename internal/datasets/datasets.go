@@ -204,9 +204,9 @@ func (d *Dataset) sourceTime() (newest time.Time, err error) {
 	return newest, nil
 }
 
-// checkOwn refuses a place of the cache that holds something other than a store and its partitions, whole or
-// damaged.
-func checkOwn(path string) error {
+// CheckOwn refuses a place that holds something other than a store and its partitions, whole or damaged, and
+// so nothing that may be removed.
+func CheckOwn(path string) error {
 	err := graph.CheckOwn(path, "graph.json", func(e fs.DirEntry) bool { return e.Name() == partition.Folder })
 	if err == nil {
 		err = partition.CheckOwn(path)
@@ -219,7 +219,7 @@ func checkOwn(path string) error {
 
 // fill makes the store beside its place and moves it there whole, so that two processes may do so at once.
 func (d *Dataset) fill(ctx context.Context, path string, say func(line string)) error {
-	if err := checkOwn(path); err != nil {
+	if err := CheckOwn(path); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -244,7 +244,7 @@ func (d *Dataset) fill(ctx context.Context, path string, say func(line string)) 
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.Name, err)
 	}
-	if err := checkOwn(path); err != nil { // again, as making it takes a while
+	if err := CheckOwn(path); err != nil { // again, as making it takes a while
 		return err
 	}
 	// Fails when there is none; whoever has it open keeps it
