@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -79,26 +78,31 @@ func browse(t *testing.T, page string, charts int, words []string) {
 	if err != nil {
 		t.Skip("not opened in a browser: there is no chromium (Debian: chromium)")
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	browser := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
-		"--virtual-time-budget=2000", "--enable-logging=stderr", "--v=0", "--dump-dom", "file://"+page)
-	var said strings.Builder
-	browser.Stderr = &said
-	dom, err := browser.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, said.String())
+	open := func(url string) (dom, said string, err error) {
+		browser := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+			"--user-data-dir="+t.TempDir(), "--virtual-time-budget=2000", "--enable-logging=stderr", "--v=0", "--dump-dom", url)
+		var errs strings.Builder
+		browser.Stderr = &errs
+		out, err := browser.Output()
+		return string(out), errs.String(), err
 	}
-	for line := range strings.Lines(said.String()) {
+	if _, said, err := open("about:blank"); err != nil {
+		t.Skipf("not opened in a browser: chromium does not work here: %v: %s", err, said)
+	}
+	dom, said, err := open("file://" + page)
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	for line := range strings.Lines(said) {
 		if strings.Contains(line, "CONSOLE") {
 			t.Errorf("the browser's console: %s", line)
 		}
 	}
-	if n := strings.Count(string(dom), "<canvas"); n != charts {
+	if n := strings.Count(dom, "<canvas"); n != charts {
 		t.Errorf("%d charts are drawn of %d", n, charts)
 	}
 	for _, word := range words {
-		if !strings.Contains(string(dom), word) {
+		if !strings.Contains(dom, word) {
 			t.Errorf("the browser does not show %s", word)
 		}
 	}
