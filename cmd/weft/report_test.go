@@ -78,9 +78,14 @@ func browse(t *testing.T, page string, charts int, words []string) {
 	if err != nil {
 		t.Skip("not opened in a browser: there is no chromium (Debian: chromium)")
 	}
+	profile, err := os.MkdirTemp("", "chromium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(profile) // processes of the browser may still write there
 	open := func(url string) (dom, said string, err error) {
 		browser := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-			"--user-data-dir="+t.TempDir(), "--virtual-time-budget=2000", "--enable-logging=stderr", "--v=0", "--dump-dom", url)
+			"--user-data-dir="+profile, "--virtual-time-budget=2000", "--enable-logging=stderr", "--v=0", "--dump-dom", url)
 		var errs strings.Builder
 		browser.Stderr = &errs
 		out, err := browser.Output()
