@@ -32,7 +32,7 @@ packages:
 build: packages ## build bin/weft
 	$(GO) build -tags '$(TAGS)' -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/weft ./cmd/weft
 
-install: build ## install weft, its shell completions, documents and configurations below PREFIX (default /usr/local)
+install: build ## install weft, its shell completions, manual pages, documents and configurations below PREFIX (default /usr/local)
 	scripts/install '$(DESTDIR)$(PREFIX)'
 
 deb: build ## make a Debian package of bin/weft in bin; ARGS=--try installs it in a clean Debian and trains there: needs root

@@ -54,7 +54,7 @@ train writes a run directory with the weights, the predictions and the metrics o
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(), newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newEvaluate(), newSmooth(), newBench(), newDoctor(),
-		newVersion())
+		newVersion(), newMan())
 	root.SetHelpCommand(newHelp())
 	keepFlagOrder(root)
 	completeFlags(root)
