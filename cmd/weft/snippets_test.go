@@ -245,7 +245,7 @@ func TestSnippets(t *testing.T) {
 	}
 	s := newSession(t)
 	s.link(data, "data")
-	for name, file := range map[string]string{"library.pt": "hetero.pt", "theirs.pt": "dict.pt"} {
+	for name, file := range map[string]string{"library.pt": "hetero.pt", "theirs.pt": "dict.pt", "graph.pt": "data.pt"} {
 		path, err := filepath.Abs(filepath.Join("..", "..", "graph", "pyg", "testdata", file))
 		if err != nil {
 			t.Fatal(err)
