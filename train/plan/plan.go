@@ -134,11 +134,28 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 			break
 		}
 	}
-	if p.Rests && in.Range {
+	if p.Rests {
 		if err := in.ranks().Together(err); err != nil {
 			return Plan{}, err
 		}
-		if p.Least, err = in.with(least, in.Offload).most(ctx); err == nil {
+		needs, broken := in.ranks().Largest(most(p.Workers))
+		if broken != nil {
+			return Plan{}, broken
+		}
+		if exceeds := needs > int64(in.MemoryLimit); exceeds || in.Range {
+			tight, needs, broken := in.tightest(ctx)
+			if broken != nil {
+				return Plan{}, broken
+			}
+			if in.Range {
+				p.Least = needs
+			}
+			if exceeds {
+				p.Limit, p.Savings = least, tight.Savings
+				p.Workers, err = tight.own(ctx)
+			}
+		}
+		if in.Range && err == nil {
 			p.All, err = in.with(0, "").most(ctx)
 		}
 	}
@@ -212,6 +229,24 @@ func (in Inputs) limited(ctx context.Context) (Inputs, error) {
 		in = in.with(setting.Bytes(needs), in.Offload)
 	}
 	return in, err
+}
+
+// tightest returns the inputs with which the workers need the least memory, as all rests that can, and how much
+// that is.
+func (in Inputs) tightest(ctx context.Context) (tight Inputs, needs int64, err error) {
+	needs = math.MaxInt64
+	for _, savings := range in.savings() {
+		in.Savings = savings
+		resting := in.with(least, in.Offload)
+		memory, err := resting.most(ctx)
+		if err != nil {
+			return tight, 0, err
+		}
+		if memory < needs {
+			tight, needs = resting, memory
+		}
+	}
+	return tight, needs, nil
 }
 
 // with returns the inputs with another memory limit and another folder to offload to.
