@@ -300,8 +300,7 @@ func ring(vertices int) [][]int32 {
 
 func byMetis(p *metis.Problem) ([]int32, error) { return p.Solve(context.Background(), 4, 0, 0) }
 
-// TestMemory: what is in use in any pass is at most Memory, and 24 bytes for each vertex with the contracted
-// graph taken off.
+// TestMemory: what is in use in any pass is at most Memory.
 func TestMemory(t *testing.T) {
 	const vertices = 200_000
 	lists := ring(vertices)

@@ -37,12 +37,13 @@ metis: the child that runs METIS is stopped or dies.
 - it ends within the deadline of the ranks: status 1, and one line that names METIS.
 
 resume (instead of all of these with --resume): one process or mpirun's ranks write a checkpoint after each epoch, and are killed,
-are killed and leave a damaged checkpoint, get SIGTERM, or lack room, up to three times, and the run is resumed each time.
+are killed and leave a damaged checkpoint, get SIGTERM, lack room, or find other bytes in the file where matrices rest, up to three
+times, and the run is resumed each time.
 
 - the run is never refused; one without state.json is begun again by the same command;
 - in the end losses, metrics.jsonl, weights, predictions and the last checkpoint are those of a run that nothing befell, bit by bit;
 - no files but those of a run directory, with two checkpoints, are left;
-- a checkpoint that was damaged is told of, and SIGTERM leaves one of the last epoch.
+- a checkpoint that was damaged is told of, and so is a file where matrices rest; SIGTERM leaves a checkpoint of the last epoch.
 
     faults.py [--resume] [--trials N] [--first N] [--seed S] [--only WORD] [--axis tensor|pipeline] [--transport tcp] [--weft PROGRAM]
 

@@ -1,4 +1,5 @@
 """Runs that faults break off, and that are resumed until they end."""
+import contextlib
 import itertools
 import json
 import os
@@ -202,19 +203,41 @@ class Limited(Room):
             pass
 
 
-FAULTS = {"kill": Kill, "torn": Torn, "term": Term, "disk": Full, "limit": Limited}
+class Garbled(Attempt):
+    """The file in which matrices rest gets other bytes."""
+
+    def strike(self):
+        for pid in self.pids().values():
+            folder = f"/proc/{pid}/fd"
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended, or closed the file
+                for file in (os.path.join(folder, name) for name in os.listdir(folder)):
+                    if os.readlink(file).startswith(REST + "/"):
+                        with open(file, "r+b") as f:
+                            f.write(self.chance.randbytes(os.fstat(f.fileno()).st_size))
+
+    def expected(self):
+        return {0, 1}
+
+    def rules(self):
+        yield from super().rules()
+        told = any(f"--offload {REST}" in text and "not those that were written" in text for text in self.said().values())
+        if self.launcher_status == 1 and not told:
+            yield f"nothing was said of the damage: {self.said()}"
+
+
+FAULTS = {"kill": Kill, "torn": Torn, "term": Term, "disk": Full, "limit": Limited, "garbled": Garbled}
 
 
 class Resumed:
     """A run that up to three faults befall, one after another, and that is resumed after each."""
 
     kind = "resume"
-    VARIANTS = list(itertools.product(FAULTS, RUNS))
+    VARIANTS = [(fault, name) for fault, name in itertools.product(FAULTS, RUNS) if fault != "garbled" or name == "offload"]
 
     def __init__(self, setting, folder, chance, fault, name):
         self.setting, self.folder, self.words, self.name, self.chance = setting, folder, (fault, name), name, chance
         self.out, self.store = folder / "disk" / "run", setting.stores / "resumed"
-        others = [f for f in FAULTS if f != "disk" or fault == "disk"]
+        others = [f for f in FAULTS if f not in ("disk", "garbled") or f == fault]
         self.faults = [fault, *chance.choices(others, k=chance.randint(0, 2))] if fault != UNINTERRUPTED else []
         self.like = setting.uninterrupted.get(name)
         self.disk, self.torn, self.killed = None, None, False
