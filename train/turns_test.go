@@ -192,6 +192,35 @@ func TestEdgesRest(t *testing.T) {
 	}
 }
 
+// TestCoverRests: with partial sums the edges are read in the first aggregation, which may be that of features
+// that a layer keeps. These rest as they are when it ends.
+func TestCoverRests(t *testing.T) {
+	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 4000, Degree: 6, Features: 32, Classes: 5, Seed: 3, Directed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for workers, model := range []string{1: "sage", 2: "gin"} {
+		if model == "" {
+			continue
+		}
+		o := Defaults()
+		o.Model, o.Halo, o.Epochs, o.Select, o.LR = model, "cover", 3, "loss", 1e-4
+		mesh := fmt.Sprintf("graph=%d", workers)
+		want := mustRun(t, inTurns(Job{Graph: g, Options: o}, mesh))
+		o.Offload = t.TempDir()
+		job := inTurns(Job{Graph: g, Options: o}, mesh)
+		plan, err := job.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := mustRun(t, job)
+		sameResults(t, got, want)
+		if got.Disk != plan.Disk() || got.Disk.Read == 0 {
+			t.Errorf("%s: moved %+v, planned %+v", model, got.Disk, plan.Disk())
+		}
+	}
+}
+
 // TestOffloadOnSeveralWorkers: messages between workers come at any time. The least limit is kept all the
 // same, what is written and read is what the plan says, and the bits are those of as many workers as
 // partitions. With more memory, all messages stay there.

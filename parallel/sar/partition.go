@@ -297,7 +297,9 @@ func (p *Partition) readEdges(g mesh.Groups, s *partition.Share, some *Some, a g
 	e, err := edges.New(p.team, g.Halo, from)
 	if p.options.Halo != edges.HaloRows { // else New reads the edges, and its caller freezes them
 		p.team.Memory.FreezeAll(tensor.Graph)
-		p.team.Memory.FreezeAll(tensor.Features)
+		if from.Data != edges.WithoutFeatures { // else a layer may be filling what it keeps of aggregated features
+			p.team.Memory.FreezeAll(tensor.Features)
+		}
 	}
 	if p.read += 8*len(from.Relation.Indptr) + 4*len(from.Relation.Sources) + 4*len(from.Relation.EdgeFeatures); p.read > unloadEvery {
 		s.Unload()
