@@ -57,7 +57,7 @@ func existing(dir string) string {
 }
 
 func refused(dir string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, none := os.Stat(dir); errors.Is(none, fs.ErrNotExist) {
 		if _, linked := os.Readlink(dir); linked == nil {
 			return refusal.Errorf("%s %s: is a symbolic link to a folder that does not exist; make that folder, or name another",
 				refusal.Setting("offload"), dir)

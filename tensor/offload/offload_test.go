@@ -152,3 +152,13 @@ func TestMissingFolders(t *testing.T) {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
+
+// TestNoFiles: a folder that is there but takes no files, as /proc, is not said to be missing.
+func TestNoFiles(t *testing.T) {
+	if _, err := os.Stat("/proc/self"); err != nil {
+		t.Skip("no /proc")
+	}
+	if err := Check("/proc"); err == nil || strings.Contains(err.Error(), "above it") || !strings.Contains(err.Error(), "can be written to") {
+		t.Error(err)
+	}
+}
