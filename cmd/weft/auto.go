@@ -122,4 +122,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 func sayChosen(show io.Writer, m *planner.Mesh) {
 	fmt.Fprintf(show, "--parallel auto: %s, the fastest exact mesh: %s an epoch are predicted, limited by %s, with %s for tensors on a worker; weft plan compares all\n",
 		m.Parallel, duration(seconds(m.Times.Epoch)), m.Times.LimitedBy(), megabytes(m.PeakTensorBytes()))
+	for _, line := range append(narrowed(m.Settings), scheduled(&m.Settings.Options)...) {
+		fmt.Fprintln(show, line)
+	}
 }

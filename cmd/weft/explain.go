@@ -255,11 +255,16 @@ func (p planned) rests() (lines []string) {
 func enough(bytes int64) float64 { return math.Ceil(float64(bytes)/1e5) / 10 }
 
 // encoded says how values travel, if not as they are stored.
-func (p planned) encoded() (lines []string) {
-	if p.settings.Sent != kernel.AsStored {
-		lines = append(lines, fmt.Sprintf("workers send values of vertices and their gradients in %s, which makes training approximate", p.settings.Wire))
+func (p planned) encoded() []string {
+	return append(narrowed(p.settings), scheduled(&p.settings.Options)...)
+}
+
+// narrowed says in which format values travel, if not as they are stored.
+func narrowed(r *setting.Resolved) []string {
+	if r.Sent == kernel.AsStored {
+		return nil
 	}
-	return append(lines, scheduled(&p.settings.Options)...)
+	return []string{fmt.Sprintf("workers send values of vertices and their gradients in %s, which makes training approximate", r.Wire)}
 }
 
 // scheduled says which columns travel, if not all do in each epoch.

@@ -137,7 +137,7 @@ func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Opti
 		fmt.Fprintf(cmd.OutOrStdout(), "extrapolated from %s to %s: kernels were measured on fewer\n", counted(p.workers, "worker", "workers"), count(p.at))
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), plans.assumed(meshes))
-	for _, line := range scheduled(&o) {
+	for _, line := range append(narrowed(meshes[0].Settings), scheduled(&o)...) {
 		fmt.Fprintln(cmd.OutOrStdout(), line)
 	}
 	return nil

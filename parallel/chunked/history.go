@@ -115,7 +115,7 @@ func (c *Chunk) publish(r *history, call *sar.Call, xs []*tensor.Matrix) {
 	}
 	form := call.Form(xs)
 	out := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {
-		form[m].Encode(g.team, message, xs[m], st.needed[replica][c.index], call.Draws(c.part.Rows().IDs))
+		form[m].Encode(g.team, message, xs[m], st.needed[replica][c.index], call.Draws(m, c.part.Rows().IDs))
 	}}
 	in := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
 		form[m].Decode(g.team, st.of[replica][c.index].of(r.rows[m]), message, nil, kernel.Replace)
@@ -199,7 +199,7 @@ func (c *Chunk) collect(r *history, call *sar.Call, t *sar.Transfer) {
 	}
 	out := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
 		mirrors := st.of[replica][c.index] // without ids: drawn by their numbers, apart for each pair of replicas and chunk
-		draws := call.GradientDraws((g.me*g.replicas.Size()+replica)*len(g.Chunks)+c.index, nil)
+		draws := call.GradientDraws(m, (g.me*g.replicas.Size()+replica)*len(g.Chunks)+c.index, nil)
 		t.Sent[m].Encode(g.team, message, mirrors.of(r.grads[m]), nil, draws)
 	}}
 	in := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/train/setting"
@@ -25,6 +26,7 @@ func TestLateRuns(t *testing.T) {
 		{model: "gin", wire: "int4", halo: "cover", smoothing: "both", bf16: true},
 		{model: "gat", wire: "int8", halo: "rows", smoothing: "none"},
 		{model: "gatv2", wire: "auto", halo: "rows", smoothing: "features", bf16: true},
+		{model: "transformer", wire: "int8", halo: "rows", smoothing: "both"},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			o := wired(c.model, c.wire)
@@ -38,7 +40,7 @@ func TestLateRuns(t *testing.T) {
 			got, plan := run(t, three.job(t, g, o))
 			asPlanned(t, got, &plan)
 			want := exact.Communication.Halo
-			if attends := c.model == "gat" || c.model == "gatv2"; attends {
+			if attends := strings.HasPrefix(c.model, "gat") || c.model == "transformer"; attends {
 				o.KeepHalo, o.HaloDelay, o.HaloSmoothing = true, 0, "none"
 				kept, _ := run(t, three.job(t, g, o))
 				want = kept.Communication.Halo

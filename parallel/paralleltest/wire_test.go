@@ -78,6 +78,35 @@ func TestBytesOnTheWire(t *testing.T) {
 	}
 }
 
+// TestKeysOnTheWire: dot-product attention sends keys as it sends values, encoded, and some of their columns.
+func TestKeysOnTheWire(t *testing.T) {
+	g := Tangled(t)
+	for _, m := range []mesh.Mesh{grid(1, 2, 1), grid(2, 2, 1)} {
+		sent := func(wire string, schedule setting.WireSchedule) int64 {
+			o := wired("transformer", wire)
+			o.Hidden, o.WireSchedule = 20, schedule
+			if m.Stages > 1 {
+				o.Layers, o.Chunks = 4, 2
+			}
+			o.Blocks, o.OutputHeads = "plain", 4 // rows of 20 columns in all layers
+			got, plan := run(t, (&Case{Mesh: m}).job(t, g, o))
+			asPlanned(t, got, &plan)
+			return got.Communication.Halo.Bytes
+		}
+		stored := sent("auto", none)
+		for _, wire := range []string{"bf16", "int8", "int4"} {
+			if got, want := sent(wire, none), stored*int64(rowBytes(wire, 20))/int64(rowBytes("auto", 20)); got != want {
+				t.Errorf("%s, %s: %d bytes, the formula says %d", Name(m), wire, got, want)
+			}
+		}
+		if m.Stages == 1 {
+			if got := sent("auto", half); got != stored/2 {
+				t.Errorf("%s, half the columns: %d bytes of %d", Name(m), got, stored)
+			}
+		}
+	}
+}
+
 // TestEncodedRuns trains with each encoding on meshes of all axes. Losses are finite and near those of values
 // as they are stored, plans have the bytes of runs, and threads, prefetching, recomputation, rows that are
 // kept instead of fetched again, and the number of aggregation chunks change no bit.
@@ -95,6 +124,8 @@ func TestEncodedRuns(t *testing.T) {
 		{mesh: grid(1, 3, 1), model: "gcn", wire: "int8", otherwise: func(o *train.Options) { o.Prefetch, o.Threads = 3, 2 }, recomputation: true},
 		{mesh: grid(1, 2, 1), model: "gat", wire: "int8", otherwise: func(o *train.Options) { o.KeepHalo = true }},
 		{mesh: grid(1, 2, 1), model: "gatv2", wire: "int4", otherwise: func(o *train.Options) { o.KeepHalo = true }, recomputation: true},
+		{mesh: grid(1, 2, 1), model: "transformer", wire: "int8", schedule: half, otherwise: func(o *train.Options) { o.KeepHalo = true }, recomputation: true},
+		{mesh: grid(2, 2, 1), model: "transformer", wire: "int4", otherwise: func(o *train.Options) { o.Threads = 2 }, recomputation: true},
 		{mesh: grid(1, 3, 1), model: "sage", wire: "bf16", otherwise: func(o *train.Options) { o.KeepHalo = true }},
 		{mesh: grid(1, 2, 1), model: "gin", wire: "int4", bf16: true, otherwise: func(o *train.Options) { o.Prefetch = 0 }},
 		{mesh: grid(1, 3, 1), model: "gcn", wire: "int8", halo: "cover", otherwise: func(o *train.Options) { o.Prefetch, o.Threads = 3, 2 }, recomputation: true},

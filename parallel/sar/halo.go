@@ -28,6 +28,7 @@ type Call struct {
 	// Format is how rows and partial sums are sent, and their gradients. Scores, which are sent with rows,
 	// are sent as stored.
 	Format kernel.Format
+	scored bool // the last matrix of a message has scores
 	// Late says that the rows are those of the epoch before, and so are the gradients of local rows.
 	Late bool
 
@@ -53,7 +54,7 @@ type Exchanger interface {
 }
 
 // Transfer says what a halo exchange moves. Rows of several matrices travel in one message, matrix by matrix:
-// first those of vertices, which may be encoded, then their scores.
+// first those of vertices, such as keys, which may be encoded, then their scores.
 type Transfer struct {
 	Rows     []*tensor.Matrix // rows of these are fetched; nil: none
 	Buffers  []*tensor.Matrix // one for each block's rows; nil: the exchange uses a few of its own in turn
@@ -154,21 +155,34 @@ func (c *Call) Form(of []*tensor.Matrix) exchange.Form { return c.sent(exchange.
 
 // sent says how the parts of a message are sent.
 func (c *Call) sent(f exchange.Form) exchange.Form {
-	if len(f) > 0 {
-		f[0].Format, f[0].Kept = c.Format, c.kept
+	rows := len(f)
+	if c.scored && rows > 0 {
+		rows--
+	}
+	for i := range f[:rows] {
+		f[i].Format, f[i].Kept = c.Format, c.kept
 	}
 	return f
 }
 
-// Draws are those by which rows of vertices are encoded: the same in all passes. IDs lists the vertices.
-func (c *Call) Draws(ids *tensor.Matrix) kernel.Draws {
-	return kernel.Draws{Key: c.key, Stream: uint32(c.column), IDs: ids}
+// Draws are those by which rows of a message's matrix are encoded: the same in all passes. IDs lists the
+// vertices.
+func (c *Call) Draws(matrix int, ids *tensor.Matrix) kernel.Draws {
+	return kernel.Draws{Key: c.keyOf(matrix), Stream: uint32(c.column), IDs: ids}
 }
 
-// GradientDraws are those by which a worker encodes the gradients of rows. Each worker that sends some has
-// others.
-func (c *Call) GradientDraws(sender int, ids *tensor.Matrix) kernel.Draws {
-	return kernel.Draws{Key: autograd.Mix(c.key + 1 + uint64(sender)), Stream: uint32(c.column), IDs: ids}
+// GradientDraws are those by which a worker encodes the gradients of rows of a message's matrix. Each worker
+// that sends some has others.
+func (c *Call) GradientDraws(matrix, sender int, ids *tensor.Matrix) kernel.Draws {
+	return kernel.Draws{Key: autograd.Mix(c.keyOf(matrix) + 1 + uint64(sender)), Stream: uint32(c.column), IDs: ids}
+}
+
+// keyOf keys the draws of one of the matrices whose rows share a message.
+func (c *Call) keyOf(matrix int) uint64 {
+	if matrix == 0 {
+		return c.key
+	}
+	return autograd.Mix(c.key - uint64(matrix))
 }
 
 // sumDraws are those by which a worker encodes the partial sums of a message, or their gradients. The

@@ -133,6 +133,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 		Heads: a.Heads, FirstHead: a.FirstHead, LayerHeads: a.LayerHeads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.IDs,
 		Mask: nn.Dropout{Path: p.layer.Path + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
+	c.scored = at.given()
 	if a.SelfLoops {
 		at.loops = e.OneLoop()
 	}

@@ -249,7 +249,7 @@ func (w *wire) encode(call *Call, form exchange.Form, message, gradients *tensor
 		encode := func(lo, hi int, d kernel.Draws) {
 			form[k].Encode(w.team, part.RowRange(lo, hi), stored[k].RowRange(lo, hi), nil, d)
 		}
-		encode(0, rows, call.GradientDraws(w.comm.Rank(), b.IDs))
+		encode(0, rows, call.GradientDraws(k, w.comm.Rank(), b.IDs))
 		if rows < part.Rows {
 			encode(rows, part.Rows, call.sumDraws(comm.HaloGradient, w.comm.Rank(), i))
 		}
@@ -277,7 +277,7 @@ func (w *wire) pack(call *Call, form exchange.Form, message *tensor.Matrix, p *e
 			call.by.Pack(w.team, rows, p, xs[i])
 			continue
 		}
-		form[i].Encode(w.team, rows, xs[i], p.Rows, call.Draws(call.Edges.SourceIDs))
+		form[i].Encode(w.team, rows, xs[i], p.Rows, call.Draws(i, call.Edges.SourceIDs))
 		if p.Sums != nil {
 			sums := from.sums.Prefix(p.Sums.In.Cols, xs[i].Cols)
 			call.by.PackSums(w.team, sums, p, xs[i])

@@ -231,8 +231,8 @@ func (in Inputs) limited(ctx context.Context) (Inputs, error) {
 	return in, err
 }
 
-// tightest returns the inputs with which the workers need the least memory, as all rests that can, and how much
-// that is.
+// tightest returns the inputs with which the workers need the least memory, as all rests that can, and how
+// much that is.
 func (in Inputs) tightest(ctx context.Context) (tight Inputs, needs int64, err error) {
 	needs = math.MaxInt64
 	for _, savings := range in.savings() {
