@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -289,8 +290,14 @@ func (f *storeFile) compare(store, name string) error {
 	}
 	path := filepath.Join(store, name)
 	info, err := os.Stat(path)
-	if err != nil {
-		return refusal.Errorf("%w", err)
+	var failed *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refusal.Errorf("%s: missing, though graph.json lists it; import it again", path)
+	case errors.As(err, &failed):
+		return refusal.Errorf("%s: %w; import it again", path, failed.Err)
+	case err != nil:
+		return err
 	}
 	if info.Size() != f.Bytes {
 		return errChanged

@@ -264,6 +264,17 @@ func TestStale(t *testing.T) {
 	if all, err := List(store); err != nil || len(all) != 1 {
 		t.Errorf("listed %v, error %v", all, err)
 	}
+	aside := features + ".aside"
+	if err := os.Rename(features, aside); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = Find(store, 2, "")
+	if want := features + ": missing, though graph.json lists it; import it again"; !refusal.Is(err) || err.Error() != want {
+		t.Errorf("error %v; want %q", err, want)
+	}
+	if err := os.Rename(aside, features); err != nil {
+		t.Fatal(err)
+	}
 	other, err := graph.Open(store)
 	if err != nil {
 		t.Fatal(err)
