@@ -252,23 +252,35 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 		kept = "not kept, as there is no WEFT_CACHE"
 	}
 	m := p.Machine
-	return fmt.Sprintf("links that send %.3g MB/s and receive %.3g MB/s, %.2g ms for each message, %.2g ns of a core for each byte at each end; %s on %s; kernels measured here on %s (%s)",
-		m.Sends/1e6, m.Receives/1e6, 1e3*m.Latency, 1e9*m.Handling, counted(m.Sharers, "worker", "workers"), counted(m.Cores, "core", "cores"), r.Measured.Format("2006-01-02 15:04"), printable(kept))
+	return fmt.Sprintf("links that send %s/s and receive %s/s, %.2g ms for each message, %.2g ns of a core for each byte at each end; %s on %s; kernels measured here on %s (%s)",
+		megabytes(int64(m.Sends)), megabytes(int64(m.Receives)), 1e3*m.Latency, 1e9*m.Handling, counted(m.Sharers, "worker", "workers"), counted(m.Cores, "core", "cores"), r.Measured.Format("2006-01-02 15:04"), printable(kept))
 }
 
-// noMesh is the refusal if no mesh is possible.
+// noMesh is the refusal if no mesh is possible. A reason that several meshes have stands once, after all of
+// them.
 func noMesh(workers int, refused []planner.Refused) error {
-	var reasons []error
+	meshes := map[string]string{} // by reason
+	var reasons []string
 	for _, r := range refused {
-		reasons = append(reasons, errors.New(reason(&r)))
+		mesh, reason := reason(&r)
+		if meshes[reason] == "" {
+			reasons = append(reasons, reason)
+		} else {
+			mesh = meshes[reason] + ", " + mesh
+		}
+		meshes[reason] = mesh
 	}
-	return refusal.Errorf("no mesh of %s is possible: %w", counted(workers, "worker", "workers"), errors.Join(reasons...))
+	var all []error
+	for _, reason := range reasons {
+		all = append(all, errors.New(meshes[reason]+": "+reason))
+	}
+	return refusal.Errorf("no mesh of %s is possible: %w", counted(workers, "worker", "workers"), errors.Join(all...))
 }
 
-// reason says why a mesh is not possible. It begins with the mesh.
-func reason(r *planner.Refused) string {
-	mesh := "--parallel " + r.Parallel + ": "
-	return mesh + printable(strings.TrimPrefix(r.Reason.Error(), mesh))
+// reason says why a mesh is not possible.
+func reason(r *planner.Refused) (mesh, why string) {
+	mesh = "--parallel " + r.Parallel
+	return mesh, printable(strings.TrimPrefix(r.Reason.Error(), mesh+": "))
 }
 
 // plannedMesh is a mesh as plan prints it as JSON.
@@ -311,6 +323,7 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 		fmt.Fprintln(out, "training is approximate on "+strings.Join(approximate, ", "))
 	}
 	for _, r := range refused {
-		fmt.Fprintln(out, "left out: "+reason(&r))
+		mesh, why := reason(&r)
+		fmt.Fprintf(out, "left out: %s: %s\n", mesh, why)
 	}
 }
