@@ -56,6 +56,25 @@ const unit = 32 << 10 // bytes of a matrix of the tests
 
 func unitOf(m *tensor.Meter, k tensor.Kind) *tensor.Matrix { return m.New(k, unit/4/8, 8) }
 
+// TestEqualPeaks: of two times at which memory is equally full, the peak is that with the most tensors.
+func TestEqualPeaks(t *testing.T) {
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	mem.Offload(&drum{held: map[int64][]byte{}}, 4*unit)
+	mem.BeginTurn(true)
+	first, second := unitOf(mem, tensor.Graph), unitOf(mem, tensor.Graph)
+	if mem.Peak() != 0 || mem.GraphBytes() != 2*unit {
+		t.Errorf("%d bytes of tensors and %d of the graph, want 0 and %d", mem.Peak(), mem.GraphBytes(), 2*unit)
+	}
+	second.Release()
+	tensors := unitOf(mem, tensor.Features)
+	if mem.Peak() != unit || mem.GraphBytes() != unit {
+		t.Errorf("%d bytes of tensors and %d of the graph, want %d of each", mem.Peak(), mem.GraphBytes(), unit)
+	}
+	tensors.Release()
+	first.Release()
+}
+
 // TestResting: matrices keep their elements while more exist than fit the limit, which is kept as long as a
 // turn needs less; what is released leaves nothing on the disk.
 func TestResting(t *testing.T) {
