@@ -5,9 +5,6 @@ import (
 	"slices"
 )
 
-// kindOf is the kind of the messages with a tag, in whatever group.
-func kindOf(tag int) Kind { return Kind(tag % int(Kinds)) }
-
 // Group is the group of the given ranks of c, in that order. This rank must be one of them. No message is
 // sent, so that it works in a plan too. The ranks agree by the order of their calls: every rank of the
 // transport makes its first group, its second and so on in the same step. The lists of one step are equal or

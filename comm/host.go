@@ -131,11 +131,11 @@ func (h *Host) Transports() []Transport {
 	return ts
 }
 
-// Close ends the link in an orderly way, when all ranks of the worker have ended.
+// Close ends the links in an orderly way, when all ranks of the worker have ended.
 func (h *Host) Close() error {
-	for _, c := range h.links {
-		if c != nil {
-			c.put(outgoing{lane: lane{tag: lastTag}})
+	for _, l := range h.links {
+		if l != nil {
+			l.put(outgoing{lane: lane{tag: lastTag}})
 		}
 	}
 	h.carrying.Wait()
@@ -195,7 +195,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 	if m.beside(to) {
 		path = Within
 	}
-	p, err := m.spool.Put(kindOf(tag), data, path)
+	p, err := m.spool.Put(KindOf(tag), data, path)
 	switch {
 	case err != nil:
 		err = spoolError{err}
@@ -203,7 +203,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 		err = m.deliver(lane{m.rank, to, tag}, p)
 	case m.workers == nil:
 		p.Drop()
-		m.went.add(m.spool.Takes(kindOf(tag), len(data)))
+		m.went.add(m.spool.Takes(KindOf(tag), len(data)))
 	default:
 		m.links[m.holders[to]].put(outgoing{lane{m.rank, to, tag}, p})
 	}
@@ -214,8 +214,8 @@ func (m *member) Send(data []byte, to, tag int) Request {
 func (m *member) Receive(data []byte, from, tag int) Request {
 	t, l := &transfer{data: data, done: make(chan struct{})}, lane{from, m.rank, tag}
 	if m.workers == nil && !m.beside(from) {
-		m.came.add(m.spool.Takes(kindOf(tag), len(data)))
-		p, err := m.spool.Put(kindOf(tag), data, Incoming)
+		m.came.add(m.spool.Takes(KindOf(tag), len(data)))
+		p, err := m.spool.Put(KindOf(tag), data, Incoming)
 		if err == nil {
 			err = p.Take(data)
 		}
@@ -283,7 +283,7 @@ func (t *transfer) collect() {
 	}
 }
 
-// Abort ends the requests of all ranks of the worker, and of the other workers as the link does.
+// Abort ends the requests of all ranks of the worker. Those of other workers end as after Comm.Abort.
 func (h *Host) Abort(err error) {
 	h.mu.Lock()
 	if h.err == nil {
@@ -302,9 +302,9 @@ func (h *Host) Abort(err error) {
 	h.mu.Unlock()
 	if h.workers != nil {
 		h.workers.Abort(err)
-		for _, c := range h.links {
-			if c != nil {
-				c.stop()
+		for _, l := range h.links {
+			if l != nil {
+				l.stop()
 			}
 		}
 	}

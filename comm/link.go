@@ -112,7 +112,7 @@ func (h *Host) receiveFrom(worker int) error {
 		if err := moved(h.workers.Receive(Setup, data, worker)); err != nil {
 			return err
 		}
-		m, err := h.spool.Put(kindOf(int(header[2])), data, Incoming)
+		m, err := h.spool.Put(KindOf(int(header[2])), data, Incoming)
 		if err == nil {
 			err = h.deliver(lane{int(header[0]), int(header[1]), int(header[2])}, m)
 		}
