@@ -2,31 +2,11 @@ package comm
 
 import "testing"
 
-// none is a Spool that keeps nothing, as in a plan.
-type none struct{}
-
-func (none) Put(Kind, []byte, Path) (Message, error) { return nothing{}, nil }
-
-// Takes says that halo rows stay in memory, that rows of links may rest, and that others are elsewhere.
-func (none) Takes(k Kind, bytes int) (memory int64, rests bool) {
-	if k != Halo && k != HaloGradient && k != Links {
-		return 0, false
-	}
-	return int64(bytes), k == Links
-}
-
-type nothing struct{}
-
-func (nothing) Len() int          { return 0 }
-func (nothing) Ahead()            {}
-func (nothing) Take([]byte) error { return nil }
-func (nothing) Drop()             {}
-
 // TestQueued: a plan bounds the halo rows between two workers by those of two rounds, each way. A slow link
 // still has those of the round before, and the other worker may be a round ahead. Messages of all-to-alls are
 // received before others are sent, and do not count.
 func TestQueued(t *testing.T) {
-	h := PlanHost(0, []int{0, 1}, none{})
+	h := PlanHost(0, []int{0, 1}, doubled{})
 	c := New(h.Transports()[0], 0)
 	c.Begin()
 	defer c.End()
@@ -41,13 +21,13 @@ func TestQueued(t *testing.T) {
 		c.Receive(ToSlices, make([]byte, 1000), 1)
 	}
 	stay, rest := h.Queued()
-	if want := int64(2 * (8 + 8 + 10)); stay != want {
+	if want := int64(2 * 2 * (8 + 8 + 10)); stay != want {
 		t.Errorf("%d bytes stay, want %d", stay, want)
 	}
-	if want := int64(2 * 108); rest != want {
+	if want := int64(2 * 2 * 108); rest != want {
 		t.Errorf("%d bytes may rest, want %d", rest, want)
 	}
-	if got := h.Largest(); got != 108 {
-		t.Errorf("the largest message that rests has %d bytes, want 108", got)
+	if got := h.Largest(); got != 2*108 {
+		t.Errorf("the largest message that rests takes %d bytes, want %d", got, 2*108)
 	}
 }
