@@ -13,59 +13,14 @@ const (
 
 // clusters returns a label for each vertex; vertices of one label are a cluster. At first each vertex is a
 // cluster. In each pass a vertex joins the cluster that most of its in-neighbours are in, unless the cluster
-// is full (Meyerhenke et al., section 3.1). A label is one of the cluster's first vertices. After the first
-// pass, in which most vertices move, all cores look for vertices to move.
+// is full (Meyerhenke et al., section 3.1). A label is one of the cluster's first vertices.
 //
 // The size of a vertex is the largest share that it has of any weight, and a cluster is full if its vertices'
 // sizes add up to 1/(clustersEach·K).
 func (s *passes) clusters() ([]int32, error) {
-	label, size := make([]int32, s.Vertices), make([]float32, s.Vertices)
-	sizeOf := s.sizes()
-	for v := range label {
-		label[v], size[v] = int32(v), sizeOf(v)
-	}
-	full := float32(1) / float32(clustersEach*s.K)
-	// choose makes a function that returns the cluster that v joins in a pass. Each core has its own.
-	choose := func(pass int) func(v int32, sources []int32) int32 {
-		var near []int32 // the clusters of v's in-neighbours
-		return func(v int32, sources []int32) int32 {
-			near = near[:0]
-			for _, u := range sources {
-				if u != v {
-					near = append(near, label[u])
-				}
-			}
-			slices.Sort(near)
-			own, most, added := label[v], 0, sizeOf(int(v))
-			to := own
-			for i, j := 0, 1; i < len(near); i, j = j, j+1 {
-				c := near[i]
-				for ; j < len(near) && near[j] == c; j++ {
-				}
-				better := j-i > most || j-i == most && s.tie(c, pass) > s.tie(to, pass)
-				if better && (c == own || size[c]+added <= full) {
-					to, most = c, j-i
-				}
-			}
-			return to
-		}
-	}
-	for pass := range clusterPasses {
-		moved, best := 0, choose(pass)
-		err := s.passOnAll(fmt.Sprintf("clustering, pass %d", pass+1), func() func(int32, []int32) bool {
-			if pass == 0 { // most vertices move, and those behind follow
-				return func(int32, []int32) bool { return true }
-			}
-			best := choose(pass)
-			return func(v int32, sources []int32) bool { return best(v, sources) != label[v] }
-		}, func(v int32, sources []int32) {
-			if to := best(v, sources); to != label[v] {
-				size[label[v]] -= sizeOf(int(v))
-				size[to] += sizeOf(int(v))
-				label[v] = to
-				moved++
-			}
-		})
+	c := s.clustering()
+	for c.pass = range clusterPasses {
+		moved, err := s.clusterPass(c)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +28,86 @@ func (s *passes) clusters() ([]int32, error) {
 			break
 		}
 	}
-	return label, nil
+	return c.label, nil
+}
+
+// clustering holds which cluster each vertex is in.
+type clustering struct {
+	label  []int32             // by vertex: its cluster
+	size   []float32           // by cluster: the sum of its vertices' sizes
+	sizeOf func(v int) float32 // of a vertex
+	full   float32             // the largest size that a move may make
+	seed   uint64
+	pass   int
+}
+
+// clustering returns one cluster for each vertex.
+func (s *passes) clustering() *clustering {
+	c := &clustering{
+		label: make([]int32, s.Vertices), size: make([]float32, s.Vertices), sizeOf: s.sizes(),
+		full: float32(1) / float32(clustersEach*s.K), seed: s.Seed,
+	}
+	for v := range c.label {
+		c.label[v], c.size[v] = int32(v), c.sizeOf(v)
+	}
+	return c
+}
+
+// clusterPass lets the vertices join other clusters, and returns how many did. All cores look for vertices to
+// move, but in the first pass: most vertices move then, and those behind follow.
+func (s *passes) clusterPass(c *clustering) (moved int, err error) {
+	var near []int32
+	err = s.passOnAll(fmt.Sprintf("clustering, pass %d", c.pass+1), func() func(int32, []int32) bool {
+		if c.pass == 0 {
+			return func(int32, []int32) bool { return true }
+		}
+		var near []int32
+		return func(v int32, sources []int32) bool { return c.best(v, sources, &near) != c.label[v] }
+	}, func(v int32, sources []int32) {
+		if to := c.best(v, sources, &near); to != c.label[v] {
+			c.move(v, to)
+			moved++
+		}
+	})
+	return moved, err
+}
+
+// best returns the cluster that most in-neighbours of v are in, of those with space for v, and v's own. near
+// is scratch: the clusters of the in-neighbours.
+func (c *clustering) best(v int32, sources []int32, near *[]int32) int32 {
+	list := (*near)[:0]
+	for _, u := range sources {
+		if u != v {
+			list = append(list, c.label[u])
+		}
+	}
+	*near = list
+	slices.Sort(list)
+	own, most, added := c.label[v], 0, c.sizeOf(int(v))
+	to := own
+	for i, j := 0, 1; i < len(list); i, j = j, j+1 {
+		cluster := list[i]
+		for ; j < len(list) && list[j] == cluster; j++ {
+		}
+		better := j-i > most || j-i == most && c.tie(cluster) > c.tie(to)
+		if better && (cluster == own || c.size[cluster]+added <= c.full) {
+			to, most = cluster, j-i
+		}
+	}
+	return to
+}
+
+// move moves v to another cluster.
+func (c *clustering) move(v, to int32) {
+	size := c.sizeOf(int(v))
+	c.size[c.label[v]] -= size
+	c.size[to] += size
+	c.label[v] = to
+}
+
+// tie orders clusters with equally many edges, differently in each pass.
+func (c *clustering) tie(cluster int32) uint64 {
+	return mix(uint64(cluster) ^ mix(c.seed+uint64(c.pass)))
 }
 
 // sizes returns the function that gives a vertex's size: its largest share of any weight.
@@ -87,11 +121,6 @@ func (s *passes) sizes() func(v int) float32 {
 		}
 		return size
 	}
-}
-
-// tie orders clusters with equally many edges, differently in each pass.
-func (s *passes) tie(cluster int32, pass int) uint64 {
-	return mix(uint64(cluster) ^ mix(s.Seed+uint64(pass)))
 }
 
 // mix is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).

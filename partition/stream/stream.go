@@ -43,7 +43,7 @@ type Graph struct {
 // beside what lists in-neighbours.
 func Memory(vertices int, edges int64) int64 {
 	const (
-		each     = 20 // partition, readers, several; or label, size and less for the passes
+		each     = 20 // to refine: the partition and the readers; to cluster: less
 		eachPair = 64
 	)
 	return each*int64(vertices) + eachPair*min(edges, maxPairs)

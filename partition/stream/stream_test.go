@@ -152,7 +152,9 @@ func TestClusters(t *testing.T) {
 		for v := range want {
 			want[v] = int32(v)
 		}
+		order := s.clustering()
 		joins := func(v, pass int) int32 {
+			order.pass = pass
 			edges, size := map[int32]int{want[v]: 0}, map[int32]int{}
 			for _, u := range lists[v] {
 				if int(u) != v {
@@ -164,7 +166,7 @@ func TestClusters(t *testing.T) {
 			}
 			open := slices.DeleteFunc(slices.Sorted(maps.Keys(edges)), func(c int32) bool { return c != want[v] && size[c] >= most })
 			return slices.MaxFunc(open, func(a, b int32) int {
-				return cmp.Or(cmp.Compare(edges[a], edges[b]), cmp.Compare(s.tie(a, pass), s.tie(b, pass)))
+				return cmp.Or(cmp.Compare(edges[a], edges[b]), cmp.Compare(order.tie(a), order.tie(b)))
 			})
 		}
 		for pass := range clusterPasses {
@@ -373,22 +375,12 @@ func TestFewerHaloRows(t *testing.T) {
 		slices.Sort(in[v])
 	}
 	random := func() (of []int32, rows int) {
-		type row struct{ of, vertex int32 }
-		read := map[row]bool{}
 		for v := range vertices {
 			of = append(of, int32((v+r.IntN(2))%partitions))
 		}
-		for v, sources := range in {
-			for _, u := range sources {
-				if of[u] != of[v] {
-					read[row{of[v], u}] = true
-				}
-			}
-		}
-		return of, len(read)
+		return of, haloRows(in, of)
 	}
-	g := &Graph{Vertices: vertices, Reader: func() func(int32) []int32 { return func(v int32) []int32 { return in[v] } }}
-	s := &passes{ctx: t.Context(), Graph: g, Options: &Options{K: partitions}}
+	s := run(in, Options{K: partitions})
 	for range 20 {
 		a, rowsOfA := random()
 		b, rowsOfB := random()
