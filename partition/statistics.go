@@ -88,7 +88,7 @@ func (s *Statistics) Replication() float64 {
 	return float64(own+halo) / float64(own)
 }
 
-// measure counts the statistics. Its time is proportional to the edges, and it takes 12 bytes per vertex.
+// measure counts the statistics. Its time is proportional to the edges, and it takes 4 bytes for each vertex.
 func measure(g *graph.Graph, a *Assignment, l []*layout) *Statistics {
 	s := countVertices(g, a, l)
 	for i := range g.Relations {
