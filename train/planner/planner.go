@@ -81,24 +81,18 @@ type Times struct {
 
 // LimitedBy names the largest part.
 func (t *Times) LimitedBy() string {
-	parts := []struct {
+	type part struct {
 		name    string
 		seconds float64
-	}{{"compute", t.Compute}, {"link", t.Link}, {"imbalance", t.Imbalance}, {"bubble", t.Bubble}, {"wait", t.Wait}}
-	most := slices.MaxFunc(parts, func(a, b struct {
-		name    string
-		seconds float64
-	},
-	) int {
-		return cmp.Compare(a.seconds, b.seconds)
-	})
-	return most.name
+	}
+	parts := []part{{"compute", t.Compute}, {"link", t.Link}, {"imbalance", t.Imbalance}, {"bubble", t.Bubble}, {"wait", t.Wait}}
+	return slices.MaxFunc(parts, func(a, b part) int { return cmp.Compare(a.seconds, b.seconds) }).name
 }
 
 // timesOf divides the time of an epoch by what the workers do.
 func timesOf(work []Work, epoch float64, pipeline bool) Times {
-	t, n, most := Times{Epoch: epoch}, float64(len(work)), 0.0
-	others := 0.0
+	t, n := Times{Epoch: epoch}, float64(len(work))
+	most, others := 0.0, 0.0
 	for _, w := range work {
 		t.Compute, t.Link, others = t.Compute+w[computes]/n, t.Link+w[transfers]/n, others+w[waits]/n
 		most = max(most, w[computes])
@@ -159,7 +153,7 @@ func (p *Planner) options(grid mesh.Mesh) setting.Options {
 }
 
 // mesh predicts one mesh.
-func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
+func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (m *Mesh, err error) {
 	o := p.options(grid)
 	r, err := o.Resolve()
 	if err != nil {
@@ -184,7 +178,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (*Mesh, error) {
 	}()
 	job.CoreSharers, job.PlanSteps = p.Machine.Sharers, true
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
-	m := &Mesh{Parallel: r.Parallel, Settings: r, Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0}
+	m = &Mesh{Parallel: r.Parallel, Settings: r, Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0}
 	if m.Plan, err = job.Plan(ctx); err != nil {
 		return nil, err
 	}

@@ -101,11 +101,19 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestGrids: the meshes of 6 workers are those of all ways to write 6 as a product of three numbers, by hand.
+// TestGrids: the meshes of 6 workers are those of all ways to write 6 as a product of three numbers, by hand:
+// first those of one axis, and then those of two. Of one worker there is one.
 func TestGrids(t *testing.T) {
-	got := grids(6)
-	if len(got) != 9 || got[0] != (mesh.Mesh{Stages: 1, Partitions: 6, Slices: 1}) {
-		t.Errorf("%v", got)
+	var got []string
+	for _, grid := range grids(6) {
+		got = append(got, setting.Axes(grid))
+	}
+	want := []string{
+		"graph=6", "tensor=6", "pipeline=6", "graph=3,tensor=2", "graph=2,tensor=3",
+		"graph=3,pipeline=2", "tensor=3,pipeline=2", "graph=2,pipeline=3", "tensor=2,pipeline=3",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 	if one := grids(1); len(one) != 1 || one[0] != mesh.One {
 		t.Errorf("%v", one)
