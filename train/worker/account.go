@@ -17,7 +17,7 @@ type Traffic struct {
 	Messages int64 `json:"messages"`
 }
 
-// Communication is what all workers sent in the training pass of the last epoch, by kind.
+// Communication is what one worker or several sent in a training pass, by kind.
 type Communication struct {
 	Halo       Traffic `json:"halo"`           // vertex rows and their gradients between graph partitions
 	Layout     Traffic `json:"layout"`         // all-to-alls between rows and slices; messages counts all-to-alls
@@ -220,10 +220,16 @@ func ToFirst[T any](c *comm.Comm, mine T) ([]T, error) {
 		return nil, err
 	}
 	texts, err := comm.ToFirst(c, text)
-	if err != nil {
+	if err != nil || texts == nil {
 		return nil, err
 	}
-	return decoded[T](texts)
+	all := make([]T, len(texts))
+	for rank, text := range texts {
+		if err := json.Unmarshal(text, &all[rank]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // FromFirst returns worker 0's value on all workers.
@@ -236,16 +242,6 @@ func FromFirst[T any](c *comm.Comm, mine T) (value T, err error) {
 		return value, err
 	}
 	return value, json.Unmarshal(text, &value)
-}
-
-func decoded[T any](texts [][]byte) (all []T, err error) {
-	all = make([]T, len(texts))
-	for rank, text := range texts {
-		if err == nil {
-			err = json.Unmarshal(text, &all[rank])
-		}
-	}
-	return all, err
 }
 
 // Imbalance is the workers' largest amount divided by their mean, or 0 if all amounts are 0.

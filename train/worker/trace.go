@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"weft/comm"
@@ -61,21 +60,11 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 			return nil, err
 		}
 	}
-	text, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	texts, err := comm.ToFirst(c, text)
+	all, err := ToFirst(c, mine)
 	if err != nil || !w.Ranks().First() {
 		return nil, err
 	}
-	t := &trace.Trace{Epoch: w.epoch, Workers: make([]trace.Worker, len(texts))}
-	for rank, text := range texts {
-		if err := json.Unmarshal(text, &t.Workers[rank]); err != nil {
-			return nil, err
-		}
-	}
-	return t, nil
+	return &trace.Trace{Epoch: w.epoch, Workers: all}, nil
 }
 
 // name is the worker's number, and the position along each axis that the mesh has.
