@@ -119,45 +119,13 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 			return Plan{}, err
 		}
 	}
-	limit := int64(in.MemoryLimit)
 	p.Turns, p.Rests = in.TakesTurns(), in.Offload != ""
 	if p.Rests {
-		if in, err = in.limited(ctx); err != nil {
+		if err := p.rest(ctx, in); err != nil {
 			return Plan{}, err
 		}
-		p.Limit = int64(in.MemoryLimit)
-	}
-	for _, p.Savings = range in.savings() {
-		in.Savings = p.Savings
-		p.Workers, err = in.own(ctx)
-		if err != nil || limit == 0 || most(p.Workers) <= limit {
-			break
-		}
-	}
-	if p.Rests {
-		if err := in.ranks().Together(err); err != nil {
-			return Plan{}, err
-		}
-		needs, broken := in.ranks().Largest(most(p.Workers))
-		if broken != nil {
-			return Plan{}, broken
-		}
-		if exceeds := needs > int64(in.MemoryLimit); exceeds || in.Range {
-			tight, needs, broken := in.tightest(ctx)
-			if broken != nil {
-				return Plan{}, broken
-			}
-			if in.Range {
-				p.Least = needs
-			}
-			if exceeds {
-				p.Limit, p.Savings = least, tight.Savings
-				p.Workers, err = tight.own(ctx)
-			}
-		}
-		if in.Range && err == nil {
-			p.All, err = in.with(0, "").most(ctx)
-		}
+	} else {
+		err = p.save(ctx, in, int64(in.MemoryLimit))
 	}
 	if in.Comm.Size() > 1 {
 		if err != nil { // the others wait
@@ -176,6 +144,58 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	p.Stages = p.Workers[0].Stages
 	p.ResultBytes = 4 * int64(p.Parameters(in.Mesh)+p.Workers[0].Predictions)
 	return p, nil
+}
+
+// save plans the workers of this process, with the first savings that meet a limit in bytes, or the last; 0 is
+// no limit.
+func (p *Plan) save(ctx context.Context, in Inputs, limit int64) (err error) {
+	for _, p.Savings = range in.savings() {
+		in.Savings = p.Savings
+		p.Workers, err = in.own(ctx)
+		if err != nil || limit == 0 || most(p.Workers) <= limit {
+			break
+		}
+	}
+	return err
+}
+
+// rest is save where matrices may rest on disk. It finds Limit and, if Inputs.Range asks for them, Least and
+// All. It fails on all processes if it fails on any.
+func (p *Plan) rest(ctx context.Context, in Inputs) error {
+	limit := int64(in.MemoryLimit)
+	in, err := in.limited(ctx)
+	if err != nil {
+		return err
+	}
+	p.Limit = int64(in.MemoryLimit)
+	if err := in.ranks().Together(p.save(ctx, in, limit)); err != nil {
+		return err
+	}
+	in.Savings = p.Savings
+	needs, err := in.ranks().Largest(most(p.Workers))
+	if err != nil {
+		return err
+	}
+	exceeds := needs > p.Limit
+	if !exceeds && !in.Range {
+		return nil
+	}
+	tight, needs, err := in.tightest(ctx)
+	if err != nil {
+		return err
+	}
+	if exceeds {
+		p.Limit, p.Savings = least, tight.Savings
+		p.Workers, err = tight.own(ctx)
+		if err := in.ranks().Together(err); err != nil {
+			return err
+		}
+	}
+	if in.Range {
+		p.Least = needs
+		p.All, err = in.with(0, "").most(ctx)
+	}
+	return err
 }
 
 // outline is what all processes know of the plans of the workers.
@@ -465,48 +485,59 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	if err != nil {
 		return p, err
 	}
+	if err := in.dryRun(ctx, w, &p); err != nil {
+		return p, err
+	}
+	p.measure(w)
+	p.describe(w, share)
+	return p, nil
+}
+
+// dryRun trains for the fewest epochs after which all are alike, evaluates after each, and reports, as a run
+// does. It sets the parts of p that single epochs tell.
+func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, p *Worker) error {
 	var (
 		best     nn.Snapshot
 		snapshot checkpoint.Snapshot
 	)
 	allocate := func() {
-		if in.Checkpoints && c.CheckpointEvery != (setting.Interval{}) {
+		if in.Checkpoints && w.CheckpointEvery != (setting.Interval{}) {
 			p.Checkpoint = checkpoint.Size(w.Mine(append(w.Arrays(), w.Params.ArraysOf(&best)...)))
-			if c.Offload == "" { // else all is in memory now, and is written
-				snapshot.Allocate(mem, p.Checkpoint)
+			if w.Offload == "" { // else all is in memory now, and is written
+				snapshot.Allocate(w.Team.Memory, p.Checkpoint)
 			}
 		}
 	}
 	if in.Checkpoints {
 		w.Params.Save(&best)
-		if c.Offload == "" {
+		if w.Offload == "" {
 			allocate()
 		}
 	}
 	epochs := 2
-	if c.Mesh.Stages > 1 || c.Offload != "" { // the second epoch knows what the chunks keep, and what rests
+	if w.Mesh.Stages > 1 || w.Offload != "" { // the second epoch knows what the chunks keep, and what rests
 		epochs = 3
 	}
 	for epoch := range epochs {
 		if err := context.Cause(ctx); err != nil {
-			return p, err
+			return err
 		}
 		number := 1 + epoch
-		if c.WireSchedule != (setting.WireSchedule{}) || c.Fetches != nil {
-			number = c.Epochs // which sends most, or whose fetches they are
+		if w.WireSchedule != (setting.WireSchedule{}) || w.Fetches != nil {
+			number = w.Epochs // which sends most, or whose fetches they are
 		}
 		if _, _, err := w.TrainEpoch(number, nil); err != nil {
-			return p, err
+			return err
 		}
 		if in.Steps && epoch == epochs-1 {
 			p.Steps, _ = w.Recorder.Events()
 			p.Steps = slices.Clone(p.Steps)
 		}
 		if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
-			return p, err
+			return err
 		}
 		w.Params.Save(&best)
-		if c.Offload == "" || epoch == epochs-1 {
+		if w.Offload == "" || epoch == epochs-1 {
 			allocate()
 		}
 	}
@@ -515,37 +546,45 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	w.Optimizer.Release()
 	output := w.Infer(0)
 	if _, err := w.Task.Report(output.Value()); err != nil {
-		return p, err
+		return err
 	}
 	output.Drop()
+	return nil
+}
+
+// measure sets what the dry run has sent, moved and allocated.
+func (p *Worker) measure(w *worker.Worker) {
 	p.Sent, p.EdgeColumns, p.LayoutBytes, p.Disk = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes, w.Pass.Disk
-	if c.Fetches == nil {
+	if w.Fetches == nil {
 		p.Sent.Links = worker.Traffic{} // it knows no negative edges
 	}
-	if in.TakesTurns() { // and does not sum these
+	if w.TakesTurns() { // and does not sum these
 		p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{}
 	}
-	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.GraphBytes(), w.Params.Count()
-	p.DiskBytes = mem.DiskBytes()
+	mem := w.Team.Memory
+	p.Tensors, p.Graph, p.DiskBytes, p.Parameters = mem.Peak(), mem.GraphBytes(), mem.DiskBytes(), w.Params.Count()
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}
+}
+
+// describe sets what follows from the worker's model, its share and its stage.
+func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	whole := &share.Whole
-	p.Predictions = whole.Vertices * c.Outputs
+	p.Predictions = whole.Vertices * w.Outputs
 	if slices.ContainsFunc(w.Blocks, func(b gnn.BlockSpec) bool { return b.Cost != gnn.Cost{} }) {
 		p.Costs = gnn.Costs(w.Blocks, whole.Vertices, whole.Edges)
 	}
 	p.Stages, p.Chunks = w.Stages(), chunks(w)
 	p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
-	kind, _ := gnn.KindOf(c.Model)
+	kind, _ := gnn.KindOf(w.Model)
 	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
 	featured := func(r partition.Relation) bool { return r.In.EdgeColumns > 0 }
 	p.UnusedEdgeFeatures = !gnn.ReadEdgeFeatures(w.Blocks) && slices.ContainsFunc(share.Edges.Relations, featured)
-	p.UnusedWeights = c.OwnModel == nil && !kind.EdgeWeights && slices.ContainsFunc(share.Edges.Relations, weighted)
-	if c.NormalizeFeatures == "row" {
+	p.UnusedWeights = w.OwnModel == nil && !kind.EdgeWeights && slices.ContainsFunc(share.Edges.Relations, weighted)
+	if w.NormalizeFeatures == "row" {
 		p.RowSums = rowSums(&share.Values.Features, share.Values.Rows)
 	}
-	return p, nil
 }
 
 // chunks describes the chunks of a worker's pipeline.
