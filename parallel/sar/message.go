@@ -26,72 +26,38 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	p.layer.Explain(func() string {
 		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols())
 	})
-	run := &messages{Message: m, tape: t, path: p.layer.Path, rows: e.Rows, targetIDs: e.IDs, vertices: p.part.vertices(p.along)}
+	run := &messages{
+		Message: m, tape: t, path: p.layer.Path, rows: e.Rows, targetIDs: e.IDs, vertices: p.part.vertices(p.along), own: []*edges.Block{e.Local()},
+	}
 	if m.Reduce == gnn.KindMean {
 		run.factors = e.MeanFactors(loops, 0)
 	}
 	c.count(m.Columns)
 	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns) // Float32, as batch after batch is added
-	var arg *tensor.Matrix
 	if m.Reduce == gnn.KindMax {
-		arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, e.Rows, m.Columns)
-		t.Team.Fill(arg, -1)
+		run.arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, e.Rows, m.Columns)
+		t.Team.Fill(run.arg, -1)
 	}
-	own, x := []*edges.Block{e.Local()}, m.Source.Value()
 	if b := e.LoopBlock(loops); b != nil {
-		own = append(own, b)
+		run.own = append(run.own, b)
 	}
-	for _, block := range own {
-		run.each(block, func(b *batch) { run.forward(b, x, z, arg) })
+	x := m.Source.Value()
+	for _, block := range run.own {
+		run.each(block, func(b *batch) { run.forward(b, x, z) })
 	}
 	for v := range c.fetchAgain(x) {
-		run.each(v.Block, func(b *batch) { run.forward(b, v.Rows[0], z, arg) })
+		run.each(v.Block, func(b *batch) { run.forward(b, v.Rows[0], z) })
 	}
 
-	op := autograd.Op{Value: t.Rounded(z), Inputs: []*autograd.Var{m.Source}, Rows: p.targets(), Keeps: []*autograd.Var{m.Source}, Buffers: append(c.buffers, arg)}
+	op := autograd.Op{
+		Value: t.Rounded(z), Inputs: []*autograd.Var{m.Source}, Rows: p.targets(), Keeps: []*autograd.Var{m.Source}, Buffers: append(c.buffers, run.arg),
+		Backward: func(g *tensor.Matrix) { run.messageBackward(c, g) },
+	}
 	if m.Target != nil {
 		op.Inputs, op.Keeps = append(op.Inputs, m.Target), append(op.Keeps, m.Target)
 	}
 	for _, q := range m.Parameters {
 		op.Inputs = append(op.Inputs, q.On(t))
-	}
-	op.Backward = func(g *tensor.Matrix) {
-		c.resume()
-		c.count(m.Columns)
-		var dx *tensor.Matrix
-		var from []*autograd.Var
-		var wanted []*tensor.Matrix
-		if m.Source.Wants() {
-			dx = m.Source.BlockGradSum(batches)
-			from, wanted = append(from, m.Source), append(wanted, dx)
-		}
-		var dTarget *tensor.Matrix
-		if m.Target != nil && m.Target.Wants() {
-			dTarget = separateGradient(m.Target, m.Source, batches)
-		}
-		x := m.Source.Value()
-		for _, block := range own {
-			run.each(block, func(b *batch) { run.backward(b, x, dx, dTarget, g, arg) })
-		}
-		for v := range c.rematerialize([]*tensor.Matrix{x}, from, wanted) {
-			var dSource *tensor.Matrix
-			if len(v.Grads) > 0 {
-				dSource = run.sum(v.Grads[0])
-				t.Team.Zero(dSource)
-			}
-			run.each(v.Block, func(b *batch) { run.backward(b, v.Rows[0], dSource, dTarget, g, arg) })
-			if len(v.Grads) > 0 && dSource != v.Grads[0] {
-				t.Team.Convert(v.Grads[0], dSource)
-				dSource.Release()
-			}
-		}
-		if dx != nil {
-			m.Source.AddBlockGrad(dx)
-		}
-		if dTarget != nil {
-			m.Target.AddBlockGrad(dTarget)
-		}
-		g.Release()
 	}
 	return t.Record(op)
 }
@@ -101,10 +67,51 @@ type messages struct {
 	gnn.Message
 	tape      *autograd.Tape
 	path      string
+	own       []*edges.Block // the edges between local rows, and the self loops if these are apart
 	rows      int
 	vertices  int            // the graph's, of the sources' type
 	targetIDs *tensor.Matrix // Int32: the vertices of the local rows; nil: the row numbers
 	factors   *tensor.Matrix // 1/in-degree for a mean, else nil
+	arg       *tensor.Matrix // Int32: the vertices that have a maximum, else nil
+}
+
+// messageBackward adds all gradients of Message. g is the gradient of its result; messageBackward owns it.
+func (m *messages) messageBackward(c *Call, g *tensor.Matrix) {
+	c.resume()
+	c.count(m.Columns)
+	var dx, dTarget *tensor.Matrix
+	var from []*autograd.Var
+	var wanted []*tensor.Matrix
+	if m.Source.Wants() {
+		dx = m.Source.BlockGradSum(batches)
+		from, wanted = append(from, m.Source), append(wanted, dx)
+	}
+	if m.Target != nil && m.Target.Wants() {
+		dTarget = separateGradient(m.Target, m.Source, batches)
+	}
+	x, team := m.Source.Value(), m.tape.Team
+	for _, block := range m.own {
+		m.each(block, func(b *batch) { m.backward(b, x, dx, dTarget, g) })
+	}
+	for v := range c.rematerialize([]*tensor.Matrix{x}, from, wanted) {
+		var dSource *tensor.Matrix
+		if len(v.Grads) > 0 {
+			dSource = m.sum(v.Grads[0])
+			team.Zero(dSource)
+		}
+		m.each(v.Block, func(b *batch) { m.backward(b, v.Rows[0], dSource, dTarget, g) })
+		if len(v.Grads) > 0 && dSource != v.Grads[0] {
+			team.Convert(v.Grads[0], dSource)
+			dSource.Release()
+		}
+	}
+	if dx != nil {
+		m.Source.AddBlockGrad(dx)
+	}
+	if dTarget != nil {
+		m.Target.AddBlockGrad(dTarget)
+	}
+	g.Release()
 }
 
 // batches says that gradients are added up over several batches of edges.
@@ -175,13 +182,13 @@ func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
 	return out
 }
 
-// forward aggregates the batch's messages into z. For a maximum it also writes the ids that have it into arg.
-func (m *messages) forward(b *batch, source, z, arg *tensor.Matrix) {
+// forward aggregates the batch's messages into z. For a maximum it also writes the ids that have it.
+func (m *messages) forward(b *batch, source, z *tensor.Matrix) {
 	e, rows := m.ends(b, source, false)
 	out := m.call(e, b.n)
 	team := m.tape.Team
-	if arg != nil {
-		team.Max(z.RowRange(b.lo, b.hi), arg.RowRange(b.lo, b.hi), b.into, out.Value(), b.ids, nil, kernel.Accumulate)
+	if m.arg != nil {
+		team.Max(z.RowRange(b.lo, b.hi), m.arg.RowRange(b.lo, b.hi), b.into, out.Value(), b.ids, nil, kernel.Accumulate)
 	} else {
 		team.SpMM(z.RowRange(b.lo, b.hi), b.into, out.Value(), kernel.Scales{Row: m.meanFactors(b)}, kernel.Accumulate)
 	}
@@ -199,15 +206,15 @@ func (m *messages) meanFactors(b *batch) *tensor.Matrix {
 
 // backward recomputes the batch's messages, runs them backward, and adds the gradients of the sources' rows
 // to dSource and those of the targets' rows to dTarget.
-func (m *messages) backward(b *batch, source, dSource, dTarget, g, arg *tensor.Matrix) {
+func (m *messages) backward(b *batch, source, dSource, dTarget, g *tensor.Matrix) {
 	e, rows := m.ends(b, source, true)
 	out := m.call(e, b.n)
 	team, mem := m.tape.Team, m.tape.Memory()
 	d := mem.New(tensor.Gradients, b.n, m.Columns)
-	if arg != nil {
+	if m.arg != nil {
 		team.Zero(d)
 		of := m.inFloat32(g.RowRange(b.lo, b.hi)) // the release of a view does nothing
-		team.MaxBackward(d, b.spread, of, arg.RowRange(b.lo, b.hi), b.ids, nil)
+		team.MaxBackward(d, b.spread, of, m.arg.RowRange(b.lo, b.hi), b.ids, nil)
 		of.Release()
 	} else {
 		team.SpMM(d, b.spread, g.RowRange(b.lo, b.hi), kernel.Scales{Col: m.meanFactors(b)}, kernel.Replace)
