@@ -6,6 +6,7 @@ import (
 	"weft/checkpoint"
 	"weft/comm"
 	"weft/kernel"
+	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
 )
@@ -72,77 +73,119 @@ func (d *delay) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 
 // exchange makes and takes messages in the order in which wire does, so that they are matched.
 func (d *delay) exchange(call *Call, t *Transfer, yield func(Visit) bool) error {
-	l, e, memory := d.calls[call.Key()], call.Edges, d.team.Memory
-	if l == nil {
-		l = &late{}
-		d.calls[call.Key()] = l
+	v, err := d.visits(call, t)
+	defer v.release()
+	if err != nil {
+		return err
 	}
-	rows, gradients := call.Form(t.Rows).Stored(), t.Sent.Stored()
-	var stored, sum, made *tensor.Matrix // the rows of a block as they are stored and in Float32, and their gradients
-	if t.fetches() {
-		if l.rows == nil {
-			l.rows = d.travelling(call, comm.Halo, call.Form(t.Rows), d.smoothing.Features)
-		}
-		if err := l.rows.sendRows(call, t.Rows); err != nil {
+	for i, b := range call.Edges.Remote() {
+		visit, err := v.begin(i, b)
+		if err != nil {
 			return err
 		}
-		if t.Buffers == nil && l.rows.moves() {
-			stored = rows.New(memory, 1, e.MostIn)[0]
+		yield(visit)
+		v.end(i, b)
+	}
+	return nil
+}
+
+// lateVisits are what a worker visits the remote blocks of a call with.
+type lateVisits struct {
+	*delay
+	call *Call
+	*Transfer
+	*late
+	form, back exchange.Form // of rows and of gradients as they are stored
+	// stored has the rows of a block as they are stored, sum has them in Float32, and toEncode has their
+	// gradients as they are stored. Each is nil where it is not needed.
+	stored, sum, toEncode *tensor.Matrix
+}
+
+// visits sends the local rows that other workers need, adds the gradients of the epoch before to those of the
+// local rows, and makes what the visits need.
+func (d *delay) visits(call *Call, t *Transfer) (v *lateVisits, err error) {
+	v = &lateVisits{delay: d, call: call, Transfer: t, late: d.calls[call.Key()], form: call.Form(t.Rows).Stored(), back: t.Sent.Stored()}
+	if v.late == nil {
+		v.late = &late{}
+		d.calls[call.Key()] = v.late
+	}
+	memory, most := d.team.Memory, call.Edges.MostIn
+	if t.fetches() {
+		if v.rows == nil {
+			v.rows = d.travelling(call, comm.Halo, call.Form(t.Rows), d.smoothing.Features)
 		}
-		if l.rows.averages != nil {
-			sum = rows.InFloat32().New(memory, 1, e.MostIn)[0]
+		if err := v.rows.sendRows(call, t.Rows); err != nil {
+			return v, err
+		}
+		if t.Buffers == nil && v.rows.moves() {
+			v.stored = v.form.New(memory, 1, most)[0]
+		}
+		if v.rows.averages != nil {
+			v.sum = v.form.InFloat32().New(memory, 1, most)[0]
 		}
 	}
 	if len(t.Grads) > 0 {
-		if l.gradients == nil {
-			l.gradients = d.travelling(call, comm.HaloGradient, t.Sent, d.smoothing.Gradients)
+		if v.gradients == nil {
+			v.gradients = d.travelling(call, comm.HaloGradient, t.Sent, d.smoothing.Gradients)
 		}
-		if err := l.gradients.addGradients(call, t); err != nil {
-			return err
+		if err := v.gradients.addGradients(call, t); err != nil {
+			return v, err
 		}
 		if t.Sent.Encodes() {
-			made = gradients.New(memory, 1, e.MostIn)[0]
+			v.toEncode = v.back.New(memory, 1, most)[0]
 		}
 	}
-	for i, b := range e.Remote() {
-		visit := Visit{Block: b}
-		if t.fetches() {
-			into := stored
-			if t.Buffers != nil {
-				into = t.Buffers[i]
-			}
-			value, err := l.rows.rowsOf(i, into, sum)
-			if err != nil {
-				return err
-			}
-			visit.Rows = rows.Parts(value)
-		} else if t.Received {
-			visit.Rows = rows.Parts(t.Buffers[i])
+	return v, nil
+}
+
+func (v *lateVisits) release() { exchange.Release(v.stored, v.sum, v.toEncode) }
+
+// begin returns the visit of block b, which is remote block number i.
+func (v *lateVisits) begin(i int, b *edges.Block) (visit Visit, err error) {
+	visit.Block = b
+	if v.fetches() {
+		into := v.stored
+		if v.Buffers != nil {
+			into = v.Buffers[i]
 		}
-		var message, toSend *tensor.Matrix
-		if len(t.Grads) > 0 {
-			var err error
-			if message, err = l.gradients.buffer(i); err != nil {
-				return err
-			}
-			if toSend = message; made != nil {
-				toSend = made.Prefix(b.In.Cols, made.Cols)
-			}
-			visit.Grads = gradients.Parts(toSend)
+		rows, err := v.rows.rowsOf(i, into, v.sum)
+		if err != nil {
+			return visit, err
 		}
-		yield(visit)
-		if len(t.Grads) > 0 {
-			if toSend != message {
-				d.encode(call, t.Sent, message, toSend, b, i)
-			}
-			l.gradients.send(i, b.Peer)
-		}
-		if t.fetches() {
-			l.rows.receive(i, b.Peer)
-		}
+		visit.Rows = v.form.Parts(rows)
+	} else if v.Received {
+		visit.Rows = v.form.Parts(v.Buffers[i])
 	}
-	exchange.Release(stored, sum, made)
-	return nil
+	if len(v.Grads) > 0 {
+		message, err := v.gradients.buffer(i)
+		if err != nil {
+			return visit, err
+		}
+		visit.Grads = v.back.Parts(v.gradientsOf(b, message))
+	}
+	return visit, nil
+}
+
+// gradientsOf is where a visit of block b sets the gradients of a message: in the message, or apart where they
+// are encoded.
+func (v *lateVisits) gradientsOf(b *edges.Block, message *tensor.Matrix) *tensor.Matrix {
+	if v.toEncode == nil {
+		return message
+	}
+	return v.toEncode.Prefix(b.In.Cols, v.toEncode.Cols)
+}
+
+// end sends the gradients that the visit of block b has set, and lets this epoch's rows come.
+func (v *lateVisits) end(i int, b *edges.Block) {
+	if len(v.Grads) > 0 {
+		if message := v.gradients.out[i]; v.toEncode != nil {
+			v.encode(v.call, v.Sent, message, v.gradientsOf(b, message), b, i)
+		}
+		v.gradients.send(i, b.Peer)
+	}
+	if v.fetches() {
+		v.rows.receive(i, b.Peer)
+	}
 }
 
 // travelling makes the messages of a direction of a call: those that a checkpoint has, or zeros.
