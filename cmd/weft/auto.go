@@ -48,20 +48,12 @@ func (t *trainCommand) on(parallel string) (*setting.Resolved, error) {
 // choose takes the fastest exact mesh that meets the memory limit, as the first rank predicts it, and says
 // so. All ranks call it together.
 func (t *trainCommand) choose(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved) (*setting.Resolved, error) {
-	m := planner.Machine{Cores: cores.Count(), Sharers: settings.Workers}
-	if r.Comm.Size() == 1 {
-		m.Links = planner.InMemory()
-	} else {
-		var err error
-		if m.Sharers, err = r.sharers(); err != nil {
-			return nil, err
-		}
-		if m.Links, err = planner.Measure(r.Comm); err != nil {
-			return nil, err
-		}
+	m, err := r.machine(settings.Workers, nil)
+	if err != nil {
+		return nil, err
 	}
 	chosen := ""
-	err := r.OnFirst(func() (err error) {
+	err = r.OnFirst(func() (err error) {
 		chosen, err = t.fastest(cmd, r, dataset, m, settings.Workers)
 		return err
 	})

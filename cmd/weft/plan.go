@@ -88,22 +88,33 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 
 // machine is what the workers run on, with the given links; nil: those between the ranks. All ranks call it
 // together.
-func (p *planCommand) machine(r ranks, links *planner.Links) (m planner.Machine, err error) {
-	m.Cores, m.Sharers = cores.Count(), p.workers
-	switch {
-	case r.Comm.Size() > 1:
-		if m.Sharers, err = r.sharers(); err == nil && links == nil {
-			m.Links, err = planner.Measure(r.Comm)
-		}
-	case links == nil:
-		m.Links = planner.InMemory()
-	default:
-		m.Sharers = 1
+func (p *planCommand) machine(r ranks, links *planner.Links) (planner.Machine, error) {
+	sharers := p.workers
+	if links != nil { // of other machines
+		sharers = 1
 	}
-	if links != nil {
-		m.Links = *links
-	}
+	m, err := r.machine(sharers, links)
 	m.Sharers = cmp.Or(p.sharers, min(m.Sharers, p.workers))
+	return m, err
+}
+
+// machine is this machine, with the given links; nil: those between the ranks, which are measured. One process
+// stands for so many workers of it. All ranks call it together.
+func (r ranks) machine(workers int, links *planner.Links) (m planner.Machine, err error) {
+	m.Cores, m.Sharers = cores.Count(), workers
+	if r.Comm.Size() > 1 {
+		if m.Sharers, err = r.sharers(); err != nil {
+			return m, err
+		}
+	}
+	switch {
+	case links != nil:
+		m.Links = *links
+	case r.Comm.Size() > 1:
+		m.Links, err = planner.Measure(r.Comm)
+	default:
+		m.Links = planner.InMemory()
+	}
 	return m, err
 }
 
