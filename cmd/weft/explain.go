@@ -378,7 +378,7 @@ func (p planned) idleSlices() (warnings []string) {
 	if grid.Slices == 1 {
 		return nil
 	}
-	partitions, byLayer := p.settings.Workers/(grid.Slices*grid.Stages), map[string][]int64{} // byLayer: the work of each slice
+	byLayer := map[string][]int64{} // the work of each slice
 	for number, w := range p.Workers {
 		for module, n := range w.EdgeColumns {
 			if byLayer[module] == nil {
@@ -403,7 +403,7 @@ func (p planned) idleSlices() (warnings []string) {
 		}
 		take := fmt.Sprintf("graph=%d, which divides the vertices", p.settings.Workers)
 		if busy > 1 {
-			fewer := mesh.Mesh{Stages: grid.Stages, Partitions: partitions, Slices: busy}
+			fewer := mesh.Mesh{Stages: grid.Stages, Partitions: grid.Partitions, Slices: busy}
 			take = fmt.Sprintf("%s, or %s", setting.Axes(fewer), take)
 		}
 		warnings = append(warnings, fmt.Sprintf("%s: columns for %d of %d slices, and the others aggregate nothing there; take %s %s",
