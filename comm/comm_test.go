@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,6 +214,49 @@ func TestRecorded(t *testing.T) {
 		want := map[string][]string{"work": append(lines("halo rows", 1), "wait: wait for work beside"), "beside": lines("halo gradients", 0)}
 		if diff := cmp.Diff(want, got); diff != "" || lost > 0 {
 			t.Errorf("rank %d: %s", rank, diff)
+		}
+	}
+}
+
+// messages counts the messages of a kind that n ranks send each other in f.
+func messages(t *testing.T, n int, k Kind, f func(c *Comm) error) int64 {
+	t.Helper()
+	var sent atomic.Int64
+	for _, err := range each(t, n, time.Minute, func(c *Comm) error {
+		defer func() { sent.Add(c.Sent(k).Messages) }()
+		return f(c)
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	return sent.Load()
+}
+
+// TestShortGather: a list of each rank for all goes through rank 0 in set-up, in 2·(N−1) messages, if it has at
+// most 256 KiB of all ranks together; else from each to each, in N·(N−1).
+func TestShortGather(t *testing.T) {
+	const n, most = 4, 256 << 10
+	for bytes, want := range map[int]int64{most / n: 2 * (n - 1), most/n + 1: n * (n - 1)} {
+		if got := messages(t, n, Setup, func(c *Comm) error {
+			all := make([][]byte, n)
+			for r := range all {
+				all[r] = make([]byte, bytes)
+			}
+			return c.AllGather(Setup, make([]byte, bytes), all)
+		}); got != want {
+			t.Errorf("%d bytes of each of %d ranks: %d messages, want %d", bytes, n, got, want)
+		}
+	}
+}
+
+// TestSumInBlocks: a sum works on 4 MiB at a time, which bound the memory for other ranks' terms. Each of two
+// ranks sends the other its terms and then its sums.
+func TestSumInBlocks(t *testing.T) {
+	const block, perBlock = 4 << 20 / 8, 2 * 2
+	for values, want := range map[int]int64{block: perBlock, block + 2: 2 * perBlock, 2*block + 2: 3 * perBlock} {
+		if got := messages(t, 2, Gradient, func(c *Comm) error { return c.SumDoubles(Gradient, make([]float64, values)) }); got != want {
+			t.Errorf("%d numbers are summed in %d messages, want %d", values, got, want)
 		}
 	}
 }

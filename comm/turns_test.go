@@ -117,3 +117,43 @@ func waitsAndWorks(t *testing.T, c *Comm) {
 		t.Error(err)
 	}
 }
+
+// TestSlowNeighbour: a rank does not time out while another rank of its worker is at work. Its own time begins
+// anew when that has ended.
+func TestSlowNeighbour(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		var ranks sync.WaitGroup
+		for _, end := range InProcess(2) {
+			ranks.Go(func() {
+				h := NewHost(New(end, 0), []int{0, 0, 1}, doubled{})
+				var members sync.WaitGroup
+				for _, transport := range h.Transports() {
+					members.Go(func() {
+						c, one := New(transport, 10*ms), make([]byte, 1)
+						c.Begin()
+						defer c.End()
+						var err error
+						switch c.Rank() {
+						case 0:
+							err = c.Receive(Halo, one, 2).Wait()
+						case 1:
+							time.Sleep(35 * ms)
+						case 2:
+							time.Sleep(38 * ms)
+							err = c.Send(Halo, one, 0).Wait()
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				members.Wait()
+				if err := h.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		ranks.Wait()
+	})
+}
