@@ -70,9 +70,18 @@ func Measure(c *comm.Comm) (l Links, err error) {
 		return l, err
 	}
 	star, _, err := p.best(p.star, size, times-1)
-	rate := func(seconds float64) float64 { return float64(size) / max(seconds-latency, 1e-9) }
+	return timed{latency, ring, star, idle, used}.links(size), err
+}
+
+// timed is the seconds that messages take: empty ones, those of a ring and those to the first rank; and the
+// seconds of a core that a rank uses for empty ones and for those of a ring.
+type timed struct{ latency, ring, star, idle, used float64 }
+
+// links are those of messages of so many bytes.
+func (t timed) links(size int) Links {
+	rate := func(seconds float64) float64 { return float64(size) / max(seconds-t.latency, 1e-9) }
 	const ends = 2 // each byte leaves, and each comes
-	return Links{rate(ring), rate(star), latency, max(0, used-idle) / float64(ends*size), eager}, err
+	return Links{rate(t.ring), rate(t.star), t.latency, max(0, t.used-t.idle) / float64(ends*size), eager}
 }
 
 // probe moves messages between all ranks at once.

@@ -26,3 +26,18 @@ func TestMeasure(t *testing.T) {
 		}
 	}
 }
+
+// TestLinks: rates, latency and handling of measured seconds by hand, and those of a given rate. Package mpi has
+// 16 messages of 60 KiB in flight.
+func TestLinks(t *testing.T) {
+	const inFlight = 983_040
+	for _, c := range []struct{ got, want Links }{
+		{timed{latency: .5, ring: 2.5, star: 1, idle: .25, used: .75}.links(1000), Links{500, 2000, .5, .00025, inFlight}},
+		{timed{latency: .5, ring: 2.5, star: 1, idle: .5, used: .25}.links(1000), Links{500, 2000, .5, 0, inFlight}},
+		{OfRate(125e6), Links{125e6, 125e6, 1e-4, 1e-9, inFlight}},
+	} {
+		if c.got != c.want {
+			t.Errorf("%+v, want %+v", c.got, c.want)
+		}
+	}
+}
