@@ -65,6 +65,9 @@ type Transfer struct {
 	Sent exchange.Form
 }
 
+// fetches reports whether rows are received.
+func (t *Transfer) fetches() bool { return len(t.Rows) > 0 && !t.Received }
+
 // Visit is one remote block in a halo exchange.
 type Visit struct {
 	*edges.Block

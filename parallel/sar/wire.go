@@ -168,15 +168,14 @@ func (w *wire) forGradients(call *Call, t Transfer) *local {
 	return l
 }
 
+// storedSums makes the matrix for the partial sums of a message as they are stored; nil if messages have them
+// so.
 func (w *wire) storedSums(call *Call, form exchange.Form) *tensor.Matrix {
 	if !call.Edges.Sums || !form.Encodes() {
 		return nil
 	}
 	return form.Stored().New(w.team.Memory, 1, call.Edges.MostSums)[0]
 }
-
-// fetches reports whether rows are received.
-func (t *Transfer) fetches() bool { return len(t.Rows) > 0 && !t.Received }
 
 // visit calls yield for each block.
 func (v *visits) visit(yield func(Visit) bool) error {
