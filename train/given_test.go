@@ -185,6 +185,55 @@ func TestGivenSplit(t *testing.T) {
 	}
 }
 
+// TestMeasureLinks: embeddings that a run gave are measured as the run measured them, by the metrics that it
+// left out too.
+func TestMeasureLinks(t *testing.T) {
+	for name, c := range map[string]struct {
+		g *graph.Graph
+		Options
+	}{
+		"drawn":   {tangled(t), linked(func(o *Options) { o.Decoder, o.EvalNegatives = "distmult", 50 })},
+		"area":    {tangled(t), linked(func(o *Options) { o.Metric = metric.ROCAUC })},
+		"shared":  {benchmarked(t, graph.SharedNegatives), linked(func(o *Options) { o.Model = "rgcn" })},
+		"targets": {benchmarked(t, graph.TargetNegatives), linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, job := range []*Job{{Graph: c.g, Options: c.Options}, divided(t, c.g, c.Options, 3, nil), onMesh(c.g, c.Options, "graph=2,tensor=2")} {
+				r := mustRun(t, job)
+				alone := &Job{Graph: c.g, Options: c.Options}
+				got, err := alone.MeasureLinks(t.Context(), r.Logits, r.Weights)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.TrainEdges != r.Links.TrainEdges || got.ValEdges != r.Links.ValEdges || got.TestEdges != r.Links.TestEdges {
+					t.Errorf("%+v, want %+v", got, r.Links)
+				}
+				if n := len(metric.LinkNamesOf(givenOf(c.g))); len(got.Val) != n || len(got.Test) != n {
+					t.Errorf("%v, want %d metrics", got, n)
+				}
+				for _, part := range [][2]map[string]metric.Number{{got.Val, r.Links.Val}, {got.Test, r.Links.Test}} {
+					for k, want := range part[1] {
+						if d := math.Abs(float64(part[0][k] - want)); !(d < 1e-12) {
+							t.Errorf("%d workers: %s is %v, want %v", r.Workers, k, part[0][k], want)
+						}
+					}
+				}
+				if _, err := alone.MeasureLinks(t.Context(), r.Logits[1:], r.Weights); !refusal.Is(err) {
+					t.Errorf("other vertices: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// givenOf is the form of the negative edges of a graph's first relation.
+func givenOf(g *graph.Graph) graph.NegativeForm {
+	if s := g.Relations[0].EdgeSplit; s != nil {
+		return s.Negatives
+	}
+	return graph.NoNegatives
+}
+
 // TestGivenSplitRefuses: what a stored split does not define, and what it makes useless, is refused by name.
 func TestGivenSplitRefuses(t *testing.T) {
 	for want, c := range map[string]struct {

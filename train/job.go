@@ -69,6 +69,8 @@ type Job struct {
 	// Vertices are the vertices that Predict computes, of the first vertex type, each once, in this order.
 	// nil is all. All processes have the same list. The mesh must then have the graph axis alone.
 	Vertices []int32
+	// HeldOut has Predict leave out the edges that link prediction holds out, as Run does.
+	HeldOut bool
 	// Model describes a model of the caller's own, instead of the one that Options name. Its first block
 	// takes the graph's features. Its last block gives a logit for each class. It may be nil.
 	Model func(features, classes int) []gnn.BlockSpec

@@ -11,6 +11,7 @@ import (
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -35,7 +36,7 @@ const (
 )
 
 // Predict computes the logits of every vertex of the job's graph, or of Job.Vertices, with the given weights.
-// It ignores the settings of the training, and needs no labels: the last layer's weights tell the number of
+// All edges pass messages, but with HeldOut. It ignores the settings of the training, and needs no labels: the last layer's weights tell the number of
 // classes of a named model. If ctx is cancelled on any worker, it returns context.Canceled on all. If a
 // result is not finite, it returns an error on all. After an error that wraps a Common, Comm still works; any
 // other error has ended it.
@@ -89,6 +90,23 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, a
 		return nil
 	}
 	return p, w.Results(0, predict, worker.OrKeep(j.OnLogits, &p.Logits, nil))
+}
+
+// MeasureLinks measures embeddings of the job's graph, V × columns in its vertex order, by every metric of link
+// prediction. weights are those of the run that made them. The mesh has one worker.
+func (j *Job) MeasureLinks(ctx context.Context, embeddings []float32, weights nn.State) (r *task.Links, err error) {
+	s, err := j.begin(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if s.Workers > 1 || len(embeddings) != s.whole.Own()*s.Outputs {
+		return nil, refusal.Errorf("%d numbers of embeddings, where one worker measures %d columns of %d vertices", len(embeddings), s.Outputs, s.whole.Own())
+	}
+	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) (err error) {
+		r, err = task.MeasureLinks(s.Kind, task.Env{Team: team, World: c, Share: share, Params: nn.NewParams(team, s.Seed)}, embeddings, weights)
+		return err
+	})
+	return r, err
 }
 
 // checkVertices refuses a list of vertices that Predict cannot compute.

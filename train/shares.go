@@ -114,6 +114,9 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	} else {
 		err = j.checkVertices(s)
 		s.Vertices = j.Vertices
+		if j.HeldOut {
+			s.Kept = r.Kind.Keep()
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -33,20 +33,21 @@ func newEvaluate() *cobra.Command {
 		Short: "measure the predictions of a run by every metric, for each class",
 		Long: `evaluate compares the predictions of a run with the labels of its graph, for training, validation and test vertices. Of classes it
 prints all metrics, precision, recall and F1 of each class, and which class is taken for which. Of values it prints rmse, mae and r2.
+For a run of link prediction (--task link) it measures validation and test edges by all metrics.
 
-With a STORE it predicts there with the weights of the run first, on one worker.`,
+With a STORE it predicts there with the weights of the run first, on one worker. Edges that are held out pass no messages.`,
 		Example:           "  weft evaluate runs/first\n  weft evaluate runs/first stores/newer --split 1 --json",
 		ValidArgsFunction: completeInOrder(completeFolders, completeGraph),
 		Args:              arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			parts, err := e.evaluate(cmd, args)
+			measured, err := e.evaluate(cmd, args)
 			if err != nil {
 				return err
 			}
 			if e.json {
-				return printJSON(cmd.OutOrStdout(), parts)
+				return printJSON(cmd.OutOrStdout(), measured)
 			}
-			parts.print(cmd.OutOrStdout())
+			measured.print(cmd.OutOrStdout())
 			return nil
 		},
 	}
@@ -55,6 +56,9 @@ With a STORE it predicts there with the weights of the run first, on one worker.
 	return cmd
 }
 
+// evaluation is how good the predictions of a run are: evaluations, or edgeEvaluations.
+type evaluation interface{ print(out io.Writer) }
+
 // evaluations are those of the parts of a split.
 type evaluations struct {
 	Train metric.Evaluation `json:"train"`
@@ -62,70 +66,132 @@ type evaluations struct {
 	Test  metric.Evaluation `json:"test"`
 }
 
-func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (parts evaluations, err error) {
+// evaluated is what a run is measured on.
+type evaluated struct {
+	args    []string
+	run     rundir.Run
+	options *setting.Resolved
+	weights string // file
+	store   string
+	graph   *graph.Graph
+}
+
+// elsewhere reports whether it is another store than the run's.
+func (e *evaluated) elsewhere() bool { return len(e.args) == 2 }
+
+func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (evaluation, error) {
 	if e.split < -1 {
-		return parts, refusal.Errorf("--split %d: splits count from 0", e.split)
+		return nil, refusal.Errorf("--split %d: splits count from 0", e.split)
 	}
 	run, o, weights, err := rundir.Read(args[0])
 	if err != nil {
-		return parts, err
+		return nil, err
 	}
-	if o.Task != task.Vertex {
-		return parts, refusal.Errorf("%s: evaluate is for labels of vertices; run.json has the metrics of --task %s", args[0], o.Task)
+	of := &evaluated{args: args, run: run, weights: weights, store: run.Store}
+	if of.elsewhere() {
+		of.store = args[1]
 	}
-	store := run.Store
-	if len(args) == 2 {
-		store = args[1]
+	if of.store == "" {
+		return nil, refusal.Errorf("%s: it names no store, as the graph was made in memory; give one: weft evaluate %[1]s STORE", args[0])
 	}
-	if store == "" {
-		return parts, refusal.Errorf("%s: it names no store, as the graph was made in memory; give one: weft evaluate %[1]s STORE", args[0])
+	if o.Task == task.Link && e.split > 0 {
+		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)
 	}
-	g, _, err := openDataset(cmd.Context(), store, cmd.ErrOrStderr(), nil)
-	if err != nil {
-		return parts, err
+	if of.graph, _, err = openDataset(cmd.Context(), of.store, cmd.ErrOrStderr(), nil); err != nil {
+		return nil, err
 	}
-	defer g.Close()
+	defer of.graph.Close()
 	if e.split >= 0 {
 		o.Split = e.split
 	}
-	if len(args) == 2 {
+	if of.elsewhere() || o.Task == task.Link {
 		o.Parallel, o.Partitions, o.Offload = "", 0, ""
 		o.ResetOtherAxes(func(string) bool { return false })
 	}
 	o.ClassWeights = task.NoClassWeights // those of the loss, whose file need not be there any more
-	r, err := o.Resolve()
-	if err != nil {
-		return parts, err
+	if of.options, err = o.Resolve(); err != nil {
+		return nil, err
 	}
+	if o.Task == task.Link {
+		return of.edges(cmd.Context())
+	}
+	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
+}
+
+// vertices measures predictions of labels.
+func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (evaluation, error) {
+	g, r := e.graph, e.options
 	if !g.Labels.There() {
-		return parts, refusal.Errorf("%s has no labels to compare predictions with", store)
+		return nil, refusal.Errorf("%s has no labels to compare predictions with", e.store)
 	}
 	check := r.Kind.Check
-	if len(args) == 2 { // it may have nothing to train on
+	if e.elsewhere() { // it may have nothing to train on
 		check = r.Kind.CheckMeasured
 	}
 	if err := check(&partition.All(g).Whole); err != nil {
-		return parts, about(store, err)
+		return nil, about(e.store, err)
 	}
-	rows, columns, err := e.predictions(cmd.Context(), args, g, r, weights)
+	rows, columns, err := e.predictions(ctx)
 	if err != nil {
-		return parts, err
+		return nil, err
 	}
-	if l := &g.Labels; len(args) == 2 && l.Class != nil && l.Names == nil && run.Summary.Graph.Values == 0 {
+	if l := &g.Labels; e.elsewhere() && l.Class != nil && l.Names == nil && e.run.Summary.Graph.Values == 0 {
 		l.Classes = max(l.Classes, columns) // no vertex there has the last ones
 	}
-	learned, there := outputs(columns, run.Summary.Graph.Values > 0), outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
+	learned, there := outputs(columns, e.run.Summary.Graph.Values > 0), outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
 	if learned != there || len(rows) != g.Own()*columns {
-		return parts, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: give the store that it was trained on",
-			args[0], learned, counted(len(rows)/max(1, columns), "vertex", "vertices"), store, there, counted(g.Own(), "vertex", "vertices"))
+		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: give the store that it was trained on",
+			e.args[0], learned, counted(len(rows)/max(1, columns), "vertex", "vertices"), e.store, there, counted(g.Own(), "vertex", "vertices"))
 	}
-	if len(args) == 2 {
-		if err := checkClasses(cmd.ErrOrStderr(), run.Store, store, &g.Labels); err != nil {
-			return parts, err
+	if e.elsewhere() {
+		if err := checkClasses(warnings, e.run.Store, e.store, &g.Labels); err != nil {
+			return nil, err
 		}
 	}
-	err = g.Guard(func() error { return parts.of(rows, g, o.Split) })
-	return parts, err
+	parts := &evaluations{}
+	return parts, g.Guard(func() error { return parts.of(rows, g, r.Split) })
+}
+
+// edgeEvaluations are those of held-out edges.
+type edgeEvaluations struct {
+	Val  map[string]metric.Number `json:"val"`
+	Test map[string]metric.Number `json:"test"`
+
+	counts [2]int // of validation and test edges
+}
+
+// edges measures embeddings by the edges that they are to predict.
+func (e *evaluated) edges(ctx context.Context) (evaluation, error) {
+	rows, columns, err := e.predictions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if has := e.graph.Own(); len(rows) != has*columns {
+		return nil, refusal.Errorf("%s has embeddings of %s, and %s has %s: give the store that it was trained on",
+			e.args[0], counted(len(rows)/max(1, columns), "vertex", "vertices"), e.store, count(has))
+	}
+	state, err := nn.ReadState(e.weights)
+	if err != nil {
+		return nil, err
+	}
+	l, err := (&train.Job{Graph: e.graph, Dataset: e.store, Options: e.options.Options}).MeasureLinks(ctx, rows, state)
+	if err != nil {
+		return nil, about(e.store, advised(err))
+	}
+	return &edgeEvaluations{l.Val, l.Test, [2]int{l.ValEdges, l.TestEdges}}, nil
+}
+
+// print draws the metrics of both parts for the eye.
+func (e *edgeEvaluations) print(out io.Writer) {
+	t := newTable(out)
+	t.row("", "validation", "test")
+	t.row("edges", count(e.counts[0]), count(e.counts[1]))
+	for _, name := range metric.LinkNames {
+		if x, there := e.Test[name]; there {
+			t.row(name, measured(name, float64(e.Val[name])), measured(name, float64(x)))
+		}
+	}
+	t.flush()
 }
 
 // outputs says what columns of predictions stand for.
@@ -162,23 +228,23 @@ func checkClasses(warnings io.Writer, trained, store string, l *graph.Labels) er
 }
 
 // predictions are those of the run or, with a store of their own, made with its weights.
-func (e *evaluateCommand) predictions(ctx context.Context, args []string, g *graph.Graph, r *setting.Resolved, weights string) (rows []float32, columns int, err error) {
-	if len(args) == 1 {
-		return rundir.ReadPredictions(args[0])
+func (e *evaluated) predictions(ctx context.Context) (rows []float32, columns int, err error) {
+	if !e.elsewhere() {
+		return rundir.ReadPredictions(e.args[0])
 	}
-	state, err := nn.ReadState(weights)
+	state, err := nn.ReadState(e.weights)
 	if err == nil {
-		err = checkWeights(&request{options: r, weights: weights, graph: args[1]}, g.Features.Columns, state)
+		err = checkWeights(&request{options: e.options, weights: e.weights, graph: e.store}, e.graph.Features.Columns, state)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	p, err := (&train.Job{Graph: g, Dataset: args[1], Options: r.Options}).Predict(ctx, state, train.Logits)
+	p, err := (&train.Job{Graph: e.graph, Dataset: e.store, Options: e.options.Options, HeldOut: true}).Predict(ctx, state, train.Logits)
 	if refusal.Weights.In(err) {
-		return nil, 0, fmt.Errorf("%s: %w", weights, err)
+		return nil, 0, fmt.Errorf("%s: %w", e.weights, err)
 	}
 	if err != nil {
-		return nil, 0, about(args[1], advised(err))
+		return nil, 0, about(e.store, advised(err))
 	}
 	return p.Logits, p.Classes, nil
 }

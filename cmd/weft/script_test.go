@@ -201,7 +201,7 @@ func plannedAsRun(ts *testscript.TestScript, negated bool, args []string) {
 }
 
 // measuredAsRun holds what train --json printed against evaluate --json, as in "measured run.json
-// evaluated.json": validation and test vertices have the same metric.
+// evaluated.json": validation and test vertices have the same metric, validation and test edges all the same.
 func measuredAsRun(ts *testscript.TestScript, negated bool, args []string) {
 	var (
 		run      rundir.Summary
@@ -210,6 +210,13 @@ func measuredAsRun(ts *testscript.TestScript, negated bool, args []string) {
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &run))
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &measures))
 	val, test := measures["val"][run.Metric], measures["test"][run.Metric]
+	if l := run.Links; l != nil {
+		for name := range l.Test {
+			if x, y := measures["val"][name], measures["test"][name]; x != float64(l.Val[name]) || y != float64(l.Test[name]) {
+				ts.Fatalf("%s: evaluated %v and %v, the run has %v and %v", name, x, y, l.Val[name], l.Test[name])
+			}
+		}
+	}
 	if same := val == float64(run.Val) && test == float64(run.Test); same == negated {
 		ts.Fatalf("the same measures: %v; %v and %v, evaluated %v and %v", same, run.Val, run.Test, val, test)
 	}

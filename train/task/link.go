@@ -124,6 +124,28 @@ func Fetches(k Kind, e Env, epoch int) (*links.Fetches, error) {
 	return edges.Fetches(epoch, of.Columns, of.Negatives)
 }
 
+// MeasureLinks measures embeddings of the vertices that the task predicts, rows × columns in the order of the
+// graph, by every metric that the graph's negative edges define. k is link prediction, e one worker that has
+// the whole graph, and weights may have the decoder's.
+func MeasureLinks(k Kind, e Env, embeddings []float32, weights nn.State) (*Links, error) {
+	made, err := k.Begin(e)
+	if err != nil {
+		return nil, err
+	}
+	l := made.(*linkTask)
+	decoder := nn.State{}
+	if w, there := weights[decoderWeights]; there && l.decoder.Weights != nil {
+		decoder[decoderWeights] = w
+	}
+	if err := e.Params.Load(decoder); err != nil {
+		return nil, err
+	}
+	h := e.Team.Memory.New(tensor.Activations, len(embeddings)/l.options.Columns, l.options.Columns)
+	defer h.Release()
+	copy(h.Floats(), embeddings)
+	return l.report(h, metric.LinkNamesOf(l.edges.Negatives)...)
+}
+
 // linkTask is link prediction on a worker.
 type linkTask struct {
 	Env
@@ -174,13 +196,17 @@ func (l *linkTask) Measure(embeddings *tensor.Matrix) (s Scores, err error) {
 	return s, nil
 }
 
-func (l *linkTask) Report(embeddings *tensor.Matrix) (r *Links, err error) {
+func (l *linkTask) Report(embeddings *tensor.Matrix) (*Links, error) {
+	if l.metric == metric.ROCAUC && l.edges.Negatives == graph.NoNegatives { // do not rank for the metric alone: it may take longer
+		return l.report(embeddings, metric.ROCAUC)
+	}
+	return l.report(embeddings, metric.LinkNamesOf(l.edges.Negatives)...)
+}
+
+// report measures embeddings by some metrics.
+func (l *linkTask) report(embeddings *tensor.Matrix, names ...string) (r *Links, err error) {
 	n := l.edges.Counts
 	r = &Links{TrainEdges: n[links.Train], ValEdges: n[links.Val], TestEdges: n[links.Test]}
-	names := metric.LinkNamesOf(l.edges.Negatives)
-	if l.metric == metric.ROCAUC && l.edges.Negatives == graph.NoNegatives { // do not rank for the metric alone: it may take longer
-		names = []string{metric.ROCAUC}
-	}
 	if r.Val, err = l.measures(embeddings, links.Val, names...); err != nil {
 		return nil, err
 	}
