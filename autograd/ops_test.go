@@ -101,6 +101,7 @@ func TestGradients(t *testing.T) {
 			return autograd.Add(autograd.Columns(in[0], 0, 2), autograd.Columns(in[0], 1, 2))
 		}},
 		"joined":               {[][2]int{x, y}, func(in vars) *autograd.Var { return autograd.Join(in[0], in[1], in[0]) }},
+		"stacked":              {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Stack(in[0], in[1], in[0]) }},
 		"mean of one head":     {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Scale(1, autograd.HeadMean(in[0], 1)) }},
 		"a residual":           {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(in[0], autograd.Linear(in[0], in[1])) }},
 		"a residual, reversed": {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(autograd.Linear(in[0], in[1]), in[0]) }},

@@ -1,6 +1,8 @@
 package autograd
 
 import (
+	"slices"
+
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -15,6 +17,35 @@ func Rows(x *Var, lo, hi int, set *RowSet) *Var {
 	t.Team.Copy(z, x.Value().RowRange(lo, hi))
 	return t.Record(Op{Value: z, Inputs: []*Var{x}, Rows: set, Reads: true, Backward: func(g *tensor.Matrix) {
 		t.Team.Axpy(x.GradSum().RowRange(lo, hi), 1, g)
+		g.Release()
+	}})
+}
+
+// Stack returns the rows of all xs, below each other. Its rows are no one type of vertices, so that nothing sums
+// over them on all workers.
+func Stack(xs ...*Var) *Var {
+	t, rows := xs[0].tape, 0
+	xs = slices.Clone(xs)
+	for i, x := range xs {
+		xs[i] = convert(x, xs[0].element)
+		rows += x.Rows()
+	}
+	z := t.NewLike(xs[0], rows, xs[0].Cols())
+	each := func(of *tensor.Matrix, use func(x *Var, part *tensor.Matrix)) {
+		at := 0
+		for _, x := range xs {
+			use(x, of.RowRange(at, at+x.Rows()))
+			at += x.Rows()
+		}
+	}
+	each(z, func(x *Var, part *tensor.Matrix) { t.Team.Copy(part, x.Value()) })
+	return t.Record(Op{Value: z, Inputs: xs, Rows: &RowSet{Here: rows, Total: NotVertices}, Reads: true, Backward: func(g *tensor.Matrix) {
+		each(g, func(x *Var, part *tensor.Matrix) {
+			if x.wants {
+				dx, add := x.Grad()
+				t.Team.Columns(dx, 0, part, 0, x.Cols(), kernel.Output(add))
+			}
+		})
 		g.Release()
 	}})
 }

@@ -11,7 +11,7 @@ import (
 
 // State is what one block hands to the next.
 type State struct {
-	H *autograd.Var // rows × the width of the next block
+	H *autograd.Var // rows × the width of the next block; nil if no later block reads the first vertex type
 	// H0 is what blocks read besides H: GCNII's initial residual, or the outputs of all layers so far in a
 	// jumping knowledge network; nil if no later block reads it.
 	H0 *autograd.Var
@@ -21,10 +21,9 @@ type State struct {
 	Others []*autograd.Var
 }
 
-// Vars returns the values of the state: H, H0 if it is set, and Others.
-func (s State) Vars() []*autograd.Var {
-	vars := []*autograd.Var{s.H}
-	for _, v := range append([]*autograd.Var{s.H0}, s.Others...) {
+// Vars returns the values of the state: those that are set of H, H0 and Others.
+func (s State) Vars() (vars []*autograd.Var) {
+	for _, v := range append([]*autograd.Var{s.H, s.H0}, s.Others...) {
 		if v != nil {
 			vars = append(vars, v)
 		}
@@ -32,14 +31,34 @@ func (s State) Vars() []*autograd.Var {
 	return vars
 }
 
-// Output returns H and drops the rest of the state.
-func (s State) Output() *autograd.Var {
+// Of returns the rows of a vertex type, by its number in the schema.
+func (s State) Of(kind int) *autograd.Var {
+	if kind == 0 {
+		return s.H
+	}
+	return s.Others[kind-1]
+}
+
+// Output returns the rows of some vertex types, below each other, and drops the rest of the state. Without
+// types it returns those of the first.
+func (s State) Output(kinds ...int) *autograd.Var {
+	if len(kinds) == 0 {
+		kinds = []int{0}
+	}
+	var read []*autograd.Var
+	for _, kind := range kinds {
+		read = append(read, s.Of(kind))
+	}
+	output := read[0]
+	if len(read) > 1 {
+		output = autograd.Stack(read...)
+	}
 	for _, v := range s.Vars() {
-		if v != s.H {
+		if v != output {
 			v.Drop()
 		}
 	}
-	return s.H
+	return output
 }
 
 // Block is one step of a model.
@@ -102,8 +121,9 @@ type Env struct {
 
 // Schema is what a model knows of its graph: the vertex types and the relations.
 type Schema struct {
-	Types     []VertexType // at least one; logits are computed for the first
+	Types     []VertexType // at least one
 	Relations []Relation   // at least one
+	Outputs   []int        // the types whose rows the last block computes, as indices into Types; nil: the first
 }
 
 // VertexType is one type of vertices.
@@ -118,6 +138,14 @@ type Relation struct {
 	Name           string // as in Along; unique
 	Source, Target int    // indices into Types
 	Columns        int    // of the edges' features; 0: they have none
+}
+
+// outputs returns Outputs, or what nil stands for.
+func (s Schema) outputs() []int {
+	if s.Outputs == nil {
+		return []int{0}
+	}
+	return s.Outputs
 }
 
 // OneType returns the schema of a graph of one vertex type and one relation, with so many columns of features

@@ -14,8 +14,8 @@ import (
 
 // Models of heterogeneous graphs have a convolution for each relation in each layer, and sum the results by
 // target type, as PyG's to_hetero(…, aggr="sum") does. R-GCN's layers have relations that share weights
-// instead. A layer computes only what the logits depend on: the last layer computes the relations into the
-// first vertex type.
+// instead. A layer computes only what the outputs depend on: the last layer computes the relations into the
+// types that Schema.Outputs names.
 
 // Typed reports whether the graph has several types of vertices or edges.
 func (s Schema) Typed() bool { return len(s.Types) > 1 || len(s.Relations) > 1 }
@@ -49,7 +49,9 @@ func (s Schema) computed(layers int, rest idle) computed {
 	}
 	c := computed{make([][]int, layers), make([][]bool, layers+1)}
 	c.rows[layers] = make([]bool, len(s.Types))
-	c.rows[layers][0] = there[layers][0]
+	for _, i := range s.outputs() {
+		c.rows[layers][i] = there[layers][i]
+	}
 	for i := layers - 1; i >= 0; i-- {
 		c.rows[i] = make([]bool, len(s.Types))
 		if rest == stay {
@@ -100,10 +102,10 @@ type TypedConvolution interface {
 
 // Forward computes the layer for the rows of all types.
 func (l *TypedLayer) Forward(s State) State {
-	x := append([]*autograd.Var{s.H}, s.Others...)
+	x, tape := append([]*autograd.Var{s.H}, s.Others...), s.Vars()[0].Tape()
 	for i, t := range l.Types {
 		if t.Embedding != nil {
-			x[i] = autograd.Stored(t.Embedding.On(s.H.Tape()))
+			x[i] = autograd.Stored(t.Embedding.On(tape))
 		}
 		if x[i] != nil && x[i].Cols() > 0 {
 			x[i] = autograd.Dropout(x[i], t.Input.Mask(x[i]))
@@ -169,10 +171,16 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 		rest = stay
 	}
 	layers := schema.computed(s.Layers, rest)
-	if !layers.rows[s.Layers][0] {
-		return nil, refusal.Errorf("%s %s: it leaves a type of vertices out after a layer in which no relation leads to it, and so nothing would be left of %q "+
-			"after %d layers; import the graph with %s, or take %s rgcn",
-			refusal.Setting("model"), s.Model, schema.Types[0].Name, s.Layers, refusal.Setting("reverse-relations"), refusal.Setting("model"))
+	for _, i := range schema.outputs() {
+		if !layers.rows[s.Layers][i] {
+			return nil, refusal.Errorf("%s %s: it leaves a type of vertices out after a layer in which no relation leads to it, and so nothing would be left of %q "+
+				"after %d layers; import the graph with %s, or take %s rgcn",
+				refusal.Setting("model"), s.Model, schema.Types[i].Name, s.Layers, refusal.Setting("reverse-relations"), refusal.Setting("model"))
+		}
+	}
+	if outputs := schema.outputs(); s.Decoupled && !slices.Equal(outputs, []int{0}) {
+		return nil, refusal.Errorf("%s: its rounds end in the rows of the first vertex type, %q, and those of %q are asked for; leave it out",
+			refusal.Setting("decoupled"), schema.Types[0].Name, schema.Types[outputs[len(outputs)-1]].Name)
 	}
 	if err := s.checkTyped(kind, schema, layers, classes); err != nil {
 		return nil, err

@@ -6,67 +6,54 @@ import (
 	"weft/graph"
 )
 
-// Kept are the shares of a graph without some edges of relations from the first vertex type to itself. The
-// vertices stay.
-type Kept struct{ rule func(*Share) rule }
+// Kept are the shares of a graph without some edges. The vertices stay.
+type Kept struct{ rule func(*Share) (Rule, error) }
 
-// rule reports whether to keep an edge.
-type rule = func(relation, source, target int32) bool
+// Rule returns what reports whether to keep an edge of a relation, by the ids of its ends within their types.
+// nil: all edges of the relation stay. Relations count as in Edges.Relations.
+type Rule = func(relation int) func(source, target int32) bool
 
-// Places maps vertices of the first type to positions: the vertices sorted by partition, then by id.
-type Places struct {
-	Starts []int   // len K+1: the first position of each partition, and V
-	IDs    []int32 // the vertex at each position; nil: its position
-	Of     []int32 // the position of each vertex; nil: the vertex
-}
-
-// Keep returns the shares with the edges that the rule accepts. The rule's relation counts as in
-// Edges.Relations, and its source and target are vertices. Edges between other vertex types stay. Each pass
-// over a share calls rule once.
-func Keep(rule func(*Share) rule) *Kept { return &Kept{rule} }
-
-// ID returns the vertex at a position.
-func (p *Places) ID(position int32) int32 {
-	if p.IDs == nil {
-		return position
-	}
-	return p.IDs[position]
-}
-
-// Position returns the position of a vertex.
-func (p *Places) Position(vertex int32) int32 {
-	if p.Of == nil {
-		return vertex
-	}
-	return p.Of[vertex]
-}
-
-// Vertices returns the number of vertices.
-func (p *Places) Vertices() int { return p.Starts[len(p.Starts)-1] }
+// Keep returns the shares with the edges that the rule accepts. Each pass over a share calls rule once.
+func Keep(rule func(*Share) (Rule, error)) *Kept { return &Kept{rule} }
 
 // Of is a share with the kept edges. It holds the arrays of s: do not use it after s is closed. It reads no
 // other share: what others need of its rows follows from the edges in the opposite direction. So HaloRows and
 // HaloRowsOut of the kept relations are complete in the row and in the column of s's own partition only.
 func (k *Kept) Of(s *Share) (*Share, error) {
-	places, err := s.Places()
+	keep, err := k.rule(s)
 	if err != nil {
 		return nil, err
 	}
-	kept, keep, count := *s, k.rule(s), newHaloCounter(s)
+	kept, types := *s, s.Edges.Types()
 	kept.Edges.Relations = slices.Clone(s.Edges.Relations)
+	counters := map[int]*haloCounter{} // by vertex type
 	for i := range kept.Edges.Relations {
-		r, which := &kept.Edges.Relations[i], int32(i)
-		if !r.Own() {
+		r, keep := &kept.Edges.Relations[i], keep(i)
+		if keep == nil {
 			continue
 		}
+		sources, err := s.Places(r.Source)
+		if err != nil {
+			return nil, err
+		}
+		targets, err := s.Places(r.Target)
+		if err != nil {
+			return nil, err
+		}
+		here := func(kind int, row int32) int32 { return types[kind].ID(row) }
 		r.In, err = r.In.Where(func(_ int64, source, row int32) bool {
-			return keep(which, places.ID(source), s.Values.ID(int(row)))
+			return keep(sources.ID(source), here(r.Target, row))
 		})
-		if err == nil && len(places.Starts) > 2 {
+		if err == nil && len(sources.Starts) > 2 {
 			r.Out, err = r.Out.Where(func(_ int64, target, row int32) bool {
-				return keep(which, s.Values.ID(int(row)), places.ID(target))
+				return keep(here(r.Source, row), targets.ID(target))
 			})
-			r.HaloRows, r.HaloRowsOut = count.halos(&r.In, &r.Out)
+			for _, kind := range []int{r.Source, r.Target} {
+				if counters[kind] == nil {
+					counters[kind] = newHaloCounter(s.Edges.P, types[kind].Starts)
+				}
+			}
+			r.HaloRows, r.HaloRowsOut = halos(counters[r.Source], &r.In, counters[r.Target], &r.Out)
 		}
 		if err != nil {
 			return nil, err
@@ -75,10 +62,7 @@ func (k *Kept) Of(s *Share) (*Share, error) {
 	return &kept, nil
 }
 
-// Own reports whether the relation goes from the first vertex type to itself.
-func (r *Relation) Own() bool { return r.Source == 0 && r.Target == 0 }
-
-// haloCounter counts the halos of a share's own relations.
+// haloCounter counts the halos of a share's relations, whose other ends are of one vertex type.
 type haloCounter struct {
 	me      int
 	holder  []int32 // by position: its partition
@@ -86,12 +70,9 @@ type haloCounter struct {
 	reached []int32 // by partition: the last row with an edge to it, counted from 1
 }
 
-func newHaloCounter(s *Share) *haloCounter {
-	starts := s.Edges.Starts
-	c := &haloCounter{me: s.Edges.P, reached: make([]int32, len(starts)-1)}
-	if c.partitions() == 1 {
-		return c
-	}
+// newHaloCounter makes the counter for the share of partition me, of a type with these starts.
+func newHaloCounter(me int, starts []int) *haloCounter {
+	c := &haloCounter{me: me, reached: make([]int32, len(starts)-1)}
 	c.holder, c.seen = make([]int32, starts[c.partitions()]), make([]bool, starts[c.partitions()])
 	for q := range c.partitions() {
 		for at := starts[q]; at < starts[q+1]; at++ {
@@ -103,11 +84,12 @@ func newHaloCounter(s *Share) *haloCounter {
 
 func (c *haloCounter) partitions() int { return len(c.reached) }
 
-// halos are HaloRows and HaloRowsOut of a relation with those edges.
-func (c *haloCounter) halos(in, out *graph.Relation) (rows, rowsOut [][]int) {
-	ends, reach := c.count(in)
-	endsOut, reachOut := c.count(out)
-	return c.pairs(ends, reachOut), c.pairs(endsOut, reach)
+// halos are HaloRows and HaloRowsOut of a relation with those edges, from the counters of its source type and
+// its target type.
+func halos(sources *haloCounter, in *graph.Relation, targets *haloCounter, out *graph.Relation) (rows, rowsOut [][]int) {
+	ends, reach := sources.count(in)
+	endsOut, reachOut := targets.count(out)
+	return sources.pairs(ends, reachOut), sources.pairs(endsOut, reach)
 }
 
 // count counts by partition the vertices at the other ends of the edges, and the own rows that have an edge

@@ -10,30 +10,37 @@ import (
 )
 
 // TestKeep: shares without some edges equal the shares of a graph without them, with their halos. The places
-// are those of the graph's vertices. Relations between other types stay.
+// are those of the graph's vertices. Relations without a rule stay.
 func TestKeep(t *testing.T) {
 	keep := func(relation, u, v int32) bool { return (u*7+v*11+relation)%3 > 0 }
+	stays := func(relation int) bool { return relation == 3 }
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		g := made(t, 1+r.IntN(30), r.IntN(150), kinds[[]string{"bare", "dense"}[seed%2]], seed)
 		if seed%5 > 2 { // two types, of which the first has two relations
-			other, err := graph.NewBipartite(g.Vertices(), 3, graph.Edges{Source: []int32{0, 0}, Target: []int32{1, 2}})
+			var e graph.Edges
+			for range 40 {
+				e.Source, e.Target = append(e.Source, int32(r.IntN(g.Vertices()))), append(e.Target, int32(r.IntN(9)))
+			}
+			other, err := graph.NewBipartite(g.Vertices(), 9, e)
 			if err != nil {
 				t.Fatal(err)
 			}
+			back := *other.Reversed(g.Vertices())
+			back.Source, back.Name, back.Target = "b", "back", "a"
 			other.Source, other.Name, other.Target = "a", "z", "b"
 			own := g.Relations[0]
 			own.Source, own.Name, own.Target = "a", "x", "a"
 			again := own
 			again.Name = "y"
-			g.Type, g.Count, g.Others = "a", g.Vertices(), []graph.VertexType{{Type: "b", Count: 3}}
-			g.Relations = []graph.Relation{own, other, again}
+			g.Type, g.Count, g.Others = "a", g.Vertices(), []graph.VertexType{{Type: "b", Count: 9}}
+			g.Relations = []graph.Relation{own, other, back, again}
 		}
 		less := *g
 		less.Relations = slices.Clone(g.Relations)
 		for i := range less.Relations {
 			r := &less.Relations[i]
-			if source, _, target := r.Ends(); source != target {
+			if stays(i) {
 				continue
 			}
 			kept, err := r.Where(func(_ int64, u, v int32) bool { return keep(int32(i), u, v) })
@@ -58,7 +65,14 @@ func TestKeep(t *testing.T) {
 			if a.K == 1 {
 				shares, want = []*Share{All(g)}, []*Share{All(&less)}
 			}
-			kept := Keep(func(*Share) func(relation, u, v int32) bool { return keep })
+			kept := Keep(func(*Share) (Rule, error) {
+				return func(relation int) func(u, v int32) bool {
+					if stays(relation) {
+						return nil
+					}
+					return func(u, v int32) bool { return keep(int32(relation), u, v) }
+				}, nil
+			})
 			for p, s := range shares {
 				got, err := kept.Of(s)
 				if err != nil {
@@ -69,18 +83,47 @@ func TestKeep(t *testing.T) {
 				if diff := same(want[p].Edges, got.Edges); diff != "" {
 					t.Fatalf("partition %d (-want +got): %s", p, diff)
 				}
-				places, err := s.Places()
-				if err != nil {
-					t.Fatal(err)
-				}
-				for row := range s.Edges.Rows {
-					at := int32(s.Edges.Starts[p] + row)
-					if v := s.Values.ID(row); places.ID(at) != v || places.Position(v) != at {
-						t.Fatalf("vertex %d at %d: places say %d and %d", v, at, places.ID(at), places.Position(v))
-					}
-				}
+				checkPlaces(t, s)
 			}
 		})
+	}
+}
+
+// checkPlaces checks the places of a share's rows, in each type and in all types together.
+func checkPlaces(t *testing.T, s *Share) {
+	t.Helper()
+	var kinds []int
+	for kind, rows := range s.Edges.Types() {
+		kinds = append(kinds, kind)
+		places, err := s.Places(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row := range rows.Rows {
+			at := int32(rows.Starts[s.Edges.P] + row)
+			if v := rows.ID(int32(row)); places.ID(at) != v || places.Position(v) != at {
+				t.Fatalf("vertex %d at %d: places say %d and %d", v, at, places.ID(at), places.Position(v))
+			}
+		}
+	}
+	places, err := s.Places(kinds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := s.Whole.Number(kinds)
+	numbers := n.List(s, func(int) []int32 { return nil })
+	if from := places.Starts[s.Edges.P]; numbers != nil {
+		if to := places.Starts[s.Edges.P+1]; !slices.Equal(places.IDs[from:to], numbers) {
+			t.Fatalf("numbers %v, places %v", numbers, places.IDs[from:to])
+		}
+	}
+	for v := range int32(places.Vertices()) {
+		if places.ID(places.Position(v)) != v {
+			t.Fatalf("vertex %d is at %d, where %d is", v, places.Position(v), places.ID(places.Position(v)))
+		}
+	}
+	if got := n.Vertices(); got != s.Whole.Vertices || got != places.Vertices() {
+		t.Fatalf("%d numbers of %d vertices", got, s.Whole.Vertices)
 	}
 }
 
@@ -122,9 +165,9 @@ func TestKeepCallsRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules, answers := 0, 0
-	kept := Keep(func(*Share) func(relation, u, v int32) bool {
+	kept := Keep(func(*Share) (Rule, error) {
 		rules++
-		return func(int32, int32, int32) bool { answers++; return true }
+		return func(int) func(u, v int32) bool { return func(int32, int32) bool { answers++; return true } }, nil
 	})
 	edges := 2 * len(one.Sources) * relations // into and out of the partitions
 	for _, s := range shares {

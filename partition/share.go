@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,9 +18,9 @@ type Share struct {
 	Edges  Edges
 	Whole  Whole
 
-	part   *graph.Graph            // holds the arrays
-	places func() (*Places, error) // of the whole graph
-	splits edgeSplits              // of the whole graph
+	part   *graph.Graph                    // holds the arrays
+	places func(kind int) (*Places, error) // of a vertex type of the whole graph
+	splits edgeSplits                      // of the whole graph
 }
 
 // Values has the vertices of one type in a share, and what is stored for each. Rows are in ascending order of
@@ -50,6 +51,14 @@ type Rows struct {
 	Rows   int
 	IDs    []int32
 	Starts []int
+}
+
+// ID returns the original id of a row.
+func (r *Rows) ID(row int32) int32 {
+	if r.IDs == nil {
+		return row
+	}
+	return r.IDs[row]
 }
 
 // Vertices returns the original ids of some rows. Both are ascending.
@@ -118,6 +127,23 @@ func (w *Whole) Own() int {
 		n -= t.Vertices
 	}
 	return n
+}
+
+// Counts returns the number of vertices of each type.
+func (w *Whole) Counts() []int {
+	counts := []int{w.Own()}
+	for _, t := range w.Others {
+		counts = append(counts, t.Vertices)
+	}
+	return counts
+}
+
+// TypeName returns the name of a vertex type, by its number.
+func (w *Whole) TypeName(kind int) string {
+	if kind > 0 {
+		return w.Others[kind-1].Type
+	}
+	return cmp.Or(w.Type, graph.VertexName)
 }
 
 // WholeOf describes a graph, without the statistics of partitions.
@@ -191,7 +217,7 @@ func (e *Edges) Types() []Rows {
 // arrays.
 func All(g *graph.Graph) *Share {
 	s := &Share{Whole: WholeOf(g), part: g}
-	s.places = func() (*Places, error) { return &Places{Starts: s.Edges.Starts}, nil }
+	s.places = func(kind int) (*Places, error) { return &Places{Starts: s.Edges.Types()[kind].Starts}, nil }
 	s.splits = inMemory(g)
 	for i, t := range g.Types() {
 		s.add(i, t, Rows{Type: t.Type, Rows: t.Count, Starts: []int{0, t.Count}})
@@ -204,7 +230,7 @@ func All(g *graph.Graph) *Share {
 }
 
 // newShare is the share of partition p. starts are by vertex type.
-func newShare(part *graph.Part, p int, starts [][]int, whole Whole, places func() (*Places, error), splits edgeSplits) *Share {
+func newShare(part *graph.Part, p int, starts [][]int, whole Whole, places func(kind int) (*Places, error), splits edgeSplits) *Share {
 	g, counts := part.Graph, whole.Statistics
 	s := &Share{Whole: whole, part: g, places: places, splits: splits}
 	for i, t := range g.Types() {
@@ -221,15 +247,30 @@ func newShare(part *graph.Part, p int, starts [][]int, whole Whole, places func(
 	return s
 }
 
-// Places returns the order of all partitions. Of stored ones the first call reads it, for all shares that
-// were opened by the same Description. It refuses an order that is not the one of the share's rows.
-func (s *Share) Places() (*Places, error) {
-	places, err := s.places()
+// Places returns the order of all partitions in some vertex types, as a Numbering of these has their vertices.
+// Of stored ones the first call for a type reads it, for all shares that were opened by the same Description.
+// It refuses an order that is not the one of the share's rows.
+func (s *Share) Places(kinds ...int) (*Places, error) {
+	var all []*Places
+	for _, kind := range kinds {
+		places, err := s.placesOf(kind)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, places)
+	}
+	return merged(all), nil
+}
+
+// placesOf returns the order of all partitions in a vertex type.
+func (s *Share) placesOf(kind int) (*Places, error) {
+	places, err := s.places(kind)
 	if err != nil || len(places.Starts) == 2 {
 		return places, err
 	}
-	from, to := s.Edges.Starts[s.Edges.P], s.Edges.Starts[s.Edges.P+1]
-	if !slices.Equal(places.Starts, s.Edges.Starts) || !slices.Equal(places.IDs[from:to], s.Edges.IDs) {
+	rows := s.Edges.Types()[kind]
+	from, to := rows.Starts[s.Edges.P], rows.Starts[s.Edges.P+1]
+	if !slices.Equal(places.Starts, rows.Starts) || !slices.Equal(places.IDs[from:to], rows.IDs) {
 		return nil, refusal.Graph.Errorf("the vertices of partition %d are not those that %s gives it; %s", s.Edges.P, assignmentFile, partitionAgain)
 	}
 	return places, nil
@@ -407,8 +448,8 @@ func newDivider(g *graph.Graph, a *Assignment) *divider {
 	return c
 }
 
-// places are those of the first vertex type.
-func (c *divider) places() (*Places, error) { return c.layouts[0].places(), nil }
+// places are those of a vertex type.
+func (c *divider) places(kind int) (*Places, error) { return c.layouts[kind].places(), nil }
 
 // starts are the starts of the layouts.
 func (c *divider) starts() (starts [][]int) {

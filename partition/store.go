@@ -258,7 +258,7 @@ func Open(store string, d Description, p int) (*Share, error) {
 	if err := d.checkCounts(p, part); err != nil {
 		return nil, errors.Join(refusal.Errorf("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), part.Graph.Close())
 	}
-	return newShare(part, p, d.starts(), d.Whole, func() (*Places, error) { return d.order.read(&d, store) },
+	return newShare(part, p, d.starts(), d.Whole, func(kind int) (*Places, error) { return d.order.read(&d, store, kind) },
 		storedSplits(store)), nil
 }
 
@@ -343,18 +343,18 @@ func (d *Description) readAssignment(store string) ([]int32, error) {
 	return of, nil
 }
 
-// order is the order of stored partitions. It is read once.
+// order is the order of stored partitions. It is read once for each vertex type.
 type order struct {
 	sync.Mutex
-	places *Places
+	places map[int]*Places
 }
 
-// read reads the order of d's partitions in that store.
-func (o *order) read(d *Description, store string) (*Places, error) {
+// read reads the order of d's partitions in that store, in a vertex type.
+func (o *order) read(d *Description, store string, kind int) (*Places, error) {
 	o.Lock()
 	defer o.Unlock()
-	if o.places != nil {
-		return o.places, nil
+	if o.places[kind] != nil {
+		return o.places[kind], nil
 	}
 	of, err := d.readAssignment(store)
 	if err != nil {
@@ -364,8 +364,15 @@ func (o *order) read(d *Description, store string) (*Places, error) {
 		return nil, refusal.Errorf("%s: not one partition of %d for each of %d vertices; %s",
 			filepath.Join(Directory(store, d.Name), assignmentFile), d.K, d.Whole.Vertices, partitionAgain)
 	}
-	o.places = newLayout(of[:d.Whole.Own()], d.K).places()
-	return o.places, nil
+	first := 0
+	for _, n := range d.Whole.Counts()[:kind] {
+		first += n
+	}
+	if o.places == nil {
+		o.places = map[int]*Places{}
+	}
+	o.places[kind] = newLayout(of[first:first+d.Whole.Counts()[kind]], d.K).places()
+	return o.places[kind], nil
 }
 
 // misplaced is a vertex among the rows that the assignment gives to another partition, by its id in the whole

@@ -803,7 +803,7 @@ func placesOf(t *testing.T, store string) error {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if _, err := s.Places(); err != nil {
+		if _, err := s.Places(0); err != nil {
 			return err
 		}
 	}

@@ -57,9 +57,17 @@ func benchmarked(t *testing.T, form graph.NegativeForm) *graph.Graph {
 }
 
 // byDefinition are the metrics of a part by the formulas of OGB's evaluator (ogb/linkproppred/evaluate.py),
-// in double precision, from the embeddings of all vertices.
-func byDefinition(g *graph.Graph, h []float32, columns int, weights []float32, part int) map[string]float64 {
+// in double precision, from the embeddings of all vertices. first is the row of the first vertex of each type.
+func byDefinition(g *graph.Graph, h []float32, columns int, weights []float32, part int, first map[string]int32) map[string]float64 {
+	var relations []*graph.Relation
+	for i := range g.Relations {
+		if g.Relations[i].EdgeSplit != nil {
+			relations = append(relations, &g.Relations[i])
+		}
+	}
 	score := func(relation int, u, v int32) (s float64) {
+		source, _, target := relations[relation].Ends()
+		u, v = u+first[source], v+first[target]
 		for c := range columns {
 			w := 1.
 			if weights != nil {
@@ -71,8 +79,8 @@ func byDefinition(g *graph.Graph, h []float32, columns int, weights []float32, p
 	}
 	want := map[string]float64{}
 	var positive, negative []float64
-	for i := range g.Relations {
-		s := g.Relations[i].EdgeSplit
+	for i, r := range relations {
+		s := r.EdgeSplit
 		for k := range s.Count(part) {
 			u, v := s.Edges[part][2*k], s.Edges[part][2*k+1]
 			p := score(i, u, v)
@@ -151,7 +159,7 @@ func TestGivenSplit(t *testing.T) {
 				if part == 0 || form == graph.NoNegatives {
 					continue
 				}
-				want := byDefinition(g, one.Logits, o.OutFeatures, weights, part)
+				want := byDefinition(g, one.Logits, o.OutFeatures, weights, part, nil)
 				if len(got) != len(want) {
 					t.Errorf("part %d: %v, want %v", part, got, want)
 				}
@@ -183,6 +191,77 @@ func TestGivenSplit(t *testing.T) {
 			planAndRun(t, &Job{Graph: g, Options: o})
 		})
 	}
+}
+
+// TestGivenSplitBetweenTypes: stored splits of relations between several types are measured by OGB's formulas, on
+// any number of workers, all of them or those that are asked for.
+func TestGivenSplitBetweenTypes(t *testing.T) {
+	for _, form := range []graph.NegativeForm{graph.SharedNegatives, graph.TargetNegatives} {
+		g, _, _, _ := shop(t, 1)
+		g.Relations = slices.Clone(g.Relations)
+		for i, counts := range map[int][2]int{0: {90, 70}, 1: {70, 30}} {
+			random := rand.New(rand.NewPCG(5, uint64(i)))
+			id := func(end int) int32 { return int32(random.IntN(counts[end])) }
+			s := &graph.EdgeSplit{Negatives: form}
+			for part, n := range []int{120, 40, 60} {
+				for range n {
+					s.Edges[part] = append(s.Edges[part], id(0), id(1))
+				}
+				for range n * 5 * min(part, 1) {
+					if form == graph.SharedNegatives {
+						s.Negative[part] = append(s.Negative[part], id(0))
+					}
+					s.Negative[part] = append(s.Negative[part], id(1))
+				}
+			}
+			g.Relations[i].EdgeSplit = s
+		}
+		if err := g.Check(); err != nil {
+			t.Fatal(err)
+		}
+		all := linked(func(o *Options) { o.Model, o.Decoder, o.Epochs = "sage", "distmult", 3 })
+		buys := all
+		buys.LinkRelation = "user,buys,item"
+		alone := *g
+		alone.Relations = slices.Clone(g.Relations)
+		alone.Relations[1].EdgeSplit = nil
+		for _, c := range []struct {
+			o     Options
+			of    *graph.Graph // whose splits are learned
+			first map[string]int32
+		}{{all, g, map[string]int32{"user": 70, "tag": 160}}, {buys, &alone, map[string]int32{"user": 70}}} {
+			one := mustRun(t, &Job{Graph: g, Options: c.o})
+			for part, got := range map[int]map[string]metric.Number{1: one.Links.Val, 2: one.Links.Test} {
+				want := byDefinition(c.of, one.Logits, c.o.OutFeatures, one.Weights["decoder.weight"].Float32, part, c.first)
+				if len(got) != len(want) {
+					t.Errorf("%s: part %d: %v, want %v", form, part, got, want)
+				}
+				for name, x := range want {
+					if math.Abs(float64(got[name])-x) > 1e-9 {
+						t.Errorf("%s: part %d: %s is %v, want %v", form, part, name, got[name], x)
+					}
+				}
+			}
+			for _, mesh := range []string{"graph=2", "graph=3", "tensor=2", "graph=2,tensor=2"} {
+				many, _ := planAndRun(t, onMesh(g, c.o, mesh))
+				if d := away(one.Losses, many.Losses); d > 1e-5 || many.Links.TrainEdges != one.Links.TrainEdges {
+					t.Errorf("%s: the losses differ by %.1e, %+v, want %+v", mesh, d, many.Links, one.Links)
+				}
+			}
+		}
+	}
+}
+
+// addTypes adds a type of so many vertices, and a relation to it.
+func addTypes(t *testing.T, g *graph.Graph, vertices int, split *graph.EdgeSplit) {
+	t.Helper()
+	other, err := graph.NewBipartite(g.Count, vertices, graph.Edges{Source: []int32{1, 2, 3}, Target: make([]int32, 3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Source, other.Name, other.Target, other.EdgeSplit = "a", "z", "b", split
+	g.Relations = append(g.Relations, other)
+	g.Others = []graph.VertexType{{Type: "b", Count: vertices, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)}}}
 }
 
 // TestMeasureLinks: embeddings that a run gave are measured as the run measured them, by the metrics that it
@@ -245,14 +324,15 @@ func TestGivenSplitRefuses(t *testing.T) {
 		"metric hits@20: ":    {graph.NoNegatives, func(_ *graph.Graph, o *Options) { o.Metric = "hits@20" }},
 		"eval-negatives 7: ":  {graph.SharedNegatives, func(_ *graph.Graph, o *Options) { o.EvalNegatives = 7 }},
 		"link-split 80/10/10": {graph.NoNegatives, func(_ *graph.Graph, o *Options) { o.LinkSplit = task.Shares{80, 10, 10} }},
-		"the relation \"z\"": {graph.NoNegatives, func(g *graph.Graph, _ *Options) {
-			other, err := graph.NewBipartite(g.Count, 3, graph.Edges{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			other.Source, other.Name, other.Target, other.EdgeSplit = "a", "z", "b", &graph.EdgeSplit{Edges: [3][]int32{{1, 2}}}
-			g.Relations = append(g.Relations, other)
-			g.Others = []graph.VertexType{{Type: "b", Count: 3, Features: graph.Features{Columns: 1, Dense: make([]float32, 3)}}}
+		"link-relation a,z,a: the graph has no such relation; did you mean a,x,a?": {graph.NoNegatives, func(_ *graph.Graph, o *Options) {
+			o.LinkRelation = "a,z,a"
+		}},
+		"link-relation a,z,b: the graph's split of edges does not divide it; take a,x,a": {graph.NoNegatives, func(g *graph.Graph, o *Options) {
+			addTypes(t, g, 3, nil)
+			o.LinkRelation = "a,z,b"
+		}},
+		"the edges of a,z,b have one target": {graph.NoNegatives, func(g *graph.Graph, _ *Options) {
+			addTypes(t, g, 1, &graph.EdgeSplit{Edges: [3][]int32{{1, 0}}})
 		}},
 	} {
 		g, o := benchmarked(t, c.form), linked(func(o *Options) { o.Model = "rgcn" })

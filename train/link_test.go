@@ -132,6 +132,114 @@ func TestLinksOfTypes(t *testing.T) {
 	}
 }
 
+// TestLinksBetweenTypes: relations between several types give the same losses, measures and embeddings on any
+// number of workers, of which one has nothing, whose memory and messages are planned to the byte.
+func TestLinksBetweenTypes(t *testing.T) {
+	g, _, _, _ := shop(t, 1)
+	of := make([]int32, g.Vertices())
+	for v := range of {
+		of[v] = 2 * int32(v%2) // nothing on worker 1
+	}
+	for name, c := range map[string]struct {
+		Options
+		of []int32
+	}{
+		"first at one end": {linked(func(o *Options) {
+			o.Model, o.LinkRelation, o.Decoder, o.Dropout = "sage", "user,buys,item", "distmult", .2
+		}), nil},
+		"several": {linked(func(o *Options) { o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20 }), of},
+		"first at no end": {linked(func(o *Options) {
+			o.Model, o.LinkRelation, o.Layers, o.Metric = "gat", "user,knows,tag", 3, metric.ROCAUC
+		}), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := withKnows(t, g)
+			one := mustRun(t, &Job{Graph: g, Options: c.Options})
+			if n := one.Links; n.TrainEdges == 0 || n.ValEdges == 0 || n.TestEdges == 0 || one.Losses[4] >= one.Losses[0] {
+				t.Fatalf("%+v, losses %v", n, one.Losses)
+			}
+			turns := onMesh(g, c.Options, "graph=1")
+			turns.Options.Partitions = 3
+			for mesh, job := range map[string]*Job{
+				"graph=2": divided(t, g, c.Options, 2, nil), "graph=3": divided(t, g, c.Options, 3, c.of), "graph=4": divided(t, g, c.Options, 4, nil),
+				"tensor=2": onMesh(g, c.Options, "tensor=2"), "graph=2,tensor=2": onMesh(g, c.Options, "graph=2,tensor=2"), "turns": turns,
+			} {
+				many, _ := planAndRun(t, job)
+				if d := away(one.Losses, many.Losses); d > 1e-5 {
+					t.Errorf("%s: the losses differ by %.1e", mesh, d)
+				}
+				for i, want := range one.Logits {
+					if got := many.Logits[i]; math.Abs(float64(got-want)) > 1e-4 {
+						t.Fatalf("%s: value %d of the embeddings is %v, want %v", mesh, i, got, want)
+					}
+				}
+				for name, want := range one.Links.Test {
+					if got := many.Links.Test[name]; math.Abs(float64(got-want)) > 1.5/float64(one.Links.TestEdges) { // where roundings decide
+						t.Errorf("%s: %s is %v, want %v", mesh, name, got, want)
+					}
+				}
+				if !slices.Equal(many.Links.Types, one.Links.Types) || many.Links.TestEdges != one.Links.TestEdges {
+					t.Errorf("%s: %+v, want %+v", mesh, many.Links, one.Links)
+				}
+			}
+			planAndRun(t, &Job{Graph: g, Options: c.Options})
+			measured, err := (&Job{Graph: g, Options: c.Options}).MeasureLinks(t.Context(), one.Logits, one.Weights)
+			if err != nil || measured.Test[one.Metric] != one.Links.Test[one.Metric] {
+				t.Errorf("%v: %+v, want %+v", err, measured, one.Links)
+			}
+		})
+	}
+}
+
+// TestLinksOfAnotherType: relations within a type that is not the first are learned as in the same graph where
+// that type is first.
+func TestLinksOfAnotherType(t *testing.T) {
+	g, _, _, _ := shop(t, 1)
+	var e graph.Edges
+	for k := range int32(400) {
+		e.Source, e.Target = append(e.Source, k%90), append(e.Target, (k*k+7*k/90)%90)
+	}
+	follows, err := graph.NewRelation(90, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follows.Source, follows.Name, follows.Target = "user", "follows", "user"
+	g.Relations = append(g.Relations, follows)
+	first := *g
+	users := g.Others[0]
+	first.Type, first.Count, first.Features = users.Type, users.Count, users.Features
+	first.Others = []graph.VertexType{{Type: "item", Count: g.Count, Features: g.Features}, g.Others[1]}
+	for _, model := range []string{"rgcn", "gatv2"} {
+		want := mustRun(t, &Job{Graph: &first, Options: linked(func(o *Options) { o.Model = model })})
+		asked := linked(func(o *Options) { o.Model, o.LinkRelation = model, "user,follows,user" })
+		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
+			got := mustRun(t, onMesh(g, asked, mesh))
+			if d := away(got.Losses, want.Losses); d > 1e-5 || len(got.Logits) != len(want.Logits) || got.Links.TestEdges != want.Links.TestEdges {
+				t.Errorf("%s, %s: the losses differ by %.1e; %+v, want %+v", model, mesh, d, got.Links, want.Links)
+			}
+		}
+	}
+}
+
+// withKnows is the shop with a relation between the types that are not first, and its reverse.
+func withKnows(t *testing.T, shop *graph.Graph) *graph.Graph {
+	t.Helper()
+	g := *shop
+	var e graph.Edges
+	for k := range int32(300) {
+		e.Source, e.Target = append(e.Source, k%83), append(e.Target, (k%83/3+k/83*k/83)%27)
+	}
+	knows, err := graph.NewBipartite(90, 30, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	knows.Source, knows.Name, knows.Target = "user", "knows", "tag"
+	back := *knows.Reversed(90)
+	back.Source, back.Name, back.Target = "tag", "rev_knows", "user"
+	g.Relations = append(slices.Clone(g.Relations), knows, back)
+	return &g
+}
+
 // TestPlanOfLinks compares the plan of link prediction with the run, byte by byte.
 func TestPlanOfLinks(t *testing.T) {
 	g := tangled(t)
@@ -236,7 +344,7 @@ func TestLinksRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lonely := *g
+	lonely, types := *g, severalTypes(t)
 	lonely.Relations = []graph.Relation{loops}
 	for _, c := range []struct {
 		g      *graph.Graph
@@ -246,6 +354,12 @@ func TestLinksRefused(t *testing.T) {
 		{g, func(o *Options) { o.Task, o.OutFeatures, o.Decoder = task.Vertex, 0, "distmult" }, "decoder distmult: belongs to task link"},
 		{g, func(o *Options) { o.Split = 1 }, "split 1: belongs to task vertex"},
 		{g, func(o *Options) { o.Metric = "accuracy" }, "metric accuracy: no measure of task link; it is one of roc-auc, mrr"},
+		{g, func(o *Options) { o.LinkRelation = "vertex,other,vertex" }, "link-relation vertex,other,vertex: the graph has no such relation; did you mean vertex,edge,vertex?"},
+		{g, func(o *Options) { o.Task, o.OutFeatures, o.LinkRelation = task.Vertex, 0, "a,b,c" }, "link-relation a,b,c: belongs to task link"},
+		{types, func(o *Options) { o.Model, o.LinkRelation = "rgcn", "b,y,a;a,rev_y,b" }, "link-relation a,rev_y,b: the reverse of another one"},
+		{types, func(o *Options) { o.Model, o.LinkRelation = "rgcn", "b,y,a;b,y,a" }, "link-relation b,y,a: stands twice"},
+		{types, func(o *Options) { o.Model, o.LinkRelation, o.Decoupled = "rgcn", "b,y,a", true }, "decoupled: its rounds end in the rows of the first vertex type"},
+		{types, func(o *Options) { o.Model, o.LinkRelation, o.Parallel = "rgcn", "b,y,a", "pipeline=2" }, "take parallel graph=2 or tensor=2"},
 		{g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2 or tensor=2"},
 		{&lonely, func(*Options) {}, "the graph has no edges to train on"},
 		{&lonely, func(o *Options) { o.Parallel, o.Partition = "graph=2", "random" }, "the graph has no edges to train on"},

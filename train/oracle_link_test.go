@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"weft/graph"
@@ -18,18 +19,20 @@ type linkOracle struct {
 	draw       links.Draw
 	edges      [3][]links.Edge // of each part
 	known      map[links.Edge]bool
-	vertices   int
+	ends       []links.Ends // by relation
 	embeddings [][]float64
 	weights    [][]float64 // of the decoder, by relation
 }
 
-func linksByHand(g *graph.Graph, o *Options, r *Result) *linkOracle {
-	l := &linkOracle{draw: links.Draw{Seed: o.Seed, Shares: o.LinkSplit}, known: map[links.Edge]bool{}, vertices: g.Vertices()}
-	for relation, one := range g.Relations {
+// linksByHand is the oracle of a run on the relations of a graph, whose vertices have their embeddings at these
+// ends.
+func linksByHand(relations []graph.Relation, ends []links.Ends, o *Options, r *Result) *linkOracle {
+	l := &linkOracle{draw: links.Draw{Seed: o.Seed, Shares: o.LinkSplit}, known: map[links.Edge]bool{}, ends: ends}
+	for relation, one := range relations {
 		all := one.Edges()
 		for i, u := range all.Source {
-			e := links.Edge{Relation: int32(relation), Source: u, Target: all.Target[i]}
-			if u != e.Target && !l.known[e] {
+			e := links.Edge{Relation: int32(relation), Source: ends[relation].Sources.Low + u, Target: ends[relation].Targets.Low + all.Target[i]}
+			if e.Source != e.Target && !l.known[e] {
 				l.known[e] = true
 				part := l.draw.Part(e)
 				l.edges[part] = append(l.edges[part], e)
@@ -44,9 +47,9 @@ func linksByHand(g *graph.Graph, o *Options, r *Result) *linkOracle {
 		}
 		l.weights = append(l.weights, weights)
 	}
-	for v := range l.vertices {
+	for some := range slices.Chunk(r.Logits, o.OutFeatures) {
 		var row []float64
-		for _, x := range r.Logits[v*o.OutFeatures:][:o.OutFeatures] {
+		for _, x := range some {
 			row = append(row, float64(x))
 		}
 		l.embeddings = append(l.embeddings, row)
@@ -65,23 +68,23 @@ func (l *linkOracle) score(e links.Edge) (s float64) {
 func (l *linkOracle) loss(part links.Part, epoch, drawn int) (mean float64) {
 	n := float64(len(l.edges[part]) * (1 + drawn))
 	for _, e := range l.edges[part] {
-		mean -= math.Log(1/(1+math.Exp(-l.score(e)))) / n
+		mean += math.Log1p(math.Exp(-l.score(e))) / n
 		for k := range drawn {
-			mean -= math.Log(1-1/(1+math.Exp(-l.score(l.draw.Negative(epoch, k, e, l.vertices))))) / n
+			mean += math.Log1p(math.Exp(l.score(l.draw.Negative(epoch, k, e, l.ends[e.Relation])))) / n
 		}
 	}
 	return mean
 }
 
-// measures are the measures of a part. A rank is among all vertices that are no other target of the source;
+// measures are the measures of a part. A rank is among all vertices of the type that are no other target of the source;
 // equal scores count half. The ROC-AUC is how often an edge scores above a negative.
 func (l *linkOracle) measures(part links.Part) map[string]float64 {
 	sum, edges, drawn := map[string]float64{}, []float64{}, []float64{}
 	for _, e := range l.edges[part] {
 		rank, own := 1.0, l.score(e)
-		edges, drawn = append(edges, own), append(drawn, l.score(l.draw.Negative(0, 0, e, l.vertices)))
-		for v := range l.vertices {
-			other := links.Edge{Relation: e.Relation, Source: e.Source, Target: int32(v)}
+		edges, drawn = append(edges, own), append(drawn, l.score(l.draw.Negative(0, 0, e, l.ends[e.Relation])))
+		for v := l.ends[e.Relation].Targets.Low; v < l.ends[e.Relation].Targets.High; v++ {
+			other := links.Edge{Relation: e.Relation, Source: e.Source, Target: v}
 			if l.known[other] {
 				continue
 			}
@@ -149,27 +152,122 @@ func TestLinksByHand(t *testing.T) {
 						o.LR, o.Epochs, o.Dropout, o.Negatives, o.OutFeatures, o.Hidden, o.Seed = 1e-30, 1, 0, 3, 6, 12, 11
 					})
 					run := mustRun(t, onMesh(g, o, mesh))
-					l := linksByHand(g, &o, run)
-					n := run.Links
-					if n.TrainEdges != len(l.edges[links.Train]) || n.ValEdges != len(l.edges[links.Val]) || n.TestEdges != len(l.edges[links.Test]) {
-						t.Errorf("%d, %d and %d edges, want %d, %d and %d", n.TrainEdges, n.ValEdges, n.TestEdges, len(l.edges[0]), len(l.edges[1]), len(l.edges[2]))
-					}
-					closeTo(t, "the loss", run.Losses[0], l.loss(links.Train, 1, o.Negatives), 1e-5)
-					closeTo(t, "the validation loss", run.ValLoss, l.loss(links.Val, 0, 1), 1e-5)
-					for part, got := range map[links.Part]map[string]metric.Number{links.Val: n.Val, links.Test: n.Test} {
-						want := l.measures(part)
-						for name, x := range got {
-							closeTo(t, fmt.Sprintf("%s of part %d", name, part), float64(x), want[name], 1e-4)
-						}
-						if measure == metric.MRR && len(got) != len(want) {
-							t.Errorf("part %d is measured by %v", part, got)
-						}
-					}
-					val, test := float64(n.Val[measure]), float64(n.Test[measure])
-					if run.Val != val || run.Test != test || !math.IsNaN(run.Train) {
-						t.Errorf("the run reports %v, %v and %v, and of its edges %v and %v", run.Train, run.Val, run.Test, val, test)
-					}
+					ends := links.Among(vertices)
+					linksByHand(g.Relations, []links.Ends{ends, ends}, &o, run).compare(t, &o, run)
 				})
+			}
+		}
+	}
+}
+
+// compare compares a run with the oracle.
+func (l *linkOracle) compare(t *testing.T, o *Options, run *Result) {
+	t.Helper()
+	n, measure := run.Links, run.Metric
+	if n.TrainEdges != len(l.edges[links.Train]) || n.ValEdges != len(l.edges[links.Val]) || n.TestEdges != len(l.edges[links.Test]) {
+		t.Errorf("%d, %d and %d edges, want %d, %d and %d", n.TrainEdges, n.ValEdges, n.TestEdges, len(l.edges[0]), len(l.edges[1]), len(l.edges[2]))
+	}
+	closeTo(t, "the loss", run.Losses[0], l.loss(links.Train, 1, o.Negatives), 1e-5)
+	closeTo(t, "the validation loss", run.ValLoss, l.loss(links.Val, 0, 1), 1e-5)
+	for part, got := range map[links.Part]map[string]metric.Number{links.Val: n.Val, links.Test: n.Test} {
+		want := l.measures(part)
+		for name, x := range got {
+			closeTo(t, fmt.Sprintf("%s of part %d", name, part), float64(x), want[name], 1e-4)
+		}
+		if measure == metric.MRR && len(got) != len(want) {
+			t.Errorf("part %d is measured by %v", part, got)
+		}
+	}
+	val, test := float64(n.Val[measure]), float64(n.Test[measure])
+	if run.Val != val || run.Test != test || !math.IsNaN(run.Train) {
+		t.Errorf("the run reports %v, %v and %v, and of its edges %v and %v", run.Train, run.Val, run.Test, val, test)
+	}
+}
+
+// shop has 70, 90 and 30 times so many items, users and tags, and relations between them, each with its reverse.
+// Embeddings of all types are those of items, users and tags in turn.
+func shop(t *testing.T, times int) (g *graph.Graph, items, users, tags links.Range) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(31, 1))
+	n := int32(times)
+	items, users, tags = links.Range{Low: 0, High: 70 * n}, links.Range{Low: 70 * n, High: 160 * n}, links.Range{Low: 160 * n, High: 190 * n}
+	features := func(of links.Range, columns int) (f graph.Features) {
+		f.Columns = columns
+		for range int(of.High-of.Low) * columns {
+			f.Dense = append(f.Dense, float32(r.NormFloat64()))
+		}
+		return f
+	}
+	g = &graph.Graph{
+		Type: "item", Count: 70 * times, Features: features(items, 5),
+		Others: []graph.VertexType{{Type: "user", Count: 90 * times, Features: features(users, 3)}, {Type: "tag", Count: 30 * times, Features: features(tags, 4)}},
+	}
+	for _, of := range []struct {
+		source, name, target string
+		sources, targets     links.Range
+		edges                int
+	}{{"user", "buys", "item", users, items, 500}, {"item", "has", "tag", items, tags, 260}, {"item", "like", "item", items, items, 200}} {
+		n, m := int(of.sources.High-of.sources.Low), int(of.targets.High-of.targets.Low)
+		var e graph.Edges
+		for range of.edges * times { // some several times, and some vertices have none
+			u := r.IntN(n - 4)
+			e.Source, e.Target = append(e.Source, int32(u)), append(e.Target, int32((u/2+r.IntN(9))%(m-2)))
+		}
+		relation, err := graph.NewBipartite(n, m, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		relation.Source, relation.Name, relation.Target = of.source, of.name, of.target
+		g.Relations = append(g.Relations, relation)
+	}
+	g, err := g.ReverseRelations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, items, users, tags
+}
+
+// TestLinksBetweenTypesByHand is TestLinksByHand for relations between two vertex types: negative edges and
+// ranks are of the target's type.
+func TestLinksBetweenTypesByHand(t *testing.T) {
+	g, items, users, tags := shop(t, 1)
+	relation := func(name string) graph.Relation {
+		return g.Relations[slices.IndexFunc(g.Relations, func(r graph.Relation) bool { return r.Name == name })]
+	}
+	move := func(r links.Range, by int32) links.Range { return links.Range{Low: r.Low - by, High: r.High - by} }
+	for _, c := range []struct {
+		asked     string
+		relations []graph.Relation
+		ends      []links.Ends
+		types     []task.LinkType
+	}{
+		{"user,buys,item", []graph.Relation{relation("buys")}, []links.Ends{{Sources: users, Targets: items}}, []task.LinkType{{Type: "item", Vertices: 70}, {Type: "user", Vertices: 90}}},
+		{
+			"item,has,tag; user,buys,item; item,like,item", []graph.Relation{relation("has"), relation("buys"), relation("like")},
+			[]links.Ends{{Sources: items, Targets: tags}, {Sources: users, Targets: items}, {Sources: items, Targets: items}},
+			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "user", Vertices: 90}, {Type: "tag", Vertices: 30}},
+		},
+		{
+			"tag,rev_has,item", []graph.Relation{relation("rev_has")}, []links.Ends{{Sources: move(tags, 90), Targets: items}},
+			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "tag", Vertices: 30}},
+		},
+	} {
+		for _, decoder := range task.Decoders {
+			for _, measure := range []string{metric.MRR, metric.ROCAUC} {
+				for _, mesh := range []string{"", "graph=3", "tensor=2"} {
+					t.Run(fmt.Sprintf("%s, %s, %s, %s", c.asked, decoder, measure, mesh), func(t *testing.T) {
+						o := linked(func(o *Options) {
+							o.Model, o.Decoder, o.Metric, o.LinkSplit = "rgcn", decoder, measure, task.Shares{60, 20, 20}
+							o.LR, o.Epochs, o.Dropout, o.Negatives, o.OutFeatures, o.Hidden, o.Seed = 1e-30, 1, 0, 3, 6, 12, 11
+							o.LinkRelation = task.Relations(c.asked)
+						})
+						run := mustRun(t, onMesh(g, o, mesh))
+						linksByHand(c.relations, c.ends, &o, run).compare(t, &o, run)
+						if !slices.Equal(run.Links.Types, c.types) {
+							t.Errorf("embeddings of %v, want %v", run.Links.Types, c.types)
+						}
+					})
+				}
 			}
 		}
 	}

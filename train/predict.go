@@ -99,8 +99,8 @@ func (j *Job) MeasureLinks(ctx context.Context, embeddings []float32, weights nn
 	if err != nil {
 		return nil, err
 	}
-	if s.Workers > 1 || len(embeddings) != s.whole.Own()*s.Outputs {
-		return nil, refusal.Errorf("%d numbers of embeddings, where one worker measures %d columns of %d vertices", len(embeddings), s.Outputs, s.whole.Own())
+	if s.Workers > 1 {
+		return nil, refusal.Errorf("links are measured on one worker, and the mesh has %d", s.Workers)
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) (err error) {
 		r, err = task.MeasureLinks(s.Kind, task.Env{Team: team, World: c, Share: share, Params: nn.NewParams(team, s.Seed)}, embeddings, weights)

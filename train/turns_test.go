@@ -37,14 +37,18 @@ func sameResults(t *testing.T, got, want *Result) {
 // several it moves no more.
 func TestLinksInTurns(t *testing.T) {
 	g, types := tangled(t), severalTypes(t)
+	bought, _, _, _ := shop(t, 30)
 	for name, c := range map[string]struct {
 		g *graph.Graph
 		Options
 	}{
 		"dot":      {g, linked(func(o *Options) { o.OutFeatures = 0 })},
 		"distmult": {types, linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" })},
-		"among":    {g, linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Model = 50, "hits@10", "sage" })},
-		"area":     {g, linked(func(o *Options) { o.Metric, o.Model, o.Precision = metric.ROCAUC, "gat", "bf16" })},
+		"between": {bought, linked(func(o *Options) {
+			o.Model, o.LinkRelation, o.EvalNegatives = "sage", "user,buys,item;item,has,tag", 20
+		})},
+		"among": {g, linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Model = 50, "hits@10", "sage" })},
+		"area":  {g, linked(func(o *Options) { o.Metric, o.Model, o.Precision = metric.ROCAUC, "gat", "bf16" })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := c.Options

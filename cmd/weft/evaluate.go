@@ -166,7 +166,12 @@ func (e *evaluated) edges(ctx context.Context) (evaluation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if has := e.graph.Own(); len(rows) != has*columns {
+	kinds, err := e.options.Kind.Types(partition.All(e.graph))
+	if err != nil {
+		return nil, about(e.store, err)
+	}
+	of := partition.All(e.graph).Whole.Number(kinds)
+	if has := of.Vertices(); len(rows) != has*columns {
 		return nil, refusal.Errorf("%s has embeddings of %s, and %s has %s: give the store that it was trained on",
 			e.args[0], counted(len(rows)/max(1, columns), "vertex", "vertices"), e.store, count(has))
 	}

@@ -155,7 +155,7 @@ func printSummary(out io.Writer, store string, s *inspected) {
 			graph.SharedNegatives: fmt.Sprintf("%s and %s negative edges", count(split.ValNegatives), count(split.TestNegatives)),
 			graph.TargetNegatives: fmt.Sprintf("%s and %s negative targets for each", count(split.ValNegatives), count(split.TestNegatives)),
 		}
-		t.row("edge split", describe(when(len(s.Relations) > 0, split.Relation)+fmt.Sprintf("%s train, %s validate, %s test", count(split.Train), count(split.Val), count(split.Test)),
+		t.row("edge split", describe(when(len(s.Relations) > 0, split.Relation+": ")+fmt.Sprintf("%s train, %s validate, %s test", count(split.Train), count(split.Val), count(split.Test)),
 			given[split.Negatives]))
 	}
 	if len(s.Splits) == 0 && len(s.EdgeSplits) == 0 {

@@ -46,8 +46,8 @@ func newPredict() *cobra.Command {
 		Short: "predict with the weights of a run, or with weights trained elsewhere",
 		Long: `predict computes the logits of every vertex from the whole graph, without dropout. The ending of --out names the format. A .npy file
 is a NumPy array of the logits with a row per vertex in the graph's order. A .csv or .parquet file is a table of each vertex, its
-predicted class and the probability of that class. For a run of link prediction (--task link) it writes the vertices' embeddings. All
-edges of the graph then pass messages. Where the graph has labels and the split, predict says how good the predictions are.
+predicted class and the probability of that class. For a run of link prediction (--task link) it writes the vertices' embeddings, those
+of one vertex type after another where --link-relation joins several. All edges of the graph then pass messages. Where the graph has labels and the split, predict says how good the predictions are.
 
 The weights come from a run's directory. The graph is the run's own, or another one with the same number of features. With --init the
 weights come from a safetensors file with the names and shapes of PyTorch Geometric's models, and --config or flags describe the model.

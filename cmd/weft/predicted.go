@@ -38,7 +38,7 @@ func (p *predictCommand) describe(warnings io.Writer, job *train.Job, store stri
 	switch {
 	case asked.options.Task == task.Link:
 		d.Columns = predictions.Embedding
-		return d, nil
+		return d, d.ofTypes(p)
 	case nn.UnitsIn(weights) > 0:
 		d.Columns = predictions.Values
 	default:
@@ -58,6 +58,23 @@ func (p *predictCommand) describe(warnings io.Writer, job *train.Job, store stri
 		}
 	}
 	return d, nil
+}
+
+// ofTypes finds the vertex types of embeddings, if they are not of the first alone.
+func (d *predicted) ofTypes(p *predictCommand) error {
+	kinds, err := d.asked.options.Kind.Types(partition.All(d.graph))
+	if kinds == nil || err != nil {
+		return err
+	}
+	if p.embeddings != "" && d.asked.options.Layers == 1 {
+		return refusal.Errorf("--embeddings %s: with one layer these are the features, which vertex types have different ones of; leave it out", p.embeddings)
+	}
+	d.Names = nil
+	for _, kind := range kinds {
+		t := d.graph.Types()[kind]
+		d.Types = append(d.Types, predictions.Type{Name: t.Type, Count: t.Count, Names: t.Names})
+	}
+	return nil
 }
 
 // learned are the labels of the graph that was trained on; if it is not there, those of the graph at hand.

@@ -33,6 +33,7 @@ import (
 	"weft/internal/trace/tracetest"
 	"weft/kernel"
 	"weft/train"
+	"weft/train/metric"
 	"weft/train/rundir"
 )
 
@@ -212,10 +213,14 @@ func measuredAsRun(ts *testscript.TestScript, negated bool, args []string) {
 	val, test := measures["val"][run.Metric], measures["test"][run.Metric]
 	if l := run.Links; l != nil {
 		for name := range l.Test {
-			if x, y := measures["val"][name], measures["test"][name]; x != float64(l.Val[name]) || y != float64(l.Test[name]) {
-				ts.Fatalf("%s: evaluated %v and %v, the run has %v and %v", name, x, y, l.Val[name], l.Test[name])
+			for part, want := range map[string]metric.Number{"val": l.Val[name], "test": l.Test[name]} {
+				x, there := measures[part][name].(float64)
+				if there == math.IsNaN(float64(want)) || there && x != float64(want) {
+					ts.Fatalf("%s of %s: evaluated %v, the run has %v", name, part, measures[part][name], want)
+				}
 			}
 		}
+		return
 	}
 	if same := val == float64(run.Val) && test == float64(run.Test); same == negated {
 		ts.Fatalf("the same measures: %v; %v and %v, evaluated %v and %v", same, run.Val, run.Test, val, test)

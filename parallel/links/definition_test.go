@@ -24,7 +24,7 @@ func TestLossOf(t *testing.T) {
 	for _, part := range []links.Part{links.Val, links.Test} {
 		edges, want := edgesOf(g, part), 0.0
 		for _, e := range edges {
-			p, q := score(h, w, e), score(h, w, draw.Negative(0, 0, e, vertices))
+			p, q := score(h, w, e), score(h, w, draw.Negative(0, 0, e, links.Among(vertices)))
 			want += (math.Log(1+math.Exp(-p)) + math.Log(1+math.Exp(q))) / float64(2*len(edges))
 		}
 		for _, k := range divisions {
@@ -127,7 +127,7 @@ func TestDrawsStay(t *testing.T) {
 	}
 	var drawn []links.Edge
 	for k := range 4 {
-		drawn = append(drawn, d.Negative(3, k, links.Edge{Relation: 1, Source: 5, Target: 9}, 100))
+		drawn = append(drawn, d.Negative(3, k, links.Edge{Relation: 1, Source: 5, Target: 9}, links.Among(100)))
 	}
 	if want := []links.Part{2, 2, 0, 2, 1, 0, 0, 0, 1, 0, 0, 1}; !slices.Equal(parts, want) {
 		t.Errorf("parts %v, want %v", parts, want)

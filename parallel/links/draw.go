@@ -11,8 +11,12 @@ package links
 
 import (
 	"math/bits"
+	"slices"
+	"strings"
 
 	"weft/autograd"
+	"weft/internal/refusal"
+	"weft/internal/suggest"
 	"weft/partition"
 )
 
@@ -30,14 +34,44 @@ const (
 	lists         = testNegatives + 1
 )
 
-// Edge is a supervision edge or a negative edge. Its ends are vertices of the first type. Relation is its
-// number among the relations with supervision edges.
+// Edge is a supervision edge or a negative edge. Relation is its number among the relations with supervision
+// edges. Its ends are vertices of the types that these relations join, in the numbering of Draw.Supervised.
 type Edge struct{ Relation, Source, Target int32 }
 
 // Draw makes all random choices about edges: the split, negative edges, and candidates for ranks.
 type Draw struct {
 	Seed   uint64
 	Shares [parts]float64 // the fraction of edges in each part, in any unit
+	// Relations are those to learn: source type, name and target type. nil: those that a stored split divides,
+	// else those from the first vertex type to itself.
+	Relations [][3]string
+}
+
+// Range is the vertices Low … High−1.
+type Range struct{ Low, High int32 }
+
+// contains reports whether a vertex is in the range.
+func (r Range) contains(v int32) bool { return v >= r.Low && v < r.High }
+
+// other returns a vertex of the range that is not v, which may be in it, from 64 random bits.
+func (r Range) other(v int32, random uint64) int32 {
+	if !r.contains(v) {
+		return r.Low + below(int(r.High-r.Low), random)
+	}
+	other := r.Low + below(int(r.High-r.Low)-1, random)
+	if other >= v {
+		other++
+	}
+	return other
+}
+
+// Ends are the vertices that a relation joins: those of its source type and of its target type.
+type Ends struct{ Sources, Targets Range }
+
+// Among returns the ends of a relation within one type of so many vertices, the only one.
+func Among(vertices int) Ends {
+	all := Range{0, int32(vertices)}
+	return Ends{all, all}
 }
 
 // The purposes of draws. Each has random numbers of its own.
@@ -79,23 +113,21 @@ func (d *Draw) Part(e Edge) Part {
 	return Test
 }
 
-// Negative returns a negative edge for e: e with another source or another target, in turn. number counts the
-// negative edges of e in an epoch. The result may be an edge of the graph, but not e.
-func (d *Draw) Negative(epoch, number int, e Edge, vertices int) Edge {
+// Negative returns a negative edge for e: within one vertex type e with another source or another target, in
+// turn; between two types e with another target. number counts the negative edges of e in an epoch. The result
+// may be an edge of the graph, but not e.
+func (d *Draw) Negative(epoch, number int, e Edge, of Ends) Edge {
 	key := d.hash(forNegatives, uint64(epoch), uint64(e.Relation), ends(e.Source, e.Target))
-	end := &e.Source
-	if (key+uint64(number))&1 == 1 {
-		end = &e.Target
+	random := d.hash(key, uint64(number))
+	if of.Sources == of.Targets && (key+uint64(number))&1 == 0 {
+		e.Source = of.Sources.other(e.Source, random)
+	} else {
+		e.Target = of.Targets.other(e.Target, random)
 	}
-	other := below(vertices-1, d.hash(key, uint64(number)))
-	if other >= *end {
-		other++
-	}
-	*end = other
 	return e
 }
 
-// Candidates returns n different random vertices, or nil for all vertices: if n is 0, or at least vertices.
+// Candidates returns n different random numbers below vertices, or nil for all: if n is 0, or at least vertices.
 func (d *Draw) Candidates(n, vertices int) []int32 {
 	if n == 0 || n >= vertices {
 		return nil
@@ -111,22 +143,97 @@ func (d *Draw) Candidates(n, vertices int) []int32 {
 	return drawn
 }
 
-// supervised returns the relations with supervision edges, by their numbers among all relations of a share:
-// those that a stored split divides, else those from the first vertex type to itself, without relations that
-// are the reverse of another.
-func supervised(s *partition.Share) (relations []int32) {
-	for _, split := range s.Whole.EdgeSplits {
-		relations = append(relations, int32(split.Relation))
-	}
-	if relations != nil {
-		return relations
-	}
-	for i, forward := range forwards(s.Edges.Relations) {
-		if s.Edges.Relations[i].Own() && forward == i {
-			relations = append(relations, int32(i))
+// Supervised are the relations with supervision edges.
+type Supervised struct {
+	Relations []int // by their numbers among all relations of a share
+	// Numbering numbers the vertices at their ends.
+	Numbering partition.Numbering
+	Ends      []Ends // of each relation
+}
+
+// Supervised returns the relations of a share with supervision edges: those that are asked for, or those that
+// a stored split divides, else those from the first vertex type to itself, without relations that are the
+// reverse of another. It refuses a relation that the graph does not have, or that the stored split leaves out.
+func (d *Draw) Supervised(s *partition.Share) (of Supervised, err error) {
+	switch {
+	case d.Relations != nil:
+		of.Relations, err = d.asked(s)
+	case len(s.Whole.EdgeSplits) > 0:
+		of.Relations = divided(s)
+	default:
+		for i, forward := range forwards(s.Edges.Relations) {
+			if r := &s.Edges.Relations[i]; r.Source == 0 && r.Target == 0 && forward == i {
+				of.Relations = append(of.Relations, i)
+			}
 		}
 	}
+	if err != nil {
+		return of, err
+	}
+	kinds, counts := []int{}, s.Whole.Counts()
+	for _, i := range of.Relations {
+		r := &s.Edges.Relations[i]
+		kinds = append(kinds, r.Source, r.Target)
+	}
+	if len(kinds) == 0 {
+		kinds = []int{0}
+	}
+	slices.Sort(kinds)
+	of.Numbering = s.Whole.Number(slices.Compact(kinds))
+	in := func(kind int) Range {
+		lo, hi := of.Numbering.Range(kind)
+		return Range{lo, hi}
+	}
+	for _, i := range of.Relations {
+		r := &s.Edges.Relations[i]
+		of.Ends = append(of.Ends, Ends{in(r.Source), in(r.Target)})
+		if counts[r.Target] == 1 && (r.Source != r.Target || len(s.Whole.EdgeSplits) > 0) {
+			return of, refusal.Errorf("the edges of %s have one target, the only vertex of its type, and negative edges need another; name other relations with %s",
+				tripleOf(r), refusal.Setting("link-relation"))
+		}
+	}
+	return of, nil
+}
+
+// divided returns the relations that a stored split divides.
+func divided(s *partition.Share) (relations []int) {
+	for _, split := range s.Whole.EdgeSplits {
+		relations = append(relations, split.Relation)
+	}
 	return relations
+}
+
+// asked returns the relations of Draw.Relations.
+func (d *Draw) asked(s *partition.Share) (relations []int, err error) {
+	setting, all := refusal.Setting("link-relation"), s.Edges.Relations
+	var names []string
+	for i := range all {
+		names = append(names, tripleOf(&all[i]))
+	}
+	stored, forward := divided(s), forwards(all)
+	for _, triple := range d.Relations {
+		name := strings.Join(triple[:], ",")
+		i := slices.Index(names, name)
+		switch {
+		case i < 0:
+			return nil, refusal.Errorf("%s %s: the graph has no such relation; %s", setting, name, suggest.OneOf(name, names))
+		case slices.Contains(relations, i):
+			return nil, refusal.Errorf("%s %s: stands twice; name each relation once", setting, name)
+		case stored != nil && !slices.Contains(stored, i):
+			return nil, refusal.Errorf("%s %s: the graph's split of edges does not divide it; take %s, or import the graph without that split",
+				setting, name, names[stored[0]])
+		case slices.Contains(relations, forward[i]) || slices.ContainsFunc(relations, func(k int) bool { return forward[k] == i }):
+			return nil, refusal.Errorf("%s %s: the reverse of another one, with the same edges; name one of the two", setting, name)
+		}
+		relations = append(relations, i)
+	}
+	return relations, nil
+}
+
+// tripleOf names a relation: its source type, its own name and its target type.
+func tripleOf(r *partition.Relation) string {
+	source, name, target := r.In.Ends()
+	return source + "," + name + "," + target
 }
 
 // forwards returns, for each relation, the relation that it is the reverse of, or itself.
@@ -150,23 +257,26 @@ func forwards(all []partition.Relation) []int {
 // Passes returns the rule for partition.Keep, which keeps message-passing edges. In a relation with
 // supervision edges, or its reverse, these are the training edges and self loops, which are not scored.
 // Other relations keep all edges. So do all relations beside a stored split, which has edges of its own.
-func (d *Draw) Passes(s *partition.Share) func(relation, source, target int32) bool {
+func (d *Draw) Passes(s *partition.Share) (partition.Rule, error) {
+	of, err := d.Supervised(s)
+	if err != nil {
+		return nil, err
+	}
 	if len(s.Whole.EdgeSplits) > 0 {
-		return func(_, _, _ int32) bool { return true }
+		return func(int) func(source, target int32) bool { return nil }, nil
 	}
-	number := map[int]int32{}
-	for k, i := range supervised(s) {
-		number[int(i)] = int32(k)
-	}
-	scored := make([]int32, len(s.Edges.Relations)) // by relation: its number among the supervised relations; −1: none
-	for i, forward := range forwards(s.Edges.Relations) {
-		scored[i] = -1
-		if k, known := number[forward]; known {
-			scored[i] = k
+	forward := forwards(s.Edges.Relations)
+	return func(relation int) func(source, target int32) bool {
+		k := slices.IndexFunc(of.Relations, func(i int) bool { return relation == i || forward[relation] == i || forward[i] == relation })
+		if k < 0 {
+			return nil
 		}
-	}
-	return func(relation, source, target int32) bool {
-		k := scored[relation]
-		return k < 0 || source == target || d.Part(Edge{k, source, target}) == Train
-	}
+		r := &s.Edges.Relations[relation]
+		sources, _ := of.Numbering.Range(r.Source)
+		targets, _ := of.Numbering.Range(r.Target)
+		return func(source, target int32) bool {
+			e := Edge{int32(k), sources + source, targets + target}
+			return e.Source == e.Target || d.Part(e) == Train
+		}
+	}, nil
 }

@@ -20,6 +20,7 @@ type Edges struct {
 	// Negatives is the form of the negative edges that a stored split gives.
 	Negatives graph.NegativeForm
 
+	learned   Supervised
 	team      *kernel.Team
 	comm      *comm.Comm
 	places    *partition.Places // the vertices by worker, each of which is a partition here
@@ -27,11 +28,11 @@ type Edges struct {
 	rows      int               // number of its vertices
 	vertices  []int32           // by row, ascending; nil: the row
 	relations []relation
-	counts    [][lists]int   // edges of each part, by rank; a plan knows this worker's alone
-	bytes     int            // size of a window: usualBytes
-	ranked    *tensor.Matrix // Int32, 1 × n: own rows that are candidates for ranks, ascending; nil: all
-	given     [parts]int     // negative targets of each edge of a part, of a stored split
-	fetches   *Fetches       // of a plan; nil: it knows none
+	counts    [][lists]int // edges of each part, by rank; a plan knows this worker's alone
+	bytes     int          // size of a window: usualBytes
+	ranked    []candidates // for ranks, of each type that is a target
+	given     [parts]int   // negative targets of each edge of a part, of a stored split
+	fetches   *Fetches     // of a plan; nil: it knows none
 }
 
 // relation is the supervision edges of one relation, sorted by source, then by target. Drawn ones have no
@@ -46,22 +47,31 @@ type relation struct {
 // Options says how edges are divided and ranked.
 type Options struct {
 	Draw
-	RankAmong int      // number of random candidates that a target is ranked among; 0: all vertices
+	RankAmong int      // number of random candidates that a target is ranked among; 0: all vertices of its type
 	Fetches   *Fetches // for a plan: what it sends in training; nil: it counts none of that
 }
 
 // New copies the supervision edges of a share into the team's memory: those whose targets are the worker's
-// vertices, which are some of the share's, ascending, or all if nil. The share must have all of its edges.
-// All workers, which c connects, call New together. Each vertex of the first type has one worker.
+// vertices, which are some of the share's in the numbering of Draw.Supervised, ascending, or all if nil. The
+// share must have all of its edges. All workers, which c connects, call New together. Each vertex of the
+// types that are numbered has one worker.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, o Options) (*Edges, error) {
-	shares, err := s.Places()
+	of, err := o.Supervised(s)
 	if err != nil {
 		return nil, err
 	}
-	l := &Edges{Draw: o.Draw, team: team, comm: c, places: shares, me: c.Rank(), rows: s.Edges.Rows, vertices: s.Values.IDs, bytes: usualBytes, fetches: o.Fetches}
+	shares, err := s.Places(of.Numbering.Kinds...)
+	if err != nil {
+		return nil, err
+	}
+	l := &Edges{Draw: o.Draw, learned: of, team: team, comm: c, places: shares, me: c.Rank(), bytes: usualBytes, fetches: o.Fetches}
+	l.vertices = of.Numbering.List(s, func(int) []int32 { return nil })
+	for _, kind := range of.Numbering.Kinds {
+		l.rows += s.Edges.Types()[kind].Rows
+	}
 	if len(shares.Starts) != c.Size()+1 { // a share has several workers
 		l.rows, l.vertices = len(vertices), vertices
-		if l.places, err = l.byWorker(s.Whole.Own()); err != nil {
+		if l.places, err = l.byWorker(of.Numbering.Vertices()); err != nil {
 			return nil, err
 		}
 	}
@@ -77,8 +87,13 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 			return nil, err
 		}
 	} else {
-		for k, which := range supervised(s) {
-			add(l.read(int32(k), s, shares, &s.Edges.Relations[which]))
+		for k, which := range of.Relations {
+			from := &s.Edges.Relations[which]
+			sources, err := s.Places(from.Source)
+			if err != nil {
+				return nil, err
+			}
+			add(l.read(int32(k), s, sources, from))
 		}
 	}
 	s.Unload()
@@ -93,9 +108,7 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 		l.counts[i/int(lists)][i%int(lists)] = int(n)
 		l.Counts[i%int(lists)] += int(n)
 	}
-	if drawn := o.Candidates(o.RankAmong, s.Whole.Own()); drawn != nil {
-		l.rank(drawn)
-	}
+	l.rankAmong(o.RankAmong)
 	return l, nil
 }
 
@@ -126,17 +139,19 @@ func (l *Edges) byWorker(n int) (*partition.Places, error) {
 }
 
 // read copies the edges of relation k, and counts the edges of each part. The sources of the share's edges
-// are positions among the shares.
-func (l *Edges) read(k int32, s *partition.Share, shares *partition.Places, from *partition.Relation) (r relation, counts [lists]int64) {
+// are positions.
+func (l *Edges) read(k int32, s *partition.Share, places *partition.Places, from *partition.Relation) (r relation, counts [lists]int64) {
 	var edges []uint64
-	n, rowsOf := 0, s.Values.Places(l.vertices)
-	for row := range l.rows {
-		last, of := int32(-1), row
-		if rowsOf != nil {
-			of = int(rowsOf[row])
+	n, between, rows := 0, l.learned.Ends[k], s.Edges.Types()[from.Target]
+	lo, hi := l.rowsIn(between.Targets)
+	of := 0 // the share's row
+	for row := lo; row < hi; row++ {
+		last, v := int32(-1), l.id(int32(row))
+		for rows.ID(int32(of)) < v-between.Targets.Low {
+			of++
 		}
 		for _, position := range from.In.Sources[from.In.Indptr[of]:from.In.Indptr[of+1]] {
-			e := Edge{k, shares.ID(position), l.id(int32(row))}
+			e := Edge{k, between.Sources.Low + places.ID(position), v}
 			if position == last || e.Source == e.Target {
 				continue
 			}
@@ -172,26 +187,78 @@ func (l *Edges) use() {
 			}
 		}
 	}
-	if l.ranked != nil {
-		l.ranked.Pointer()
+	for i := range l.ranked {
+		if drawn := l.ranked[i].drawn; drawn != nil {
+			drawn.Pointer()
+		}
 	}
 }
 
-// rank sets the candidates for ranks.
-func (l *Edges) rank(drawn []int32) {
-	var rows []int32
-	for _, v := range drawn {
-		if row, own := l.row(v); own {
-			rows = append(rows, int32(row))
-		}
-	}
-	slices.Sort(rows)
-	l.ranked = l.int32s(len(rows))
-	if !l.team.Planning() {
-		copy(l.ranked.Int32s(), rows)
-	}
-	l.ranked.Freeze()
+// candidates are a worker's rows of a vertex type among which targets are ranked.
+type candidates struct {
+	targets Range          // all vertices of the type
+	lo, hi  int            // own rows of the type, from lo to hi−1
+	drawn   *tensor.Matrix // Int32, 1 × n: those that are candidates, ascending; nil: all
 }
+
+// count returns the number of candidates.
+func (c *candidates) count() int {
+	if c.drawn != nil {
+		return c.drawn.Cols
+	}
+	return c.hi - c.lo
+}
+
+// number returns the number of an own row among the candidates, or −1 if it is no candidate.
+func (c *candidates) number(row int32) int {
+	if c.drawn == nil {
+		return int(row) - c.lo
+	}
+	i, found := slices.BinarySearch(c.drawn.Int32s(), row)
+	if !found {
+		return -1
+	}
+	return i
+}
+
+// rankAmong sets the candidates for ranks: n random ones of each type that is a target, or all.
+func (l *Edges) rankAmong(n int) {
+	for _, ends := range l.learned.Ends {
+		if slices.ContainsFunc(l.ranked, func(c candidates) bool { return c.targets == ends.Targets }) {
+			continue
+		}
+		c := candidates{targets: ends.Targets}
+		c.lo, c.hi = l.rowsIn(c.targets)
+		if drawn := l.Candidates(n, int(c.targets.High-c.targets.Low)); drawn != nil {
+			var rows []int32
+			for _, v := range drawn {
+				if row, own := l.row(c.targets.Low + v); own {
+					rows = append(rows, int32(row))
+				}
+			}
+			slices.Sort(rows)
+			c.drawn = l.int32s(len(rows))
+			if !l.team.Planning() {
+				copy(c.drawn.Int32s(), rows)
+			}
+			c.drawn.Freeze()
+		}
+		l.ranked = append(l.ranked, c)
+	}
+}
+
+// rowsIn returns the own rows of some vertices: from lo to hi−1.
+func (l *Edges) rowsIn(r Range) (lo, hi int) {
+	if l.vertices == nil {
+		return min(int(r.Low), l.rows), min(int(r.High), l.rows)
+	}
+	lo, _ = slices.BinarySearch(l.vertices, r.Low)
+	hi, _ = slices.BinarySearch(l.vertices, r.High)
+	return lo, hi
+}
+
+// Vertices returns the number of vertices of all workers that have embeddings.
+func (l *Edges) Vertices() int { return l.learned.Numbering.Vertices() }
 
 // Relations returns the number of relations with supervision edges.
 func (l *Edges) Relations() int { return len(l.relations) }

@@ -5,32 +5,24 @@ import (
 	"slices"
 
 	"weft/graph"
-	"weft/internal/refusal"
 	"weft/partition"
 	"weft/tensor"
 )
 
-// readSplits copies the edges of a stored split into this worker's vertices, and the negative edges that it
+// readSplits copies the edges of the stored splits into this worker's vertices, and the negative edges that it
 // gives. It calls add with those of each relation.
 func (l *Edges) readSplits(s *partition.Share, add func(relation, [lists]int64)) error {
 	l.Negatives = s.Whole.EdgeSplits[0].Negatives
-	for _, split := range s.Whole.EdgeSplits {
-		if r := &s.Edges.Relations[split.Relation]; !r.Own() {
-			source, name, target := r.In.Ends()
-			return refusal.Graph.Errorf("the split of edges covers the relation %q from %q to %q, and link prediction learns those between vertices of the first type; "+
-				"import the graph without that split, or with %s %s", name, source, target, refusal.Setting("target"), target)
-		}
-	}
 	return s.ReadEdgeSplits(func(splits []*graph.EdgeSplit) {
-		for _, split := range s.Whole.EdgeSplits {
-			for part := range splits[split.Relation].Edges {
-				if split.Negatives == graph.TargetNegatives {
-					l.given[part] = max(l.given[part], splits[split.Relation].Given(part))
+		for _, i := range l.learned.Relations {
+			for part := range splits[i].Edges {
+				if l.Negatives == graph.TargetNegatives {
+					l.given[part] = max(l.given[part], splits[i].Given(part))
 				}
 			}
 		}
-		for _, split := range s.Whole.EdgeSplits {
-			add(l.readSplit(splits[split.Relation]))
+		for k, i := range l.learned.Relations {
+			add(l.readSplit(splits[i], l.learned.Ends[k]))
 		}
 	})
 }
@@ -43,13 +35,13 @@ type listed struct {
 }
 
 // readSplit copies the edges of a relation, and counts them.
-func (l *Edges) readSplit(split *graph.EdgeSplit) (r relation, counts [lists]int64) {
+func (l *Edges) readSplit(split *graph.EdgeSplit, of Ends) (r relation, counts [lists]int64) {
 	var edges []listed
 	read := func(part Part, pairs []int32) {
 		for at := range len(pairs) / 2 {
-			if row, own := l.row(pairs[2*at+1]); own {
+			if row, own := l.row(of.Targets.Low + pairs[2*at+1]); own {
 				counts[part]++
-				edges = append(edges, listed{ends(pairs[2*at], int32(row)), part, at})
+				edges = append(edges, listed{ends(of.Sources.Low+pairs[2*at], int32(row)), part, at})
 			}
 		}
 	}
@@ -69,7 +61,7 @@ func (l *Edges) readSplit(split *graph.EdgeSplit) (r relation, counts [lists]int
 		}
 	}
 	if !l.team.Planning() {
-		r.fill(edges, split)
+		r.fill(edges, split, of)
 	}
 	for _, m := range append([]*tensor.Matrix{r.sources, r.targets, r.parts}, r.negatives[:]...) {
 		if m != nil {
@@ -80,14 +72,17 @@ func (l *Edges) readSplit(split *graph.EdgeSplit) (r relation, counts [lists]int
 }
 
 // fill copies the edges, and the negative targets of the edges of each part in the same order.
-func (r *relation) fill(edges []listed, split *graph.EdgeSplit) {
-	sources, targets, of := r.sources.Int32s(), r.targets.Int32s(), r.parts.Int32s()
+func (r *relation) fill(edges []listed, split *graph.EdgeSplit, of Ends) {
+	sources, targets, parted := r.sources.Int32s(), r.targets.Int32s(), r.parts.Int32s()
 	var passed [lists]int
 	for i, e := range edges {
-		sources[i], targets[i], of[i] = int32(e.ends>>32), int32(uint32(e.ends)), int32(e.part)
+		sources[i], targets[i], parted[i] = int32(e.ends>>32), int32(uint32(e.ends)), int32(e.part)
 		if e.part < parts && r.negatives[e.part] != nil {
 			each := split.Given(int(e.part))
-			copy(r.negatives[e.part].Int32s()[passed[e.part]*each:], split.Negative[e.part][e.at*each:(e.at+1)*each])
+			targets := r.negatives[e.part].Int32s()[passed[e.part]*each:]
+			for k, v := range split.Negative[e.part][e.at*each : (e.at+1)*each] {
+				targets[k] = of.Targets.Low + v
+			}
 		}
 		passed[e.part]++
 	}

@@ -90,7 +90,7 @@ func TestPassesIsLinear(t *testing.T) {
 			}
 			s.Edges.Relations = append(s.Edges.Relations, r)
 		}
-		return testing.AllocsPerRun(3, func() { draw.Passes(s) })
+		return testing.AllocsPerRun(3, func() { _, _ = draw.Passes(s) })
 	}
 	if few, many := allocations(100), allocations(400); many > 6*few {
 		t.Errorf("%v allocations of 100 relations, %v of 400", few, many)
@@ -218,7 +218,7 @@ func TestLoss(t *testing.T) {
 		for _, e := range edges {
 			add(e, 1)
 			for k := range drawn {
-				add(draw.Negative(epoch, k, e, vertices), 0)
+				add(draw.Negative(epoch, k, e, links.Among(vertices)), 0)
 			}
 		}
 		for _, k := range divisions {
@@ -258,7 +258,7 @@ func TestScores(t *testing.T) {
 	h, w := embeddings()
 	var want []float64
 	for _, e := range edgesOf(g, links.Val) {
-		want = append(want, score(h, w, e), score(h, w, draw.Negative(0, 0, e, vertices)))
+		want = append(want, score(h, w, e), score(h, w, draw.Negative(0, 0, e, links.Among(vertices))))
 	}
 	slices.Sort(want)
 	for _, k := range divisions {
@@ -351,7 +351,10 @@ func holdRanks(t *testing.T, g *graph.Graph, h, w []float32, amounts ...int) {
 // relation; all others that train pass some, and self loops do.
 func TestNothingLeaks(t *testing.T) {
 	g := tangled(t)
-	passes := draw.Passes(partition.All(g))
+	passes, err := draw.Passes(partition.All(g))
+	if err != nil {
+		t.Fatal(err)
+	}
 	held := map[links.Edge]bool{}
 	for _, part := range []links.Part{links.Val, links.Test} {
 		for _, e := range edgesOf(g, part) {
@@ -366,11 +369,82 @@ func TestNothingLeaks(t *testing.T) {
 		all := r.Edges()
 		for k, u := range all.Source {
 			v := all.Target[k]
-			if got, want := passes(int32(i), u, v), !held[links.Edge{Relation: learned, Source: u, Target: v}]; got != want && u != v {
+			if got, want := passes(i)(u, v), !held[links.Edge{Relation: learned, Source: u, Target: v}]; got != want && u != v {
 				t.Fatalf("relation %d, edge %d→%d passes messages: %v, want %v", i, u, v, got, want)
 			} else if u == v && !got {
 				t.Fatalf("relation %d, the loop of %d passes none", i, u)
 			}
+		}
+	}
+}
+
+// TestBetweenTypes: of a relation between two types, an edge that passes messages trains, in the reverse relation
+// too. Negative edges have another target of its type, each as likely.
+func TestBetweenTypes(t *testing.T) {
+	const sources, targets = 30, 12
+	r := rand.New(rand.NewPCG(6, 1))
+	var e graph.Edges
+	for range 300 {
+		e.Source, e.Target = append(e.Source, r.Int32N(sources)), append(e.Target, r.Int32N(targets))
+	}
+	to, err := graph.NewBipartite(sources, targets, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.Source, to.Name, to.Target = "s", "x", "t"
+	g := &graph.Graph{Type: "t", Count: targets, Others: []graph.VertexType{{Type: "s", Count: sources}}, Relations: []graph.Relation{to}}
+	if g, err = g.ReverseRelations(); err != nil {
+		t.Fatal(err)
+	}
+	of := draw
+	of.Relations = [][3]string{{"s", "x", "t"}}
+	share := partition.All(g)
+	passes, err := of.Passes(share)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := 0
+	for i, turned := range []bool{false, true} {
+		all := g.Relations[i].Edges()
+		for k, u := range all.Source {
+			v := all.Target[k]
+			got := passes(i)(u, v)
+			if turned {
+				u, v = v, u
+			}
+			want := of.Part(links.Edge{Source: targets + u, Target: v}) == links.Train
+			if got != want {
+				t.Fatalf("relation %d, edge %d→%d passes messages: %v, want %v", i, u, v, got, want)
+			}
+			if !want {
+				held++
+			}
+		}
+	}
+	if held < 100 {
+		t.Errorf("%d edges are held out", held)
+	}
+	learned, err := of.Supervised(share)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := links.Ends{Sources: links.Range{Low: targets, High: targets + sources}, Targets: links.Range{Low: 0, High: targets}}
+	if !slices.Equal(learned.Ends, []links.Ends{ends}) {
+		t.Errorf("ends %v, want %v", learned.Ends, ends)
+	}
+	var drawn [targets]int
+	edge := links.Edge{Source: targets + 4, Target: 7}
+	const n = 22000
+	for k := range n {
+		d := draw.Negative(1, k, edge, ends)
+		if d.Source != edge.Source || d.Target == edge.Target {
+			t.Fatalf("%v is drawn against %v", d, edge)
+		}
+		drawn[d.Target]++
+	}
+	for v, times := range drawn {
+		if v != 7 && math.Abs(float64(times)-n/(targets-1)) > 5*math.Sqrt(n/(targets-1)) {
+			t.Errorf("target %d is drawn %d times of %d", v, times, n)
 		}
 	}
 }
@@ -382,7 +456,7 @@ func TestNegative(t *testing.T) {
 	var sources, targets [n]int
 	again := 0
 	for k := range of {
-		d := draw.Negative(1, k, e, n+4)
+		d := draw.Negative(1, k, e, links.Among(n+4))
 		switch {
 		case d.Source != e.Source && d.Target == e.Target && d.Relation == e.Relation:
 			sources[d.Source%n]++
@@ -394,7 +468,7 @@ func TestNegative(t *testing.T) {
 		if d.Source >= n+4 || d.Target >= n+4 || d.Source < 0 || d.Target < 0 {
 			t.Fatalf("%v of %d vertices", d, n+4)
 		}
-		if draw.Negative(2, k, e, n+4) == d {
+		if draw.Negative(2, k, e, links.Among(n+4)) == d {
 			again++
 		}
 	}
@@ -409,7 +483,7 @@ func TestNegative(t *testing.T) {
 		t.Errorf("%d of %d have another source", sum, of)
 	}
 	for v := range 2 { // of two vertices only one is left
-		if d := draw.Negative(1, v, links.Edge{Source: 0, Target: 1}, 2); d.Source != d.Target {
+		if d := draw.Negative(1, v, links.Edge{Source: 0, Target: 1}, links.Among(2)); d.Source != d.Target {
 			t.Errorf("%v is drawn against 0→1 of two vertices", d)
 		}
 	}

@@ -16,7 +16,7 @@ const (
 )
 
 // Ranks returns the rank of each of this worker's edges u→v of a part: the rank of v, from 1, among the
-// candidates v' by the score of u→v'. Candidates v' that have an edge u→v' of the relation, in any part, do
+// candidates v' of its type by the score of u→v'. Candidates v' that have an edge u→v' of the relation, in any part, do
 // not count (filtered ranks, Bordes et al. 2013). A candidate with an equal score counts one half. Each
 // worker scores its own candidates for the edges of all workers.
 func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) {
@@ -64,7 +64,10 @@ func (q *queries) messages() [][]byte {
 
 func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
 	r := &ranking{edgeBatch: &edgeBatch{decoder: d, ones: slices.Repeat([]float32{1}, h.Cols), window: l.window(h, batch, toScore)}}
-	r.tile = min(max(1, l.ownCandidates()), max(1, l.bytes/4/batch))
+	for i := range l.ranked {
+		r.tile = max(r.tile, l.ranked[i].count())
+	}
+	r.tile = min(max(1, r.tile), max(1, l.bytes/4/batch))
 	r.queries = l.newQueries(tensor.Activations, h.Cols)
 	return r
 }
@@ -72,14 +75,6 @@ func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
 func (r *ranking) release() {
 	r.window.release()
 	r.queries.rows.Release()
-}
-
-// ownCandidates returns the number of candidates among the worker's own rows.
-func (l *Edges) ownCandidates() int {
-	if l.ranked != nil {
-		return l.ranked.Cols
-	}
-	return l.rows
 }
 
 // sources fetches the rows of the sources of own edges, and scores these edges. A score has the same bits
@@ -151,7 +146,7 @@ func (r *ranking) countOwn(counts []float64) {
 	r.use()
 	r.scores = r.team.Zeros(tensor.Buffers, r.tile, batch)
 	theirs := r.newQueries(tensor.Buffers, r.h.Cols)
-	if r.ranked != nil {
+	if slices.ContainsFunc(r.ranked, func(c candidates) bool { return c.drawn != nil }) {
 		r.among = r.team.Zeros(tensor.Buffers, r.tile, r.h.Cols)
 	}
 	defer exchange.Release(r.scores, r.among, theirs.rows)
@@ -176,19 +171,22 @@ func (r *ranking) countOwn(counts []float64) {
 // count counts this worker's candidates for the edges of a worker.
 func (r *ranking) count(counts []float64, q *queries) {
 	q.rows.Pointer() // a product in a plan does not use its right factor
-	for lo := 0; lo < r.ownCandidates(); lo += r.tile {
-		r.countTile(counts, q, lo, min(lo+r.tile, r.ownCandidates()))
+	for i := range r.ranked {
+		c := &r.ranked[i]
+		for lo := 0; lo < c.count(); lo += r.tile {
+			r.countTile(counts, q, c, lo, min(lo+r.tile, c.count()))
+		}
 	}
 }
 
-// countTile counts candidates lo … hi−1.
-func (r *ranking) countTile(counts []float64, q *queries, lo, hi int) {
+// countTile counts candidates lo … hi−1 of a type, for the edges to that type.
+func (r *ranking) countTile(counts []float64, q *queries, c *candidates, lo, hi int) {
 	var rows *tensor.Matrix
-	if r.ranked == nil {
-		rows = r.h.RowRange(lo, hi)
+	if c.drawn == nil {
+		rows = r.h.RowRange(c.lo+lo, c.lo+hi)
 	} else {
 		rows = r.among.RowRange(0, hi-lo)
-		r.team.Gather(rows, r.h, r.ranked.Reshape(r.ranked.Cols, 1).RowRange(lo, hi).Reshape(1, hi-lo))
+		r.team.Gather(rows, r.h, c.drawn.Reshape(c.drawn.Cols, 1).RowRange(lo, hi).Reshape(1, hi-lo))
 	}
 	scores := r.scores.Prefix(hi-lo, batch)
 	r.team.MatMul(scores, rows, q.rows, kernel.Transposed, kernel.Replace)
@@ -206,13 +204,16 @@ func (r *ranking) countTile(counts []float64, q *queries, lo, hi int) {
 		}
 		for i, score := range own {
 			edge := q.edges[1+rankNumbers*(first+i):]
+			if r.learned.Ends[edge[0]].Targets != c.targets {
+				continue
+			}
 			before := int32(-1)
 			for _, row := range r.targetsOf(edge[0], edge[1]) {
 				if row == before {
 					continue
 				}
 				before = row
-				if at := r.candidate(row) - lo; at >= 0 && at < hi-lo {
+				if at := c.number(row) - lo; at >= 0 && at < hi-lo {
 					known := rowOf(scores, at)[first+i]
 					above[i] -= one(known > score)
 					same[i] -= one(known == score)
@@ -230,16 +231,4 @@ func one(holds bool) int {
 		return 1
 	}
 	return 0
-}
-
-// candidate returns the number of an own row among the candidates, or −1 if it is no candidate.
-func (l *Edges) candidate(row int32) int {
-	if l.ranked == nil {
-		return int(row)
-	}
-	i, found := slices.BinarySearch(l.ranked.Int32s(), row)
-	if !found {
-		return -1
-	}
-	return i
 }

@@ -92,7 +92,7 @@ func (l *Edges) draw(edges []Edge, epoch, drawn int) (all []Edge, positions []in
 	for _, e := range edges {
 		all = append(all, e)
 		for k := range drawn {
-			all = append(all, l.Negative(epoch, k, e, l.places.Vertices()))
+			all = append(all, l.Negative(epoch, k, e, l.learned.Ends[e.Relation]))
 		}
 	}
 	return all, l.endsOf(all)

@@ -77,14 +77,9 @@ func assignOwners(rows, workers, chunks int, sources func(chunk int, visit func(
 	return lists
 }
 
-// Vertices returns the vertices of the first type whose rows a slice of a partition owns, ascending, as
-// Axis.Vertices.
-func Vertices(s *partition.Share, slices, slice int) []int32 {
-	own := ownersOf(&s.Edges, 0, slices)[slice]
-	for i, row := range own {
-		own[i] = s.Values.ID(int(row))
-	}
-	return own
+// Places returns the rows of a vertex type that a slice of a partition owns, ascending, as Axis.Places.
+func Places(s *partition.Share, kind, slices, slice int) []int32 {
+	return ownersOf(&s.Edges, kind, slices)[slice]
 }
 
 // ownedRows returns how many of a partition's rows a worker owns. It depends only on the number of rows.

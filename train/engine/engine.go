@@ -26,9 +26,10 @@ type Inference interface {
 	Infer(without int) *autograd.Var
 	// Params are the parameters that this worker holds: those of its stage.
 	Params() *nn.Params
-	// Vertices lists the vertices of this worker's rows of the result, ascending, by their original ids. An
-	// MFG gives their positions in its list instead. nil is all vertices. It is empty where another stage has
-	// the last block. Each vertex has its row on one worker.
+	// Vertices lists the vertices of this worker's rows of the result, ascending, by their original ids, or
+	// where that has several types as a partition.Numbering has them. An MFG gives their positions in its list
+	// instead. nil is all vertices. It is empty where another stage has the last block. Each vertex has its row
+	// on one worker.
 	Vertices() []int32
 	// All is the number of result rows of all workers.
 	All() int
@@ -56,6 +57,9 @@ type Config struct {
 	Groups mesh.Groups
 	Share  *partition.Share // of the worker's partition
 	Blocks []gnn.BlockSpec  // of the whole model
+	// Outputs are the vertex types whose rows are the model's output, ascending. With several stages, or for
+	// some vertices, that is the first. nil is the first.
+	Outputs []int
 	// Loss takes this worker's logits, (vertices of Vertices) × classes. It returns their part of the mesh's
 	// loss, and their gradient.
 	Loss func(logits *autograd.Var) (loss float64, grad *tensor.Matrix)
@@ -109,8 +113,14 @@ type Config struct {
 	Stage StageOptions
 }
 
-// All is the number of vertices of the first type.
-func (c *Config) All() int { return c.Share.Whole.Own() }
+// All is the number of vertices of the output.
+func (c *Config) All() int {
+	n := c.numbering()
+	return n.Vertices()
+}
+
+// numbering numbers the vertices of the output.
+func (c *Config) numbering() partition.Numbering { return c.Share.Whole.Number(c.Outputs) }
 
 // edgeData says whether a block reads the features of the edges.
 func (c *Config) edgeData() edges.EdgeData {

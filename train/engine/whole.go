@@ -19,6 +19,7 @@ type Whole struct {
 	features []*features    // by vertex type
 	params   *nn.Params
 	model    gnn.Model
+	vertices []int32 // as Vertices
 	reducer  *reducer
 }
 
@@ -51,7 +52,11 @@ func New(c Config) (Engine, error) {
 // newWhole builds the model in the team's memory, along the axis a of the worker's share. It copies the
 // features of the axis' rows there.
 func newWhole(c Config, a Axis) *Whole {
-	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed)}
+	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed), vertices: a.Vertices()}
+	if c.Outputs != nil {
+		n := c.numbering()
+		w.vertices = n.List(c.Share, a.Places)
+	}
 	w.params.InitScheme = c.InitScheme
 	w.features = loadAllFeatures(c, a)
 	slicer, _ := a.(gnn.Slicer)
@@ -66,7 +71,7 @@ func newWhole(c Config, a Axis) *Whole {
 func (w *Whole) Params() *nn.Params { return w.params }
 
 // Vertices are the vertices whose values this worker computes.
-func (w *Whole) Vertices() []int32 { return w.axis.Vertices() }
+func (w *Whole) Vertices() []int32 { return w.vertices }
 
 // Train runs the model forward and backward. It sums gradients over the replicas during the backward pass.
 func (w *Whole) Train(epoch int) (loss float64) {
@@ -77,7 +82,7 @@ func (w *Whole) Train(epoch int) (loss float64) {
 		t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
 		t.Ledger, t.Recompute = l, w.Recompute
 		span := w.Trace.Begin(trace.Phase, "forward", trace.Args{})
-		logits := inFloat32(w.model.Forward(input(w.features, t)))
+		logits := inFloat32(w.model.Forward(input(w.features, t)), w.Outputs...)
 		root := autograd.Root{Var: logits}
 		loss, root.Grad = w.Loss(logits)
 		span.End()
@@ -117,7 +122,7 @@ func (w *Whole) Infer(without int) *autograd.Var {
 	w.meet()
 	w.features[0].labels.show(0)
 	in := input(w.features, autograd.NewTape(w.Team))
-	return inFloat32(w.model[:len(w.model)-without].Forward(in))
+	return inFloat32(w.model[:len(w.model)-without].Forward(in), w.Outputs...)
 }
 
 // meet waits until all partitions of the worker begin a pass. In a pass they take turns in the same order

@@ -28,7 +28,9 @@ func (in *Inputs) fetches() (f *links.Fetches, err error) {
 				if err != nil {
 					return err
 				}
-				e.Vertices = tensor.Vertices(kept, in.Mesh.Slices, place.Slice)
+				if e.Vertices, err = in.sliced(kept, place.Slice); err != nil {
+					return err
+				}
 			}
 			mine, err := task.Fetches(in.Kind, e, in.Epochs)
 			if c.Rank() == 0 || in.Comm.Size() > 1 {
@@ -41,4 +43,14 @@ func (in *Inputs) fetches() (f *links.Fetches, err error) {
 		return f, in.ranks().Run(func() error { return each(in.Comm) })
 	}
 	return f, launch.Workers(in.Mesh.Workers(), 0, each)
+}
+
+// sliced returns the vertices of a slice's outputs, as engine.Inference has them.
+func (in *Inputs) sliced(s *partition.Share, slice int) ([]int32, error) {
+	kinds, err := in.Kind.Types(s)
+	if err != nil {
+		return nil, err
+	}
+	n := s.Whole.Number(kinds)
+	return n.List(s, func(kind int) []int32 { return tensor.Places(s, kind, in.Mesh.Slices, slice) }), nil
 }

@@ -17,7 +17,10 @@ func writeCSV(to io.Writer, rows worker.Rows, t *Table) error {
 	}
 	err := t.each(rows, func(r record) error {
 		line = append(line[:0], strconv.FormatInt(r.vertex, 10))
-		if t.Names != nil {
+		if t.Types != nil {
+			line = append(line, r.of)
+		}
+		if t.named() {
 			line = append(line, r.name)
 		}
 		if t.hasClass() {

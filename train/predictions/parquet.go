@@ -12,7 +12,7 @@ import (
 // groupRows are the rows of a row group, which the writer holds in memory.
 const groupRows = 1 << 17
 
-// writeParquet writes a table as Parquet: the vertex as int64, names and classes as strings, numbers as
+// writeParquet writes a table as Parquet: the vertex as int64, types, names and classes as strings, numbers as
 // float.
 func writeParquet(to io.Writer, rows worker.Rows, t *Table) error {
 	columns := inOrder{parquet.Group{}, t.header(rows.Columns)}
@@ -33,7 +33,10 @@ func writeParquet(to io.Writer, rows worker.Rows, t *Table) error {
 	err := t.each(rows, func(r record) error {
 		row = row[:0]
 		add(parquet.Int64Value(r.vertex))
-		if t.Names != nil {
+		if t.Types != nil {
+			add(parquet.ByteArrayValue([]byte(r.of)))
+		}
+		if t.named() {
 			add(parquet.ByteArrayValue([]byte(r.name)))
 		}
 		if t.hasClass() {

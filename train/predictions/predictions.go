@@ -33,9 +33,17 @@ const (
 // Table says what rows and columns of predictions stand for.
 type Table struct {
 	Vertices []int32  // the vertex of each row; nil: row v is vertex v
+	Types    []Type   // of the rows, those of one vertex type after another; nil: vertices of the first type
 	Names    []string // of all vertices of the graph; nil: they have none
 	Columns  Columns
 	Classes  []string // the names of the classes or labels; nil: their numbers
+}
+
+// Type is a vertex type of a table.
+type Type struct {
+	Name  string
+	Count int
+	Names []string // of its vertices; nil: they have none
 }
 
 // formats are the formats by ending.
@@ -72,7 +80,7 @@ func CheckEnding(flag, path string) error {
 
 // Write writes predictions, in the format that the ending names. The file appears under its name when it is
 // complete and on disk. A NumPy array has a row per vertex, float32. A table has the vertex's number, its
-// name if vertices have names, and then
+// type if there are several, its name if vertices have names, and then
 //
 //	class, probability                     of classes: the likeliest one
 //	a probability for each label           of labels, under their names
@@ -98,6 +106,7 @@ func Write(path string, rows worker.Rows, t Table) error {
 // record is a row of a table.
 type record struct {
 	vertex  int64
+	of      string // its type
 	name    string
 	class   string
 	numbers []float32
@@ -138,6 +147,7 @@ func (t *Table) distinct() bool {
 // The first columns of a table.
 const (
 	vertexColumn = "vertex"
+	typeColumn   = "type"
 	nameColumn   = "name"
 	classColumn  = "class"
 )
@@ -145,7 +155,10 @@ const (
 // header are the names of a table's columns, for rows of so many columns.
 func (t *Table) header(columns int) (names []string) {
 	names = append(names, vertexColumn)
-	if t.Names != nil {
+	if t.Types != nil {
+		names = append(names, typeColumn)
+	}
+	if t.named() {
 		names = append(names, nameColumn)
 	}
 	if t.hasClass() {
@@ -154,19 +167,38 @@ func (t *Table) header(columns int) (names []string) {
 	return append(names, t.numbers(columns)...)
 }
 
+// named reports whether records have names of vertices.
+func (t *Table) named() bool {
+	return t.Names != nil || slices.ContainsFunc(t.Types, func(of Type) bool { return of.Names != nil })
+}
+
+// place sets the vertex of a record to that of a row, with its type and name.
+func (t *Table) place(r *record, row int) {
+	if t.Vertices != nil {
+		row = int(t.Vertices[row])
+	}
+	names := t.Names
+	for _, of := range t.Types {
+		r.of, names = of.Name, of.Names
+		if row < of.Count {
+			break
+		}
+		row -= of.Count
+	}
+	r.vertex = int64(row)
+	if names != nil {
+		r.name = names[row]
+	}
+}
+
 // each passes the records of rows to use, until it fails. The next record overwrites the numbers of the last.
 func (t *Table) each(rows worker.Rows, use func(record) error) error {
 	at := 0
 	numbers := make([]float32, len(t.numbers(rows.Columns)))
 	for batch := range rows.Each {
 		for row := range slices.Chunk(batch, rows.Columns) {
-			r := record{vertex: int64(at), numbers: numbers}
-			if t.Vertices != nil {
-				r.vertex = int64(t.Vertices[at])
-			}
-			if t.Names != nil {
-				r.name = t.Names[r.vertex]
-			}
+			r := record{numbers: numbers}
+			t.place(&r, at)
 			r.class = t.predict(numbers, row)
 			if err := use(r); err != nil {
 				return err

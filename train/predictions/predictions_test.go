@@ -65,6 +65,12 @@ var tables = []struct {
 	{"value", rowsOf(1, -2.5, 1e30), Table{Columns: Values}, []string{"vertex", "value"}, [][]any{{0, -2.5}, {1, 1e30}}},
 	{"values", rowsOf(2, -2.5, 8), Table{Columns: Values}, []string{"vertex", "value_0", "value_1"}, [][]any{{0, -2.5, 8.}}},
 	{
+		"embeddings of several types", rowsOf(1, 0, 1, 2),
+		Table{Columns: Embedding, Types: []Type{{Name: "item", Count: 1}, {Name: "tag", Count: 0}, {Name: "user", Count: 2, Names: []string{"ann", "bob"}}}},
+		[]string{"vertex", "type", "name", "embedding_0"},
+		[][]any{{0, "item", "", 0.}, {0, "user", "ann", 1.}, {1, "user", "bob", 2.}},
+	},
+	{
 		"embeddings", rowsOf(11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
 		Table{Columns: Embedding},
 		[]string{
@@ -123,7 +129,7 @@ func readCSV(t *testing.T, path string) (header []string, cells [][]any) {
 			switch x, err := strconv.ParseFloat(text, 64); {
 			case k == 0:
 				row = append(row, int(x))
-			case err == nil && !slices.Contains([]string{"name", "class"}, lines[0][k]):
+			case err == nil && !slices.Contains([]string{"type", "name", "class"}, lines[0][k]):
 				row = append(row, x)
 			default:
 				row = append(row, text)

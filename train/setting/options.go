@@ -82,7 +82,9 @@ type Options struct {
 	Validate string `yaml:"validate"`
 	// LinkSplit is the shares of training, validation and test edges in link prediction
 	LinkSplit task.Shares `yaml:"link-split"`
-	Negatives int         `yaml:"negatives"` // negative edges drawn for each training edge
+	// LinkRelation: the relations to learn, empty: those of a stored split, or of the first vertex type
+	LinkRelation task.Relations `yaml:"link-relation"`
+	Negatives    int            `yaml:"negatives"` // negative edges drawn for each training edge
 	// EvalNegatives is the number of vertices that edges are ranked among, 0: all
 	EvalNegatives int `yaml:"eval-negatives"`
 	// RequireEdgeFeatures: refuse a model that does not use edge features

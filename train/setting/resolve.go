@@ -415,6 +415,9 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features
 	} else {
 		schema := sar.SchemaOf(s)
 		schema.Types[0].Columns = input
+		if schema.Outputs, err = r.Kind.Types(s); err != nil {
+			return nil, err
+		}
 		if blocks, err = r.Spec.Blocks(schema, outputs); err != nil {
 			return nil, err
 		}
@@ -516,7 +519,7 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 // kind is the kind of task.
 func (o *Options) kind() task.Kind {
 	return task.New(task.Options{
-		Name: o.Task, Metric: o.Metric, Split: o.Split, Loss: o.Loss, FocalGamma: o.FocalGamma, ClassWeights: o.ClassWeights, LabelSmoothing: o.LabelSmoothing, LabelInput: o.LabelInput, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
+		Name: o.Task, Metric: o.Metric, Split: o.Split, Loss: o.Loss, FocalGamma: o.FocalGamma, ClassWeights: o.ClassWeights, LabelSmoothing: o.LabelSmoothing, LabelInput: o.LabelInput, Seed: o.Seed, Shares: o.LinkSplit, Relations: o.LinkRelation, Negatives: o.Negatives,
 		EvalNegatives: o.EvalNegatives, Columns: cmp.Or(o.OutFeatures, o.Hidden), Decoder: o.Decoder,
 	})
 }

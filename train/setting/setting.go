@@ -125,6 +125,10 @@ var settings = withFields([]Setting{
 	{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, ln(theta/l + 1) in layer l"},
 	{Name: "shared-weights", some: true, Meaning: "one weight for the initial residual and the aggregated rows, false for GCNII*"},
 	{
+		Name: "link-relation", task: task.Link,
+		Meaning: "`relation` to learn, SOURCE,NAME,TARGET as in author,writes,paper, several with ; between them (default: those that a stored split divides, else all from the first vertex type to itself)",
+	},
+	{
 		Name: "out-features", task: task.Link, limits: between(0, 1<<20),
 		Meaning: "width of the last layer, which gives the vertices' embeddings, 0: the hidden width",
 	},
@@ -200,11 +204,11 @@ var settings = withFields([]Setting{
 	},
 	{
 		Name: "negatives", Group: TrainingGroup, task: task.Link, limits: between(1, 1<<10),
-		Meaning: "negative edges drawn in each epoch for each training edge, by another source or target",
+		Meaning: "negative edges drawn in each epoch for each training edge, by another source or target, between two vertex types by another target",
 	},
 	{
 		Name: "eval-negatives", Group: TrainingGroup, task: task.Link, limits: between(0, math.MaxInt32),
-		Meaning: "vertices, drawn once, among which the target of a validation or test edge is ranked, 0: all",
+		Meaning: "vertices of the target's type, drawn once, among which the target of a validation or test edge is ranked, 0: all",
 	},
 	{Name: "require-edge-features", Group: TrainingGroup, Meaning: "refuse a model that does not use edge features"},
 	{
@@ -472,6 +476,8 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		*p, err = parseWireSchedule(text)
 	case *task.Shares:
 		*p, err = task.ParseShares(text)
+	case *task.Relations:
+		*p, err = task.ParseRelations(text)
 	case *time.Duration:
 		if *p, err = time.ParseDuration(text); err != nil || *p < 0 || *p == 0 && s.Name != "max-time" {
 			err = errors.New("must be a time above 0 with its unit, as in 60s or 5m")

@@ -32,19 +32,30 @@ type Links struct {
 	TrainEdges int `json:"train_edges"`
 	ValEdges   int `json:"val_edges"`
 	TestEdges  int `json:"test_edges"`
+	// Types are the vertex types whose embeddings are the predictions, one type after another; nil: the first.
+	Types []LinkType `json:"types,omitempty"`
 	// Val and Test are the metrics of the validation and the test edges, by name: metric.LinkNamesOf, or
 	// metric.ROCAUC alone if that is the metric and the graph gives no negative edges.
 	Val  map[string]metric.Number `json:"val"`
 	Test map[string]metric.Number `json:"test"`
 }
 
-// linkPrediction is the task of predicting which vertices an edge joins. It covers the vertices of the first
-// type, and every relation from that type to itself. The model's output is an embedding of each vertex.
-// Validation and test edges carry no messages. A graph that has a split of edges gives all of them.
+// LinkType is a vertex type with embeddings.
+type LinkType struct {
+	Type     string `json:"type"`
+	Vertices int    `json:"vertices"`
+}
+
+// linkPrediction is the task of predicting which vertices an edge joins, in the relations that the options
+// name, or else in every relation from the first vertex type to itself. The model's output is an embedding of
+// each vertex of the types that they join. Validation and test edges carry no messages. A graph that has a
+// split of edges gives all of them.
 type linkPrediction struct{ Options }
 
 // draw says how edges are drawn at random.
-func (k linkPrediction) draw() *links.Draw { return &links.Draw{Seed: k.Seed, Shares: k.Shares} }
+func (k linkPrediction) draw() *links.Draw {
+	return &links.Draw{Seed: k.Seed, Shares: k.Shares, Relations: k.Relations.triples()}
+}
 
 func (linkPrediction) Metrics() []string { return metric.LinkNames }
 
@@ -61,6 +72,14 @@ func givenIn(whole *partition.Whole) graph.NegativeForm {
 }
 
 func (k linkPrediction) Outputs(*partition.Whole) int { return k.Columns }
+
+func (k linkPrediction) Types(s *partition.Share) ([]int, error) {
+	of, err := k.draw().Supervised(s)
+	if err != nil || slices.Equal(of.Numbering.Kinds, []int{0}) {
+		return nil, err
+	}
+	return of.Numbering.Kinds, nil
+}
 
 // Check refuses settings of what the graph's split of edges gives. Begin checks what only the edges tell.
 func (k linkPrediction) Check(whole *partition.Whole) error {
@@ -93,9 +112,13 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 		return nil, err
 	}
 	l := &linkTask{Env: e, options: k.Options, edges: edges}
+	if l.types, err = k.typesIn(e.Share); err != nil {
+		return nil, err
+	}
 	if !l.any(links.Train) {
 		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: %s %s learns those between different vertices of its only type, "+
-			"or of the type that has labels, and %s %s divides them", refusal.Setting("task"), Link, refusal.Setting("link-split"), k.Shares)}
+			"or of the type that has labels, or of the relations that %s names, and %s %s divides them",
+			refusal.Setting("task"), Link, refusal.Setting("link-relation"), refusal.Setting("link-split"), k.Shares)}
 	}
 	if k.Decoder == distMult {
 		p := e.Params.Matrix(decoderWeights, edges.Relations(), k.Columns, nn.Glorot(edges.Relations(), k.Columns))
@@ -103,6 +126,15 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 	}
 	l.metric, err = k.Metric(&e.Share.Whole, nil)
 	return l, err
+}
+
+// typesIn describes the types of Types.
+func (k linkPrediction) typesIn(s *partition.Share) (all []LinkType, err error) {
+	kinds, err := k.Types(s)
+	for _, kind := range kinds {
+		all = append(all, LinkType{s.Whole.TypeName(kind), s.Whole.Counts()[kind]})
+	}
+	return all, err
 }
 
 // edges are the supervision edges of a worker.
@@ -133,6 +165,9 @@ func MeasureLinks(k Kind, e Env, embeddings []float32, weights nn.State) (*Links
 		return nil, err
 	}
 	l := made.(*linkTask)
+	if n := l.edges.Vertices(); len(embeddings) != n*l.options.Columns {
+		return nil, refusal.Errorf("%d numbers of embeddings, where %d columns of %d vertices are measured", len(embeddings), l.options.Columns, n)
+	}
 	decoder := nn.State{}
 	if w, there := weights[decoderWeights]; there && l.decoder.Weights != nil {
 		decoder[decoderWeights] = w
@@ -152,6 +187,7 @@ type linkTask struct {
 	options Options
 	metric  string
 	edges   *links.Edges
+	types   []LinkType
 	decoder links.Decoder
 }
 
@@ -206,7 +242,7 @@ func (l *linkTask) Report(embeddings *tensor.Matrix) (*Links, error) {
 // report measures embeddings by some metrics.
 func (l *linkTask) report(embeddings *tensor.Matrix, names ...string) (r *Links, err error) {
 	n := l.edges.Counts
-	r = &Links{TrainEdges: n[links.Train], ValEdges: n[links.Val], TestEdges: n[links.Test]}
+	r = &Links{TrainEdges: n[links.Train], ValEdges: n[links.Val], TestEdges: n[links.Test], Types: l.types}
 	if r.Val, err = l.measures(embeddings, links.Val, names...); err != nil {
 		return nil, err
 	}

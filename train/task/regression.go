@@ -31,6 +31,8 @@ func (k regression) Metric(*partition.Whole, *graph.Labels) (string, error) {
 
 func (regression) Outputs(whole *partition.Whole) int { return whole.ValueColumns }
 
+func (regression) Types(*partition.Share) ([]int, error) { return nil, nil }
+
 func (k regression) Check(whole *partition.Whole) error {
 	if err := checkSplit(whole, k.Split); err != nil {
 		return err

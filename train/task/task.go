@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,8 @@ type Kind interface {
 	Metric(whole *partition.Whole, l *graph.Labels) (string, error)
 	// Outputs is the number of columns of the model's last layer.
 	Outputs(whole *partition.Whole) int
+	// Types are the vertex types whose rows the model computes, ascending; nil: the first.
+	Types(s *partition.Share) ([]int, error)
 	// Check refuses a graph that the task cannot use, as far as its counts tell.
 	Check(whole *partition.Whole) error
 	// CheckMeasured refuses a graph on which a model that is trained on another cannot be measured, as far as
@@ -48,7 +51,7 @@ type Env struct {
 	Team     *kernel.Team
 	World    *comm.Comm
 	Share    *partition.Share // with all edges
-	Vertices []int32          // the vertices of this worker's outputs, ascending; nil: all
+	Vertices []int32          // the vertices of this worker's outputs, as engine.Inference has them; nil: all
 	Params   *nn.Params       // the model's; the task adds its own
 	Fetches  *links.Fetches   // for a plan, from Fetches; nil: it knows none
 	// Trained is the task of the graph that is trained on, if this one validates its model: the metric, the
@@ -121,8 +124,9 @@ type Options struct {
 
 	// Of Link.
 	Shares        Shares
+	Relations     Relations
 	Negatives     int    // negative edges drawn for each training edge
-	EvalNegatives int    // negatives that each positive edge is ranked among, 0: all vertices
+	EvalNegatives int    // negatives that each positive edge is ranked among, 0: all vertices of the target's type
 	Columns       int    // of an embedding
 	Decoder       string // one of Decoders
 }
@@ -163,3 +167,35 @@ func ParseShares(text string) (s Shares, err error) {
 
 // String writes the percentages so that ParseShares reads them.
 func (s Shares) String() string { return fmt.Sprintf("%v/%v/%v", s[0], s[1], s[2]) }
+
+// Relations are the relations that link prediction learns, each as its source type, its name and its target
+// type. Their text form is "author,writes,paper", several with ";" between them, and "" for those of the first
+// vertex type.
+type Relations string
+
+// ParseRelations reads "author,writes,paper;paper,cites,paper".
+func ParseRelations(text string) (Relations, error) {
+	for _, triple := range Relations(text).triples() {
+		if slices.Contains(triple[:], "") {
+			return "", errors.New("must be a source type, a relation and a target type, as in author,writes,paper, and several with ; between them")
+		}
+	}
+	return Relations(text), nil
+}
+
+// triples are the relations; nil: none is named. A relation that is no triple has empty names.
+func (r Relations) triples() (all [][3]string) {
+	if r == "" {
+		return nil
+	}
+	for _, text := range strings.Split(string(r), ";") {
+		var triple [3]string
+		if names := strings.Split(text, ","); len(names) == len(triple) {
+			for i, name := range names {
+				triple[i] = strings.TrimSpace(name)
+			}
+		}
+		all = append(all, triple)
+	}
+	return all
+}

@@ -50,6 +50,8 @@ func (k ofVertices) Metric(whole *partition.Whole, l *graph.Labels) (string, err
 
 func (k ofVertices) Outputs(whole *partition.Whole) int { return k.of(whole).Outputs(whole) }
 
+func (ofVertices) Types(*partition.Share) ([]int, error) { return nil, nil }
+
 func (k ofVertices) Check(whole *partition.Whole) error { return k.of(whole).Check(whole) }
 
 func (k ofVertices) CheckMeasured(whole *partition.Whole) error { return checkSplits(whole, k.Split) }
@@ -74,6 +76,8 @@ func (k classification) Metric(whole *partition.Whole, l *graph.Labels) (string,
 }
 
 func (classification) Outputs(whole *partition.Whole) int { return whole.Classes }
+
+func (classification) Types(*partition.Share) ([]int, error) { return nil, nil }
 
 func (k classification) Check(whole *partition.Whole) error {
 	if distances[k.Loss] != nil {

@@ -199,6 +199,10 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 	if w.Blocks, err = c.BlockSpecs(share, c.Outputs, c.OwnModel); err != nil {
 		return nil, e, &launch.Common{Err: err}
 	}
+	kinds, err := c.outputTypes(share)
+	if err != nil {
+		return nil, e, &launch.Common{Err: err}
+	}
 	if c.Kept != nil {
 		if w.Share, err = c.Kept.Of(share); err != nil {
 			return nil, e, err
@@ -220,7 +224,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 	}
 	return w, engine.Config{
 		Degrees: degrees,
-		Team:    team, Groups: w.Groups, Share: w.Share, Blocks: w.Blocks, Seed: c.Seed, InitScheme: c.InitScheme, Trace: world.Track(),
+		Team:    team, Groups: w.Groups, Share: w.Share, Blocks: w.Blocks, Outputs: kinds, Seed: c.Seed, InitScheme: c.InitScheme, Trace: world.Track(),
 		Loss:          func(output *autograd.Var) (float64, *tensor.Matrix) { return w.Task.Loss(w.epoch, output) },
 		NormalizeRows: c.NormalizeFeatures == "row", Standard: w.Standard, VaryingInput: c.InputDropout > 0 || c.DropEdge > 0 || c.LabelInput > 0, DropEdge: c.DropEdge,
 		LabelInput: engine.LabelInput{LabelInput: nn.LabelInput{Share: c.LabelInput, Seed: c.Seed}, Split: c.Split, Columns: c.Outputs},
@@ -230,6 +234,22 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 		AggregationChunks: int(c.AggregationChunks),
 		Stage:             w.Stage,
 	}, nil
+}
+
+// outputTypes are the vertex types of the output, nil for the first.
+func (c *Config) outputTypes(share *partition.Share) ([]int, error) {
+	kinds, err := c.Kind.Types(share)
+	switch {
+	case err != nil || kinds == nil:
+		return nil, err
+	case c.Vertices != nil:
+		return nil, refusal.Errorf("%s: lists vertices of the first type, and the model computes those of the relations that it learns; leave it out, which predicts all",
+			refusal.Setting("vertices"))
+	case c.OwnModel != nil:
+		return nil, refusal.Errorf("%s %s: a model of your own computes the rows of the first vertex type, and edges between others are asked for; name a model with %s",
+			refusal.Setting("link-relation"), c.LinkRelation, refusal.Setting("model"))
+	}
+	return kinds, nil
 }
 
 // kept is the schedule of the columns that halo rows are sent of.

@@ -1,0 +1,120 @@
+package partition
+
+import "slices"
+
+// Places maps vertices to positions: the vertices sorted by partition, then by id.
+type Places struct {
+	Starts []int   // len K+1: the first position of each partition, and V
+	IDs    []int32 // the vertex at each position; nil: its position
+	Of     []int32 // the position of each vertex; nil: the vertex
+}
+
+// ID returns the vertex at a position.
+func (p *Places) ID(position int32) int32 {
+	if p.IDs == nil {
+		return position
+	}
+	return p.IDs[position]
+}
+
+// Position returns the position of a vertex.
+func (p *Places) Position(vertex int32) int32 {
+	if p.Of == nil {
+		return vertex
+	}
+	return p.Of[vertex]
+}
+
+// Vertices returns the number of vertices.
+func (p *Places) Vertices() int { return p.Starts[len(p.Starts)-1] }
+
+// merged returns the places of vertices of several types, which are numbered one type after another.
+func merged(types []*Places) *Places {
+	if len(types) == 1 {
+		return types[0]
+	}
+	k := len(types[0].Starts) - 1
+	m := &Places{Starts: make([]int, k+1)}
+	for _, t := range types {
+		for p, start := range t.Starts {
+			m.Starts[p] += start
+		}
+	}
+	if k == 1 {
+		return m
+	}
+	m.Of = make([]int32, m.Vertices())
+	for p := range k {
+		first := int32(0)
+		for _, t := range types {
+			for position := t.Starts[p]; position < t.Starts[p+1]; position++ {
+				m.IDs = append(m.IDs, first+t.ID(int32(position)))
+			}
+			first += int32(t.Vertices())
+		}
+	}
+	for position, v := range m.IDs {
+		m.Of[v] = int32(position)
+	}
+	return m
+}
+
+// Numbering numbers the vertices of some types, those of one type after another. With the first type alone
+// vertices keep their ids.
+type Numbering struct {
+	Kinds  []int   // the types, ascending
+	Starts []int32 // the first number of each type, and that of all vertices
+}
+
+// Number returns the numbering of some vertex types, ascending; nil: of the first.
+func (w *Whole) Number(kinds []int) Numbering {
+	if kinds == nil {
+		kinds = []int{0}
+	}
+	n, counts := Numbering{Kinds: kinds, Starts: []int32{0}}, w.Counts()
+	for i, kind := range kinds {
+		n.Starts = append(n.Starts, n.Starts[i]+int32(counts[kind]))
+	}
+	return n
+}
+
+// Vertices returns the number of vertices.
+func (n *Numbering) Vertices() int { return int(n.Starts[len(n.Kinds)]) }
+
+// Range returns the numbers of the vertices of a type: from lo to hi−1.
+func (n *Numbering) Range(kind int) (lo, hi int32) {
+	i := slices.Index(n.Kinds, kind)
+	return n.Starts[i], n.Starts[i+1]
+}
+
+// List returns the numbers of a share's vertices of these types, ascending: of those rows of each type that
+// places lists, or of all for nil. nil is all vertices of the graph.
+func (n *Numbering) List(s *Share, places func(kind int) []int32) (numbers []int32) {
+	types, all := s.Edges.Types(), true
+	for i, kind := range n.Kinds {
+		rows := &types[kind]
+		list := places(kind)
+		if list == nil && rows.IDs == nil {
+			for row := range rows.Rows {
+				numbers = append(numbers, n.Starts[i]+int32(row))
+			}
+			continue
+		}
+		all = false
+		if list == nil {
+			list = rows.IDs
+		} else {
+			list = rows.Vertices(list)
+		}
+		for _, v := range list {
+			numbers = append(numbers, n.Starts[i]+v)
+		}
+	}
+	if all {
+		return nil
+	}
+	if numbers == nil { // none, and not all
+		return []int32{}
+	}
+	return numbers
+}
