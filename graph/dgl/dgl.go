@@ -43,6 +43,10 @@ type Options struct {
 	Features, Labels, Train, Val, Test string
 	// EdgeWeights and EdgeFeatures name columns of edges (edata). Weights are never found by a name.
 	EdgeWeights, EdgeFeatures string
+	// EdgeSplit is Masks to read train_mask, val_mask and test_mask of edges as a split for link prediction, or
+	// None. By default they are read of a graph whose vertices have no labels. Validation and test edges then
+	// pass no messages, and neither do those of relations that are named as the reverse of theirs.
+	EdgeSplit string
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
 	DenseFeatures bool
@@ -256,6 +260,10 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	masks, err := c.readsMasks(o, labels)
+	if err != nil {
+		return nil, nil, err
+	}
 	first, err := c.first(labels, splits)
 	if err != nil {
 		return nil, nil, err
@@ -268,11 +276,18 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 	}
 	g = &graph.Graph{Type: typeName(c.types[first].name), Count: c.types[first].rows, Notes: c.notes}
 	for k, r := range c.relations {
-		made, err := c.relation(r, weights[k], edgeFeatures[k])
+		made, err := c.relation(r, weights[k], edgeFeatures[k], masks)
 		if err != nil {
 			return nil, nil, err
 		}
 		g.Relations = append(g.Relations, made)
+	}
+	if masks {
+		held, reverses, err := withoutReverses(g)
+		if err != nil {
+			return nil, nil, err
+		}
+		g.Notes = append(g.Notes, fmt.Sprintf("%d validation and test edges of masks pass no messages, nor do %d of reverse relations", held, reverses))
 	}
 	for i, k := range order {
 		t := c.types[k]
@@ -381,7 +396,7 @@ func (c *contents) checkCounts() error {
 }
 
 // relation sorts a relation's edges into in-neighbour lists.
-func (c *contents) relation(r *relation, weights, features string) (made graph.Relation, err error) {
+func (c *contents) relation(r *relation, weights, features string, masks bool) (made graph.Relation, err error) {
 	source, target := c.types[r.source], c.types[r.target]
 	const bound = 8 // of a vertex's edges
 	if err := memory.Need(bound * int64(target.rows)); err != nil {
@@ -399,13 +414,20 @@ func (c *contents) relation(r *relation, weights, features string) (made graph.R
 	if err != nil {
 		return made, err
 	}
+	var split *graph.EdgeSplit
 	e := graph.Edges{Weights: w.Dense, Features: f.Dense, FeatureColumns: f.Columns}
-	if e.Source, e.Target, err = r.ends(); err == nil {
+	if e.Source, e.Target, err = r.ends(); err == nil && masks {
+		var held []bool
+		if split, held, err = r.split(&e); split != nil {
+			e = without(e, held)
+		}
+	}
+	if err == nil {
 		made, err = graph.NewBipartite(source.rows, target.rows, e)
 	}
 	if err != nil {
 		return made, refusal.Errorf("relation %.40q: %w", r.name, err)
 	}
-	made.Source, made.Name, made.Target = typeName(source.name), typeName(r.name), typeName(target.name)
+	made.Source, made.Name, made.Target, made.EdgeSplit = typeName(source.name), typeName(r.name), typeName(target.name), split
 	return made, nil
 }

@@ -76,9 +76,15 @@ func readLinks(s *graph.EdgeSplit, part int, path string, vertices int) error {
 		}
 		return err
 	}
-	return refusal.Errorf("%s: has neither edge and edge_neg, as ogbl-collab, nor source_node, target_node and target_node_neg, as ogbl-citation2; "+
-		"splits of triples, as ogbl-wikikg2 and ogbl-biokg have, are not read", path)
+	if under(f.Value, "head") != nil {
+		return refusal.Errorf("%s: %s", path, ofTriples)
+	}
+	return refusal.Errorf("%s: has neither edge and edge_neg, as ogbl-collab, nor source_node, target_node and target_node_neg, as ogbl-citation2; %s", path, fetchAgain)
 }
+
+// ofTriples is why a split of triples is refused.
+const ofTriples = "a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, is not read: half of its negative edges replace the head, " +
+	"and a store has other targets of an edge alone; give lists for each relation, as a HeteroData that import pyg reads"
 
 // ofEnds reads the pairs of source_node and target_node.
 func ofEnds(array func(string, func(*npy.Array) ([]int32, error)) ([]int32, error)) ([]int32, error) {

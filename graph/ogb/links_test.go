@@ -39,7 +39,7 @@ func TestLinkSplits(t *testing.T) {
 		vertices int
 		want     string
 	}{
-		{"wikikg2", 6, `testdata/wikikg2/train.pt: has neither edge and edge_neg`},
+		{"wikikg2", 6, `testdata/wikikg2/train.pt: a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, is not read`},
 		{"collab", 5, `testdata/collab/valid.pt: "edge_neg": entry 0: vertex 5 is out of the range of 5 vertices`},
 	} {
 		if _, err := readLinkSplit(filepath.Join("testdata", c.name), c.vertices); !refusal.Is(err) || !strings.HasPrefix(err.Error(), c.want) {

@@ -80,6 +80,11 @@ func readTyped(l typedLayout, o Options) (*graph.Graph, error) {
 				refusal.Setting(flag), o.Folder, refusal.Setting("reverse-relations"))
 		}
 	}
+	if o.Rule == nil {
+		if path, err := o.splitFolder(); err == nil && isLinkSplit(path) {
+			return nil, refusal.Errorf("%s: %s", path, ofTriples)
+		}
+	}
 	t := &typed{typedLayout: l, Options: o, counts: map[string]int{}}
 	g := &graph.Graph{Metric: known[nameOf(o.Folder)].metric, Provenance: o.provenance()}
 	if err := t.readTypes(g); err != nil {

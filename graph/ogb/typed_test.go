@@ -239,6 +239,7 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 		{"labels of no type", false, text("raw/nodetype-has-label", "author,book,field\nFalse,True,False\n"), Options{}, `"book" has labels and is no vertex type`},
 		{"neither true nor false", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,Yes,False\n"), Options{}, `"Yes" is neither True nor False`},
 		{"no split", false, remove("split/time/paper"), Options{}, "train.csv.gz: no such file"},
+		{"split of triples", false, func(t *testing.T, folder string) { write(t, filepath.Join(folder, "split/time/train.pt"), nil) }, Options{}, "split/time: a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, is not read"},
 		{"inverse edges", false, none, Options{Inverse: Add}, "inverse-edges: "},
 		{"features from edges", false, none, Options{FromEdges: Mean}, "features-from-edges: "},
 		{"symmetrized", false, none, Options{Symmetrize: true}, "3 vertex types and 3 relations"},

@@ -1,0 +1,148 @@
+package dgl
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/internal/refusal"
+)
+
+// Masks as Options.EdgeSplit reads the masks of edges.
+const Masks = "masks"
+
+// The masks of edges: of the edges to predict, and of those that pass no messages for their sake. DGL's
+// knowledge graphs have both, as these also have each edge reversed.
+var (
+	edgeMasks = [3]string{trainNames[0], valNames[0], testNames[0]}
+	heldMasks = names{"valid_edge_mask", "val_edge_mask", "test_edge_mask"}
+)
+
+// readsMasks reports whether masks of edges are read as a split for link prediction. It refuses them where no
+// relation has some and they are asked for.
+func (c *contents) readsMasks(o *Options, labels []string) (bool, error) {
+	has := func(r *relation) bool { return r.rows > 0 && slices.ContainsFunc(edgeMasks[:], r.has) }
+	there := slices.ContainsFunc(c.relations, has)
+	switch o.EdgeSplit {
+	case "":
+		return there && !slices.ContainsFunc(labels, func(name string) bool { return name != "" }), nil
+	case None:
+		return false, nil
+	case Masks:
+		if !there {
+			return false, refusal.Errorf("%s %s: no edges have a %s, %s or %s", refusal.Setting("edge-split"), Masks, edgeMasks[0], edgeMasks[1], edgeMasks[2])
+		}
+		return true, nil
+	}
+	return false, refusal.Errorf("%s %.40q: it is %s or %s", refusal.Setting("edge-split"), o.EdgeSplit, Masks, None)
+}
+
+// split reads the masks of a relation's edges, nil if it has none. held marks the edges that pass no
+// messages: those of validation and test.
+func (r *relation) split(e *graph.Edges) (split *graph.EdgeSplit, held []bool, err error) {
+	if r.rows == 0 || !slices.ContainsFunc(edgeMasks[:], r.has) {
+		return nil, nil, nil
+	}
+	split, held = &graph.EdgeSplit{}, make([]bool, r.rows)
+	seen := make([]bool, r.rows)
+	for part, name := range edgeMasks {
+		err := r.mask(name, func(k int64) error {
+			if seen[k] {
+				return refusal.Errorf("column %q of %.40q: edge %d is in another mask, too", name, r.name, k)
+			}
+			seen[k], held[k] = true, part > 0
+			split.Edges[part] = append(split.Edges[part], e.Source[k], e.Target[k])
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, name := range heldMasks {
+		err := r.mask(name, func(k int64) error {
+			held[k] = true
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return split, held, nil
+}
+
+// mask calls use with each edge that a column marks, if there is one of that name.
+func (r *relation) mask(name string, use func(edge int64) error) error {
+	if !r.has(name) {
+		return nil
+	}
+	return r.take(name, func(c *column) error {
+		a, err := c.array()
+		if err != nil {
+			return err
+		}
+		parts, err := arrays.Masks(a, r.rows)
+		if err != nil {
+			return err
+		}
+		if len(parts) != 1 {
+			return fmt.Errorf("has %d splits, where edges have one", len(parts))
+		}
+		for _, k := range parts[0] {
+			if err := use(k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// without returns the edges that are not held out.
+func without(e graph.Edges, held []bool) graph.Edges {
+	rest := graph.Edges{FeatureColumns: e.FeatureColumns}
+	for k, out := range held {
+		if out {
+			continue
+		}
+		rest.Source, rest.Target = append(rest.Source, e.Source[k]), append(rest.Target, e.Target[k])
+		if e.Weights != nil {
+			rest.Weights = append(rest.Weights, e.Weights[k])
+		}
+		if e.Features != nil {
+			rest.Features = append(rest.Features, e.Features[k*e.FeatureColumns:(k+1)*e.FeatureColumns]...)
+		}
+	}
+	return rest
+}
+
+// withoutReverses removes from reverse relations the edges that a split holds out. It returns how many edges
+// pass no messages for a split's sake, and how many of them are reverses.
+func withoutReverses(g *graph.Graph) (held, reverses int, err error) {
+	for i := range g.Relations {
+		forward := &g.Relations[i]
+		if forward.EdgeSplit == nil {
+			continue
+		}
+		out := map[[2]int32]bool{}
+		for part := 1; part < len(edgeMasks); part++ {
+			held += forward.EdgeSplit.Count(part)
+			for pair := range slices.Chunk(forward.EdgeSplit.Edges[part], 2) {
+				out[[2]int32{pair[1], pair[0]}] = true
+			}
+		}
+		source, name, target := forward.Ends()
+		for k := range g.Relations {
+			back := &g.Relations[k]
+			if s, n, t, is := back.ReverseOf(); !is || s != source || n != name || t != target {
+				continue
+			}
+			before := len(back.Sources)
+			*back, err = back.Where(func(_ int64, u, v int32) bool { return !out[[2]int32{u, v}] })
+			if err != nil {
+				return held, reverses, err
+			}
+			reverses += before - len(back.Sources)
+		}
+	}
+	return held, reverses, nil
+}

@@ -1,0 +1,106 @@
+package dgl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/graph"
+	"weft/graph/dgl/dgltest"
+	"weft/internal/refusal"
+)
+
+// follows is a graph without labels of two types and of a relation between them, whose edges have masks, with
+// its reverse. Edge k goes from user k%3 to item k%4.
+func follows(masks map[string][]uint8) *dgltest.Graph {
+	g := &dgltest.Graph{
+		Vertices: []dgltest.Vertices{{Type: "item", Count: 4}, {Type: "user", Count: 3}},
+		Relations: []dgltest.Relation{
+			{Name: "buys", Source: 1, Target: 0, Tensors: dgltest.Tensors{}},
+			{Name: graph.ReversePrefix + "buys", Source: 0, Target: 1},
+		},
+	}
+	buys, back := &g.Relations[0], &g.Relations[1]
+	var weights, features []float32
+	for k := range int64(8) {
+		buys.From, buys.To = append(buys.From, k%3), append(buys.To, k%4)
+		back.From, back.To = append(back.From, k%4), append(back.To, k%3)
+		weights, features = append(weights, float32(k)), append(features, float32(k), float32(-k))
+	}
+	buys.Tensors["w"], buys.Tensors["feat"] = dgltest.Of(weights), dgltest.Of(features, 8, 2)
+	for name, mask := range masks {
+		buys.Tensors[name] = dgltest.Of(mask)
+	}
+	return g
+}
+
+// TestEdgeMasks: masks of edges are a split for link prediction. Validation and test edges pass no messages, and
+// neither do their reverses and what the masks of DGL's knowledge graphs mark.
+func TestEdgeMasks(t *testing.T) {
+	path := write(t, "g.bin", dgltest.Graphs(nil, follows(map[string][]uint8{
+		"train_mask": {1, 1, 0, 0, 0, 1, 0, 0}, "val_mask": {0, 0, 1, 0, 0, 0, 0, 0}, "test_mask": {0, 0, 0, 1, 1, 0, 0, 0},
+		"valid_edge_mask": {0, 0, 1, 0, 0, 0, 1, 0},
+	})))
+	o := only
+	o.EdgeWeights = "w"
+	g, _ := read(t, path, o)
+	want := &graph.EdgeSplit{Edges: [3][]int32{{0, 0, 1, 1, 2, 1}, {2, 2}, {0, 3, 1, 0}}}
+	buys, back := &g.Relations[0], &g.Relations[1]
+	if diff := cmp.Diff(want, buys.EdgeSplit); diff != "" {
+		t.Error(diff)
+	}
+	// Edges 0, 1, 5 and 7 are left. Of edge 6, from user 0 to item 2, the reverse is no reverse of the split
+	edges := buys.Edges()
+	if !slices.Equal(edges.Source, []int32{0, 1, 2, 1}) || !slices.Equal(edges.Target, []int32{0, 1, 1, 3}) ||
+		!slices.Equal(buys.Weights, []float32{0, 1, 5, 7}) || !slices.Equal(buys.EdgeFeatures, []float32{0, 0, 1, -1, 5, -5, 7, -7}) {
+		t.Errorf("edges %v, weights %v, features %v", edges, buys.Weights, buys.EdgeFeatures)
+	}
+	edges = back.Edges()
+	if back.EdgeSplit != nil || !slices.Equal(edges.Source, []int32{0, 2, 1, 3, 1}) || !slices.Equal(edges.Target, []int32{0, 0, 1, 1, 2}) {
+		t.Errorf("reverse edges %v, split %v", edges, back.EdgeSplit)
+	}
+	if notes := fmt.Sprint(g.Notes); notes != "[3 validation and test edges of masks pass no messages, nor do 3 of reverse relations]" {
+		t.Errorf("notes %s", notes)
+	}
+	o.EdgeSplit = None
+	if g, _ = read(t, path, o); g.Relations[0].EdgeSplit != nil || len(g.Relations[0].Sources) != 8 || len(g.Relations[1].Sources) != 8 {
+		t.Errorf("without masks: %+v", g.Relations)
+	}
+
+	// Beside labels, masks are read if they are asked for
+	labelled := shop()
+	labelled.Relations[2].Tensors = dgltest.Tensors{"train_mask": dgltest.Of([]uint8{1, 0}), "test_mask": dgltest.Of([]uint8{0, 1})}
+	path = write(t, "g.bin", dgltest.Graphs(nil, labelled))
+	if g, _ = read(t, path, only); g.Relations[2].EdgeSplit != nil || len(g.Relations[2].Sources) != 2 {
+		t.Errorf("beside labels: %+v", g.Relations[2])
+	}
+	o = only
+	o.EdgeSplit = Masks
+	g, _ = read(t, path, o)
+	if diff := cmp.Diff(&graph.EdgeSplit{Edges: [3][]int32{{0, 1}, nil, {1, 2}}}, g.Relations[2].EdgeSplit); diff != "" || len(g.Relations[2].Sources) != 1 {
+		t.Error(diff, g.Relations[2])
+	}
+}
+
+func TestEdgeMasksRefused(t *testing.T) {
+	good := []uint8{1, 0, 0, 0, 0, 0, 0, 0}
+	for want, c := range map[string]struct {
+		masks map[string][]uint8
+		split string
+	}{
+		`column "val_mask" of "buys": edge 0 is in another mask, too`:         {map[string][]uint8{"train_mask": good, "val_mask": good}, ""},
+		`"train_mask" of "buys": `:                                            {map[string][]uint8{"train_mask": {1, 0, 0, 0, 0, 0, 0, 2}}, ""},
+		`edge-split masks: no edges have a train_mask, val_mask or test_mask`: {nil, Masks},
+		`edge-split "mine": it is masks or none`:                              {nil, "mine"},
+	} {
+		o := only
+		o.EdgeSplit = c.split
+		_, _, err := Read(write(t, "g.bin", dgltest.Graphs(nil, follows(c.masks))), o)
+		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
