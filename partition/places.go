@@ -88,33 +88,33 @@ func (n *Numbering) Range(kind int) (lo, hi int32) {
 }
 
 // List returns the numbers of a share's vertices of these types, ascending: of those rows of each type that
-// places lists, or of all for nil. nil is all vertices of the graph.
+// places lists, or of all for nil. nil is all vertices of the graph. Nobody may write to the list.
 func (n *Numbering) List(s *Share, places func(kind int) []int32) (numbers []int32) {
-	types, all := s.Edges.Types(), true
+	types := s.Edges.Types()
+	all := func(kind int) bool { return places(kind) == nil && types[kind].IDs == nil }
+	if !slices.ContainsFunc(n.Kinds, func(kind int) bool { return !all(kind) }) {
+		return nil
+	}
+	ids := func(kind int) []int32 {
+		if list := places(kind); list != nil {
+			return types[kind].Vertices(list)
+		}
+		return types[kind].IDs
+	}
+	if len(n.Kinds) == 1 {
+		return ids(n.Kinds[0])
+	}
+	numbers = []int32{}
 	for i, kind := range n.Kinds {
-		rows := &types[kind]
-		list := places(kind)
-		if list == nil && rows.IDs == nil {
-			for row := range rows.Rows {
+		if all(kind) {
+			for row := range types[kind].Rows {
 				numbers = append(numbers, n.Starts[i]+int32(row))
 			}
 			continue
 		}
-		all = false
-		if list == nil {
-			list = rows.IDs
-		} else {
-			list = rows.Vertices(list)
-		}
-		for _, v := range list {
+		for _, v := range ids(kind) {
 			numbers = append(numbers, n.Starts[i]+v)
 		}
-	}
-	if all {
-		return nil
-	}
-	if numbers == nil { // none, and not all
-		return []int32{}
 	}
 	return numbers
 }

@@ -65,11 +65,12 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 		return nil, err
 	}
 	l := &Edges{Draw: o.Draw, learned: of, team: team, comm: c, places: shares, me: c.Rank(), bytes: usualBytes, fetches: o.Fetches}
-	l.vertices = of.Numbering.List(s, func(int) []int32 { return nil })
-	for _, kind := range of.Numbering.Kinds {
-		l.rows += s.Edges.Types()[kind].Rows
-	}
-	if len(shares.Starts) != c.Size()+1 { // a share has several workers
+	if len(shares.Starts) == c.Size()+1 { // a share has one worker
+		l.vertices = of.Numbering.List(s, func(int) []int32 { return nil })
+		for _, kind := range of.Numbering.Kinds {
+			l.rows += s.Edges.Types()[kind].Rows
+		}
+	} else {
 		l.rows, l.vertices = len(vertices), vertices
 		if l.places, err = l.byWorker(of.Numbering.Vertices()); err != nil {
 			return nil, err
