@@ -21,8 +21,8 @@ func Rows(x *Var, lo, hi int, set *RowSet) *Var {
 	}})
 }
 
-// Stack returns the rows of all xs, below each other. Its rows are no one type of vertices, so that nothing sums
-// over them on all workers.
+// Stack returns the rows of all xs, below each other. Its rows are no one type of vertices, so that nothing
+// sums over them on all workers.
 func Stack(xs ...*Var) *Var {
 	t, rows := xs[0].tape, 0
 	xs = slices.Clone(xs)

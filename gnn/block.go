@@ -31,6 +31,9 @@ func (s State) Vars() (vars []*autograd.Var) {
 	return vars
 }
 
+// tape returns the tape of the state's values.
+func (s State) tape() *autograd.Tape { return s.Vars()[0].Tape() }
+
 // Of returns the rows of a vertex type, by its number in the schema.
 func (s State) Of(kind int) *autograd.Var {
 	if kind == 0 {

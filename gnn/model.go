@@ -24,7 +24,7 @@ func Build(specs []BlockSpec, from, to int, e Env) (m Model) {
 func (m Model) Forward(s State) State {
 	for _, b := range m {
 		in := s
-		in.Vars()[0].Tape().ScopeOf(func() []*autograd.Var {
+		in.tape().ScopeOf(func() []*autograd.Var {
 			s = b.Forward(in)
 			return s.Vars()
 		})

@@ -133,7 +133,7 @@ func (l *typedLayer) rgcnRoot(name string, i int, e Env) *nn.Param {
 
 // Forward computes the layer for the rows of all types.
 func (c *RGCN) Forward(x []*autograd.Var) (z, bias []*autograd.Var) {
-	t := State{H: x[0], Others: x[1:]}.Vars()[0].Tape()
+	t := State{H: x[0], Others: x[1:]}.tape()
 	z, bias = make([]*autograd.Var, len(x)), make([]*autograd.Var, len(x))
 	for i := range c.sources {
 		from := &c.sources[i]

@@ -102,7 +102,7 @@ type TypedConvolution interface {
 
 // Forward computes the layer for the rows of all types.
 func (l *TypedLayer) Forward(s State) State {
-	x, tape := append([]*autograd.Var{s.H}, s.Others...), s.Vars()[0].Tape()
+	x, tape := append([]*autograd.Var{s.H}, s.Others...), s.tape()
 	for i, t := range l.Types {
 		if t.Embedding != nil {
 			x[i] = autograd.Stored(t.Embedding.On(tape))

@@ -247,9 +247,9 @@ func newShare(part *graph.Part, p int, starts [][]int, whole Whole, places func(
 	return s
 }
 
-// Places returns the order of all partitions in some vertex types, as a Numbering of these has their vertices.
-// Of stored ones the first call for a type reads it, for all shares that were opened by the same Description.
-// It refuses an order that is not the one of the share's rows.
+// Places returns the order of all partitions in some vertex types, as a Numbering of these has their
+// vertices. Of stored ones the first call for a type reads it, for all shares that were opened by the same
+// Description. It refuses an order that is not the one of the share's rows.
 func (s *Share) Places(kinds ...int) (*Places, error) {
 	var all []*Places
 	for _, kind := range kinds {

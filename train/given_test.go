@@ -57,7 +57,8 @@ func benchmarked(t *testing.T, form graph.NegativeForm) *graph.Graph {
 }
 
 // byDefinition are the metrics of a part by the formulas of OGB's evaluator (ogb/linkproppred/evaluate.py),
-// in double precision, from the embeddings of all vertices. first is the row of the first vertex of each type.
+// in double precision, from the embeddings of all vertices. first is the row of the first vertex of each
+// type.
 func byDefinition(g *graph.Graph, h []float32, columns int, weights []float32, part int, first map[string]int32) map[string]float64 {
 	var relations []*graph.Relation
 	for i := range g.Relations {
@@ -193,8 +194,8 @@ func TestGivenSplit(t *testing.T) {
 	}
 }
 
-// TestGivenSplitBetweenTypes: stored splits of relations between several types are measured by OGB's formulas, on
-// any number of workers, all of them or those that are asked for.
+// TestGivenSplitBetweenTypes: stored splits of relations between several types are measured by OGB's
+// formulas, on any number of workers, all of them or those that are asked for.
 func TestGivenSplitBetweenTypes(t *testing.T) {
 	for _, form := range []graph.NegativeForm{graph.SharedNegatives, graph.TargetNegatives} {
 		g, _, _, _ := shop(t, 1)

@@ -191,8 +191,8 @@ func TestLinksBetweenTypes(t *testing.T) {
 	}
 }
 
-// TestLinksOfAnotherType: relations within a type that is not the first are learned as in the same graph where
-// that type is first.
+// TestLinksOfAnotherType: relations within a type that is not the first are learned as in the same graph
+// where that type is first.
 func TestLinksOfAnotherType(t *testing.T) {
 	g, _, _, _ := shop(t, 1)
 	var e graph.Edges

@@ -24,8 +24,8 @@ type linkOracle struct {
 	weights    [][]float64 // of the decoder, by relation
 }
 
-// linksByHand is the oracle of a run on the relations of a graph, whose vertices have their embeddings at these
-// ends.
+// linksByHand is the oracle of a run on the relations of a graph, whose vertices have their embeddings at
+// these ends.
 func linksByHand(relations []graph.Relation, ends []links.Ends, o *Options, r *Result) *linkOracle {
 	l := &linkOracle{draw: links.Draw{Seed: o.Seed, Shares: o.LinkSplit}, known: map[links.Edge]bool{}, ends: ends}
 	for relation, one := range relations {
@@ -76,8 +76,8 @@ func (l *linkOracle) loss(part links.Part, epoch, drawn int) (mean float64) {
 	return mean
 }
 
-// measures are the measures of a part. A rank is among all vertices of the type that are no other target of the source;
-// equal scores count half. The ROC-AUC is how often an edge scores above a negative.
+// measures are the measures of a part. A rank is among all vertices of the type that are no other target of
+// the source; equal scores count half. The ROC-AUC is how often an edge scores above a negative.
 func (l *linkOracle) measures(part links.Part) map[string]float64 {
 	sum, edges, drawn := map[string]float64{}, []float64{}, []float64{}
 	for _, e := range l.edges[part] {
@@ -184,8 +184,8 @@ func (l *linkOracle) compare(t *testing.T, o *Options, run *Result) {
 	}
 }
 
-// shop has 70, 90 and 30 times so many items, users and tags, and relations between them, each with its reverse.
-// Embeddings of all types are those of items, users and tags in turn.
+// shop has 70, 90 and 30 times so many items, users and tags, and relations between them, each with its
+// reverse. Embeddings of all types are those of items, users and tags in turn.
 func shop(t *testing.T, times int) (g *graph.Graph, items, users, tags links.Range) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(31, 1))

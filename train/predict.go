@@ -35,11 +35,11 @@ const (
 	WithEmbeddings                // also the input of the last layer: with one layer the features
 )
 
-// Predict computes the logits of every vertex of the job's graph, or of Job.Vertices, with the given weights.
-// All edges pass messages, but with HeldOut. It ignores the settings of the training, and needs no labels: the last layer's weights tell the number of
-// classes of a named model. If ctx is cancelled on any worker, it returns context.Canceled on all. If a
-// result is not finite, it returns an error on all. After an error that wraps a Common, Comm still works; any
-// other error has ended it.
+// Predict computes the logits of every vertex of the job's graph, or of Job.Vertices, with the given
+// weights. All edges pass messages, but with HeldOut. It ignores the settings of the training, and needs no
+// labels: the last layer's weights tell the number of classes of a named model. If ctx is cancelled on any
+// worker, it returns context.Canceled on all. If a result is not finite, it returns an error on all. After
+// an error that wraps a Common, Comm still works; any other error has ended it.
 func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *Prediction, err error) {
 	s, err := j.begin(ctx, &weights)
 	if err != nil {
@@ -92,8 +92,8 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, a
 	return p, w.Results(0, predict, worker.OrKeep(j.OnLogits, &p.Logits, nil))
 }
 
-// MeasureLinks measures embeddings of the job's graph, V × columns in its vertex order, by every metric of link
-// prediction. weights are those of the run that made them. The mesh has one worker.
+// MeasureLinks measures embeddings of the job's graph, V × columns in its vertex order, by every metric of
+// link prediction. weights are those of the run that made them. The mesh has one worker.
 func (j *Job) MeasureLinks(ctx context.Context, embeddings []float32, weights nn.State) (r *task.Links, err error) {
 	s, err := j.begin(ctx, nil)
 	if err != nil {

@@ -40,14 +40,14 @@ With a STORE it predicts there with the weights of the run first, on one worker.
 		ValidArgsFunction: completeInOrder(completeFolders, completeGraph),
 		Args:              arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			measured, err := e.evaluate(cmd, args)
+			found, err := e.evaluate(cmd, args)
 			if err != nil {
 				return err
 			}
 			if e.json {
-				return printJSON(cmd.OutOrStdout(), measured)
+				return printJSON(cmd.OutOrStdout(), found)
 			}
-			measured.print(cmd.OutOrStdout())
+			found.print(cmd.OutOrStdout())
 			return nil
 		},
 	}

@@ -37,8 +37,8 @@ func follows(masks map[string][]uint8) *dgltest.Graph {
 	return g
 }
 
-// TestEdgeMasks: masks of edges are a split for link prediction. Validation and test edges pass no messages, and
-// neither do their reverses and what the masks of DGL's knowledge graphs mark.
+// TestEdgeMasks: masks of edges are a split for link prediction. Validation and test edges pass no
+// messages, and neither do their reverses and what the masks of DGL's knowledge graphs mark.
 func TestEdgeMasks(t *testing.T) {
 	path := write(t, "g.bin", dgltest.Graphs(nil, follows(map[string][]uint8{
 		"train_mask": {1, 1, 0, 0, 0, 1, 0, 0}, "val_mask": {0, 0, 1, 0, 0, 0, 0, 0}, "test_mask": {0, 0, 0, 1, 1, 0, 0, 0},

@@ -113,9 +113,9 @@ func (d *Draw) Part(e Edge) Part {
 	return Test
 }
 
-// Negative returns a negative edge for e: within one vertex type e with another source or another target, in
-// turn; between two types e with another target. number counts the negative edges of e in an epoch. The result
-// may be an edge of the graph, but not e.
+// Negative returns a negative edge for e: within one vertex type e with another source or another target,
+// in turn; between two types e with another target. number counts the negative edges of e in an epoch. The
+// result may be an edge of the graph, but not e.
 func (d *Draw) Negative(epoch, number int, e Edge, of Ends) Edge {
 	key := d.hash(forNegatives, uint64(epoch), uint64(e.Relation), ends(e.Source, e.Target))
 	random := d.hash(key, uint64(number))
@@ -127,7 +127,8 @@ func (d *Draw) Negative(epoch, number int, e Edge, of Ends) Edge {
 	return e
 }
 
-// Candidates returns n different random numbers below vertices, or nil for all: if n is 0, or at least vertices.
+// Candidates returns n different random numbers below vertices, or nil for all: if n is 0, or at least
+// vertices.
 func (d *Draw) Candidates(n, vertices int) []int32 {
 	if n == 0 || n >= vertices {
 		return nil
@@ -151,9 +152,10 @@ type Supervised struct {
 	Ends      []Ends // of each relation
 }
 
-// Supervised returns the relations of a share with supervision edges: those that are asked for, or those that
-// a stored split divides, else those from the first vertex type to itself, without relations that are the
-// reverse of another. It refuses a relation that the graph does not have, or that the stored split leaves out.
+// Supervised returns the relations of a share with supervision edges: those that are asked for, or those
+// that a stored split divides, else those from the first vertex type to itself, without relations that are
+// the reverse of another. It refuses a relation that the graph does not have, or that the stored split
+// leaves out.
 func (d *Draw) Supervised(s *partition.Share) (of Supervised, err error) {
 	switch {
 	case d.Relations != nil:

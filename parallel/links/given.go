@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// readSplits copies the edges of the stored splits into this worker's vertices, and the negative edges that it
-// gives. It calls add with those of each relation.
+// readSplits copies the edges of the stored splits into this worker's vertices, and the negative edges that
+// it gives. It calls add with those of each relation.
 func (l *Edges) readSplits(s *partition.Share, add func(relation, [lists]int64)) error {
 	l.Negatives = s.Whole.EdgeSplits[0].Negatives
 	return s.ReadEdgeSplits(func(splits []*graph.EdgeSplit) {

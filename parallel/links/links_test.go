@@ -378,8 +378,8 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// TestBetweenTypes: of a relation between two types, an edge that passes messages trains, in the reverse relation
-// too. Negative edges have another target of its type, each as likely.
+// TestBetweenTypes: of a relation between two types, an edge that passes messages trains, in the reverse
+// relation too. Negative edges have another target of its type, each as likely.
 func TestBetweenTypes(t *testing.T) {
 	const sources, targets = 30, 12
 	r := rand.New(rand.NewPCG(6, 1))

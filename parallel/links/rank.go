@@ -16,9 +16,9 @@ const (
 )
 
 // Ranks returns the rank of each of this worker's edges u→v of a part: the rank of v, from 1, among the
-// candidates v' of its type by the score of u→v'. Candidates v' that have an edge u→v' of the relation, in any part, do
-// not count (filtered ranks, Bordes et al. 2013). A candidate with an equal score counts one half. Each
-// worker scores its own candidates for the edges of all workers.
+// candidates v' of its type by the score of u→v'. Candidates v' that have an edge u→v' of the relation, in
+// any part, do not count (filtered ranks, Bordes et al. 2013). A candidate with an equal score counts one
+// half. Each worker scores its own candidates for the edges of all workers.
 func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) {
 	r := l.ranking(h, d)
 	defer r.release()

@@ -12,8 +12,8 @@ import (
 // groupRows are the rows of a row group, which the writer holds in memory.
 const groupRows = 1 << 17
 
-// writeParquet writes a table as Parquet: the vertex as int64, types, names and classes as strings, numbers as
-// float.
+// writeParquet writes a table as Parquet: the vertex as int64, types, names and classes as strings, numbers
+// as float.
 func writeParquet(to io.Writer, rows worker.Rows, t *Table) error {
 	columns := inOrder{parquet.Group{}, t.header(rows.Columns)}
 	for k, name := range columns.names {

@@ -169,8 +169,8 @@ func ParseShares(text string) (s Shares, err error) {
 func (s Shares) String() string { return fmt.Sprintf("%v/%v/%v", s[0], s[1], s[2]) }
 
 // Relations are the relations that link prediction learns, each as its source type, its name and its target
-// type. Their text form is "author,writes,paper", several with ";" between them, and "" for those of the first
-// vertex type.
+// type. Their text form is "author,writes,paper", several with ";" between them, and "" for those of the
+// first vertex type.
 type Relations string
 
 // ParseRelations reads "author,writes,paper;paper,cites,paper".
