@@ -34,7 +34,7 @@ func (i *dglImport) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Test, "test", "", "`name` in ndata of the test mask (default: test_mask)")
 	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`name` in edata of the edge weights (default: the edges have none)")
 	flags.StringVar(&o.EdgeFeatures, "edge-features", "", "`name` in edata of the edge features (default: feat or features)")
-	flags.StringVar(&o.EdgeSplit, "edge-split", "", "`masks` to read train_mask, val_mask and test_mask in edata as a split of edges for link prediction, or none (default: masks where vertices have no labels)")
+	flags.StringVar(&o.EdgeSplit, "edge-split", "", "`masks` to read train_mask, val_mask and test_mask in edata as a split of edges for link prediction, or none for no such split (default: masks where vertices have no labels, and the lists of AsLinkPredDataset)")
 	i.dense.flags(flags)
 }
 

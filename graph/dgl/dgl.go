@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,8 +45,9 @@ type Options struct {
 	// EdgeWeights and EdgeFeatures name columns of edges (edata). Weights are never found by a name.
 	EdgeWeights, EdgeFeatures string
 	// EdgeSplit is Masks to read train_mask, val_mask and test_mask of edges as a split for link prediction, or
-	// None. By default they are read of a graph whose vertices have no labels. Validation and test edges then
-	// pass no messages, and neither do those of relations that are named as the reverse of theirs.
+	// None for no split of edges. By default they are read of a graph whose vertices have no labels. Validation
+	// and test edges then pass no messages, and neither do those of relations that are named as the reverse of
+	// theirs. The lists that AsLinkPredDataset stores beside its training graph are read but for None.
 	EdgeSplit string
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
@@ -172,8 +174,11 @@ func readFile(path string, o *Options) (*graph.Graph, *Division, error) {
 		g.Notes = append(g.Notes, fmt.Sprintf("%d graphs as one; %s takes one of them", g.Graphs, refusal.Setting("graph")))
 	}
 	g.Provenance = "dgl " + path
+	if err := c.splitByLists(g, o); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
 	if len(c.labels) > 0 {
-		g.Notes = append(g.Notes, "labels of whole graphs left out: "+arrays.Listed(c.labels))
+		g.Notes = append(g.Notes, "labels of whole graphs left out: "+arrays.Listed(slices.Sorted(maps.Keys(c.labels))))
 	}
 	return g, nil, nil
 }

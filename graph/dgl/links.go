@@ -1,11 +1,13 @@
 package dgl
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
@@ -16,7 +18,7 @@ const Masks = "masks"
 // knowledge graphs have both, as these also have each edge reversed.
 var (
 	edgeMasks = [3]string{trainNames[0], valNames[0], testNames[0]}
-	heldMasks = names{"valid_edge_mask", "val_edge_mask", "test_edge_mask"}
+	heldMasks = names{"valid_edge_mask", "test_edge_mask"}
 )
 
 // readsMasks reports whether masks of edges are read as a split for link prediction. It refuses them where no
@@ -145,4 +147,95 @@ func withoutReverses(g *graph.Graph) (held, reverses int, err error) {
 		}
 	}
 	return held, reverses, nil
+}
+
+// listOf names a list of AsLinkPredDataset, of a part: the sources or the targets of its edges or of its
+// negative edges.
+func listOf(part int, kind, end string) string {
+	return [3]string{"", "val", "test"}[part] + "_" + kind + "_" + end
+}
+
+// splitByLists gives the graph the split that AsLinkPredDataset stores beside it: the graph's own edges
+// train. Negative edges that are a few for each edge, from its source, are targets of that edge; others are
+// shared.
+func (c *cursor) splitByLists(g *graph.Graph, o *Options) error {
+	if _, there := c.labels[listOf(1, "pos", "src")]; !there || o.EdgeSplit == None {
+		return nil
+	}
+	r := &g.Relations[0]
+	switch {
+	case len(g.Relations) > 1 || g.Graphs > 1:
+		return refusal.Errorf("the lists of a split of edges (%s and others) are of one graph of one relation; %s %s leaves them out",
+			listOf(1, "pos", "src"), refusal.Setting("edge-split"), None)
+	case r.EdgeSplit != nil:
+		return refusal.Errorf("has a split of edges twice, as masks and as lists (%s and others); save one of them", listOf(1, "pos", "src"))
+	}
+	var lists [3][2]graph.Edges // of each part: edges and negative edges
+	forEach := true
+	for part := 1; part < len(lists); part++ {
+		for k, kind := range []string{"pos", "neg"} {
+			e := &lists[part][k]
+			for end, to := range map[string]*[]int32{"src": &e.Source, "dst": &e.Target} {
+				name := listOf(part, kind, end)
+				var err error
+				if *to, err = c.list(name); err != nil {
+					return refusal.Errorf("the list %q of a split of edges: %w", name, err)
+				}
+				delete(c.labels, name)
+			}
+			if len(e.Source) != len(e.Target) {
+				return refusal.Errorf("the list %q of a split of edges: has %d ids, and %q has %d",
+					listOf(part, kind, "src"), len(e.Source), listOf(part, kind, "dst"), len(e.Target))
+			}
+		}
+		forEach = forEach && fromSources(&lists[part][0], &lists[part][1])
+	}
+	split := &graph.EdgeSplit{Negatives: graph.SharedNegatives, Edges: [3][]int32{pairs(r.Edges())}}
+	for part := 1; part < len(lists); part++ {
+		split.Edges[part], split.Negative[part] = pairs(lists[part][0]), pairs(lists[part][1])
+		if forEach {
+			split.Negatives, split.Negative[part] = graph.TargetNegatives, lists[part][1].Target
+		}
+	}
+	r.EdgeSplit = split
+	return g.Check()
+}
+
+// list returns the ids of a label of whole graphs.
+func (c *cursor) list(name string) ([]int32, error) {
+	t, there := c.labels[name]
+	if !there {
+		return nil, refusal.Errorf("is not there")
+	}
+	if len(t.Shape) != 1 {
+		return nil, refusal.Errorf("has shape %v, where it is a list of ids", t.Shape)
+	}
+	a, err := npy.ReadData(bytes.NewReader(t.data), int64(len(t.data)), t.Header)
+	if err != nil {
+		return nil, err
+	}
+	return a.Int32s()
+}
+
+// fromSources reports whether negative edges are equally many for each edge, in their order, with its source.
+func fromSources(edges, negatives *graph.Edges) bool {
+	n := len(edges.Source)
+	if n == 0 || len(negatives.Source) == 0 || len(negatives.Source)%n != 0 {
+		return false
+	}
+	each := len(negatives.Source) / n
+	for k, u := range negatives.Source {
+		if u != edges.Source[k/each] {
+			return false
+		}
+	}
+	return true
+}
+
+// pairs are the ends of edges, source and target in turn.
+func pairs(e graph.Edges) (ids []int32) {
+	for k, u := range e.Source {
+		ids = append(ids, u, e.Target[k])
+	}
+	return ids
 }

@@ -104,3 +104,71 @@ func TestEdgeMasksRefused(t *testing.T) {
 		}
 	}
 }
+
+// lists are those that AsLinkPredDataset stores of validation and test edges.
+func lists(change func(dgltest.Tensors)) dgltest.Tensors {
+	all := dgltest.Tensors{"glabel": dgltest.Of([]int64{1})}
+	for name, ids := range map[string][]int64{
+		"val_pos_src": {4, 2}, "val_pos_dst": {0, 5}, "val_neg_src": {1, 2, 3, 4}, "val_neg_dst": {6, 7, 8, 9},
+		"test_pos_src": {9}, "test_pos_dst": {3}, "test_neg_src": {5}, "test_neg_dst": {5},
+	} {
+		all[name] = dgltest.Of(ids)
+	}
+	if change != nil {
+		change(all)
+	}
+	return all
+}
+
+// TestListsOfAsLinkPredDataset: what AsLinkPredDataset stores is a split, whose training edges are those of
+// the graph. Negative edges of each edge's source are its negative targets.
+func TestListsOfAsLinkPredDataset(t *testing.T) {
+	g, _ := read(t, write(t, "g.bin", dgltest.Graphs(lists(nil), ring())), only)
+	split := g.Relations[0].EdgeSplit
+	if split.Negatives != graph.SharedNegatives || split.Count(0) != 21 ||
+		!slices.Equal(split.Edges[1], []int32{4, 0, 2, 5}) || !slices.Equal(split.Edges[2], []int32{9, 3}) ||
+		!slices.Equal(split.Negative[1], []int32{1, 6, 2, 7, 3, 8, 4, 9}) || !slices.Equal(split.Negative[2], []int32{5, 5}) {
+		t.Errorf("%+v", split)
+	}
+	for k := range split.Count(0) {
+		if u, v := split.Edges[0][2*k], split.Edges[0][2*k+1]; (v+10-u)%10 != 1 && (v+10-u)%10 != 3 {
+			t.Errorf("training edge %d→%d", u, v)
+		}
+	}
+	if notes := fmt.Sprint(g.Notes); strings.Contains(notes, "val_pos") || !strings.Contains(notes, `labels of whole graphs left out: "glabel"`) {
+		t.Errorf("notes %s", notes)
+	}
+	g, _ = read(t, write(t, "g.bin", dgltest.Graphs(lists(func(all dgltest.Tensors) {
+		all["val_neg_src"], all["test_neg_src"] = dgltest.Of([]int64{4, 4, 2, 2}), dgltest.Of([]int64{9})
+	}), ring())), only)
+	split = g.Relations[0].EdgeSplit
+	if split.Negatives != graph.TargetNegatives || !slices.Equal(split.Negative[1], []int32{6, 7, 8, 9}) || split.Given(1) != 2 || split.Given(2) != 1 {
+		t.Errorf("%+v", split)
+	}
+	o := only
+	o.EdgeSplit = None
+	if g, _ = read(t, write(t, "g.bin", dgltest.Graphs(lists(nil), ring())), o); g.Relations[0].EdgeSplit != nil {
+		t.Errorf("%+v", g.Relations[0].EdgeSplit)
+	}
+	masked := ring()
+	masked.Relations[0].Tensors["train_mask"] = dgltest.Of(append([]uint8{1}, make([]uint8, 20)...))
+	for want, c := range map[string]struct {
+		change func(dgltest.Tensors)
+		graph  *dgltest.Graph
+		split  string
+	}{
+		`"val_neg_dst" of a split of edges: is not there`:     {func(all dgltest.Tensors) { delete(all, "val_neg_dst") }, ring(), ""},
+		`has 2 ids, and "val_pos_dst" has 1`:                  {func(all dgltest.Tensors) { all["val_pos_dst"] = dgltest.Of([]int64{1}) }, ring(), ""},
+		`has an end 10, which is outside the range of 10`:     {func(all dgltest.Tensors) { all["test_pos_dst"] = dgltest.Of([]int64{10}) }, ring(), ""},
+		`"test_neg_src" of a split of edges: has shape [1 1]`: {func(all dgltest.Tensors) { all["test_neg_src"] = dgltest.Of([]int64{1}, 1, 1) }, ring(), ""},
+		"are of one graph of one relation; edge-split none":   {nil, shop(), ""},
+		"has a split of edges twice, as masks and as lists":   {nil, masked, Masks},
+	} {
+		o := only
+		o.EdgeSplit = c.split
+		_, _, err := Read(write(t, "g.bin", dgltest.Graphs(lists(c.change), c.graph)), o)
+		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -44,7 +44,7 @@ type cursor struct {
 	at   int
 	err  error
 
-	labels []string // the names of labels of whole graphs, which are not read
+	labels map[string]tensor // labels of whole graphs
 }
 
 // open maps a file, for a cursor over all of it.

@@ -2,7 +2,6 @@ package dgl
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"weft/internal/memory"
@@ -65,7 +64,7 @@ func (c *cursor) readGraphs() (graphs []*structure, err error) {
 	announced := c.uint64()
 	c.bytes(headerBytes - uint64(min(c.at, headerBytes)))
 	start := c.uint64()
-	c.labels = slices.Sorted(maps.Keys(c.named()))
+	c.labels = c.named()
 	if c.err == nil && start != uint64(c.at) {
 		c.fail("graphs begin here, where byte %d is announced", start)
 	}
