@@ -80,6 +80,16 @@ func Ones(x *Var) *Var {
 	return x.tape.Record(Op{Value: z, Rows: x.set})
 }
 
+// Filled returns numbers for the rows of x, rows × columns in Float32, through which no gradient flows. fill
+// sets them, row by row. It is not called in a plan.
+func Filled(x *Var, columns int, fill func(values []float32)) *Var {
+	z := x.tape.element(tensor.Float32, x.Rows(), columns)
+	if values := z.Floats(); !x.tape.Team.Planning() {
+		fill(values)
+	}
+	return x.tape.Record(Op{Value: z, Rows: x.set})
+}
+
 // Detach returns a copy of x through which no gradient flows.
 func Detach(x *Var) *Var {
 	t := x.tape

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"weft/autograd"
+	"weft/kernel"
 	"weft/tensor"
 )
 
@@ -48,11 +49,17 @@ func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix
 		return 0
 	}
 	scale := 1 / total
-	if y.Multi != nil {
-		return scale * team.BinaryCrossEntropy(g, logits.Value(), rows, y.Multi, scale)
+	return scale * y.sum(team, g, logits.Value(), rows, scale)
+}
+
+// sum returns the sum of the losses of the listed rows (Int32, 1 × n). It adds scale times the gradient to g,
+// unless g is nil.
+func (y *Targets) sum(team *kernel.Team, g, logits, rows *tensor.Matrix, scale float64) float64 {
+	switch {
+	case y.Multi != nil:
+		return team.BinaryCrossEntropy(g, logits, rows, y.Multi, scale)
+	case y.Smoothing > 0 || y.Weights != nil || y.Focusing > 0:
+		return y.softmax(team, g, logits, rows, scale)
 	}
-	if y.Smoothing > 0 || y.Weights != nil || y.Focusing > 0 {
-		return scale * y.softmax(team, g, logits.Value(), rows, scale)
-	}
-	return scale * team.CrossEntropy(g, logits.Value(), rows, y.Class, scale)
+	return team.CrossEntropy(g, logits, rows, y.Class, scale)
 }

@@ -45,6 +45,18 @@ func (u *Units) Predict(output *tensor.Matrix) {
 	}
 }
 
+// Standardise turns values, rows × columns, into standard scores, in place.
+func (u *Units) Standardise(values []float32) {
+	for i, y := range values {
+		values[i] = float32(u.standard(i%len(u.mean.Values), y))
+	}
+}
+
+// standard is the standard score of a value of column k.
+func (u *Units) standard(k int, y float32) float64 {
+	return (float64(y) - float64(u.mean.Values[k])) / float64(u.deviation.Values[k])
+}
+
 // Distance is a loss as a function of the difference d between an output and its target: ℓ(d) and dℓ/dd.
 type Distance func(d float64) (loss, slope float64)
 
@@ -109,8 +121,7 @@ func (y Values) loss(g *tensor.Matrix, output *autograd.Var, rows *tensor.Matrix
 			if targets[at] != targets[at] { // missing
 				continue
 			}
-			target := (float64(targets[at]) - float64(y.Units.mean.Values[k])) / float64(y.Units.deviation.Values[k])
-			loss, slope := y.Distance(float64(z[at]) - target)
+			loss, slope := y.Distance(float64(z[at]) - y.Units.standard(k, targets[at]))
 			sum += loss
 			if g != nil {
 				gradients[at] = float32(slope / total)

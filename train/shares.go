@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"weft/comm"
 	"weft/internal/cores"
@@ -17,6 +18,7 @@ import (
 	"weft/tensor"
 	"weft/tensor/offload"
 	"weft/train/setting"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -88,7 +90,7 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	if j.Graph == nil && (j.Parts == nil || k == 1) {
 		return nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
 	}
-	s = &shared{Config: worker.Config{Resolved: r, OwnModel: j.Model, Engine: j.Engine, Processes: j.peers().Size() > 1}}
+	s = &shared{Config: worker.Config{Resolved: r, OwnModel: j.Model, OwnLoss: j.Loss, Engine: j.Engine, Processes: j.peers().Size() > 1}}
 	if k == 1 {
 		share := partition.All(j.Graph)
 		s.whole, s.open = &share.Whole, j.openWhole(share)
@@ -109,7 +111,7 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 		return nil, err
 	}
 	if weights == nil {
-		err = r.Kind.Check(s.whole)
+		err = cmp.Or(j.checkLoss(), r.Kind.Check(s.whole))
 		s.Kept = r.Kind.Keep()
 	} else {
 		err = j.checkVertices(s)
@@ -135,11 +137,34 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	return s, j.Checkpoints.check(s)
 }
 
+// checkLoss refuses settings that a loss of the job's own takes the place of.
+func (j *Job) checkLoss() error {
+	o := &j.Options
+	if j.Loss == nil {
+		return nil
+	}
+	given := refusal.Setting("")
+	text := ""
+	switch {
+	case o.Task != task.Vertex:
+		return refusal.Errorf("%s %s: a job's own loss is for labels of vertices; leave one of them out", refusal.Setting("task"), o.Task)
+	case o.Loss != task.AutoLoss:
+		given, text = "loss", o.Loss
+	case o.ClassWeights != task.NoClassWeights:
+		given, text = "class-weights", o.ClassWeights
+	case o.LabelSmoothing > 0:
+		given, text = "label-smoothing", fmt.Sprint(o.LabelSmoothing)
+	default:
+		return nil
+	}
+	return refusal.Errorf("%s %s: the job has a loss of its own in its place; leave one of them out", given, text)
+}
+
 // shareValidation is share for the graph that the model is validated on. It refuses one that the model does
 // not fit.
 func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	o, whole := j.Validate, s.whole
-	o.Options, o.Mesh, o.Model, o.Engine, o.Comm = j.Options, j.Mesh, j.Model, j.Engine, j.Comm
+	o.Options, o.Mesh, o.Model, o.Loss, o.Engine, o.Comm = j.Options, j.Mesh, j.Model, j.Loss, j.Engine, j.Comm
 	v, err := o.share(ctx, s.Resolved, &nn.State{})
 	if err == nil {
 		err = s.Kind.CheckMeasured(v.whole)

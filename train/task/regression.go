@@ -153,11 +153,31 @@ func (t *values) standardise(split int) error {
 func (t *values) Metric() string { return t.metric }
 
 func (t *values) Loss(_ int, output *autograd.Var) (float64, *tensor.Matrix) {
+	if t.Env.Loss != nil {
+		labels, free := t.labelsOf(t.parts[0].rows)
+		defer free()
+		return t.Env.Loss.LossGradient(output, labels, t.parts[0].rows, t.parts[0].total)
+	}
 	return t.targets.LossGradient(output, t.parts[0].rows, t.parts[0].total)
 }
 
 func (t *values) ValidationLoss(output *autograd.Var) float64 {
+	if t.Env.Loss != nil {
+		labels, free := t.labelsOf(t.parts[1].rows)
+		defer free()
+		return t.Env.Loss.Loss(output, labels, t.parts[1].rows, t.parts[1].total)
+	}
 	return t.targets.Loss(output, t.parts[1].rows, t.parts[1].total)
+}
+
+// labelsOf are the values of listed rows (Int32, 1 × n), for a loss of the caller's own, until free.
+func (t *values) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
+	l = nn.Labels{Values: t.Team.Memory.New(tensor.Buffers, rows.Cols, t.labels.Columns), Vertices: t.verticesOf(rows)}
+	t.Team.Gather(l.Values, t.targets.Rows, rows)
+	if y := l.Values.Floats(); !t.Team.Planning() {
+		t.targets.Units.Standardise(y)
+	}
+	return l, l.Values.Release
 }
 
 func (t *values) Validates() bool { return t.parts[1].total > 0 }

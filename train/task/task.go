@@ -54,6 +54,8 @@ type Env struct {
 	Vertices []int32          // the vertices of this worker's outputs, as engine.Inference has them; nil: all
 	Params   *nn.Params       // the model's; the task adds its own
 	Fetches  *links.Fetches   // for a plan, from Fetches; nil: it knows none
+	// Loss is a loss of the caller's own for vertices, instead of the kind's. It may be nil.
+	Loss nn.LossFunc
 	// Trained is the task of the graph that is trained on, if this one validates its model: the metric, the
 	// number of classes and their weights are those of Trained. nil: this graph is trained on.
 	Trained Task

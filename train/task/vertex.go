@@ -240,6 +240,11 @@ func (c *classes) Loss(epoch int, logits *autograd.Var) (float64, *tensor.Matrix
 	if c.input.Share > 0 {
 		of = c.hide(epoch)
 	}
+	if c.Env.Loss != nil {
+		labels, free := c.labelsOf(of.rows)
+		defer free()
+		return c.Env.Loss.LossGradient(logits, labels, of.rows, of.total)
+	}
 	return nn.LossGradient(logits, c.targets, of.rows, of.total)
 }
 
@@ -285,6 +290,11 @@ func (c *classes) terms(row int64) (n float64) {
 }
 
 func (c *classes) ValidationLoss(logits *autograd.Var) float64 {
+	if c.Env.Loss != nil {
+		labels, free := c.labelsOf(c.val.rows)
+		defer free()
+		return c.Env.Loss.Loss(logits, labels, c.val.rows, c.val.total)
+	}
 	return nn.Loss(logits, c.targets, c.val.rows, c.val.total)
 }
 
@@ -314,6 +324,39 @@ func (c *classes) Measure(logits *tensor.Matrix) (s Scores, err error) {
 }
 
 func (*classes) Report(*tensor.Matrix) (*Links, error) { return nil, nil }
+
+// labelsOf are the labels of listed rows (Int32, 1 × n), for a loss of the caller's own, until free.
+func (c *classes) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
+	l = nn.Labels{Targets: nn.Targets{Classes: c.targets.Classes}, Vertices: c.verticesOf(rows)}
+	memory := c.Team.Memory
+	if c.targets.Multi != nil {
+		l.Multi = memory.New(tensor.Buffers, rows.Cols, c.targets.Classes)
+		c.Team.Gather(l.Multi, c.targets.Multi, rows)
+		return l, l.Multi.Release
+	}
+	l.Class = memory.NewElement(tensor.Buffers, tensor.Int32, 1, rows.Cols)
+	if listed := rows.Int32s(); !c.Team.Planning() {
+		for k, row := range listed {
+			l.Class.Int32s()[k] = int32(c.labels.Class[row])
+		}
+	}
+	return l, l.Class.Release
+}
+
+// verticesOf are the vertices of listed rows, by their original ids; nil in a plan.
+func (e *Env) verticesOf(rows *tensor.Matrix) []int32 {
+	listed := rows.Int32s()
+	if e.Team.Planning() {
+		return nil
+	}
+	ids := slices.Clone(listed)
+	if e.Vertices != nil {
+		for k, row := range listed {
+			ids[k] = e.Vertices[row]
+		}
+	}
+	return ids
+}
 
 // vertexSet is a list of rows, as a slice and as a matrix for kernels.
 type vertexSet struct {

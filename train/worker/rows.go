@@ -17,6 +17,11 @@ type Rows struct {
 	Each iter.Seq[[]float32]
 }
 
+// RowsOf are values in rows of so many columns, such as Result.Logits of package train.
+func RowsOf(values []float32, columns int) Rows {
+	return Rows{Vertices: len(values) / columns, Columns: columns, Each: func(yield func([]float32) bool) { yield(values) }}
+}
+
 // Results passes a result for each vertex to use, in the order of the graph or of Config.Vertices. The result
 // is that of the model without its last blocks, whose number is without. Worker 0 alone calls use. check gets
 // this worker's rows, and may change them; if it fails on any worker, use is not called.

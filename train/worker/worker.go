@@ -33,6 +33,8 @@ type Config struct {
 	// OwnModel describes a model of the caller's own, instead of the one that the settings name. It may be
 	// nil.
 	OwnModel func(features, outputs int) []gnn.BlockSpec
+	// OwnLoss is a loss of the caller's own, instead of the one that the settings name. It may be nil.
+	OwnLoss nn.LossFunc
 	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
 	// Kept are the message-passing edges, as from task.Kind.Keep. nil is all edges.
@@ -112,7 +114,7 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share, 
 		return nil, err
 	}
 	w.Task, err = c.Kind.Begin(task.Env{
-		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params, Fetches: c.Fetches,
+		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params, Fetches: c.Fetches, Loss: c.OwnLoss,
 	})
 	if err != nil {
 		return nil, err
@@ -151,7 +153,7 @@ func (w *Worker) onOther(other *Validation, world *comm.Comm) (*Worker, error) {
 		return nil, err
 	}
 	v.Task, err = c.Kind.Begin(task.Env{
-		Team: w.Team, World: v.Groups.World, Share: other.Share, Vertices: v.Inference.Vertices(), Params: v.Params, Trained: w.Task,
+		Team: w.Team, World: v.Groups.World, Share: other.Share, Vertices: v.Inference.Vertices(), Params: v.Params, Trained: w.Task, Loss: c.OwnLoss,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,195 @@
+package nn
+
+import (
+	"math"
+
+	"weft/autograd"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Labels are what a loss of a caller's own compares the model's output with: a row for each row of the output.
+type Labels struct {
+	// Targets are the classes. Smoothing, Weights and Focusing are zero, and a caller may set them.
+	Targets
+	// Values (Float32, rows × columns) are those of a regression, as standard scores by the training
+	// vertices, NaN where one is missing. nil: the labels are classes.
+	Values *tensor.Matrix
+	// Vertices are the rows' vertices, by their ids in the graph: the key of whatever a caller knows about
+	// them, such as weights or the output of another model. They are nil in a plan, where matrices hold
+	// nothing.
+	Vertices []int32
+}
+
+// LossFunc is a loss of the caller's own. It gets the model's output of some vertices, rows × columns in
+// Float32, and their labels, and computes on the output's tape. The sum of all elements of what it returns,
+// such as rows × 1, is the loss of these vertices. Each worker calls it with the labelled vertices that it
+// holds, for training with a tape that records, and for validation. So it must be a sum over rows. It has no
+// parameters. What a caller knows about vertices comes in by autograd.Filled. Other Go code reads a matrix only
+// if the tape's Team is not Planning.
+type LossFunc func(output *autograd.Var, labels Labels) *autograd.Var
+
+// Loss returns this worker's part of the loss over the listed rows (Int32, 1 × n), divided by total. labels
+// are those of the listed rows.
+func (f LossFunc) Loss(output *autograd.Var, labels Labels, rows *tensor.Matrix, total float64) (part float64) {
+	if rows.Cols == 0 || total == 0 {
+		return 0
+	}
+	t := autograd.NewTape(output.Tape().Team)
+	t.Storage = tensor.Float32
+	loss := t.Scope(func() *autograd.Var { return f(listed(t, output, rows), labels) })
+	defer loss.Drop()
+	return 1 / total * sumOf(loss)
+}
+
+// LossGradient returns Loss and dLoss/doutput.
+func (f LossFunc) LossGradient(output *autograd.Var, labels Labels, rows *tensor.Matrix, total float64) (part float64, grad *tensor.Matrix) {
+	team := output.Tape().Team
+	grad = team.Zeros(tensor.Gradients, output.Rows(), output.Cols())
+	if rows.Cols == 0 || total == 0 {
+		return 0, grad
+	}
+	t := autograd.NewTrainingTape(team, autograd.Random{})
+	t.Storage = tensor.Float32
+	var of *autograd.Var
+	loss := t.Scope(func() *autograd.Var {
+		of = listed(t, output, rows)
+		return f(of, labels)
+	})
+	part = 1 / total * sumOf(loss)
+	root := team.Memory.NewElement(tensor.Gradients, loss.Element(), loss.Rows(), loss.Cols())
+	if root.Element == tensor.Float64 {
+		if each := root.Doubles(); !team.Planning() {
+			for i := range each {
+				each[i] = 1 / total
+			}
+		}
+	} else {
+		team.Fill(root, float32(1/total))
+	}
+	t.Backward(autograd.Root{Var: loss, Grad: root})
+	g := of.TakeGrad()
+	team.Scatter(grad, g, rows)
+	g.Release()
+	return part, grad
+}
+
+// listed puts the listed rows of a model's output on a tape.
+func listed(t *autograd.Tape, output *autograd.Var, rows *tensor.Matrix) *autograd.Var {
+	x := t.Memory().New(tensor.Activations, rows.Cols, output.Cols())
+	t.Team.Gather(x, output.Value(), rows)
+	return t.Received(x, &autograd.RowSet{Here: x.Rows, Total: autograd.NotVertices})
+}
+
+// sumOf is the sum of all elements, over tiles of rows in their order.
+func sumOf(v *autograd.Var) (sum float64) {
+	m, team := v.Value(), v.Tape().Team
+	if m.Pointer(); team.Planning() { // a plan reads what a run reads
+		return 0
+	}
+	if m.Element == tensor.Float64 {
+		for _, x := range m.Doubles() {
+			sum += x
+		}
+		return sum
+	}
+	values, sums := m.Floats(), make([]float64, (m.Rows+tileRows-1)/tileRows)
+	team.Parallel(len(sums), func(tile int) {
+		for _, x := range values[tile*tileRows*m.Cols : min((tile+1)*tileRows, m.Rows)*m.Cols] {
+			sums[tile] += float64(x)
+		}
+	})
+	for _, s := range sums {
+		sum += s
+	}
+	return sum
+}
+
+// CrossEntropy returns the sum over the rows of what Loss has for each of them, 1 × 1 in Float64, as an
+// operation: the cross-entropy of the softmax or, with several labels, of σ. The targets have a row for each
+// of the logits'. It is for a LossFunc, whose caller divides by the number of terms.
+func CrossEntropy(logits *autograd.Var, y Targets) *autograd.Var {
+	t := logits.Tape()
+	rows := t.Memory().NewElement(tensor.Buffers, tensor.Int32, 1, logits.Rows())
+	if !t.Team.Planning() {
+		for i := range rows.Int32s() {
+			rows.Int32s()[i] = int32(i)
+		}
+	}
+	z := t.Memory().NewElement(tensor.Activations, tensor.Float64, 1, 1)
+	if sum := y.sum(t.Team, nil, logits.Value(), rows, 1); !t.Team.Planning() {
+		z.Doubles()[0] = sum
+	}
+	return t.Record(autograd.Op{
+		Value: z, Inputs: []*autograd.Var{logits}, Rows: &autograd.RowSet{Here: 1, Total: autograd.NotVertices},
+		Keeps: []*autograd.Var{logits}, Buffers: []*tensor.Matrix{rows},
+		Backward: func(g *tensor.Matrix) {
+			scale := 0.
+			if each := g.Doubles(); !t.Team.Planning() {
+				scale = each[0]
+			}
+			dz := t.Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
+			y.sum(t.Team, dz, logits.Value(), rows, scale)
+			logits.AddGrad(dz)
+			g.Release()
+		},
+	})
+}
+
+// OneHot returns the classes or labels of the rows of the logits as numbers, rows × Classes: 1 where the row
+// has the class, else 0, and NaN for a label that is missing.
+func OneHot(logits *autograd.Var, y Targets) *autograd.Var {
+	return autograd.Filled(logits, y.Classes, func(values []float32) {
+		if y.Multi != nil {
+			copy(values, y.Multi.Floats())
+			return
+		}
+		clear(values)
+		for row, c := range y.Class.Int32s() {
+			values[row*y.Classes+int(c)] = 1
+		}
+	})
+}
+
+// LogSoftmax returns ln softmax(x) of each row of x (Float32), z_ic = x_ic − ln Σ_k exp(x_ik).
+func LogSoftmax(x *autograd.Var) *autograd.Var {
+	t := x.Tape()
+	z := t.Memory().New(tensor.Activations, x.Rows(), x.Cols())
+	eachRow(t.Team, func(row [][]float32) {
+		nll := make([]float64, x.Cols())
+		negativeLogs(nll, row[0])
+		for c, n := range nll {
+			row[1][c] = float32(-n)
+		}
+	}, x.Value(), z)
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, KeepsResult: true, Backward: func(g *tensor.Matrix) {
+		eachRow(t.Team, func(row [][]float32) { // dx = g − exp(z)·Σg
+			sum := 0.
+			for _, d := range row[0] {
+				sum += float64(d)
+			}
+			for c, d := range row[0] {
+				row[0][c] = float32(float64(d) - math.Exp(float64(row[1][c]))*sum)
+			}
+		}, g, z)
+		x.AddGrad(g)
+	}})
+}
+
+// eachRow calls f with the same row of each of the matrices, all rows × columns in Float32.
+func eachRow(team *kernel.Team, f func(row [][]float32), all ...*tensor.Matrix) {
+	first := all[0]
+	values := make([][]float32, len(all))
+	for k, m := range all {
+		values[k] = m.Floats()
+	}
+	team.Parallel((first.Rows+tileRows-1)/tileRows, func(tile int) {
+		row := make([][]float32, len(all))
+		for i := tile * tileRows; i < min((tile+1)*tileRows, first.Rows); i++ {
+			for k := range row {
+				row[k] = values[k][i*first.Cols : (i+1)*first.Cols]
+			}
+			f(row)
+		}
+	})
+}

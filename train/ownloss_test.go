@@ -1,0 +1,184 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/autograd"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/train/task"
+)
+
+// ownMeshes are meshes of every axis, with a model that each of them trains.
+var ownMeshes = []struct{ model, parallel string }{
+	{"sage", "graph=1"}, {"sage", "graph=2"}, {"gat", "graph=4"}, {"gcn", "tensor=2"}, {"gcn", "graph=2,tensor=2"},
+	{"resgcn", "pipeline=2"}, {"resgcn", "pipeline=2,graph=2"},
+}
+
+// ownOptions are those of a short training.
+func ownOptions(model, parallel string) Options {
+	o := Defaults()
+	o.Model, o.Parallel, o.Layers, o.Hidden, o.Epochs, o.Seed, o.LR, o.Heads = model, parallel, 3, 16, 3, 7, .01, 2
+	if strings.HasPrefix(parallel, "pipeline") { // one chunk for each partition: a stage's plan is exact
+		o.Chunks, o.Layers = 1, 4
+		if strings.Contains(parallel, "graph=2") {
+			o.Chunks = 2
+		}
+	}
+	return o
+}
+
+// severalLabels gives a graph several labels for each vertex, some of which are missing.
+func severalLabels(g *graph.Graph) *graph.Graph {
+	class := g.Labels.Class
+	g.Labels, g.Metric = graph.Labels{Classes: 4}, ""
+	for v := range class {
+		for k := range 4 {
+			y := float32((v + k + int(class[v])) % 2)
+			if (v+k)%11 == 0 {
+				y = float32(math.NaN())
+			}
+			g.Labels.Multi = append(g.Labels.Multi, y)
+		}
+	}
+	return g
+}
+
+// TestOwnCrossEntropy: the cross-entropy as a caller's own loss has the bits of the built-in one in each loss,
+// logit and validation loss, on every mesh and for every kind of labels, and the plan is what the run takes,
+// to the byte.
+func TestOwnCrossEntropy(t *testing.T) {
+	with := func(change func(*nn.Targets)) nn.LossFunc {
+		return func(logits *autograd.Var, y nn.Labels) *autograd.Var {
+			change(&y.Targets)
+			return nn.CrossEntropy(logits, y.Targets)
+		}
+	}
+	for name, c := range map[string]struct {
+		several bool
+		loss    nn.LossFunc
+		builtin func(*Options)
+	}{
+		"classes":        {false, with(func(*nn.Targets) {}), func(*Options) {}},
+		"several labels": {true, with(func(*nn.Targets) {}), func(*Options) {}},
+		"smoothed":       {false, with(func(y *nn.Targets) { y.Smoothing = .1 }), func(o *Options) { o.LabelSmoothing = .1 }},
+		"focal":          {false, with(func(y *nn.Targets) { y.Focusing = 2 }), func(o *Options) { o.Loss, o.FocalGamma = task.Focal, 2 }},
+	} {
+		for _, m := range ownMeshes {
+			if name != "classes" && m.parallel != "graph=1" && m.parallel != "graph=2" {
+				continue
+			}
+			t.Run(name+" "+m.parallel, func(t *testing.T) {
+				g := tangle(t, 700, 3000)
+				if c.several {
+					g = severalLabels(g)
+				}
+				o := ownOptions(m.model, m.parallel)
+				own, _ := planAndRun(t, &Job{Graph: g, Options: o, Loss: c.loss})
+				c.builtin(&o)
+				builtin := run(t, g, o)
+				if !slices.Equal(own.Losses, builtin.Losses) || !slices.Equal(own.Logits, builtin.Logits) || own.ValLoss != builtin.ValLoss {
+					t.Errorf("losses %v and %v, built in %v and %v", own.Losses, own.ValLoss, builtin.Losses, builtin.ValLoss)
+				}
+			})
+		}
+	}
+}
+
+// weighted is a loss of operations on a tape, with a weight for each vertex by its id: the cross-entropy and a
+// penalty on confidence (Pereyra et al. 2017), Σ_i w_i·(−ln p_iy + ¼·Σ_c p_ic·ln p_ic).
+func weighted(logits *autograd.Var, y nn.Labels) *autograd.Var {
+	weights := autograd.Filled(logits, 1, func(values []float32) {
+		for i, v := range y.Vertices {
+			values[i] = float32(1 + v%3)
+		}
+	})
+	logs := nn.LogSoftmax(logits)
+	penalty := autograd.Multiply(autograd.Exp(logs), logs)
+	terms := autograd.Combine(-1, autograd.Multiply(logs, nn.OneHot(logits, y.Targets)), .25, penalty)
+	return autograd.HeadScale(terms, weights)
+}
+
+// TestOwnLoss: a loss of operations on a tape, with what the caller knows about each vertex, is the same on any
+// number of workers, and equal to double precision by hand. The plan is what the run takes, to the byte.
+func TestOwnLoss(t *testing.T) {
+	g := tangle(t, 700, 3000)
+	var one *Result
+	for _, parallel := range []string{"graph=1", "graph=2", "graph=4", "tensor=2"} {
+		o := ownOptions("sage", parallel)
+		o.Norm = "layer"
+		r, _ := planAndRun(t, &Job{Graph: g, Options: o, Loss: weighted})
+		if one == nil {
+			one = r
+		}
+		for k, loss := range r.Losses {
+			if math.Abs(loss-one.Losses[k]) > 1e-5*math.Abs(one.Losses[k]) {
+				t.Errorf("%s: losses %v, one worker %v", parallel, r.Losses, one.Losses)
+			}
+		}
+		want, rows := 0., g.Splits[0].Val
+		for _, v := range rows {
+			z := r.Logits[v*5 : (v+1)*5]
+			sum, entropy := 0., 0.
+			for _, x := range z {
+				sum += math.Exp(float64(x))
+			}
+			for _, x := range z {
+				log := float64(x) - math.Log(sum)
+				entropy += math.Exp(log) * log
+			}
+			want += float64(1+v%3) * (math.Log(sum) - float64(z[g.Labels.Class[v]]) + .25*entropy)
+		}
+		if want /= float64(len(rows)); math.Abs(r.ValLoss-want) > 1e-6*want {
+			t.Errorf("%s: validation loss %v, by hand %v", parallel, r.ValLoss, want)
+		}
+	}
+}
+
+// TestOwnLossOfValues: the squared error as a caller's own loss is the built-in one up to rounding.
+func TestOwnLossOfValues(t *testing.T) {
+	g := tangle(t, 700, 3000)
+	class := g.Labels.Class
+	g.Labels, g.Metric = graph.Labels{Columns: 2}, ""
+	for v, c := range class {
+		g.Labels.Values = append(g.Labels.Values, 100+float32(c), float32(v%13))
+	}
+	squared := func(output *autograd.Var, y nn.Labels) *autograd.Var {
+		d := autograd.Combine(1, output, -1, output.Tape().Constant(y.Values, output.RowSet()))
+		return autograd.Multiply(d, d)
+	}
+	for _, parallel := range []string{"graph=1", "graph=2"} {
+		o := ownOptions("sage", parallel)
+		own, _ := planAndRun(t, &Job{Graph: g, Options: o, Loss: squared})
+		builtin := run(t, g, o)
+		for k, loss := range own.Losses {
+			if math.Abs(loss-builtin.Losses[k]) > 1e-5*loss {
+				t.Errorf("%s: losses %v, built in %v", parallel, own.Losses, builtin.Losses)
+			}
+		}
+	}
+}
+
+// TestOwnLossRefuses settings that it takes the place of, and the task that has no labels.
+func TestOwnLossRefuses(t *testing.T) {
+	g := tangle(t, 300, 10)
+	for want, change := range map[string]func(*Options){
+		"task link: ":              func(o *Options) { o.Task = task.Link },
+		"loss focal: ":             func(o *Options) { o.Loss = task.Focal },
+		"class-weights balanced: ": func(o *Options) { o.ClassWeights = task.Balanced },
+		"label-smoothing 0.1: ":    func(o *Options) { o.LabelSmoothing = .1 },
+	} {
+		o := ownOptions("sage", "graph=1")
+		change(&o)
+		_, err := (&Job{Graph: g, Options: o, Loss: weighted}).Run(context.Background())
+		if !refusal.Is(err) || !strings.HasPrefix(fmt.Sprint(err), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
