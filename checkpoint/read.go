@@ -45,10 +45,10 @@ func Read(path string, epoch int) (*Checkpoint, error) {
 		return nil, refusal.Errorf("%s: %w", file, err)
 	}
 	if c.Epoch != epoch {
-		return nil, refusal.Errorf("%s: damaged: it is of epoch %d", file, c.Epoch)
+		return nil, refusal.Damaged("%s: damaged: it is of epoch %d", file, c.Epoch)
 	}
 	if c.RunCRC32C != crc32.Checksum(c.Run, castagnoli) || slices.ContainsFunc(c.Files, func(f File) bool { return f.Name != filepath.Base(f.Name) }) {
-		return nil, refusal.Errorf("%s: damaged: a checksum or a name of a file is wrong", file)
+		return nil, refusal.Damaged("%s: damaged: a checksum or a name of a file is wrong", file)
 	}
 	return c, nil
 }
@@ -68,7 +68,7 @@ func (c *Checkpoint) Size() (bytes int64, written time.Time, err error) {
 			return 0, written, err
 		}
 		if info.Size() != want.Bytes {
-			return 0, written, refusal.Errorf("%s: damaged: %d bytes, where the manifest has %d", path, info.Size(), want.Bytes)
+			return 0, written, refusal.Damaged("%s: damaged: %d bytes, where the manifest has %d", path, info.Size(), want.Bytes)
 		}
 		bytes += want.Bytes
 	}
@@ -97,7 +97,7 @@ func (c *Checkpoint) Verify(first, step int) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if size != want.Bytes || sum.Sum32() != want.CRC32C {
-			return refusal.Errorf("%s: damaged: %d bytes with the checksum %08x, where the manifest has %d with %08x",
+			return refusal.Damaged("%s: damaged: %d bytes with the checksum %08x, where the manifest has %d with %08x",
 				path, size, sum.Sum32(), want.Bytes, want.CRC32C)
 		}
 	}

@@ -143,7 +143,7 @@ func CheckSums(dir, items string, progress Progress) error {
 			return err
 		}
 		if sum != f.SHA256 {
-			return refusal.Errorf("%s: damaged: its bytes are not those that were written, by their checksum; make it again", path)
+			return refusal.Damaged("%s: damaged: its bytes are not those that were written, by their checksum; make it again", path)
 		}
 	}
 	return nil

@@ -251,7 +251,7 @@ func (m *mappings) names(dir, file string, most int) ([]string, error) {
 // unreadable says that a file that graph.json lists is missing, or else why it cannot be read.
 func (m *mappings) unreadable(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return refusal.Errorf("%s: missing, though %s lists it; %s", path, descriptionFile, m.wayOut)
+		return refusal.Damaged("%s: missing, though %s lists it; %s", path, descriptionFile, m.wayOut)
 	}
 	if refusal.Is(err) {
 		return fmt.Errorf("%w; %s", err, m.wayOut)
@@ -263,7 +263,7 @@ func (m *mappings) unreadable(path string, err error) error {
 func (m *mappings) located(dir string, err error) error {
 	var f flaw
 	if errors.As(err, &f) {
-		return refusal.Errorf("%s: %s; %s", filepath.Join(dir, f.file), f.reason, m.wayOut)
+		return refusal.Damaged("%s: %s; %s", filepath.Join(dir, f.file), f.reason, m.wayOut)
 	}
 	return err
 }
@@ -281,7 +281,7 @@ func (m *mappings) array(dir, file, descr string, shape []int) (*npy.Mapped, err
 		if a.Fortran {
 			order = " in Fortran order"
 		}
-		return nil, refusal.Errorf("%s: %q of shape %v%s, where %s asks for %q of shape %v; %s",
+		return nil, refusal.Damaged("%s: %q of shape %v%s, where %s asks for %q of shape %v; %s",
 			path, a.Descr, a.Shape, order, descriptionFile, descr, shape, m.wayOut)
 	}
 	return a, nil

@@ -115,7 +115,7 @@ func parseRecord(text []byte) (*record, error) {
 	// A decoded text may take ten times its length: [0] is a list.
 	const lists, numbers = 1 << 20, 3*MaxPartitions*MaxPartitions + 1<<19
 	if n := bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{")); n > lists || bytes.Count(text, []byte(",")) > numbers {
-		return nil, fmt.Errorf("damaged: it has more than partitions of %d relations and pairs can need", maxPairs)
+		return nil, refusal.Damaged("damaged: it has more than partitions of %d relations and pairs can need", maxPairs)
 	}
 	r := &record{}
 	if err := document.StrictJSON(text, formatVersion, r); err != nil {

@@ -256,7 +256,7 @@ func Open(store string, d Description, p int) (*Share, error) {
 		return nil, err
 	}
 	if err := d.checkCounts(p, part); err != nil {
-		return nil, errors.Join(refusal.Errorf("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), part.Graph.Close())
+		return nil, errors.Join(refusal.Damaged("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), part.Graph.Close())
 	}
 	return newShare(part, p, d.starts(), d.Whole, func(kind int) (*Places, error) { return d.order.read(&d, store, kind) },
 		storedSplits(store)), nil
@@ -311,7 +311,7 @@ func Check(store string, d Description, progress graph.Progress) error {
 			return err
 		}
 		if v := s.Edges.misplaced(of); v >= 0 {
-			err = refusal.Errorf("%s: has vertex %d, which %s gives to another partition; %s",
+			err = refusal.Damaged("%s: has vertex %d, which %s gives to another partition; %s",
 				filepath.Join(Directory(store, d.Name), strconv.Itoa(p)), v, assignmentFile, partitionAgain)
 		}
 		if err := errors.Join(err, s.Close()); err != nil {
@@ -335,7 +335,7 @@ func (d *Description) readAssignment(store string) ([]int32, error) {
 		of, err = array.Int32s()
 	}
 	if err == nil && contentID(d.files, &Assignment{K: d.K, Of: of}) != d.ID {
-		err = errors.New("is not the assignment that the partitions were cut by")
+		err = refusal.Damaged("is not the assignment that the partitions were cut by")
 	}
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w; %s", path, err, partitionAgain)

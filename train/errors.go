@@ -17,3 +17,9 @@ func Refused(err error) bool { return refusal.Is(err) }
 func Interrupted(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, launch.ErrInterrupted)
 }
+
+// Damaged reports whether an error is of a file that is not whole: it is cut short, its bytes are not those
+// that were written, or they contradict each other or the files beside it. That file may be one of a graph
+// store, a partition, a run, a checkpoint or weights, or of another program. Fetch or write it again. All
+// these errors are Refused, too. A file that is not there is not damaged, unless another one lists it.
+func Damaged(err error) bool { return refusal.IsDamaged(err) }

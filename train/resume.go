@@ -122,7 +122,7 @@ func openWhole(ranks launch.Ranks, path string, epoch int) (c *checkpoint.Checkp
 func damaged(ranks launch.Ranks, err error) error {
 	switch missing := errors.Is(err, fs.ErrNotExist); {
 	case missing && ranks.First():
-		return refusal.Errorf("%w; the checkpoint is damaged", err)
+		return refusal.Damaged("%w; the checkpoint is damaged", err)
 	case missing:
 		return fmt.Errorf("%v; the machines of all workers need the folder of the run, on a shared file system", err) //nolint:errorlint // no refusal any more
 	case errors.Is(err, syscall.EIO): // the disk lost it

@@ -66,7 +66,7 @@ func (c *cursor) Close() error { return c.file.Close() }
 // fail records the first error: what is wrong, and where in the file.
 func (c *cursor) fail(format string, args ...any) {
 	if c.err == nil {
-		c.err = refusal.Errorf("damaged at byte %d: %w", c.at, fmt.Errorf(format, args...))
+		c.err = refusal.Damaged("damaged at byte %d: %w", c.at, fmt.Errorf(format, args...))
 	}
 }
 

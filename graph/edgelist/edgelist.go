@@ -481,7 +481,7 @@ func (o *Options) read(keep keepFunc) (*list, error) {
 func (l *list) readGzip(r io.Reader) error {
 	z, err := gzip.NewReader(r)
 	if err != nil {
-		return refusal.Errorf("%s: a damaged gzip file: %w", l.path, err)
+		return refusal.Damaged("%s: a damaged gzip file: %w", l.path, err)
 	}
 	defer z.Close()
 	return l.readText(bufio.NewReaderSize(z, bufferSize))

@@ -40,7 +40,7 @@ func (t *parquetTable) read(choose func(*parquet.File) ([]*parquet.Column, error
 	// The library panics on some damaged files.
 	defer func() {
 		if p := recover(); p != nil {
-			err = refusal.Errorf("%s: a damaged Parquet file: %.200v", t.path, p)
+			err = refusal.Damaged("%s: a damaged Parquet file: %.200v", t.path, p)
 		}
 	}()
 	f, size := t.file, t.size
@@ -96,7 +96,7 @@ func checkFooter(f io.ReaderAt, size int64) error {
 	}
 	length := int64(binary.LittleEndian.Uint32(end[:]))
 	if string(end[4:]) != "PAR1" || length > size-magic-tail {
-		return fmt.Errorf("is a Parquet file that is cut short, or encrypted")
+		return refusal.Damaged("is a Parquet file that is cut short, or encrypted")
 	}
 	const growth = 512 // an empty structure is one byte in the file
 	if err := memory.Need(growth * length); err != nil {

@@ -42,7 +42,7 @@ func (l *list) readText(r *bufio.Reader) error {
 			}
 			return nil
 		case err != nil && !errors.Is(err, io.EOF):
-			return refusal.Errorf("%s:%d: %w: the file is damaged or cut short", l.path, number, err)
+			return refusal.Damaged("%s:%d: %w: the file is damaged or cut short", l.path, number, err)
 		}
 		if number == 1 {
 			line = bytes.TrimPrefix(line, []byte(foreign.ByteOrderMark))

@@ -89,7 +89,7 @@ func wholeLines(r io.Reader, buffer, rest []byte) (lines, more []byte, err error
 			}
 			return buffer, nil, nil
 		case err != nil:
-			return nil, nil, fmt.Errorf("damaged or cut short (%w)", err)
+			return nil, nil, refusal.Damaged("damaged or cut short (%w)", err)
 		case end > 0:
 			return buffer[:end], append(rest[:0], buffer[end:]...), nil
 		case full && len(buffer) > longestLine:

@@ -23,12 +23,21 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	text, err := ReadFrom(f, limit)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return text, nil
+}
+
+// ReadFrom is Read for what a reader has up to its end.
+func ReadFrom(r io.Reader, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return nil, err
 	}
 	if int64(len(text)) > limit {
-		return nil, refusal.Errorf("%s: longer than the %d bytes that such a file may have", path, limit)
+		return nil, refusal.Errorf("longer than the %d bytes that such a file may have", limit)
 	}
 	return bytes.TrimPrefix(text, []byte(foreign.ByteOrderMark)), nil
 }
@@ -64,7 +73,7 @@ const (
 func checkFormat(text []byte, format int) error {
 	objects, lists := bytes.Count(text, []byte("{")), bytes.Count(text, []byte("["))
 	if objects > len(text)/bytesOfObject+few || lists > len(text)/bytesOfList+few {
-		return refusal.Errorf("damaged: %d objects and %d lists in %d bytes cannot be anything but empty", objects, lists, len(text))
+		return refusal.Damaged("damaged: %d objects and %d lists in %d bytes cannot be anything but empty", objects, lists, len(text))
 	}
 	var version struct{ Format int }
 	if err := json.Unmarshal(text, &version); err != nil {
@@ -81,9 +90,9 @@ func damaged(err error) error {
 		return nil
 	}
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
-		return refusal.Errorf("damaged: byte %d ends a value of another type, %s", wrong.Offset, wrong.Value)
+		return refusal.Damaged("damaged: byte %d ends a value of another type, %s", wrong.Offset, wrong.Value)
 	}
-	return refusal.Errorf("damaged: %w", err)
+	return refusal.Damaged("damaged: %w", err)
 }
 
 // Strings reads a JSON list of at most so many strings. One that exceeds the memory is refused.
@@ -98,7 +107,7 @@ func Strings(path string, most int) ([]string, error) {
 	}
 	list, err := decodeStrings(json.NewDecoder(f), most)
 	if err != nil {
-		return nil, refusal.Errorf("%s: not a list of names: %w", path, err)
+		return nil, refusal.Damaged("%s: not a list of names: %w", path, err)
 	}
 	return list, nil
 }

@@ -106,7 +106,7 @@ func New[T float64 | int64 | uint8 | bool](values []T, shape ...int) *Array {
 }
 
 func short(h Header, need, have int64) error {
-	return refusal.Errorf("it is cut short: %s of %s needs %d bytes of data, %d are there", shapeString(h.Shape), h.Descr, need, have)
+	return refusal.Damaged("it is cut short: %s of %s needs %d bytes of data, %d are there", shapeString(h.Shape), h.Descr, need, have)
 }
 
 // Float32s returns the elements of an array of booleans, integers or floats. Integers and wide floats are

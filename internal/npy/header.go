@@ -95,7 +95,7 @@ func readHeader(r io.Reader) (h Header, length int64, err error) {
 		return h, 0, shortHeader(err)
 	}
 	if string(start[:6]) != magic {
-		return h, 0, refusal.Errorf("it does not start as a .npy file does")
+		return h, 0, refusal.Damaged("it does not start as a .npy file does")
 	}
 	var dict uint32
 	major, minor := start[6], start[7]
@@ -127,7 +127,7 @@ func readHeader(r io.Reader) (h Header, length int64, err error) {
 
 func shortHeader(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return refusal.Errorf("it ends inside the .npy header")
+		return refusal.Damaged("it ends inside the .npy header")
 	}
 	return fmt.Errorf("reading the .npy header: %w", err)
 }
@@ -188,7 +188,7 @@ type parser struct {
 
 func (p *parser) fail(format string, args ...any) {
 	if p.err == nil {
-		p.err = refusal.Errorf("damaged .npy header: "+format, args...)
+		p.err = refusal.Damaged("damaged .npy header: "+format, args...)
 	}
 }
 

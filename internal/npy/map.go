@@ -43,7 +43,7 @@ func Map(path string) (*Mapped, error) {
 		return nil, fmt.Errorf("%s: %w", path, short(h, need, have))
 	}
 	if need < have {
-		return nil, refusal.Errorf("%s: %d bytes follow the data", path, have-need)
+		return nil, refusal.Damaged("%s: %d bytes follow the data", path, have-need)
 	}
 	if size > math.MaxInt {
 		return nil, refusal.Errorf("%s: too large to map on this machine", path)

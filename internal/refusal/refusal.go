@@ -1,6 +1,7 @@
 // Package refusal marks the errors that are the request's fault: a bad setting, a damaged file, an impossible
 // mesh. The command answers them with exit status 2; every other error means that the work itself failed,
-// status 1. It also says how messages spell a setting, and marks what an error is about.
+// status 1. It also tells damaged files apart, says how messages spell a setting, and marks what an error is
+// about.
 package refusal
 
 import (
@@ -38,6 +39,18 @@ func Is(err error) bool {
 	var r refused
 	return errors.As(err, &r)
 }
+
+// damage marks an error of a file that is not whole.
+type damage struct{ error }
+
+func (d damage) Unwrap() error { return d.error }
+
+// Damaged returns a refusal of a file that is not whole: its bytes end too early, are not those that were
+// written, or contradict each other or the files beside it. It wraps errors as Errorf does.
+func Damaged(format string, args ...any) error { return damage{Errorf(format, args...)} }
+
+// IsDamaged reports whether err, or an error it wraps, is of a file that is not whole.
+func IsDamaged(err error) bool { return errors.As(err, new(damage)) }
 
 // Setting is the name of a setting, which a message spells as its reader does: plain for a program, which
 // sets a field, and as SpellSettings says for a command, whose user types a flag.

@@ -107,16 +107,16 @@ func inOrder(entries map[string]entry, data int64) ([]string, error) {
 		e := entries[name]
 		length, err := e.bytes()
 		if err != nil {
-			return nil, refusal.Errorf("tensor %q: %w", name, err)
+			return nil, refusal.Damaged("tensor %q: %w", name, err)
 		}
 		if e.Offsets[0] != at || length > data-at || e.Offsets[1] != at+length {
-			return nil, refusal.Errorf("tensor %q: bytes %d to %d where %d bytes from %d were due, of %d there; the file is damaged or cut short",
+			return nil, refusal.Damaged("tensor %q: bytes %d to %d where %d bytes from %d were due, of %d there; the file is damaged or cut short",
 				name, e.Offsets[0], e.Offsets[1], length, at, data)
 		}
 		at += length
 	}
 	if at != data {
-		return nil, refusal.Errorf("%d bytes follow the last tensor", data-at)
+		return nil, refusal.Damaged("%d bytes follow the last tensor", data-at)
 	}
 	return names, nil
 }
@@ -127,14 +127,14 @@ const wayOut = "give the model.safetensors of a run, or what safetensors.torch.s
 func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map[string]string, data int64, err error) {
 	var start [8]byte
 	if size < int64(len(start)) {
-		return nil, nil, 0, refusal.Errorf("no safetensors file: it has %d bytes; %s", size, wayOut)
+		return nil, nil, 0, refusal.Damaged("no safetensors file: it has %d bytes; %s", size, wayOut)
 	}
 	if _, err := io.ReadFull(r, start[:]); err != nil {
 		return nil, nil, 0, err
 	}
 	length := binary.LittleEndian.Uint64(start[:])
 	if length > maxHeader || int64(length) > size-8 {
-		return nil, nil, 0, refusal.Errorf("no safetensors file, or cut short: its header claims %d bytes of %d; %s", length, size-8, wayOut)
+		return nil, nil, 0, refusal.Damaged("no safetensors file, or cut short: its header claims %d bytes of %d; %s", length, size-8, wayOut)
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -142,25 +142,25 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, nil, 0, refusal.Errorf("no safetensors file: its header is not JSON: %w; %s", err, wayOut)
+		return nil, nil, 0, refusal.Damaged("no safetensors file: its header is not JSON: %w; %s", err, wayOut)
 	}
 	if err := checkKeys(json.NewDecoder(bytes.NewReader(text))); err != nil {
-		return nil, nil, 0, refusal.Errorf("its header %w", err)
+		return nil, nil, 0, refusal.Damaged("its header %w", err)
 	}
 	entries = make(map[string]entry, len(raw))
 	for name, value := range raw {
 		if name == metadataKey {
 			if err := json.Unmarshal(value, &metadata); err != nil {
-				return nil, nil, 0, refusal.Errorf("%s: %w", metadataKey, err)
+				return nil, nil, 0, refusal.Damaged("%s: %w", metadataKey, err)
 			}
 			continue
 		}
 		var e entry
 		if err := json.Unmarshal(value, &e); err != nil {
-			return nil, nil, 0, refusal.Errorf("tensor %q: %w", name, err)
+			return nil, nil, 0, refusal.Damaged("tensor %q: %w", name, err)
 		}
 		if len(e.Offsets) != 2 {
-			return nil, nil, 0, refusal.Errorf("tensor %q: data_offsets are not two numbers", name)
+			return nil, nil, 0, refusal.Damaged("tensor %q: data_offsets are not two numbers", name)
 		}
 		entries[name] = e
 	}

@@ -91,7 +91,7 @@ func (f *File) list(size int64) error {
 		if kind == foreign.Unknown {
 			return refusal.Errorf("%s: %w; give %s", f.path, err, wanted)
 		}
-		return refusal.Errorf("%s: the file is damaged or cut short (%w): fetch or save it again", f.path, err)
+		return refusal.Damaged("%s: the file is damaged or cut short (%w): fetch or save it again", f.path, err)
 	}
 	found := false
 	for _, entry := range z.File {
@@ -176,10 +176,10 @@ func (f *File) bytes(name string) (*io.SectionReader, error) {
 	sum := crc32.NewIEEE()
 	n, err := io.Copy(sum, section)
 	if err == nil && n < section.Size() {
-		err = fmt.Errorf("%d bytes, of which %d are there: the file is cut short", section.Size(), n)
+		err = refusal.Damaged("%d bytes, of which %d are there: the file is cut short", section.Size(), n)
 	}
 	if err == nil && sum.Sum32() != entry.CRC32 {
-		err = errors.New("its checksum differs: the file is damaged; fetch or save it again")
+		err = refusal.Damaged("its checksum differs: the file is damaged; fetch or save it again")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("entry %.80q: %w", name, err)

@@ -58,7 +58,7 @@ func (s *Saved) Restore(memory *tensor.Meter, from *checkpoint.Checkpoint, paths
 		}
 		shape := from.Shape(name)
 		if len(shape) != 2 {
-			return refusal.Errorf("%s: damaged: %s has the shape %v", from.Path, name, shape)
+			return refusal.Damaged("%s: damaged: %s has the shape %v", from.Path, name, shape)
 		}
 		m := memory.NewElement(tensor.Buffers, from.Element(name), shape[0], shape[1])
 		if err := from.Load([]checkpoint.Array{checkpoint.Matrix(name, m)}); err != nil {

@@ -51,7 +51,7 @@ var formats = []struct {
 	ending string
 	write  func(to io.Writer, rows worker.Rows, t *Table) error
 }{
-	{".npy", func(to io.Writer, rows worker.Rows, _ *Table) error { return rundir.WriteRowsTo(to, rows) }},
+	{".npy", func(to io.Writer, rows worker.Rows, _ *Table) error { return rundir.EncodePredictions(to, rows) }},
 	{".csv", writeCSV},
 	{".parquet", writeParquet},
 }
@@ -89,18 +89,24 @@ func CheckEnding(flag, path string) error {
 //
 // Probabilities are the softmax of logits, and σ for labels.
 func Write(path string, rows worker.Rows, t Table) error {
+	if err := CheckEnding("out", path); err != nil {
+		return err
+	}
+	return atomicfile.Write(path, func(to io.Writer) error { return Encode(to, ending(path), rows, t) })
+}
+
+// Encode is Write to a writer, in the format of an ending: .npy, .csv or .parquet.
+func Encode(to io.Writer, ending string, rows worker.Rows, t Table) error {
 	for _, f := range formats {
-		if ending(path) == f.ending {
-			return atomicfile.Write(path, func(to io.Writer) error {
-				buffered := bufio.NewWriterSize(to, 1<<20)
-				if err := f.write(buffered, rows, &t); err != nil {
-					return err
-				}
-				return buffered.Flush()
-			})
+		if ending == f.ending {
+			buffered := bufio.NewWriterSize(to, 1<<20)
+			if err := f.write(buffered, rows, &t); err != nil {
+				return err
+			}
+			return buffered.Flush()
 		}
 	}
-	return CheckEnding("out", path)
+	return refusal.Errorf("%q names no format of predictions; it is .npy (a NumPy array), .csv or .parquet", ending)
 }
 
 // record is a row of a table.

@@ -1,11 +1,8 @@
 package rundir
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -172,25 +169,10 @@ func readCurve(path string) (curve []train.Epoch, changed time.Time, err error) 
 	if err != nil {
 		return nil, changed, err
 	}
-	const longest = 1 << 16 // a line has some hundred bytes
-	lines := bufio.NewReaderSize(f, longest)
-	for n := 1; ; n++ {
-		line, err := lines.ReadSlice('\n')
-		if errors.Is(err, io.EOF) {
-			return curve, info.ModTime(), nil
-		}
-		var e train.Epoch
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			err = fmt.Errorf("longer than %d bytes", longest)
-		case err == nil:
-			err = json.Unmarshal(line, &e)
-		}
-		if err != nil {
-			return curve, info.ModTime(), fmt.Errorf("%s: line %d: %w", path, n, err)
-		}
-		curve = append(curve, e)
+	if curve, err = DecodeCurve(f); err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
 	}
+	return curve, info.ModTime(), err
 }
 
 // lookResults reads run.json, if the run has results.

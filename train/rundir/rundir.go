@@ -409,7 +409,7 @@ func (d *Dir) Weights(version string, weights nn.State) error {
 
 // Predictions writes the logits. It is meant for Job.OnLogits.
 func (d *Dir) Predictions(logits worker.Rows) error {
-	if err := atomicfile.WriteIn(d.root, predictionsFile, func(to io.Writer) error { return WriteRowsTo(to, logits) }); err != nil {
+	if err := atomicfile.WriteIn(d.root, predictionsFile, func(to io.Writer) error { return EncodePredictions(to, logits) }); err != nil {
 		return d.fail(err)
 	}
 	return nil
@@ -437,20 +437,6 @@ func WriteVertices(path string, ids []int32) error {
 	})
 }
 
-// WriteRowsTo writes rows as a NumPy array of float32.
-func WriteRowsTo(to io.Writer, r worker.Rows) error {
-	w, err := npy.NewWriter(to, "<f4", r.Vertices, r.Columns)
-	if err != nil {
-		return err
-	}
-	for batch := range r.Each {
-		if err := w.WriteFloat32s(batch); err != nil {
-			return err
-		}
-	}
-	return w.Close()
-}
-
 // Finish writes run.json, once metrics, weights and predictions are on disk. It puts the time and the
 // directory into the run first.
 func (d *Dir) Finish(run *Run) error {
@@ -466,11 +452,7 @@ func (d *Dir) Finish(run *Run) error {
 }
 
 func (d *Dir) writeRun(run *Run) error {
-	text, err := json.Marshal(run)
-	if err != nil {
-		return err
-	}
-	return d.write(runFile, append(text, '\n'))
+	return atomicfile.WriteIn(d.root, runFile, func(w io.Writer) error { return EncodeRun(w, run) })
 }
 
 // Discard takes back the directory of a run that did no work: what New made and nothing else. A run that was
@@ -551,7 +533,7 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 		return run, o, "", err
 	}
 	if o.Model == "" {
-		return run, o, "", refusal.Errorf("%s: damaged: it names no model", filepath.Join(dir, configFile))
+		return run, o, "", refusal.Damaged("%s: damaged: it names no model", filepath.Join(dir, configFile))
 	}
 	return run, o, filepath.Join(dir, weightsFile), nil
 }
@@ -564,17 +546,10 @@ func ReadPredictions(dir string) (rows []float32, columns int, err error) {
 		return nil, 0, refusal.Errorf("%w; give the store to predict again", err)
 	}
 	defer f.Close()
-	a, err := npy.Read(f, size)
-	if err == nil {
-		rows, err = a.Float32s()
-	}
-	if err == nil && len(a.Shape) != 2 {
-		err = fmt.Errorf("has shape %v, where rows of columns were expected", a.Shape)
-	}
-	if err != nil {
+	if rows, columns, err = readPredictions(f, size); err != nil {
 		return nil, 0, refusal.Errorf("%s: %w; give the store to predict again", path, err)
 	}
-	return rows, a.Shape[1], nil
+	return rows, columns, nil
 }
 
 // noResults is the refusal of a run directory without run.json.

@@ -69,7 +69,7 @@ func ReadState(dir string) (s State, err error) {
 		return s, refusal.Errorf("%s: %w; restore it, or begin a new run in another folder", path, err)
 	}
 	if !slices.Contains([]Status{Running, Interrupted, Failed, Finished}, s.Status) {
-		return s, refusal.Errorf("%s: damaged: unknown status %q; restore it, or begin a new run in another folder", path, s.Status)
+		return s, refusal.Damaged("%s: damaged: unknown status %q; restore it, or begin a new run in another folder", path, s.Status)
 	}
 	return s, nil
 }

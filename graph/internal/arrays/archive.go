@@ -55,7 +55,7 @@ func (a *Archive) list() error {
 	if err != nil {
 		// An archive begins with an entry and has its directory at the end.
 		if zipped {
-			return refusal.Errorf("%s: the .npz file is damaged or cut short (%w): fetch or save it again", a.Path, err)
+			return refusal.Damaged("%s: the .npz file is damaged or cut short (%w): fetch or save it again", a.Path, err)
 		}
 		return refusal.Errorf("%s: %w; give a .npz file, the zip archive of arrays that numpy.savez writes", a.Path, err)
 	}

@@ -38,7 +38,7 @@ func New(r io.Reader, form Form) (*Reader, error) {
 	if form.Kind == foreign.Gzip {
 		z, err := gzip.NewReader(text)
 		if err != nil {
-			return nil, refusal.Errorf("%s: a damaged gzip file: %w", form.Path, err)
+			return nil, refusal.Damaged("%s: a damaged gzip file: %w", form.Path, err)
 		}
 		text = bufio.NewReader(z)
 	}
@@ -94,7 +94,7 @@ func (l *Reader) Next() ([]byte, error) {
 	case errors.Is(err, bufio.ErrTooLong):
 		return nil, l.Errorf("the line is longer than %d bytes, which is not %s", l.form.Longest, l.form.Line)
 	case err != nil:
-		return nil, l.Errorf("%w: the file is damaged or cut short", err)
+		return nil, refusal.Damaged("%s:%d: %w: the file is damaged or cut short", l.form.Path, l.number, err)
 	}
 	return nil, io.EOF
 }
