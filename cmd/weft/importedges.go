@@ -21,15 +21,15 @@ func (*edgesImport) format() format {
 
 func (i *edgesImport) flags(flags *pflag.FlagSet) {
 	o := &i.list
-	flags.StringVar(&o.Features, "features", "", "`file` (.npy, CSV, .csv.gz; .npz of scipy.sparse): a row of features per vertex")
+	flags.StringVar(&o.Features, "features", "", "`file` (.npy, CSV, .csv.gz; .npz of scipy.sparse): a row of features per vertex, in order or by a first column id")
 	flags.StringSliceVar(&o.EdgeFeatures, "edge-features", nil, "`columns` of the list that are features of the edges, by their names, as a,b")
-	flags.StringVar(&o.Labels, "labels", "", "`file` (.npy, CSV, .csv.gz, Parquet): a class per vertex or its name, a 0/1 matrix, or values to predict (floats)")
+	flags.StringVar(&o.Labels, "labels", "", "`file` (.npy, CSV, .csv.gz, Parquet): a class per vertex or its name, a 0/1 matrix, or values to predict (floats); in order or by a first column id")
 	flags.StringVar(&o.Train, "train", "", "`file` (the same): training vertices: ids, a mask, or masks (a column per split)")
 	flags.StringVar(&o.Val, "val", "", "`file`: validation vertices")
 	flags.StringVar(&o.Test, "test", "", "`file`: test vertices")
 	i.dense.flags(flags)
 	flags.IntVar(&o.Vertices, "vertices", 0, "number of vertices (default: the largest id plus one)")
-	flags.BoolVar(&o.Strings, "string-ids", false, "vertices are named by any text; rows of arrays are in the order in which names first appear")
+	flags.BoolVar(&o.Strings, "string-ids", false, "vertices are named by any text; rows of arrays without ids are in the order in which names first appear")
 }
 
 func (i *edgesImport) options(r *importRequest) edgelist.Options {

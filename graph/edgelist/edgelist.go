@@ -5,7 +5,6 @@ package edgelist
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +35,9 @@ type Options struct {
 	// text file then has a header. A column that is named here is no weight.
 	EdgeFeatures []string
 	// The files of arrays are what numpy.save writes, or text, plain or gzip, with a row to each line.
+
+	// A text table of features or labels whose header begins with id has rows in any order: its first column
+	// says which vertex each row is of, by the ids of the edges.
 
 	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is
 	// a vector of class ids (−1, or nothing: none) or of names of classes, a 0/1 matrix, or values to predict
@@ -73,17 +75,27 @@ func Read(o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	if array := cmp.Or(o.Features, o.Labels, o.Train); array != "" && o.Strings && list.numbered() {
+	numbered := o.Strings && list.numbered()
+	features, err := o.readFeatures(list)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := o.readLabels(list)
+	if err != nil {
+		return nil, err
+	}
+	array := ""
+	switch { // of what has no column of ids
+	case features != nil && !features.ByID:
+		array = o.Features
+	case labels != nil && !labels.ByID:
+		array = o.Labels
+	case features == nil && labels == nil:
+		array = o.Train
+	}
+	if array != "" && numbered {
 		return nil, refusal.Errorf("%s: with %s its rows follow the first appearance of an id, and all ids of %s are integers: "+
 			"leave %s out", array, refusal.Setting("string-ids"), o.Path, refusal.Setting("string-ids"))
-	}
-	features, err := o.readFeatures(list.edges)
-	if err != nil {
-		return nil, err
-	}
-	labels, err := o.readLabels(list.edges)
-	if err != nil {
-		return nil, err
 	}
 	rows := -1
 	if features != nil {
@@ -223,13 +235,41 @@ func (o *Options) most(edges int) int64 {
 	return arrays.MaxVertices(edges)
 }
 
+// key is how tables beside the list name its vertices: as the list does. A name that no edge has is that of a
+// further vertex.
+func (o *Options) key(l *list) *arrays.Key {
+	if o.Strings {
+		return &arrays.Key{
+			Vertex: func(id []byte) (int32, error) {
+				if len(id) == 0 || !utf8.Valid(id) {
+					return 0, refusal.Errorf("the id %.40q is empty, or not UTF-8", id)
+				}
+				return l.names.Number(id)
+			},
+			Name:     func(v int32) string { return fmt.Sprintf("%.40q", l.names.Names[v]) },
+			Vertices: func() int { return len(l.names.Names) },
+		}
+	}
+	return &arrays.Key{
+		Vertex: func(id []byte) (int32, error) {
+			v, err := strconv.ParseUint(string(id), 10, 31)
+			if err != nil || int64(v) >= o.most(l.edges) {
+				return 0, refusal.Errorf("%.40q is not the id of a vertex, from 0 and below %d; give %s if ids are names", id, o.most(l.edges), refusal.Setting("string-ids"))
+			}
+			return int32(v), nil
+		},
+		Name:     func(v int32) string { return strconv.Itoa(int(v)) },
+		Vertices: func() int { return max(o.Vertices, int(l.largest)+1) },
+	}
+}
+
 // readLabels reads the labels; nil where there are none. They are not empty: any number of empty rows takes
 // no bytes.
-func (o *Options) readLabels(edges int) (*arrays.LabelRows, error) {
+func (o *Options) readLabels(l *list) (*arrays.LabelRows, error) {
 	if o.Labels == "" {
 		return nil, nil
 	}
-	labels, err := o.labelRows(o.most(edges))
+	labels, err := o.labelRows(o.most(l.edges), o.key(l))
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +292,7 @@ func (o *Options) labels(rows *arrays.LabelRows) (graph.Labels, error) {
 }
 
 // readFeatures reads features of any kind; nil where there are none.
-func (o *Options) readFeatures(edges int) (*arrays.Matrix, error) {
+func (o *Options) readFeatures(l *list) (*arrays.Matrix, error) {
 	if o.Features == "" {
 		return nil, nil
 	}
@@ -265,7 +305,7 @@ func (o *Options) readFeatures(edges int) (*arrays.Matrix, error) {
 	if f.Kind == foreign.Archive {
 		m, err = npz.ReadMatrix(o.Features)
 	} else {
-		m, err = f.Features(o.most(edges), o.DenseFeatures)
+		m, err = f.Features(o.most(l.edges), o.DenseFeatures, o.key(l))
 	}
 	if err == nil && m.Columns == 0 {
 		err = o.noFeatures()

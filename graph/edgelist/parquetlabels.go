@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -18,14 +19,14 @@ import (
 var labelColumns = []string{"label", "labels", "y", "class"}
 
 // labelRows reads the rows of labels, at most so many, in the format that the first bytes show.
-func (o *Options) labelRows(most int64) (*arrays.LabelRows, error) {
+func (o *Options) labelRows(most int64, key *arrays.Key) (*arrays.LabelRows, error) {
 	f, err := arrays.Open(o.Labels)
 	if err != nil {
 		return nil, err
 	}
 	kind := f.Kind
 	if err := f.Close(); err != nil || kind != foreign.Parquet {
-		return arrays.ReadLabels(o.Labels, most)
+		return arrays.ReadLabels(o.Labels, most, key)
 	}
 	file, err := os.Open(o.Labels)
 	if err != nil {
@@ -36,7 +37,7 @@ func (o *Options) labelRows(most int64) (*arrays.LabelRows, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := labelColumn{path: o.Labels, most: most}
+	c := labelColumn{path: o.Labels, most: most, key: key}
 	t := parquetTable{path: o.Labels, file: file, size: info.Size(), progress: o.Progress}
 	if err := t.read(c.choose, c.read); err != nil {
 		return nil, err
@@ -52,16 +53,22 @@ func (o *Options) labelRows(most int64) (*arrays.LabelRows, error) {
 type labelColumn struct {
 	path  string
 	most  int64
+	key   *arrays.Key
+	byID  *arrays.RowIDs // nil: row v is vertex v
 	kind  parquet.Kind
 	words []string
 	ids   []int64
 	reals []float64
 }
 
-// choose finds the only column, or the one with a name of labels.
+// choose finds the only column, or the one with a name of labels, and behind it that of ids, if there is one.
 func (c *labelColumn) choose(file *parquet.File) ([]*parquet.Column, error) {
 	columns := file.Root().Columns()
+	var id *parquet.Column
 	if len(columns) > 1 {
+		if at := slices.IndexFunc(columns, func(one *parquet.Column) bool { return arrays.IsIDColumn(one.Name()) }); at >= 0 {
+			id = columns[at]
+		}
 		columns = slices.DeleteFunc(slices.Clone(columns), func(one *parquet.Column) bool { return !slices.Contains(labelColumns, one.Name()) })
 	}
 	if len(columns) != 1 {
@@ -72,7 +79,14 @@ func (c *labelColumn) choose(file *parquet.File) ([]*parquet.Column, error) {
 		return nil, refusal.Errorf("%s: column %q does not hold one label per row", c.path, one.Name())
 	}
 	c.kind = one.Type().Kind()
-	return columns, nil
+	if id == nil {
+		return columns, nil
+	}
+	if !id.Leaf() || id.Repeated() || !readable(id.Type().Kind(), 0) {
+		return nil, refusal.Errorf("%s: column %q does not hold one id per row", c.path, id.Name())
+	}
+	c.byID = arrays.NewRowIDs(c.key)
+	return append(columns, id), nil
 }
 
 // read reads the rows of a group.
@@ -88,8 +102,28 @@ func (c *labelColumn) read(columns []*columnReader, rows, first int64) (err erro
 		if err != nil {
 			return refusal.Errorf("%s: row %d: column %q: %w", c.path, at, columns[0].name, err)
 		}
+		if c.byID == nil {
+			continue
+		}
+		if v, err = columns[1].nextOrNull(); err == nil {
+			err = c.byID.Add(idText(v), at)
+		}
+		if err != nil {
+			return refusal.Errorf("%s: row %d: column %q: %w", c.path, at, columns[1].name, err)
+		}
 	}
 	return nil
+}
+
+// idText is an id as text; none where it is missing.
+func idText(v parquet.Value) []byte {
+	switch {
+	case v.IsNull():
+		return nil
+	case v.Kind() == parquet.ByteArray:
+		return v.ByteArray()
+	}
+	return strconv.AppendInt(nil, integer(v), 10)
 }
 
 // add keeps a value, or that one is missing.
@@ -121,7 +155,34 @@ func (c *labelColumn) add(v parquet.Value) (err error) {
 }
 
 // rows are the labels of the column.
-func (c *labelColumn) rows() (*arrays.LabelRows, error) {
+func (c *labelColumn) rows() (_ *arrays.LabelRows, err error) {
+	if c.byID == nil {
+		return c.inOrder()
+	}
+	if err := c.byID.Check(); err != nil {
+		return nil, err
+	}
+	if c.words != nil {
+		c.words, err = arrays.InOrder(c.byID, c.words, 1)
+	}
+	if err == nil && c.ids != nil {
+		c.ids, err = arrays.InOrder(c.byID, c.ids, 1)
+	}
+	if err == nil && c.reals != nil {
+		c.reals, err = arrays.InOrder(c.byID, c.reals, 1)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows, err := c.inOrder()
+	if err == nil {
+		rows.ByID = true
+	}
+	return rows, err
+}
+
+// inOrder are the labels of vertices in their order.
+func (c *labelColumn) inOrder() (*arrays.LabelRows, error) {
 	switch c.kind {
 	case parquet.ByteArray:
 		return arrays.NamedLabels(c.words)

@@ -39,7 +39,7 @@ func TestParquetLabels(t *testing.T) {
 		want graph.Labels
 	}{
 		"names":  {table(t, []namedLabel{{word("b")}, {nil}, {word("a")}}), graph.Labels{Classes: 2, Class: []int64{1, -1, 0}, Names: []string{"a", "b"}}},
-		"beside": {table(t, []besideLabel{{7, "b"}, {8, "c"}, {9, "b"}}), graph.Labels{Classes: 2, Class: []int64{0, 1, 0}, Names: []string{"b", "c"}}},
+		"beside": {table(t, []besideLabel{{2, "b"}, {0, "c"}, {1, "b"}}), graph.Labels{Classes: 2, Class: []int64{1, 0, 0}, Names: []string{"b", "c"}}},
 		"ids":    {table(t, []numberLabel{{1}, {-1}, {0}}), graph.Labels{Classes: 2, Class: []int64{1, -1, 0}}},
 		"whole":  {table(t, []realLabel{{1}, {math.NaN()}, {0}}), graph.Labels{Classes: 2, Class: []int64{1, -1, 0}}},
 		"values": {table(t, []realLabel{{1.5}, {math.NaN()}, {0}}), graph.Labels{Columns: 1, Values: []float32{1.5, nan, 0}}},
@@ -54,10 +54,13 @@ func TestParquetLabels(t *testing.T) {
 		}
 	}
 	for want, file := range map[string]string{
-		"which column has the labels?":        table(t, []plainEdge{{0, 1}, {1, 2}, {2, 0}}),
-		"has 2 rows, the graph of":            table(t, []numberLabel{{1}, {0}}),
-		"label 1990 of vertex 0: classes run": table(t, []numberLabel{{1990}, {0}, {0}}),
-		"a Parquet file that is cut short":    table(t, []numberLabel{{1}, {0}, {0}})[:40],
+		"which column has the labels?":                     table(t, []plainEdge{{0, 1}, {1, 2}, {2, 0}}),
+		"has 2 rows, the graph of":                         table(t, []numberLabel{{1}, {0}}),
+		"label 1990 of vertex 0: classes run":              table(t, []numberLabel{{1990}, {0}, {0}}),
+		`row 2: column "id": the id 1 stands in 1 as well`: table(t, []besideLabel{{1, "b"}, {1, "c"}, {0, "b"}}),
+		"has no row for the id 2:":                         table(t, []besideLabel{{1, "b"}, {0, "c"}}),
+		`"9000000" is not the id of`:                       table(t, []besideLabel{{9000000, "b"}}),
+		"a Parquet file that is cut short":                 table(t, []numberLabel{{1}, {0}, {0}})[:40],
 	} {
 		_, err := Read(Options{Path: edges, Labels: write(t, "y.parquet", file)})
 		if !refusal.Is(err) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

@@ -67,7 +67,7 @@ func (o *Options) Write(dir string, c Changes) (*Written, error) {
 		return nil, err
 	}
 	defer features.close()
-	labels, err := o.readLabels(list.edges)
+	labels, err := o.readLabels(list)
 	if err != nil {
 		return nil, err
 	}

@@ -59,8 +59,8 @@ func ReadFile(path string, most int64) (*npy.Array, error) {
 }
 
 // Features reads features from an array of numpy.save, or from text, of at most so many rows. They are kept
-// as those of ReadMatrix are. Errors name the file.
-func (f *File) Features(most int64, keepDense bool) (*Matrix, error) {
+// as those of ReadMatrix are. Text may have a first column of ids, by that key. Errors name the file.
+func (f *File) Features(most int64, keepDense bool, key *Key) (*Matrix, error) {
 	if f.Kind == foreign.Array {
 		m, err := ReadMatrix(f.r, f.size, MatrixOptions{Backed: true, KeepDense: keepDense})
 		if err != nil {
@@ -72,6 +72,7 @@ func (f *File) Features(most int64, keepDense bool) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.key = key
 	return t.matrix(keepDense)
 }
 

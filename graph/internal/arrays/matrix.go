@@ -24,6 +24,7 @@ const (
 type Matrix struct {
 	graph.Features
 	Rows int
+	ByID bool // the file says which vertex each row is of
 	// Note says that the file holds them otherwise; empty where it does not.
 	Note string
 }

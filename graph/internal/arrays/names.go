@@ -19,6 +19,7 @@ import (
 type LabelRows struct {
 	*npy.Array
 	Names []string // ascending
+	ByID  bool     // the file says which vertex each row is of
 }
 
 // Labels are those of the rows.
@@ -32,8 +33,8 @@ func (l *LabelRows) Labels() (graph.Labels, error) {
 
 // ReadLabels is ReadFile for labels, which may also be names of classes in one column: an array of text, or
 // lines of words. Of these the first is a header, unless another line has the same word. An empty line, or
-// NaN, is no label.
-func ReadLabels(path string, most int64) (*LabelRows, error) {
+// NaN, is no label. Text may have a first column of ids, by that key.
+func ReadLabels(path string, most int64, key *Key) (*LabelRows, error) {
 	f, err := Open(path)
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func ReadLabels(path string, most int64) (*LabelRows, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.names = n
+	t.names, t.key = n, key
 	if a, err = t.array(); err != nil {
 		return nil, err
 	}
@@ -64,7 +65,11 @@ func ReadLabels(path string, most int64) (*LabelRows, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n.sorted(a)
+	rows, err := n.sorted(a)
+	if err == nil {
+		rows.ByID = t.ids != nil
+	}
+	return rows, err
 }
 
 // classNames numbers the classes of a column that are known by name, as they appear.
@@ -200,5 +205,5 @@ func (n *classNames) sorted(a *npy.Array) (*LabelRows, error) {
 			ids[v] = to[id]
 		}
 	}
-	return &LabelRows{npy.New(ids, len(ids)), ascending}, nil
+	return &LabelRows{Array: npy.New(ids, len(ids)), Names: ascending}, nil
 }

@@ -32,6 +32,9 @@ type table struct {
 	values    []float64   // of the last line
 	words     bool        // there is a True or False
 	names     *classNames // nil: words are refused
+	key       *Key        // nil: an id is a number as any other
+	ids       *RowIDs     // of the rows; nil: row v is vertex v
+	id        []byte      // of the last line
 }
 
 // counted counts the bytes that are read.
@@ -76,7 +79,7 @@ func (t *table) next() ([]float64, error) {
 			return nil, err
 		}
 		blank := len(bytes.TrimSpace(line)) == 0
-		if blank && t.columns > 1 || !blank && (line[0] == '#' || line[0] == '%') {
+		if blank && (t.columns > 1 || t.ids != nil) || !blank && (line[0] == '#' || line[0] == '%') {
 			continue
 		}
 		row, err := t.parse(line)
@@ -85,6 +88,11 @@ func (t *table) next() ([]float64, error) {
 		}
 		if !row {
 			continue
+		}
+		if t.ids != nil {
+			if err := t.ids.Add(t.id, t.lines.Number()); err != nil {
+				return nil, t.lines.Errorf("%w", err)
+			}
 		}
 		if t.rows++; t.rows > t.most {
 			return nil, t.lines.Errorf("more than %d rows, one for each vertex that the graph may have", t.most)
@@ -95,6 +103,11 @@ func (t *table) next() ([]float64, error) {
 
 // parse takes the values from a line; row is false for a header.
 func (t *table) parse(line []byte) (row bool, err error) {
+	if t.ids != nil {
+		if line, err = t.takeID(line); err != nil {
+			return false, t.lines.Errorf("%w", err)
+		}
+	}
 	if err := t.split(line); err != nil {
 		return false, t.lines.Errorf("%w", err)
 	}
@@ -106,6 +119,11 @@ func (t *table) parse(line []byte) (row bool, err error) {
 	}
 	first := t.columns == 0
 	t.columns = len(t.fields)
+	if first && t.key != nil && t.columns > 1 && IsIDColumn(string(t.fields[0])) {
+		t.ids = NewRowIDs(t.key)
+		t.columns--
+		return false, nil
+	}
 	if first && t.isHeader() {
 		if len(t.fields[0]) == 0 {
 			return false, t.lines.Errorf("the first column has no name, as pandas writes its index: write it with index=False")
@@ -215,6 +233,10 @@ func (t *table) array() (*npy.Array, error) {
 			return nil, err
 		}
 	}
+	values, err := t.sorted(values)
+	if err != nil {
+		return nil, err
+	}
 	shape := []int{int(t.rows)}
 	if t.columns > 1 {
 		shape = append(shape, t.columns)
@@ -238,6 +260,21 @@ func (t *table) array() (*npy.Array, error) {
 		}), shape...), nil
 	}
 	return npy.New(values, shape...), nil
+}
+
+// sorted returns the values of all rows in the order of the vertices.
+func (t *table) sorted(values []float64) ([]float64, error) {
+	if t.ids == nil {
+		return values, nil
+	}
+	err := t.ids.Check()
+	if err == nil {
+		values, err = InOrder(t.ids, values, t.columns)
+	}
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", t.path, err)
+	}
+	return values, nil
 }
 
 // integers reports whether all values are, or are missing in a table of one column.
@@ -267,6 +304,13 @@ func (t *table) matrix(keepDense bool) (*Matrix, error) {
 		row, err := t.next()
 		if errors.Is(err, io.EOF) {
 			m, err := c.matrix()
+			if err == nil && t.ids != nil {
+				m.ByID = true
+				err = t.ids.Check()
+			}
+			if err == nil && t.ids != nil {
+				err = t.ids.features(&m.Features)
+			}
 			if err != nil {
 				return nil, refusal.Errorf("%s: %w", t.path, err)
 			}

@@ -1,0 +1,130 @@
+package arrays
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/graph"
+	"weft/internal/memory"
+	"weft/internal/refusal"
+)
+
+// idColumns are the names of a first column that says which vertex a row is of, in lower case.
+var idColumns = []string{"id", "ids", "node", "node_id", "nodeid", "vertex", "vertex_id", "vertexid"}
+
+// IsIDColumn reports whether a column of that name has the ids of vertices.
+func IsIDColumn(name string) bool {
+	return slices.Contains(idColumns, strings.ToLower(strings.TrimSpace(name)))
+}
+
+// Key is how a table names vertices.
+type Key struct {
+	Vertex   func(id []byte) (int32, error) // the vertex of an id
+	Name     func(vertex int32) string      // for people
+	Vertices func() int                     // those that are known to exist are the first
+}
+
+// RowIDs are the vertices of the rows of a table, which come in any order.
+type RowIDs struct {
+	key  *Key
+	rows []int32 // the vertex of each row
+	at   []int64 // the line or row of each vertex, from 1; 0: none yet
+}
+
+// NewRowIDs begins with the first row.
+func NewRowIDs(key *Key) *RowIDs { return &RowIDs{key: key} }
+
+// Add adds the next row, which is line or row at of the file. It refuses an id that came before.
+func (r *RowIDs) Add(id []byte, at int64) error {
+	v, err := r.key.Vertex(id)
+	if err != nil {
+		return err
+	}
+	if more := int(v) + 1 - len(r.at); more > 0 {
+		if r.at, err = memory.Grow(r.at, more); err != nil {
+			return err
+		}
+		r.at = append(r.at, make([]int64, more)...)
+	}
+	if r.at[v] > 0 {
+		return refusal.Errorf("the id %s stands in %d as well: give each vertex one row", r.key.Name(v), r.at[v])
+	}
+	if r.rows, err = memory.Grow(r.rows, 1); err != nil {
+		return err
+	}
+	r.rows, r.at[v] = append(r.rows, v), at
+	return nil
+}
+
+// Check refuses ids that leave a vertex out, after the last row.
+func (r *RowIDs) Check() error {
+	vertices := max(len(r.at), r.key.Vertices())
+	missing := vertices - len(r.rows)
+	if missing == 0 {
+		return nil
+	}
+	first := slices.Index(append(r.at, 0), 0)
+	others := ""
+	if missing > 1 {
+		others = fmt.Sprintf(" and %d more", missing-1)
+	}
+	return refusal.Errorf("has no row for the id %s%s: give each vertex one row", r.key.Name(int32(first)), others)
+}
+
+// InOrder returns values, so many for each row, in the order of the vertices. It copies them.
+func InOrder[T any](r *RowIDs, values []T, columns int) ([]T, error) {
+	var sorted []T
+	sorted, err := memory.Grow(sorted, len(values))
+	if err != nil {
+		return nil, err
+	}
+	sorted = sorted[:len(values)]
+	for row, v := range r.rows {
+		copy(sorted[int(v)*columns:(int(v)+1)*columns], values[row*columns:])
+	}
+	return sorted, nil
+}
+
+// features returns features in the order of the vertices.
+func (r *RowIDs) features(f *graph.Features) (err error) {
+	if !f.Sparse() {
+		f.Dense, err = InOrder(r, f.Dense, f.Columns)
+		return err
+	}
+	row := make([]int, len(r.rows)) // of each vertex
+	for k, v := range r.rows {
+		row[v] = k
+	}
+	sorted := graph.Features{Columns: f.Columns, Indptr: make([]int64, 1, len(f.Indptr))}
+	if sorted.Indices, err = memory.Grow(sorted.Indices, len(f.Indices)); err != nil {
+		return err
+	}
+	if sorted.Data, err = memory.Grow(sorted.Data, len(f.Data)); err != nil {
+		return err
+	}
+	for _, k := range row {
+		from, to := f.Indptr[k], f.Indptr[k+1]
+		sorted.Indices, sorted.Data = append(sorted.Indices, f.Indices[from:to]...), append(sorted.Data, f.Data[from:to]...)
+		sorted.Indptr = append(sorted.Indptr, int64(len(sorted.Data)))
+	}
+	*f = sorted
+	return nil
+}
+
+// takeID cuts the id off a line, and keeps it until the line is a row.
+func (t *table) takeID(line []byte) (rest []byte, err error) {
+	var id []byte
+	more := false
+	if line = bytes.TrimLeft(line, " \t"); len(line) > 0 && line[0] == '"' {
+		id, rest, more = bytes.Cut(line[1:], append([]byte(`"`), t.separator...))
+	} else {
+		id, rest, more = bytes.Cut(line, t.separator)
+	}
+	if !more {
+		return nil, refusal.Errorf("1 column, where the header has %d", t.columns+1)
+	}
+	t.id = append(t.id[:0], bytes.TrimSpace(id)...)
+	return rest, nil
+}
