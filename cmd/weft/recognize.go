@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"weft/graph"
 	"weft/internal/datasets"
@@ -134,20 +133,30 @@ func recognizeFolder(path string) (r recognition, found bool) {
 // storeBeside is the store that a source is imported into where a command names the source: beside it.
 func (r *recognition) storeBeside() string { return filepath.Clean(r.source) + ".weft" }
 
-// imported returns the store of a source, which it imports if that has not been done, or has changed since.
+// imported returns the store of a source, which it imports if that has not been done, or has changed since. The
+// store is beside the source or, where that folder cannot be written to, in the cache.
 func (r *recognition) imported(show io.Writer) (string, error) {
 	if r.part {
 		return "", refusal.Errorf("%s: is one file of several; name them all by their prefix: weft train %s, or weft import planetoid %[2]s STORE", r.path, r.source)
 	}
-	store := r.storeBeside()
-	if made, err := os.Stat(filepath.Join(store, "graph.json")); err == nil {
-		changed, err := r.changed()
-		if err != nil {
-			return "", err
+	changed, err := r.changed()
+	if err != nil {
+		return "", err
+	}
+	store, into := r.storeBeside(), "once"
+	made, absent := os.Stat(filepath.Join(store, "graph.json"))
+	if absent == nil && made.ModTime().After(changed.last) {
+		return store, nil
+	}
+	if unwritable := writable(filepath.Dir(store)); unwritable != nil {
+		if store, err = datasets.ImportOf(r.source, changed.bytes, changed.last); err != nil {
+			return "", refusal.Errorf("%s: its folder cannot be written to (%w), and %w; import it elsewhere: %s", r.path, unwritable, err, r.command("STORE"))
 		}
-		if made.ModTime().After(changed) {
+		if _, err := os.Stat(filepath.Join(store, "graph.json")); err == nil {
 			return store, nil
 		}
+		into = "once, into the cache because its folder cannot be written to"
+	} else if absent == nil {
 		if err := r.removeOld(store); err != nil {
 			return "", err
 		}
@@ -155,10 +164,7 @@ func (r *recognition) imported(show io.Writer) (string, error) {
 	if err := checkNewStore(store); err != nil {
 		return "", err
 	}
-	if err := unix.Access(filepath.Dir(store), unix.W_OK); err != nil {
-		return "", refusal.Errorf("%s: its folder cannot be written to (%w); import it elsewhere: %s", r.path, err, r.command("STORE"))
-	}
-	fmt.Fprintf(show, "%s: importing it once, as %s does\n", printable(r.source), printable(r.command(store)))
+	fmt.Fprintf(show, "%s: importing it %s, as %s does\n", printable(r.source), into, printable(r.command(store)))
 	c := &changes{}
 	i, flags, err := r.importer(c)
 	if err != nil {
@@ -168,19 +174,31 @@ func (r *recognition) imported(show io.Writer) (string, error) {
 	defer removeOnSignal(os.Stderr, store)()
 	started, shown := time.Now(), newStages(os.Stderr)
 	request.progress = shown.show
-	made, err := makeStore(i, request)
+	contents, err := makeStore(i, request)
 	shown.erase()
 	if err != nil {
 		return "", r.lacks(err)
 	}
-	for _, warning := range made.Warnings {
+	for _, warning := range contents.Warnings {
 		fmt.Fprintln(os.Stderr, "weft: warning: "+warning)
 	}
-	for _, note := range made.Notes {
+	for _, note := range contents.Notes {
 		fmt.Fprintln(show, note)
 	}
-	fmt.Fprintln(show, storeLine(store, made, time.Since(started)))
+	fmt.Fprintln(show, storeLine(store, contents, time.Since(started)))
 	return store, nil
+}
+
+// writable says why no folder can be made in a folder; nil: one can. It tries, as permissions do not tell all.
+func writable(folder string) error {
+	made, err := os.MkdirTemp(folder, ".weft-")
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		return path.Err
+	}
+	if err != nil {
+		return err
+	}
+	return os.Remove(made)
 }
 
 // removeOld removes the store of an earlier import of the source, if it is that and nothing else.
@@ -212,26 +230,41 @@ func (r *recognition) importer(c *changes) (importer, *pflag.FlagSet, error) {
 	return i, flags, flags.Parse(r.flags)
 }
 
-// changed is when the source changed last.
-func (r *recognition) changed() (last time.Time, err error) {
+// change is what tells whether the files of a source are others than before.
+type change struct {
+	last  time.Time // when one of them changed
+	bytes int64     // of all of them
+}
+
+// changed looks at the files of the source.
+func (r *recognition) changed() (c change, err error) {
 	files := []string{r.source}
 	if r.format == "planetoid" {
 		files, _ = filepath.Glob(r.source + ".*")
 		files = slices.DeleteFunc(files, func(f string) bool { return f == r.storeBeside() })
 	}
 	for _, path := range files {
+		if real, err := filepath.EvalSymlinks(path); err == nil { // of a link the file counts
+			path = real
+		}
 		err = errors.Join(err, filepath.WalkDir(path, func(_ string, e os.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
 			info, err := e.Info()
-			if err == nil && info.ModTime().After(last) {
-				last = info.ModTime()
+			if err != nil {
+				return err
 			}
-			return err
+			if info.ModTime().After(c.last) {
+				c.last = info.ModTime()
+			}
+			if info.Mode().IsRegular() {
+				c.bytes += info.Size()
+			}
+			return nil
 		}))
 	}
-	return last, err
+	return c, err
 }
 
 // lacks adds to a refusal of a graph that was imported as it is which import can be given flags.
