@@ -82,7 +82,7 @@ func importers(c *changes) []importer {
 	return []importer{
 		planetoidImport{},
 		new(npzImport), new(pygImport), new(edgesImport), &ogbImport{split: splitOrRule{rule: &c.split}},
-		new(rdfImport),
+		new(rdfImport), new(ppiImport),
 		debianImport{},
 		new(dglImport),
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/graph"
+	"weft/graph/ppi"
 	"weft/internal/datasets"
 	"weft/internal/foreign"
 	"weft/internal/refusal"
@@ -115,6 +116,10 @@ func recognizeFolder(path string) (r recognition, found bool) {
 	switch rules := has("split", "*"); {
 	case isStore(path):
 		return r, false
+	case ppi.Is(path):
+		r.format = "ppi"
+	case ppi.Is(filepath.Join(path, "raw")):
+		r.format, r.source = "ppi", filepath.Join(path, "raw")
 	case len(has("raw")) > 0 && len(rules) > 0:
 		r.format = "ogb"
 		if len(rules) == 1 {

@@ -92,6 +92,11 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Setenv("OGB", ogb)
+			ppi, err := filepath.Abs(filepath.Join("..", "..", "graph", "ppi", "testdata"))
+			if err != nil {
+				return err
+			}
+			env.Setenv("PPI", ppi)
 			stored, err := filepath.Abs(filepath.Join("testdata", "stored"))
 			if err != nil {
 				return err
