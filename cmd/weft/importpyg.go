@@ -14,7 +14,7 @@ type pygImport struct {
 
 func (*pygImport) format() format {
 	return format{
-		name: "pyg", source: "FILE", short: "a Data or HeteroData of PyTorch Geometric, or a dataset of one graph, written by torch.save",
+		name: "pyg", source: "FILE", short: "a Data, HeteroData, Batch or list of graphs of PyTorch Geometric, or a dataset, written by torch.save",
 		example: "graph.pt stores/mine",
 	}
 }

@@ -53,6 +53,8 @@ func (s *store) Count(key string) (int, error) {
 		shape = v.Shape
 	case *pickle.Array:
 		shape = v.Shape
+	case *rows:
+		return v.count, nil
 	default:
 		m, err := sparse(v)
 		if err != nil {

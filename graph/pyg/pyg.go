@@ -1,7 +1,7 @@
 // Package pyg reads the graphs that PyTorch Geometric (PyG) writes with torch.save: a Data or HeteroData
-// object of version 1 or 2; (data, slices) or (dict, slices, class), as an InMemoryDataset saves its graphs;
-// or what their to_dict returns, a dict of tensors. Several graphs become one block-diagonal graph, as is a
-// Batch: it has the number of each vertex' graph. Edges are an edge_index, or a matrix adj_t (by target) or
+// object of version 1 or 2, a Batch of Data or a list of them; (data, slices) or (dict, slices, class), as an
+// InMemoryDataset saves its graphs; or what their to_dict returns, a dict of tensors. Several graphs become
+// one block-diagonal graph, as is a Batch: it has the number of each vertex' graph. Edges are an edge_index, or a matrix adj_t (by target) or
 // adj (by source): a SparseTensor of torch_sparse, or a sparse tensor of PyTorch. A tensor of a class that
 // PyG derives, as EdgeIndex, is the tensor.
 //
@@ -46,6 +46,7 @@ func Read(path string, o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.Notes = append(r.notes, g.Notes...)
 	g.Provenance = "pyg " + path
 	if err := g.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -68,28 +69,18 @@ func (r *reader) refusef(format string, args ...any) error {
 	return refusal.Errorf("%s: %w", r.path, fmt.Errorf(format, args...))
 }
 
+// note keeps a note, once.
+func (r *reader) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(r.notes, text) {
+		r.notes = append(r.notes, text)
+	}
+}
+
 // graph makes the graph of what the file holds.
 func (r *reader) graph(value any) (*graph.Graph, error) {
-	value, slices, err := r.collated(value)
+	s, several, err := r.read(value)
 	if err != nil {
 		return nil, err
-	}
-	s, err := r.stores(value)
-	if err != nil {
-		return nil, err
-	}
-	// Edges first: a file with n of them may have some n vertices, and not many more.
-	for _, e := range s.edges {
-		if e.list, err = e.read(); err != nil {
-			return nil, err
-		}
-		r.edges += e.list.Len()
-	}
-	var several []int64
-	if slices != nil {
-		if several, err = r.separate(s, slices); err != nil {
-			return nil, err
-		}
 	}
 	if !s.typed {
 		r.leaveWhole(s.vertices[0], several)
@@ -132,18 +123,54 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 	if n := len(s.edges); s.typed || n > 1 {
 		of = fmt.Sprintf(" of %d relations", n)
 	}
-	r.notes = append(r.notes, fmt.Sprintf("%d edges%s, as the file lists them", r.edges, of))
-	g.Notes = append(append(r.notes, g.Notes...), s.left()...)
+	r.note("%d edges%s, as the file lists them", r.edges, of)
+	g.Notes = append(g.Notes, s.left()...)
 	return g, nil
 }
 
-// count returns how many vertices a type has: what its tensors say, else the sizes of its edges' matrices,
-// else the largest id plus one.
-func (r *reader) count(v *store, edges []*store) (int, error) {
-	if n, err := (arrays.Fields{Source: v}).Vertices(r.edges); n > 0 || err != nil {
-		return n, err
+// read finds the fields in what the file holds, and reads the edges. bounds are those of the vertices of
+// several graphs, nil for one.
+func (r *reader) read(value any) (s *stores, bounds []int64, err error) {
+	if list, ok := value.(*pickle.List); ok && len(list.Items) != 1 {
+		return r.joined(list.Items)
+	} else if ok {
+		value = list.Items[0]
 	}
-	n, known := 0, false
+	value, slices, err := r.collated(value)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s, err = r.stores(value); err != nil {
+		return nil, nil, err
+	}
+	// Edges first: a file with n of them may have some n vertices, and not many more.
+	for _, e := range s.edges {
+		if e.list, err = e.read(); err != nil {
+			return nil, nil, err
+		}
+		r.edges += e.list.Len()
+	}
+	if slices != nil {
+		bounds, err = r.separate(s, slices)
+	}
+	return s, bounds, err
+}
+
+// count returns how many vertices a type has.
+func (r *reader) count(v *store, edges []*store) (int, error) {
+	n, known, err := r.vertexCount(v, edges)
+	if err == nil && !known {
+		r.note("%d vertices%s: the largest id of an edge and one", n, v.of())
+	}
+	return n, err
+}
+
+// vertexCount returns how many vertices a type has: what its tensors say, else the sizes of its edges' matrices, else
+// the largest id plus one, which is not known to be right.
+func (r *reader) vertexCount(v *store, edges []*store) (n int, known bool, err error) {
+	if n, err := (arrays.Fields{Source: v}).Vertices(r.edges); n > 0 || err != nil {
+		return n, true, err
+	}
 	for _, e := range edges {
 		for end, ids := range [][]int32{e.list.Source, e.list.Target} {
 			if e.ends[end] != v.name {
@@ -156,12 +183,9 @@ func (r *reader) count(v *store, edges []*store) (int, error) {
 		}
 	}
 	if n == 0 || int64(n) > arrays.MaxVertices(r.edges) {
-		return 0, r.refusef("%d vertices%s for %d edges: give their number as num_nodes", n, v.of(), r.edges)
+		return 0, false, r.refusef("%d vertices%s for %d edges: give their number as num_nodes", n, v.of(), r.edges)
 	}
-	if !known {
-		r.notes = append(r.notes, fmt.Sprintf("%d vertices%s: the largest id of an edge and one", n, v.of()))
-	}
-	return n, nil
+	return n, known, nil
 }
 
 // target returns the type whose labels are learned.
@@ -278,7 +302,7 @@ func (r *reader) labels(v *store) (graph.Labels, error) {
 // noteFloats says that class ids are floats: they might have been meant as numbers to be predicted.
 func (r *reader) noteFloats(v *store, key string, array *npy.Array) {
 	if array.Floats() {
-		r.notes = append(r.notes, fmt.Sprintf("%s: floats, all of them whole numbers: read as class ids", v.quoted(key)))
+		r.note("%s: floats, all of them whole numbers: read as class ids", v.quoted(key))
 	}
 }
 
@@ -340,14 +364,14 @@ func (r *reader) features(v *store) (graph.Features, error) {
 		return graph.Features{}, err
 	}
 	if m.Note != "" {
-		r.notes = append(r.notes, v.quoted("x")+": "+m.Note)
+		r.note("%s: %s", v.quoted("x"), m.Note)
 	}
 	return m.Features, nil
 }
 
 // classes are those of which a file may have objects. Nothing of them runs: an object is its attributes.
 var classes = []pickle.Class{
-	dataClass, heteroClass, sparseClass,
+	dataClass, heteroClass, batchClass, batchMaker, sparseClass,
 	"torch_sparse.storage.SparseStorage",
 	"torch_geometric.data.storage.AttrType",
 	"torch_geometric.data.storage.BaseStorage",
@@ -370,5 +394,7 @@ var classes = []pickle.Class{
 const (
 	dataClass   pickle.Class = "torch_geometric.data.data.Data"
 	heteroClass pickle.Class = "torch_geometric.data.hetero_data.HeteroData"
+	batchClass  pickle.Class = "torch_geometric.data.batch.Batch"
+	batchMaker  pickle.Class = "torch_geometric.data.batch.DynamicInheritanceGetter"
 	sparseClass pickle.Class = "torch_sparse.tensor.SparseTensor"
 )

@@ -14,19 +14,12 @@ import (
 // The ways out of what is not read.
 const (
 	oneOfThem = `save one of them, torch.save(dataset[0], "graph.pt")`
-	asBatch   = `save them as one, torch.save(Batch.from_data_list(list(dataset)).to_dict(), "graphs.pt")`
+	asBatch   = `save them as one, torch.save(Batch.from_data_list(list(dataset)), "graphs.pt")`
 )
 
 // collated takes apart what an InMemoryDataset saves, (data, slices) or (data, slices, class): the data of
-// all its graphs one after another, and the slices, nil for one graph. A list has one value, which is its
-// data. Any other value is its own.
+// all its graphs one after another, and the slices, nil for one graph. Any other value is its own.
 func (r *reader) collated(value any) (data any, slices *pickle.Dict, err error) {
-	if list, ok := value.(*pickle.List); ok {
-		if len(list.Items) != 1 {
-			return nil, nil, r.refusef("a list of %d values: %s", len(list.Items), asBatch)
-		}
-		return list.Items[0], nil, nil
-	}
 	v, ok := value.(pickle.Tuple)
 	if !ok {
 		return value, nil, nil
@@ -34,7 +27,7 @@ func (r *reader) collated(value any) (data any, slices *pickle.Dict, err error) 
 	if len(v) != 2 && len(v) != 3 {
 		return nil, nil, r.refusef("a tuple of %d values: give a Data or HeteroData object, or its to_dict()", len(v))
 	}
-	if n := graphs(v[1], 2); n > 1 {
+	if n := divided(v[1], 2); n > 1 {
 		if slices, ok = v[1].(*pickle.Dict); !ok {
 			return nil, nil, r.refusef("a data set of %d graphs without slices: %s", n, oneOfThem)
 		}
@@ -42,15 +35,15 @@ func (r *reader) collated(value any) (data any, slices *pickle.Dict, err error) 
 	return v[0], slices, nil
 }
 
-// graphs returns how many graphs slices divide a data set into: its vectors have a bound for each and one
+// divided returns how many graphs slices divide a data set into: its vectors have a bound for each and one
 // more. Those of typed graphs are in dicts of dicts.
-func graphs(bounds any, depth int) int {
+func divided(bounds any, depth int) int {
 	n := 1
 	switch s := bounds.(type) {
 	case *pickle.Dict:
 		for _, item := range s.Items[:min(len(s.Items), maxFields)] {
 			if depth > 0 {
-				n = max(n, graphs(item.Value, depth-1))
+				n = max(n, divided(item.Value, depth-1))
 			}
 		}
 	case *torchfile.Tensor:
@@ -68,7 +61,7 @@ func graphs(bounds any, depth int) int {
 func (r *reader) separate(s *stores, slices *pickle.Dict) ([]int64, error) {
 	e := s.edges[0]
 	if s.typed || e.key != "edge_index" {
-		return nil, r.refusef("a data set of %d graphs with several types, or without an edge_index: %s", graphs(slices, 2), oneOfThem)
+		return nil, r.refusef("a data set of %d graphs with several types, or without an edge_index: %s", divided(slices, 2), oneOfThem)
 	}
 	edges, err := r.bounds(e, slices, "edge_index", e.list.Len())
 	if err != nil {
@@ -122,8 +115,8 @@ func (r *reader) vertexBounds(e *store, slices *pickle.Dict, graphs int) ([]int6
 func (r *reader) bounds(e *store, slices *pickle.Dict, key string, rows int) ([]int64, error) {
 	value, _ := slices.Get(key)
 	t, ok := value.(*torchfile.Tensor)
-	if !ok || len(t.Shape) != 1 || t.Shape[0] != graphs(slices, 1)+1 {
-		return nil, e.Refuse(key, fmt.Errorf("has no slices for %d graphs: save it again", graphs(slices, 1)))
+	if !ok || len(t.Shape) != 1 || t.Shape[0] != divided(slices, 1)+1 {
+		return nil, e.Refuse(key, fmt.Errorf("has no slices for %d graphs: save it again", divided(slices, 1)))
 	}
 	array, err := torchfile.Array(t)
 	if err != nil {
@@ -151,6 +144,10 @@ func (r *reader) graphsOf(g *graph.Graph, v *store, bounds []int64) error {
 	if bounds == nil {
 		if v.Has(arrays.BatchKey) {
 			v.used["ptr"] = true // says the same
+			if v.name != "" {
+				return r.refusef("a batch of graphs with types of vertices and edges: several graphs are read that have one of each, and of others one at a time, as %s",
+					`torch.save(batch[0], "graph.pt")`)
+			}
 		}
 		return arrays.Fields{Source: v}.Graphs(g, v.count)
 	}
@@ -186,7 +183,7 @@ func (r *reader) leaveWhole(v *store, bounds []int64) {
 		return
 	}
 	if labels, err := v.Count(key); err == nil && labels < vertices {
-		r.notes = append(r.notes, "labels of whole graphs left out: "+v.quoted(key))
+		r.note("labels of whole graphs left out: %s", v.quoted(key))
 		v.used[key], v.fields[key] = true, nil
 	}
 }

@@ -53,7 +53,7 @@ func (r *reader) stores(value any) (*stores, error) {
 		if !ok || len(state.Items) > maxFields {
 			return nil, r.refusef("an object of class %.80q without its attributes: save it again", string(v.Class))
 		}
-		switch v.Class {
+		switch classOf(v) {
 		case dataClass:
 			if _, ok := state.Get("_store"); !ok { // version 1
 				return r.plain(state)
@@ -68,7 +68,17 @@ func (r *reader) stores(value any) (*stores, error) {
 		}
 		return r.plain(v)
 	}
-	return nil, r.refusef("holds %s, no graph of PyTorch Geometric: give a Data or HeteroData object, or its to_dict()", kind(value))
+	return nil, r.refusef("holds %s, no graph of PyTorch Geometric: give a Data, a HeteroData or a Batch, or its to_dict()", kind(value))
+}
+
+// classOf is the class of an object. That of a Batch is the class of its graphs, whose fields it has: PyG
+// makes one for each class of graphs, by a call of batchMaker with Batch and that class.
+func classOf(o *pickle.Object) pickle.Class {
+	if o.Class != batchMaker || len(o.Args) != 2 || o.Args[0] != batchClass {
+		return o.Class
+	}
+	class, _ := o.Args[1].(pickle.Class)
+	return class
 }
 
 // kind says what a value is.
@@ -77,7 +87,7 @@ func kind(value any) string {
 	case *torchfile.Tensor, *torchfile.Sparse:
 		return "a tensor"
 	case *pickle.Object:
-		return fmt.Sprintf("an object of class %.80q", string(v.Class))
+		return fmt.Sprintf("an object of class %.80q", string(classOf(v)))
 	case *pickle.Array:
 		return "an array"
 	}

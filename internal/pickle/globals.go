@@ -19,8 +19,8 @@ type Function func(args Tuple) (any, error)
 // itself runs.
 type Class string
 
-// Object is an object of a Class: what the pickle made it of, and the state it gave it afterwards, by default
-// a dict of attributes.
+// Object is an object of a Class, or what a call of one returns: what the pickle made it of, and the state it
+// gave it afterwards, by default a dict of attributes.
 type Object struct {
 	Class Class
 	Args  Tuple
@@ -142,6 +142,8 @@ func (d *decoder) call(global any, args Tuple) (any, error) {
 		return g(args)
 	case Class:
 		return &Object{Class: g, Args: args}, nil
+	case *Object: // of a class whose objects are functions: what it returns is known by what it is called with
+		return &Object{Class: g.Class, Args: args}, nil
 	case plain:
 		if g == encode {
 			return d.encode(args)

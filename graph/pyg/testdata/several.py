@@ -5,7 +5,7 @@ import json
 import pathlib
 
 import torch
-from torch_geometric.data import Batch, Data, InMemoryDataset
+from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 
 HERE = pathlib.Path(__file__).resolve().parent
 expected = {}
@@ -39,10 +39,22 @@ write("dataset-2", InMemoryDataset.collate(classes), classes)  # as data sets of
 write("batch", Batch.from_data_list(multi).to_dict(), multi)
 write("whole", (*InMemoryDataset.collate(whole), Data), whole)
 write("whole-batch", Batch.from_data_list(whole).to_dict(), whole)
+write("list", classes, classes)
+write("whole-list", whole, whole)  # among them a graph of one vertex
+write("pickled", Batch.from_data_list(multi), multi)
+write("pickled-list", [Batch.from_data_list(classes)], classes)
 (HERE / "several.json").write_text(json.dumps(expected) + "\n")
 
 torch.save(InMemoryDataset.collate([Data(edge_index=torch.zeros(2, 1, dtype=torch.long))] * 2), HERE / "refused-uncounted.pt")
-torch.save(classes, HERE / "refused-list.pt")
+typed = HeteroData()
+typed["a"].x, typed["b"].x = torch.ones(2, 1), torch.ones(3, 1)
+typed["a", "of", "b"].edge_index = torch.tensor([[0, 1], [2, 0]])
+torch.save([typed, typed], HERE / "refused-typed-list.pt")
+torch.save([Batch.from_data_list(classes)] * 2, HERE / "refused-batches.pt")
+torch.save([Data(x=torch.ones(n, 1), edge_index=torch.tensor([[0], [1]])) if n < 4 else Data(edge_index=torch.tensor([[0], [1]]), num_nodes=n)
+            for n in (2, 3, 4)], HERE / "refused-mixed-list.pt")
+torch.save([Data(x=torch.ones(2, 1, dtype=d), edge_index=torch.tensor([[0], [1]])) for d in (torch.float, torch.double)], HERE / "refused-two-dtypes.pt")
+torch.save(Batch.from_data_list([typed, typed]), HERE / "refused-typed-batch.pt")
 torch.save(Data(edge_index=torch.tensor([[0], [1]]), batch=torch.tensor([0, 1])), HERE / "refused-joined.pt")
 outside = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 2], [1, 1]]))
 torch.save(InMemoryDataset.collate([outside, outside]), HERE / "refused-outside.pt")
