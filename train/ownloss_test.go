@@ -91,6 +91,38 @@ func TestOwnCrossEntropy(t *testing.T) {
 	}
 }
 
+// TestOwnCrossEntropyOfVariants: the same with partitions that take turns, in bfloat16, with labels in the
+// input, and with another graph to validate on.
+func TestOwnCrossEntropyOfVariants(t *testing.T) {
+	loss := func(logits *autograd.Var, y nn.Labels) *autograd.Var { return nn.CrossEntropy(logits, y.Targets) }
+	for name, change := range map[string]func(*Options){
+		"turns": func(o *Options) { o.Partitions = 3 }, "bf16": func(o *Options) { o.Precision, o.Parallel = "bf16", "graph=2" },
+		"label-input": func(o *Options) { o.LabelInput, o.Parallel = .5, "graph=2" }, "validate": func(*Options) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, o := tangle(t, 700, 3000), ownOptions("sage", "")
+			change(&o)
+			var results []*Result
+			for _, loss := range []nn.LossFunc{loss, nil} {
+				j := &Job{Graph: g, Options: o, Loss: loss}
+				if name == "validate" {
+					j.Validate = &Job{Graph: elsewhereGraph(t, 300), Dataset: "other"}
+				}
+				if name == "label-input" { // fewer labels are hidden than the plan has
+					results = append(results, mustRun(t, j))
+					continue
+				}
+				r, _ := planAndRun(t, j)
+				results = append(results, r)
+			}
+			own, builtin := results[0], results[1]
+			if !slices.Equal(own.Losses, builtin.Losses) || !slices.Equal(own.Logits, builtin.Logits) || own.ValLoss != builtin.ValLoss {
+				t.Errorf("losses %v and %v, built in %v and %v", own.Losses, own.ValLoss, builtin.Losses, builtin.ValLoss)
+			}
+		})
+	}
+}
+
 // weighted is a loss of operations on a tape, with a weight for each vertex by its id: the cross-entropy and a
 // penalty on confidence (Pereyra et al. 2017), Σ_i w_i·(−ln p_iy + ¼·Σ_c p_ic·ln p_ic).
 func weighted(logits *autograd.Var, y nn.Labels) *autograd.Var {
