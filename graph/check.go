@@ -94,7 +94,7 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 		return err
 	}
 	if err := g.checkGraphs(d); err != nil {
-		return inFolder(g.layout().vertices(types[0].Type), err)
+		return err
 	}
 	err := g.Labels.check(types[0].Count, maxClasses(whole[0]), d)
 	if err == nil { // splits look at the labels

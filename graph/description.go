@@ -166,8 +166,8 @@ func (d *description) check(whole []int) error {
 		if _, twice := counts[v.Type]; twice {
 			return refusal.Errorf("two vertex types are called %q", v.Type)
 		}
-		if v.Graphs < 0 || v.Graphs > v.Count || v.Graphs > 0 && len(d.Vertices) > 1 {
-			return refusal.Errorf("%d graphs of %d vertices, of %d types, are not possible", v.Graphs, v.Count, len(d.Vertices))
+		if v.Graphs < 0 || v.Graphs > v.Count || v.Graphs > 0 && i > 0 {
+			return refusal.Errorf("%d graphs of %d vertices of the type %q are not possible", v.Graphs, v.Count, v.Type)
 		}
 		if i > 0 && (v.Labels != nil || len(v.Splits) > 0) {
 			return refusal.Errorf("the vertex type %q has labels or splits, which are the first type's, %q", v.Type, d.Vertices[0].Type)
@@ -311,7 +311,7 @@ func Files(dir string) ([]string, error) {
 		add(at, v.Labels != nil && v.Labels.Names, classNamesFile)
 		add(at, len(v.Splits) > 0, splitFiles[:]...)
 		add(at, v.Names, namesFile)
-		add(at, v.Graphs > 0, graphIDsFile)
+		add(at, d.Vertices[0].Graphs > 0, graphIDsFile)
 		files = append(files, arrayFiles(at, v.Arrays)...)
 	}
 	return files, nil

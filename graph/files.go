@@ -22,9 +22,9 @@ func (s *staging) graph(g *Graph) {
 			if i == 0 {
 				s.labels(&g.Labels)
 				s.splits(g.Splits)
-				if g.GraphOf != nil {
-					s.int32s(graphIDsFile, g.GraphOf, len(g.GraphOf))
-				}
+			}
+			if t.GraphOf != nil {
+				s.int32s(graphIDsFile, t.GraphOf, len(t.GraphOf))
 			}
 		})
 	}

@@ -22,8 +22,8 @@ type Graph struct {
 	Others    []VertexType // further types
 	Relations []Relation   // at least one
 	// GraphOf is the graph that each vertex belongs to, 0 to Graphs − 1, where several are stored as one
-	// (PyG's batch). nil: there is one graph, and Graphs is 0. No edge joins two graphs, and all are of one
-	// vertex type.
+	// (PyG's batch). nil: there is one graph, and Graphs is 0. No edge joins two graphs. Each has a vertex of
+	// the first type.
 	GraphOf []int32
 	Graphs  int
 	// Metric names the measure that results on this data are published in: "accuracy", "roc-auc", "micro-f1",
@@ -54,6 +54,7 @@ type VertexType struct {
 	Features Features
 	Names    []string // nil: they have none
 	Arrays   []Array  // that no model reads
+	GraphOf  []int32  // of another type than the first: as Graph.GraphOf
 }
 
 // VertexName and RelationName are what the type and the relation are called of a graph that has one of each
@@ -114,7 +115,7 @@ func (s *Split) Parts() [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Te
 
 // Types returns the vertex types, the first one among them, with their names and counts.
 func (g *Graph) Types() []VertexType {
-	first := VertexType{cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names, g.Arrays}
+	first := VertexType{cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names, g.Arrays, g.GraphOf}
 	for i := range g.Relations {
 		if r := &g.Relations[i]; first.Count == 0 && r.target() == first.Type {
 			first.Count = max(r.rows(), 0)

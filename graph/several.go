@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -13,32 +14,40 @@ import (
 
 const graphIDsFile = "graph_ids.npy" // int32, V: the graph of each vertex
 
-// checkGraphs checks GraphOf. No edge may join two graphs.
+// checkGraphs checks the graph of each vertex. No edge may join two graphs.
 func (g *Graph) checkGraphs(d depth) error {
-	own := g.Own()
-	switch {
-	case g.GraphOf == nil && g.Graphs == 0:
-		return nil
-	case len(g.Others) > 0:
-		return flawf(graphIDsFile, "several graphs of %d vertex types; several graphs have one type", 1+len(g.Others))
-	case len(g.GraphOf) != own || g.Graphs < 1 || g.Graphs > own:
-		return flawf(graphIDsFile, "%d ids of %d graphs for %d vertices", len(g.GraphOf), g.Graphs, own)
-	}
-	for v, id := range g.GraphOf {
-		if id < 0 || int(id) >= g.Graphs {
-			return flawf(graphIDsFile, "vertex %d is of graph %d, where graphs are 0 to %d", v, id, g.Graphs-1)
+	types := g.Types()
+	several := g.GraphOf != nil || g.Graphs != 0
+	for i, t := range types {
+		at := g.layout().vertices(t.Type)
+		switch {
+		case !several && t.GraphOf == nil:
+			continue
+		case len(t.GraphOf) != t.Count || g.Graphs < 1 || i == 0 && g.Graphs > t.Count:
+			return inFolder(at, flawf(graphIDsFile, "%d ids of %d graphs for %d vertices", len(t.GraphOf), g.Graphs, t.Count))
+		}
+		for v, id := range t.GraphOf {
+			if id < 0 || int(id) >= g.Graphs {
+				return inFolder(at, flawf(graphIDsFile, "vertex %d is of graph %d, where graphs are 0 to %d", v, id, g.Graphs-1))
+			}
 		}
 	}
-	if d == indices {
+	if d == indices || !several {
 		return nil
 	}
 	for i := range g.Relations {
 		r := &g.Relations[i]
+		s, t, err := g.Joins(r)
+		if err != nil {
+			return err
+		}
+		from, to := types[s].GraphOf, types[t].GraphOf
 		for v := range r.rows() {
 			for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
-				if g.GraphOf[u] != g.GraphOf[v] {
-					return flawf(graphIDsFile, "the edge from vertex %d of graph %d leads to vertex %d of graph %d; edges join vertices of one graph, "+
-						"so leave the edge or the ids out", u, g.GraphOf[u], v, g.GraphOf[v])
+				if from[u] != to[v] {
+					return inFolder(g.layout().vertices(types[t].Type), flawf(graphIDsFile,
+						"the edge from vertex %d of graph %d leads to vertex %d of graph %d; edges join vertices of one graph, so leave the edge or the ids out",
+						u, from[u], v, to[v]))
 				}
 			}
 		}
@@ -84,11 +93,11 @@ func (g *Graph) ofVertices(from *Graph, ids []int32) {
 	}
 }
 
-// Merge makes one block-diagonal graph of several of one vertex type and one relation, as dgl.batch and PyG's
-// Batch do: the vertices of each graph follow those of the graph before, and GraphOf tells them apart. The
-// graphs must have the same kinds of data, but for labels: vertices of a graph without labels have none.
-// Classes are as many as those of the graph that has most. Names of vertices stay if all graphs have some.
-// Notes and Warnings are those of all graphs, each once.
+// Merge makes one block-diagonal graph of several, as dgl.batch and PyG's Batch do: the vertices of each graph
+// follow those of the graph before, and GraphOf tells them apart. The graphs must have the same types,
+// relations and kinds of data, but for labels: vertices of a graph without labels have none. Classes are as
+// many as those of the graph that has most. Names of vertices stay if all graphs have some. Notes and Warnings
+// are those of all graphs, each once.
 func Merge(graphs []*Graph) (*Graph, error) {
 	if len(graphs) == 0 {
 		return nil, refusal.Errorf("no graph to merge")
@@ -97,78 +106,136 @@ func Merge(graphs []*Graph) (*Graph, error) {
 	if k := slices.IndexFunc(graphs, func(g *Graph) bool { return g.Labels.There() }); k >= 0 {
 		labels = &graphs[k].Labels
 	}
-	vertices, edges, bytes, named := 0, 0, int64(0), true
+	vertices, bytes := 0, int64(0)
 	for k, g := range graphs {
 		if err := g.mergeable(first, labels); err != nil {
 			return nil, refusal.Errorf("graph %d of %d: %w", k, len(graphs), err)
 		}
-		vertices, edges = vertices+g.Own(), edges+len(g.Relations[0].Sources)
-		bytes, named = bytes+g.bytes()+labels.rowBytes(g.Own()), named && g.Names != nil
+		vertices, bytes = vertices+g.Vertices(), bytes+g.bytes()+labels.rowBytes(g.Own())
 	}
 	if err := checkVertexCount(vertices); err != nil {
 		return nil, err
 	}
-	dense := slices.ContainsFunc(graphs, func(g *Graph) bool { return !g.Features.Sparse() })
-	if dense {
-		bytes += 4 * int64(vertices) * int64(first.Features.Columns)
+	types := make([]merged, len(first.Types()))
+	for i := range types {
+		m := &types[i]
+		if m.count(graphs, i); m.dense {
+			bytes += 4 * int64(m.Count) * int64(m.Features.Columns)
+		}
 	}
 	if err := memory.Need(bytes + 4*int64(vertices)); err != nil {
 		return nil, err
 	}
-	r := &first.Relations[0]
-	m := &Graph{
-		Type: first.Type, Count: vertices, Metric: first.Metric, GraphOf: make([]int32, 0, vertices), Graphs: len(graphs),
-		Relations: []Relation{{
-			Source: r.Source, Name: r.Name, Target: r.Target, EdgeColumns: r.EdgeColumns, Symmetric: true,
-			Indptr: append(make([]int64, 0, vertices+1), 0), Sources: make([]int32, 0, edges),
-		}},
-		Features: Features{Columns: first.Features.Columns},
-		Labels:   Labels{Columns: labels.Columns, Names: labels.Names},
-		Splits:   make([]Split, len(first.Splits)),
+	g := &Graph{
+		Type: first.Type, Metric: first.Metric, Graphs: len(graphs), Relations: slices.Clone(first.Relations),
+		Labels: Labels{Columns: labels.Columns, Names: labels.Names}, Splits: make([]Split, len(first.Splits)),
 	}
-	if !dense {
-		m.Features.Indptr = []int64{0}
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		rows, edges := 1, 0
+		for _, one := range graphs {
+			rows, edges = rows+one.Relations[i].rows(), edges+len(one.Relations[i].Sources)
+		}
+		r.Indptr, r.Sources, r.Weights, r.EdgeFeatures, r.Symmetric = append(make([]int64, 0, rows), 0), make([]int32, 0, edges), nil, nil, true
 	}
-	for k, g := range graphs {
-		before := int32(len(m.GraphOf))
-		m.GraphOf = append(m.GraphOf, slices.Repeat([]int32{int32(k)}, g.Own())...)
-		m.Relations[0].add(&g.Relations[0], before)
-		m.Features.add(&g.Features, g.Own(), dense)
-		m.Labels.add(&g.Labels, labels, g.Own())
-		for s := range g.Splits {
-			for part, ids := range g.Splits[s].Parts() {
-				list := m.Splits[s].Parts()[part]
+	before := make([]int32, len(types)) // vertices of the graphs before
+	for k, one := range graphs {
+		for i := range g.Relations {
+			s, _, err := one.Joins(&one.Relations[i])
+			if err != nil {
+				return nil, err
+			}
+			g.Relations[i].add(&one.Relations[i], before[s])
+		}
+		for s := range one.Splits {
+			for part, ids := range one.Splits[s].Parts() {
+				list := g.Splits[s].Parts()[part]
 				for _, v := range *ids {
-					*list = append(*list, int64(before)+v)
+					*list = append(*list, int64(before[0])+v)
 				}
 			}
 		}
-		if named {
-			m.Names = append(m.Names, g.Names...)
+		g.Labels.add(&one.Labels, labels, one.Own())
+		for i, t := range one.Types() {
+			types[i].add(&t, k)
+			before[i] += int32(t.Count)
 		}
-		m.Notes, m.Warnings = union(m.Notes, g.Notes), union(m.Warnings, g.Warnings)
+		g.Notes, g.Warnings = union(g.Notes, one.Notes), union(g.Warnings, one.Warnings)
 	}
-	return m, nil
+	g.Count, g.Features, g.Names, g.GraphOf = types[0].Count, types[0].Features, types[0].Names, types[0].GraphOf
+	for _, m := range types[1:] {
+		g.Others = append(g.Others, m.VertexType)
+	}
+	return g, nil
+}
+
+// merged is a vertex type of several graphs.
+type merged struct {
+	VertexType
+	dense, named bool // its features are dense; all of its vertices have names
+}
+
+// count looks at the i-th type of all graphs.
+func (m *merged) count(graphs []*Graph, i int) {
+	m.named = true
+	for k, g := range graphs {
+		t := g.Types()[i]
+		if k == 0 {
+			m.Type, m.Features.Columns = t.Type, t.Features.Columns
+		}
+		m.Count += t.Count
+		m.dense, m.named = m.dense || !t.Features.Sparse(), m.named && t.Names != nil
+	}
+	if m.GraphOf = make([]int32, 0, m.Count); !m.dense {
+		m.Features.Indptr = []int64{0}
+	}
+}
+
+// add appends the vertices of the k-th graph.
+func (m *merged) add(t *VertexType, k int) {
+	m.GraphOf = append(m.GraphOf, slices.Repeat([]int32{int32(k)}, t.Count)...)
+	m.Features.add(&t.Features, t.Count, m.dense)
+	if m.named {
+		m.Names = append(m.Names, t.Names...)
+	}
 }
 
 // mergeable refuses a graph that Merge cannot put beside the first one, or beside labels of another.
 func (g *Graph) mergeable(first *Graph, labels *Labels) error {
-	if g.Typed() || len(g.Relations) == 0 {
-		return refusal.Errorf("it has %d vertex types and %d relations, and several graphs have one of each; import one graph by itself", len(g.Types()), len(g.Relations))
-	}
-	r, like, l := &g.Relations[0], &first.Relations[0], &g.Labels
+	types, like, l := g.Types(), first.Types(), &g.Labels
 	switch {
+	case len(g.Relations) == 0 || len(types) != len(like) || len(g.Relations) != len(first.Relations):
+		return refusal.Errorf("it has %d vertex types and %d relations, and the first graph has %d and %d: give graphs of the same types",
+			len(types), len(g.Relations), len(like), len(first.Relations))
 	case g.GraphOf != nil:
 		return refusal.Errorf("it is several graphs itself; give the graphs apart")
 	case g.Own() == 0:
-		return refusal.Errorf("it has no vertex; leave it out")
-	case r.EdgeSplit != nil || len(g.Arrays) > 0:
-		return refusal.Errorf("it has a split of edges, or arrays that no model reads, which are those of one graph; leave them out")
-	case g.Features.Columns != first.Features.Columns:
-		return refusal.Errorf("it has %d features, and the first graph has %d: give all graphs the same features", g.Features.Columns, first.Features.Columns)
-	case (r.Weights == nil) != (like.Weights == nil) || r.EdgeColumns != like.EdgeColumns:
-		return refusal.Errorf("its edges have %d features (weights: %t), and those of the first graph have %d (weights: %t): give all edges the same",
-			r.EdgeColumns, r.Weights != nil, like.EdgeColumns, like.Weights != nil)
+		return refusal.Errorf("it has no vertex%s; leave it out", ofType(g, types[0].Type))
+	}
+	for i := range types {
+		t, one := &types[i], &like[i]
+		switch {
+		case t.Type != one.Type:
+			return refusal.Errorf("its vertex type %d is %q, and that of the first graph %q: give graphs of the same types", i, t.Type, one.Type)
+		case len(t.Arrays) > 0:
+			return refusal.Errorf("it has arrays that no model reads, which are those of one graph; leave them out")
+		case t.Features.Columns != one.Features.Columns:
+			return refusal.Errorf("it has %d features%s, and the first graph has %d: give all graphs the same features", t.Features.Columns, ofType(g, t.Type), one.Features.Columns)
+		}
+	}
+	for i := range g.Relations {
+		r, one := &g.Relations[i], &first.Relations[i]
+		switch {
+		case r.Source != one.Source || r.Name != one.Name || r.Target != one.Target:
+			return refusal.Errorf("its relation %d is (%s, %s, %s), and that of the first graph (%s, %s, %s): give graphs of the same types", i, r.Source, r.Name, r.Target, one.Source, one.Name, one.Target)
+		case r.EdgeSplit != nil:
+			return refusal.Errorf("it has a split of edges, which is that of one graph; leave it out")
+		case (r.Weights == nil) != (one.Weights == nil) || r.EdgeColumns != one.EdgeColumns:
+			return refusal.Errorf("its edges have %d features (weights: %t), and those of the first graph have %d (weights: %t): give all edges the same",
+				r.EdgeColumns, r.Weights != nil, one.EdgeColumns, one.Weights != nil)
+		}
+	}
+	switch {
 	case l.There() && !l.like(labels):
 		return refusal.Errorf("its labels (%d classes, %d columns of values) are not of the kind of those of another graph (%d classes, %d columns of values)",
 			l.Classes, l.Columns, labels.Classes, labels.Columns)
@@ -176,6 +243,14 @@ func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 		return refusal.Errorf("it has %d splits, and the first graph has %d: give all graphs as many", len(g.Splits), len(first.Splits))
 	}
 	return nil
+}
+
+// ofType names the type of vertices, if the graph has several.
+func ofType(g *Graph, name string) string {
+	if len(g.Others) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" of type %q", name)
 }
 
 // add appends the rows of another relation, whose vertices are numbered from before on.

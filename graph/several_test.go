@@ -56,6 +56,56 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestMergeTyped: in graphs of several types each type's vertices follow those of the graph before, and edges
+// lead between vertices of one graph. A graph may have no vertex of another type than the first.
+func TestMergeTyped(t *testing.T) {
+	one := func(papers, authors int, e Edges) *Graph {
+		writes, cites := must(NewBipartite(authors, papers, e)), must(NewRelation(papers, Edges{Source: []int32{0}, Target: []int32{1}}))
+		writes.Source, writes.Name, writes.Target = "author", "writes", "paper"
+		cites.Source, cites.Name, cites.Target = "paper", "cites", "paper"
+		return &Graph{
+			Type: "paper", Count: papers, Labels: Labels{Classes: 2, Class: make([]int64, papers)}, Relations: []Relation{writes, cites},
+			Others: []VertexType{{Type: "author", Count: authors, Features: Features{Columns: 1, Dense: make([]float32, authors)}}},
+		}
+	}
+	a, b, c := one(2, 1, Edges{Source: []int32{0}, Target: []int32{1}}), one(3, 0, Edges{}), one(2, 2, Edges{Source: []int32{1, 0}, Target: []int32{0, 0}})
+	c.Others[0].Features.Dense = []float32{7, 8}
+	g := must(Merge([]*Graph{a, b, c}))
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	writes, cites, authors := g.Relations[0].Edges(), g.Relations[1].Edges(), g.Others[0]
+	if !slices.Equal(g.GraphOf, []int32{0, 0, 1, 1, 1, 2, 2}) || !slices.Equal(authors.GraphOf, []int32{0, 2, 2}) || authors.Count != 3 || g.Graphs != 3 ||
+		!slices.Equal(authors.Features.Dense, []float32{0, 7, 8}) {
+		t.Errorf("papers of %v, authors %+v", g.GraphOf, authors)
+	}
+	if !slices.Equal(writes.Source, []int32{0, 1, 2}) || !slices.Equal(writes.Target, []int32{1, 5, 5}) ||
+		!slices.Equal(cites.Source, []int32{0, 2, 5}) || !slices.Equal(cites.Target, []int32{1, 3, 6}) {
+		t.Errorf("edges %v and %v", writes, cites)
+	}
+	s := must(Open(stored(t, g)))
+	defer s.Close()
+	if diff := same(g, s); diff != "" {
+		t.Errorf("stored (-want +got):\n%s", diff)
+	}
+	if files := must(Files(s.path)); !slices.Contains(files, "vertices/author/graph_ids.npy") || !slices.Contains(files, "vertices/paper/graph_ids.npy") {
+		t.Errorf("files %q", files)
+	}
+	for want, change := range map[string]func(g *Graph){
+		`its vertex type 1 is "poet", and that of the first graph "author"`:                                     func(g *Graph) { g.Others[0].Type = "poet" },
+		`its relation 0 is (author, reads, paper), and that of the first graph (author, writes, paper)`:         func(g *Graph) { g.Relations[0].Name = "reads" },
+		`it has 0 features of type "author", and the first graph has 1`:                                         func(g *Graph) { g.Others[0].Features = Features{} },
+		"it has 2 vertex types and 1 relations, and the first graph has 2 and 2: give graphs of the same types": func(g *Graph) { g.Relations = g.Relations[:1] },
+		`it has arrays that no model reads`:                                                                     func(g *Graph) { g.Others[0].Arrays = make([]Array, 1) },
+	} {
+		other := one(2, 1, Edges{})
+		change(other)
+		if _, err := Merge([]*Graph{a, other}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
 func TestMergeRefuses(t *testing.T) {
 	for want, change := range map[string]func(g *Graph){
 		"it has 2 features, and the first graph has 3": func(g *Graph) { g.Features = Features{Columns: 2, Dense: make([]float32, 8)} },
@@ -119,13 +169,22 @@ func TestCheckGraphs(t *testing.T) {
 		"6 ids of 7 graphs":                               func(g *Graph) { g.Graphs = 7 },
 		"vertex 4 is of graph 2, where graphs are 0 to 1": func(g *Graph) { g.Graphs = 2 },
 		"the edge from vertex 5 of graph 1 leads to vertex 4 of graph 2; edges join vertices of": func(g *Graph) { g.GraphOf[5] = 1 },
-		"several graphs of 2 vertex types": func(g *Graph) {
+		"vertices/other/graph_ids: 0 ids of 3 graphs for 1 vertices": func(g *Graph) {
 			g.Others = []VertexType{{Type: "other", Count: 1}}
+		},
+		"vertices/other/graph_ids: vertex 1 is of graph 3": func(g *Graph) {
+			g.Others = []VertexType{{Type: "other", Count: 2, GraphOf: []int32{2, 3}}}
+		},
+		"vertices/other/graph_ids: the edge from vertex 4 of graph 2 leads to vertex 1 of graph 1": func(g *Graph) {
+			g.Others = []VertexType{{Type: "other", Count: 2, GraphOf: []int32{0, 1}}}
+			r := must(NewBipartite(6, 2, Edges{Source: []int32{0, 3, 4}, Target: []int32{0, 1, 1}}))
+			r.Source, r.Name, r.Target = VertexName, "of", "other"
+			g.Relations = append(g.Relations, r)
 		},
 	} {
 		g := three()
 		change(g)
-		if err := g.checkGraphs(everything); err == nil || !strings.HasPrefix(err.Error(), "graph_ids: ") || !strings.Contains(err.Error(), want) {
+		if err := g.checkGraphs(everything); err == nil || !strings.Contains(err.Error(), "graph_ids: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}

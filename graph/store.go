@@ -95,6 +95,11 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 		if t.Arrays, err = readArrays(m, at, d.Arrays, d.Count); err != nil {
 			return err
 		}
+		if all.Vertices[0].Graphs > 0 {
+			if t.GraphOf, err = m.int32s(at, graphIDsFile, d.Count); err != nil {
+				return err
+			}
+		}
 		if i > 0 {
 			g.Others = append(g.Others, t)
 			continue
@@ -102,12 +107,7 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 		if l || t.Type != VertexName {
 			g.Type, g.Count = t.Type, t.Count
 		}
-		g.Features, g.Names, g.Arrays = t.Features, t.Names, t.Arrays
-		if g.Graphs = d.Graphs; g.Graphs > 0 {
-			if g.GraphOf, err = m.int32s(at, graphIDsFile, d.Count); err != nil {
-				return err
-			}
-		}
+		g.Features, g.Names, g.Arrays, g.GraphOf, g.Graphs = t.Features, t.Names, t.Arrays, t.GraphOf, d.Graphs
 		if d.Labels != nil {
 			if err := g.Labels.read(m, at, d.Labels, d.Count); err != nil {
 				return err

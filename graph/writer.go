@@ -49,13 +49,13 @@ func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) 
 func (g *Graph) bytes() (n int64) {
 	for _, t := range g.Types() {
 		f := &t.Features
-		n += 4*int64(len(f.Dense)+len(f.Indices)+len(f.Data)) + 8*int64(len(f.Indptr))
+		n += 4*int64(len(f.Dense)+len(f.Indices)+len(f.Data)) + 8*int64(len(f.Indptr)) + 4*int64(len(t.GraphOf))
 	}
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		n += 8*int64(len(r.Indptr)) + 4*int64(len(r.Sources)+len(r.Weights)+len(r.EdgeFeatures))
 	}
-	return n + 8*int64(len(g.Labels.Class)) + 4*int64(len(g.Labels.Multi)+len(g.Labels.Values)+len(g.GraphOf))
+	return n + 8*int64(len(g.Labels.Class)) + 4*int64(len(g.Labels.Multi)+len(g.Labels.Values))
 }
 
 // ascending returns the graph with the sources of every row in ascending order. It shares arrays that are

@@ -227,11 +227,16 @@ func TestTypes(t *testing.T) {
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only, `the vertex types "game" and "user" have labels: choose by labels TYPE/NAME`)
 }
 
-// Several graphs of one type are one graph; of others one is named.
+// Several graphs of the same types are one graph; of others one is named.
 func TestSeveralGraphs(t *testing.T) {
 	path := write(t, "g.bin", dgltest.Graphs(dgltest.Tensors{"glabel": dgltest.Of([]int64{1, 2})}, shop(), ring()))
-	refused(t, path, only, "graph 0 of 2: it has 3 vertex types and 3 relations, and several graphs have one of each; import one graph by itself; graph takes one graph by its number")
+	refused(t, path, only, "graph 1 of 2: it has 1 vertex types and 1 relations, and the first graph has 3 and 3: give graphs of the same types; graph takes one graph by its number")
 	refused(t, path, Options{Graph: 2}, "graph 2: the file holds 2")
+	typed, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop(), shop())), only)
+	once, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop())), only)
+	if n := once.Own(); typed.Graphs != 2 || typed.Own() != 2*n || len(typed.Others[1].GraphOf) != 2*once.Others[1].Count || typed.GraphOf[n] != 1 || typed.Edges() != 2*once.Edges() {
+		t.Errorf("two shops: %d graphs, %d vertices of the first type, %d edges", typed.Graphs, typed.Own(), typed.Edges())
+	}
 	got, _ := read(t, path, Options{Graph: 1})
 	if note := got.Notes[len(got.Notes)-1]; note != `labels of whole graphs left out: "glabel"` {
 		t.Errorf("notes %q", got.Notes)

@@ -13,117 +13,214 @@ import (
 	"weft/internal/torchfile"
 )
 
-// rowFields are the fields with a row for each vertex, or for each edge, that are joined along their rows.
+// rowFields are the fields with a row for each vertex, or for each edge of the last, that are joined along
+// their rows.
 var rowFields = []string{"x", "y", "train_mask", "val_mask", "test_mask", "edge_type"}
 
-// joined makes one store of the graphs of a list, as Batch.from_data_list of PyG: fields are joined along
-// their rows, and edges count their ends over all vertices. It returns the bounds of each graph's vertices.
-func (r *reader) joined(items []any) (*stores, []int64, error) {
+// edgeFields are those that item has read.
+var edgeFields = []string{"edge_index", "edge_weight", "edge_attr", "adj_t", "adj", "num_nodes"}
+
+// vertexBounds are where the vertices of each of several graphs begin, and the last ones end, by type.
+type vertexBounds map[string][]int64
+
+// joined makes the stores of one graph of those of a list, as Batch.from_data_list of PyG: fields are joined
+// along their rows, and edges count their ends over all vertices of a type. Fields of no rows are left out.
+func (r *reader) joined(items []any) (*stores, vertexBounds, error) {
 	if len(items) == 0 {
 		return nil, nil, r.refusef("a list of 0 values: give Data objects")
 	}
-	all := &store{reader: r, key: "edge_index", fields: map[string]any{}, used: map[string]bool{}}
-	bounds := []int64{0}
+	var all *stores
+	bounds, total := vertexBounds{}, int64(0)
 	for k, item := range items {
-		s, vertices, err := r.item(item)
+		s, err := r.item(item)
+		if err == nil && k == 0 {
+			all = r.emptied(s)
+		}
 		if err == nil {
-			err = all.join(s, bounds[k], k)
+			err = all.join(s, bounds, k)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w (graph %d of a list of %d, counted from 0)", err, k, len(items))
 		}
-		bounds = append(bounds, bounds[k]+int64(vertices))
+		for _, v := range s.vertices {
+			total += int64(v.count)
+		}
 		// A graph may claim vertices that take no bytes of the file.
-		if bounds[k+1] > r.size+arrays.MaxVertices(r.edges) {
-			return nil, nil, r.refusef("%d vertices or more in %d graphs with %d edges: give the vertices features", bounds[k+1], k+1, r.edges)
+		if total > r.size+arrays.MaxVertices(r.edges) {
+			return nil, nil, r.refusef("%d vertices or more in %d graphs with %d edges: give the vertices features", total, k+1, r.edges)
 		}
 	}
-	if !all.Has("x") && !all.Has("y") {
-		all.fields["num_nodes"] = bounds[len(items)]
+	for _, v := range all.vertices {
+		if !v.Has("x") && !v.Has("y") {
+			v.fields["num_nodes"] = bounds[v.name][len(items)]
+		}
 	}
-	return &stores{vertices: []*store{all}, edges: []*store{all}}, bounds, nil
+	return all, bounds, nil
 }
 
-// item reads the fields and edges of a graph of a list, and how many vertices it has.
-func (r *reader) item(value any) (*store, int, error) {
-	all, err := r.stores(value)
+// item reads the fields and edges of a graph of a list, and how many vertices of each type it has.
+func (r *reader) item(value any) (*stores, error) {
+	s, err := r.stores(value)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	if all.typed {
-		return nil, 0, r.refusef("a graph with types of vertices and edges: several graphs are read that have one of each, and of others one at a time, as %s",
-			`torch.save(graphs[0], "graph.pt")`)
-	}
-	s := all.edges[0]
-	if s.Has(arrays.BatchKey) {
-		return nil, 0, r.refusef("a batch of several graphs: give the graphs apart, or one batch of all")
-	}
-	if s.list, err = s.read(); err != nil {
-		return nil, 0, err
-	}
-	r.edges += s.list.Len()
-	labels := s.fields["y"] // may be that of the graph as a whole
-	s.fields["y"] = nil
-	n, known, err := r.vertexCount(s, all.edges)
-	s.fields["y"] = labels
-	if err != nil {
-		return nil, 0, err
-	}
-	if !known {
-		r.note("the vertices of some graphs: the largest id of an edge and one")
-	}
-	return s, n, nil
-}
-
-// join adds the k-th graph of a list, whose vertices follow so many others.
-func (all *store) join(s *store, before int64, k int) error {
-	e, more := &all.list, &s.list
-	if more.Len() > 0 {
-		if e.Len() > 0 && ((e.Weights == nil) != (more.Weights == nil) || e.FeatureColumns != more.FeatureColumns) {
-			return s.Refuse(s.key, errors.New("its edges have weights or features, and those of the graphs before have others, or none: give all edges the same"))
+	for _, e := range s.edges {
+		if e.Has(arrays.EdgeSplitKeys[0]) {
+			return nil, e.Refuse(arrays.EdgeSplitKeys[0], errors.New("a split of edges is that of one graph: leave it out"))
 		}
-		if err := memory.Need(int64(more.Len()) * int64(8+4+4*more.FeatureColumns)); err != nil {
-			return err
+		if e.list, err = e.read(); err != nil {
+			return nil, err
 		}
-		for i, source := range more.Source {
-			e.Source, e.Target = append(e.Source, int32(before)+source), append(e.Target, int32(before)+more.Target[i])
-		}
-		e.Weights, e.Features, e.FeatureColumns = append(e.Weights, more.Weights...), append(e.Features, more.Features...), more.FeatureColumns
+		r.edges += e.list.Len()
 	}
-	for _, key := range s.keys {
-		if s.fields[key] == nil || key == "num_nodes" {
+	for _, v := range s.vertices {
+		if v.Has(arrays.BatchKey) {
+			return nil, r.refusef("a batch of several graphs: give the graphs apart, or one batch of all")
+		}
+		if s.typed && v.empty() {
 			continue
 		}
-		if _, known := all.fields[key]; !known {
-			all.keys, all.fields[key] = append(all.keys, key), s.fields[key]
-		}
-		all.used[key] = all.used[key] || s.used[key]
-	}
-	for _, key := range rowFields {
-		joined, some := all.fields[key].(*rows)
-		switch {
-		case !s.Has(key) && !all.Has(key):
-			continue
-		case s.Has(key) != (some || k == 0):
-			return s.Refuse(key, errors.New("one of this graph and the graphs before has it, and the other has not: give it to all"))
-		case k == 0:
-			joined = &rows{}
-		}
-		part, ok := s.fields[key].(torchfile.Dense)
-		if !ok {
-			return s.Refuse(key, fmt.Errorf("is %s, no tensor", kind(s.fields[key])))
-		}
-		n, err := s.Count(key)
-		if shape := shapeOf(part); shape != nil && len(shape) == 0 { // a number for the graph
-			n, err = 1, nil
-		}
+		labels, known := v.fields["y"], false // may be that of the graph as a whole
+		v.fields["y"] = nil
+		v.count, known, err = r.vertexCount(v, s.edges)
+		v.fields["y"] = labels
 		if err != nil {
+			return nil, err
+		}
+		if !known {
+			r.note("the vertices%s of some graphs: the largest id of an edge and one", v.of())
+		}
+	}
+	return s, nil
+}
+
+// empty reports whether a graph says that it has no vertex of the type.
+func (s *store) empty() bool {
+	if n, known := s.fields["num_nodes"].(int64); known {
+		return n == 0
+	}
+	shape := shapeOf(s.fields["x"])
+	return len(shape) > 0 && shape[0] == 0
+}
+
+// emptied makes stores of the same types without fields.
+func (r *reader) emptied(s *stores) *stores {
+	empty := func(of *store) *store {
+		return &store{reader: r, name: of.name, relation: of.relation, ends: of.ends, key: "edge_index", fields: map[string]any{}, used: map[string]bool{}}
+	}
+	all := &stores{typed: s.typed}
+	for _, v := range s.vertices {
+		all.vertices = append(all.vertices, empty(v))
+	}
+	if !s.typed {
+		all.edges = all.vertices
+		return all
+	}
+	for _, e := range s.edges {
+		all.edges = append(all.edges, empty(e))
+	}
+	return all
+}
+
+// join adds the k-th graph of a list, whose vertices follow those of the graphs before.
+func (s *stores) join(more *stores, bounds vertexBounds, k int) error {
+	alike := s.typed == more.typed && len(s.vertices) == len(more.vertices) && len(s.edges) == len(more.edges)
+	for _, v := range s.vertices {
+		from := more.named(v.name)
+		if alike = alike && from != nil; !alike {
+			break
+		}
+		if err := v.joinRows(from, k); err != nil {
 			return err
 		}
-		joined.parts, joined.count = append(joined.parts, part), joined.count+n
-		all.fields[key] = joined
+		if k == 0 {
+			bounds[v.name] = []int64{0}
+		}
+		bounds[v.name] = append(bounds[v.name], bounds[v.name][k]+int64(from.count))
+	}
+	for _, e := range s.edges {
+		at := slices.IndexFunc(more.edges, func(from *store) bool { return from.relation == e.relation && from.ends == e.ends })
+		if alike = alike && at >= 0; !alike {
+			return e.reader.refusef("a graph with other types than the first of a list: give graphs of the same types of vertices and edges")
+		}
+		if err := e.joinEdges(more.edges[at], [2]int64{bounds[e.ends[0]][k], bounds[e.ends[1]][k]}); err != nil {
+			return err
+		}
+		if s.typed {
+			e.drop(more.edges[at])
+		}
+	}
+	s.global = more.global
+	return nil
+}
+
+// named is the store of a vertex type, nil if there is none.
+func (s *stores) named(name string) *store {
+	for _, v := range s.vertices {
+		if v.name == name {
+			return v
+		}
 	}
 	return nil
+}
+
+// joinEdges adds edges whose sources and targets follow so many others.
+func (s *store) joinEdges(from *store, before [2]int64) error {
+	e, more := &s.list, &from.list
+	if more.Len() == 0 {
+		return nil
+	}
+	if e.Len() > 0 && ((e.Weights == nil) != (more.Weights == nil) || e.FeatureColumns != more.FeatureColumns) {
+		return from.Refuse(from.key, errors.New("its edges have weights or features, and those of the graphs before have others, or none: give all edges the same"))
+	}
+	if err := memory.Need(int64(more.Len()) * int64(8+4+4*more.FeatureColumns)); err != nil {
+		return err
+	}
+	for i, source := range more.Source {
+		e.Source, e.Target = append(e.Source, int32(before[0])+source), append(e.Target, int32(before[1])+more.Target[i])
+	}
+	e.Weights, e.Features, e.FeatureColumns = append(e.Weights, more.Weights...), append(e.Features, more.Features...), more.FeatureColumns
+	return nil
+}
+
+// joinRows adds the rows of the fields of the k-th graph.
+func (s *store) joinRows(from *store, k int) error {
+	for _, key := range rowFields {
+		joined, some := s.fields[key].(*rows)
+		switch {
+		case !from.Has(key) && !some:
+			continue
+		case from.Has(key) != (some || k == 0):
+			return from.Refuse(key, errors.New("one of this graph and the graphs before has it, and the other has not: give it to all"))
+		case k == 0:
+			joined = &rows{}
+			s.keys = append(s.keys, key)
+		}
+		part, ok := from.fields[key].(torchfile.Dense)
+		if !ok {
+			return from.Refuse(key, fmt.Errorf("is %s, no tensor", kind(from.fields[key])))
+		}
+		n := 1 // a number for the graph
+		if shape := shapeOf(part); len(shape) > 0 {
+			var err error
+			if n, err = from.Count(key); err != nil {
+				return err
+			}
+		}
+		joined.parts, joined.count = append(joined.parts, part), joined.count+n
+		s.fields[key] = joined
+	}
+	s.drop(from)
+	return nil
+}
+
+// drop notes the fields that are not joined.
+func (s *store) drop(from *store) {
+	for _, key := range from.keys {
+		if from.fields[key] != nil && !slices.Contains(rowFields, key) && !slices.Contains(edgeFields, key) && !slices.Contains(s.dropped, key) {
+			s.dropped = append(s.dropped, key)
+		}
+	}
 }
 
 // shapeOf is the shape of what has one, else nil.

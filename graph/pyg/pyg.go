@@ -1,5 +1,5 @@
 // Package pyg reads the graphs that PyTorch Geometric (PyG) writes with torch.save: a Data or HeteroData
-// object of version 1 or 2, a Batch of Data or a list of them; (data, slices) or (dict, slices, class), as an
+// object of version 1 or 2, a Batch or a list of these; (data, slices) or (dict, slices, class), as an
 // InMemoryDataset saves its graphs; or what their to_dict returns, a dict of tensors. Several graphs become
 // one block-diagonal graph, as is a Batch: it has the number of each vertex' graph. Edges are an edge_index, or a matrix adj_t (by target) or
 // adj (by source): a SparseTensor of torch_sparse, or a sparse tensor of PyTorch. A tensor of a class that
@@ -82,8 +82,8 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !s.typed {
-		r.leaveWhole(s.vertices[0], several)
+	for _, v := range s.vertices {
+		r.leaveWhole(v, several[v.name])
 	}
 	if !s.typed {
 		if s.edges, err = s.edges[0].byType(); err != nil {
@@ -100,9 +100,6 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 		return nil, err
 	}
 	g := &graph.Graph{Type: first.name, Count: first.count}
-	if err := r.graphsOf(g, first, several); err != nil {
-		return nil, err
-	}
 	if err := r.relations(g, s); err != nil {
 		return nil, err
 	}
@@ -119,6 +116,9 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 		}
 		g.Others = append(g.Others, other)
 	}
+	if err := r.graphsOf(g, s, first, several); err != nil {
+		return nil, err
+	}
 	of := ""
 	if n := len(s.edges); s.typed || n > 1 {
 		of = fmt.Sprintf(" of %d relations", n)
@@ -128,9 +128,9 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 	return g, nil
 }
 
-// read finds the fields in what the file holds, and reads the edges. bounds are those of the vertices of
-// several graphs, nil for one.
-func (r *reader) read(value any) (s *stores, bounds []int64, err error) {
+// read finds the fields in what the file holds, and reads the edges. bounds are those of several graphs, nil
+// for one.
+func (r *reader) read(value any) (s *stores, bounds vertexBounds, err error) {
 	if list, ok := value.(*pickle.List); ok && len(list.Items) != 1 {
 		return r.joined(list.Items)
 	} else if ok {
@@ -150,10 +150,11 @@ func (r *reader) read(value any) (s *stores, bounds []int64, err error) {
 		}
 		r.edges += e.list.Len()
 	}
-	if slices != nil {
-		bounds, err = r.separate(s, slices)
+	if slices == nil {
+		return s, nil, nil
 	}
-	return s, bounds, err
+	of, err := r.separate(s, slices)
+	return s, vertexBounds{s.vertices[0].name: of}, err
 }
 
 // count returns how many vertices a type has.

@@ -157,11 +157,10 @@ func TestRefused(t *testing.T) {
 		want   string
 	}{
 		{"refused-uncounted", "", `a data set of 2 graphs without x or the numbers of their vertices: save them as one, torch.save(Batch.from_data_list(list(dataset)), "graphs.pt")`},
-		{"refused-typed-list", "", "a graph with types of vertices and edges: several graphs are read that have one of each"},
 		{"refused-batches", "", "a batch of several graphs: give the graphs apart, or one batch of all (graph 0 of a list of 2, counted from 0)"},
+		{"refused-other-types", "", "a graph with other types than the first of a list: give graphs of the same types of vertices and edges (graph 1 of a list of 2"},
 		{"refused-mixed-list", "", `"x": one of this graph and the graphs before has it, and the other has not: give it to all (graph 2 of a list of 3`},
 		{"refused-two-dtypes", "", `"x": of graph 1 is of type <f8 and shape [2 1], and that of graph 0 of type <f4 with rows of shape [1]: save all alike`},
-		{"refused-typed-batch", "", "a batch of graphs with types of vertices and edges: several graphs are read that have one of each"},
 		{"refused-joined", "", "graph_ids: the edge from vertex 0 of graph 0 leads to vertex 1 of graph 1; edges join vertices of one graph"},
 		{"refused-outside", "", `"edge_index": vertex 2 of graph 0, which has 2 vertices`},
 		{"refused-class", "", `names "fractions.Fraction", which is not on the list of what a dataset's pickle may name; docs/data.md`},

@@ -67,7 +67,7 @@ func (r *reader) separate(s *stores, slices *pickle.Dict) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	vertices, err := r.vertexBounds(e, slices, len(edges)-1)
+	vertices, err := r.ofVertices(e, slices, len(edges)-1)
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +84,9 @@ func (r *reader) separate(s *stores, slices *pickle.Dict) ([]int64, error) {
 	return vertices, nil
 }
 
-// vertexBounds are those of the vertices: of their features or, without any, the numbers of vertices that PyG
+// ofVertices are the bounds of the vertices: of their features or, without any, the numbers of vertices that PyG
 // saves beside.
-func (r *reader) vertexBounds(e *store, slices *pickle.Dict, graphs int) ([]int64, error) {
+func (r *reader) ofVertices(e *store, slices *pickle.Dict, graphs int) ([]int64, error) {
 	const counts = "_num_nodes"
 	if e.Has("x") {
 		rows, err := e.Count("x")
@@ -140,32 +140,68 @@ func (r *reader) bounds(e *store, slices *pickle.Dict, key string, rows int) ([]
 }
 
 // graphsOf tells g which graph each vertex is of: by bounds of several graphs, else by batch.
-func (r *reader) graphsOf(g *graph.Graph, v *store, bounds []int64) error {
+func (r *reader) graphsOf(g *graph.Graph, s *stores, first *store, bounds vertexBounds) (err error) {
+	if bounds == nil && !first.Has(arrays.BatchKey) {
+		return nil
+	}
+	var ids [][]int64 // of the graphs, by type, the first one first
+	var all []int64
+	order := append([]*store{first}, slices.DeleteFunc(slices.Clone(s.vertices), func(v *store) bool { return v == first })...)
+	for _, v := range order {
+		of, err := r.graphIDs(v, bounds[v.name])
+		if err != nil {
+			return err
+		}
+		ids, all = append(ids, of), append(all, of...)
+	}
+	numbers, graphs, err := graph.NumberGraphs(all)
+	if err != nil {
+		return first.Refuse(arrays.BatchKey, err)
+	}
+	for i := range order {
+		of := numbers[:len(ids[i]):len(ids[i])]
+		if numbers = numbers[len(of):]; i == 0 {
+			g.GraphOf, g.Graphs = of, graphs
+		} else {
+			g.Others[i-1].GraphOf = of
+		}
+	}
 	if bounds == nil {
-		if v.Has(arrays.BatchKey) {
-			v.used["ptr"] = true // says the same
-			if v.name != "" {
-				return r.refusef("a batch of graphs with types of vertices and edges: several graphs are read that have one of each, and of others one at a time, as %s",
-					`torch.save(batch[0], "graph.pt")`)
-			}
-		}
-		return arrays.Fields{Source: v}.Graphs(g, v.count)
-	}
-	if v.count != int(bounds[len(bounds)-1]) {
-		return r.refusef("%d vertices, and its graphs have %d: save it again", v.count, bounds[len(bounds)-1])
-	}
-	if err := memory.Need(4 * int64(v.count)); err != nil {
-		return err
-	}
-	g.Graphs = len(bounds) - 1
-	g.GraphOf = make([]int32, 0, v.count)
-	for k, first := range bounds[:g.Graphs] {
-		if first == bounds[k+1] {
-			return r.refusef("graph %d has no vertex: leave it out", k)
-		}
-		g.GraphOf = append(g.GraphOf, slices.Repeat([]int32{int32(k)}, int(bounds[k+1]-first))...)
+		g.Notes = append(g.Notes, fmt.Sprintf("%d graphs, by %q", g.Graphs, arrays.BatchKey))
 	}
 	return nil
+}
+
+// graphIDs are the graphs of the vertices of a type.
+func (r *reader) graphIDs(v *store, bounds []int64) (ids []int64, err error) {
+	if bounds == nil {
+		v.used["ptr"] = true // says the same
+		if !v.Has(arrays.BatchKey) {
+			return nil, r.refusef("vertices%s without %q, which others have: save it again", v.of(), arrays.BatchKey)
+		}
+		array, err := v.Array(arrays.BatchKey)
+		if err == nil && (len(array.Shape) != 1 || array.Shape[0] != v.count) {
+			err = v.Refuse(arrays.BatchKey, fmt.Errorf("has shape %v: it must be the number of a graph for each of %d vertices", array.Shape, v.count))
+		}
+		if err == nil {
+			ids, err = array.Int64s()
+		}
+		return ids, err
+	}
+	if v.count != int(bounds[len(bounds)-1]) {
+		return nil, r.refusef("%d vertices%s, and its graphs have %d: save it again", v.count, v.of(), bounds[len(bounds)-1])
+	}
+	if err := memory.Need(2 * 8 * int64(v.count)); err != nil {
+		return nil, err
+	}
+	ids = make([]int64, 0, v.count)
+	for k, from := range bounds[:len(bounds)-1] {
+		if from == bounds[k+1] && v.name == "" {
+			return nil, r.refusef("graph %d has no vertex: leave it out", k)
+		}
+		ids = append(ids, slices.Repeat([]int64{int64(k)}, int(bounds[k+1]-from))...)
+	}
+	return ids, nil
 }
 
 // leaveWhole leaves labels out that are those of whole graphs, and not of vertices. bounds are those of the

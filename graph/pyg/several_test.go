@@ -3,11 +3,14 @@ package pyg
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"weft/graph"
 )
 
 // TestSeveralGraphs: several graphs, in each form in which PyG saves them, are the graph that its Batch makes
@@ -63,6 +66,64 @@ func TestSeveralGraphs(t *testing.T) {
 		left := slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, `labels of whole graphs left out: "y"`) })
 		if whole := strings.HasPrefix(name, "whole"); left != whole || slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, "left out") }) {
 			t.Errorf("%s: notes %q", name, g.Notes)
+		}
+	}
+}
+
+// TestSeveralTypedGraphs: a list of HeteroData objects, and the Batch of them, are the graph that PyG's Batch is,
+// and so is its store. A graph may have no vertex of a type.
+func TestSeveralTypedGraphs(t *testing.T) {
+	type batch struct {
+		X     [][]float32          `json:"x"`
+		Y     []int64              `json:"y"`
+		Train []int64              `json:"train"`
+		Batch map[string][]int32   `json:"batch"`
+		Edges map[string][][]int32 `json:"edges"`
+	}
+	text, err := os.ReadFile("testdata/typed.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want batch
+	if err := json.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	check := func(name string, g *graph.Graph) {
+		t.Helper()
+		got := batch{Y: g.Labels.Class, Train: g.Splits[0].Train, Batch: map[string][]int32{}, Edges: map[string][][]int32{}}
+		got.X = slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns))
+		for _, v := range g.Types() {
+			got.Batch[v.Type] = v.GraphOf
+		}
+		for i := range g.Relations {
+			r := &g.Relations[i]
+			e := r.Edges()
+			for k := range e.Source {
+				got.Edges[r.Name] = append(got.Edges[r.Name], []int32{e.Source[k], e.Target[k]})
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" || g.Graphs != 3 {
+			t.Errorf("%s: %d graphs (-want +got):\n%s", name, g.Graphs, diff)
+		}
+	}
+	for _, name := range []string{"typed-list", "typed-batch"} {
+		g, err := Read("testdata/several-"+name+".pt", Options{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		check(name, g)
+		store := filepath.Join(t.TempDir(), "store")
+		if err := g.Write(store); err != nil {
+			t.Fatal(err)
+		}
+		stored, err := graph.Open(store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("the store of "+name, stored)
+		if err := stored.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

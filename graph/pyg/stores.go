@@ -29,6 +29,8 @@ type store struct {
 	keys   []string // in the order of the file
 	fields map[string]any
 	used   map[string]bool // those that were read
+	// dropped are the fields of graphs of a list that are not joined.
+	dropped []string
 
 	count int // vertices
 
@@ -319,6 +321,9 @@ func (s *store) left() (names []string) {
 		if !s.used[key] && s.fields[key] != nil {
 			names = append(names, s.quoted(key))
 		}
+	}
+	for _, key := range s.dropped {
+		names = append(names, s.quoted(key))
 	}
 	return names
 }
