@@ -93,11 +93,11 @@ func (g *Graph) ofVertices(from *Graph, ids []int32) {
 	}
 }
 
-// Merge makes one block-diagonal graph of several, as dgl.batch and PyG's Batch do: the vertices of each graph
-// follow those of the graph before, and GraphOf tells them apart. The graphs must have the same types,
+// Merge makes one block-diagonal graph of several, as dgl.batch and PyG's Batch do: the vertices of each
+// graph follow those of the graph before, and GraphOf tells them apart. The graphs must have the same types,
 // relations and kinds of data, but for labels: vertices of a graph without labels have none. Classes are as
-// many as those of the graph that has most. Names of vertices stay if all graphs have some. Notes and Warnings
-// are those of all graphs, each once.
+// many as those of the graph that has most. Names of vertices stay if all graphs have some. Notes and
+// Warnings are those of all graphs, each once.
 func Merge(graphs []*Graph) (*Graph, error) {
 	if len(graphs) == 0 {
 		return nil, refusal.Errorf("no graph to merge")

@@ -8,7 +8,8 @@ import (
 	"weft/tensor"
 )
 
-// Labels are what a loss of a caller's own compares the model's output with: a row for each row of the output.
+// Labels are what a loss of a caller's own compares the model's output with: a row for each row of the
+// output.
 type Labels struct {
 	// Targets are the classes. Smoothing, Weights and Focusing are zero, and a caller may set them.
 	Targets
@@ -25,8 +26,8 @@ type Labels struct {
 // Float32, and their labels, and computes on the output's tape. The sum of all elements of what it returns,
 // such as rows × 1, is the loss of these vertices. Each worker calls it with the labelled vertices that it
 // holds, for training with a tape that records, and for validation. So it must be a sum over rows. It has no
-// parameters. What a caller knows about vertices comes in by autograd.Filled. Other Go code reads a matrix only
-// if the tape's Team is not Planning.
+// parameters. What a caller knows about vertices comes in by autograd.Filled. Other Go code reads a matrix
+// only if the tape's Team is not Planning.
 type LossFunc func(output *autograd.Var, labels Labels) *autograd.Var
 
 // Loss returns this worker's part of the loss over the listed rows (Int32, 1 × n), divided by total. labels

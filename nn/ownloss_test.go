@@ -9,8 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// TestOwnLossGradient: a loss of operations on the tape, the cross-entropy of smoothed targets, has the loss and
-// the gradient of the built-in one, for some of the rows, more than a tile has. Other rows have no gradient.
+// TestOwnLossGradient: a loss of operations on the tape, the cross-entropy of smoothed targets, has the loss
+// and the gradient of the built-in one, for some of the rows, more than a tile has. Other rows have no
+// gradient.
 func TestOwnLossGradient(t *testing.T) {
 	const vertices, columns, smoothing = 2500, 5, .2
 	team := kernel.NewTeam(2, tensor.NewMeter())

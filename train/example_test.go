@@ -65,8 +65,8 @@ func ExampleRefused() {
 	// false true
 }
 
-// A loss of one's own is operations on a tape, over the labelled vertices of a worker. Here a vertex weighs as
-// much as its number says, and a confident prediction costs more.
+// A loss of one's own is operations on a tape, over the labelled vertices of a worker. Here a vertex weighs
+// as much as its number says, and a confident prediction costs more.
 func ExampleJob_loss() {
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8, Classes: 4, Seed: 1})
 	if err != nil {

@@ -77,9 +77,9 @@ type Job struct {
 	// Model describes a model of the caller's own, instead of the one that Options name. Its first block
 	// takes the graph's features. Its last block gives a logit for each class. It may be nil.
 	Model func(features, classes int) []gnn.BlockSpec
-	// Loss is a loss of the caller's own for labels of vertices, instead of the one that Options name. The loss
-	// of an epoch is the sum over the training vertices of all workers, divided by the number of their labels:
-	// the vertices, if each has one class. It may be nil.
+	// Loss is a loss of the caller's own for labels of vertices, instead of the one that Options name. The
+	// loss of an epoch is the sum over the training vertices of all workers, divided by the number of their
+	// labels: the vertices, if each has one class. It may be nil.
 	Loss nn.LossFunc
 	// Mesh replaces the mesh that Options describe, unless it is zero.
 	Mesh mesh.Mesh

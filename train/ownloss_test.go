@@ -50,9 +50,9 @@ func severalLabels(g *graph.Graph) *graph.Graph {
 	return g
 }
 
-// TestOwnCrossEntropy: the cross-entropy as a caller's own loss has the bits of the built-in one in each loss,
-// logit and validation loss, on every mesh and for every kind of labels, and the plan is what the run takes,
-// to the byte.
+// TestOwnCrossEntropy: the cross-entropy as a caller's own loss has the bits of the built-in one in each
+// loss, logit and validation loss, on every mesh and for every kind of labels, and the plan is what the run
+// takes, to the byte.
 func TestOwnCrossEntropy(t *testing.T) {
 	with := func(change func(*nn.Targets)) nn.LossFunc {
 		return func(logits *autograd.Var, y nn.Labels) *autograd.Var {
@@ -123,8 +123,8 @@ func TestOwnCrossEntropyOfVariants(t *testing.T) {
 	}
 }
 
-// weighted is a loss of operations on a tape, with a weight for each vertex by its id: the cross-entropy and a
-// penalty on confidence (Pereyra et al. 2017), Σ_i w_i·(−ln p_iy + ¼·Σ_c p_ic·ln p_ic).
+// weighted is a loss of operations on a tape, with a weight for each vertex by its id: the cross-entropy and
+// a penalty on confidence (Pereyra et al. 2017), Σ_i w_i·(−ln p_iy + ¼·Σ_c p_ic·ln p_ic).
 func weighted(logits *autograd.Var, y nn.Labels) *autograd.Var {
 	weights := autograd.Filled(logits, 1, func(values []float32) {
 		for i, v := range y.Vertices {
@@ -137,8 +137,8 @@ func weighted(logits *autograd.Var, y nn.Labels) *autograd.Var {
 	return autograd.HeadScale(terms, weights)
 }
 
-// TestOwnLoss: a loss of operations on a tape, with what the caller knows about each vertex, is the same on any
-// number of workers, and equal to double precision by hand. The plan is what the run takes, to the byte.
+// TestOwnLoss: a loss of operations on a tape, with what the caller knows about each vertex, is the same on
+// any number of workers, and equal to double precision by hand. The plan is what the run takes, to the byte.
 func TestOwnLoss(t *testing.T) {
 	g := tangle(t, 700, 3000)
 	var one *Result

@@ -138,8 +138,8 @@ func recognizeFolder(path string) (r recognition, found bool) {
 // storeBeside is the store that a source is imported into where a command names the source: beside it.
 func (r *recognition) storeBeside() string { return filepath.Clean(r.source) + ".weft" }
 
-// imported returns the store of a source, which it imports if that has not been done, or has changed since. The
-// store is beside the source or, where that folder cannot be written to, in the cache.
+// imported returns the store of a source, which it imports if that has not been done, or has changed since.
+// The store is beside the source or, where that folder cannot be written to, in the cache.
 func (r *recognition) imported(show io.Writer) (string, error) {
 	if r.part {
 		return "", refusal.Errorf("%s: is one file of several; name them all by their prefix: weft train %s, or weft import planetoid %[2]s STORE", r.path, r.source)
@@ -194,7 +194,8 @@ func (r *recognition) imported(show io.Writer) (string, error) {
 	return store, nil
 }
 
-// writable says why no folder can be made in a folder; nil: one can. It tries, as permissions do not tell all.
+// writable says why no folder can be made in a folder; nil: one can. It tries, as permissions do not tell
+// all.
 func writable(folder string) error {
 	made, err := os.MkdirTemp(folder, ".weft-")
 	if path := (*os.PathError)(nil); errors.As(err, &path) {

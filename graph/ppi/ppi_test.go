@@ -13,8 +13,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// TestRead: the graph is the Batch of the graphs that PyG makes of the same files, with the split of the files.
-// What is left out is counted.
+// TestRead: the graph is the Batch of the graphs that PyG makes of the same files, with the split of the
+// files. What is left out is counted.
 func TestRead(t *testing.T) {
 	type batch struct {
 		X      [][]float32 `json:"x"`

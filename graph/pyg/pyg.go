@@ -1,9 +1,9 @@
 // Package pyg reads the graphs that PyTorch Geometric (PyG) writes with torch.save: a Data or HeteroData
 // object of version 1 or 2, a Batch or a list of these; (data, slices) or (dict, slices, class), as an
 // InMemoryDataset saves its graphs; or what their to_dict returns, a dict of tensors. Several graphs become
-// one block-diagonal graph, as is a Batch: it has the number of each vertex' graph. Edges are an edge_index, or a matrix adj_t (by target) or
-// adj (by source): a SparseTensor of torch_sparse, or a sparse tensor of PyTorch. A tensor of a class that
-// PyG derives, as EdgeIndex, is the tensor.
+// one block-diagonal graph, as is a Batch: it has the number of each vertex' graph. Edges are an edge_index,
+// or a matrix adj_t (by target) or adj (by source): a SparseTensor of torch_sparse, or a sparse tensor of
+// PyTorch. A tensor of a class that PyG derives, as EdgeIndex, is the tensor.
 //
 // A split of edges for link prediction is in train_edges, val_edges and test_edges (N × 2), and perhaps
 // {val,test}_negatives (M × 2) or {val,test}_negative_targets (N × M), of the Data or of each edge type.
@@ -166,8 +166,8 @@ func (r *reader) count(v *store, edges []*store) (int, error) {
 	return n, err
 }
 
-// vertexCount returns how many vertices a type has: what its tensors say, else the sizes of its edges' matrices, else
-// the largest id plus one, which is not known to be right.
+// vertexCount returns how many vertices a type has: what its tensors say, else the sizes of its edges'
+// matrices, else the largest id plus one, which is not known to be right.
 func (r *reader) vertexCount(v *store, edges []*store) (n int, known bool, err error) {
 	if n, err := (arrays.Fields{Source: v}).Vertices(r.edges); n > 0 || err != nil {
 		return n, true, err

@@ -84,8 +84,8 @@ func (r *reader) separate(s *stores, slices *pickle.Dict) ([]int64, error) {
 	return vertices, nil
 }
 
-// ofVertices are the bounds of the vertices: of their features or, without any, the numbers of vertices that PyG
-// saves beside.
+// ofVertices are the bounds of the vertices: of their features or, without any, the numbers of vertices that
+// PyG saves beside.
 func (r *reader) ofVertices(e *store, slices *pickle.Dict, graphs int) ([]int64, error) {
 	const counts = "_num_nodes"
 	if e.Has("x") {

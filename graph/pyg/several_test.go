@@ -70,8 +70,8 @@ func TestSeveralGraphs(t *testing.T) {
 	}
 }
 
-// TestSeveralTypedGraphs: a list of HeteroData objects, and the Batch of them, are the graph that PyG's Batch is,
-// and so is its store. A graph may have no vertex of a type.
+// TestSeveralTypedGraphs: a list of HeteroData objects, and the Batch of them, are the graph that PyG's Batch
+// is, and so is its store. A graph may have no vertex of a type.
 func TestSeveralTypedGraphs(t *testing.T) {
 	type batch struct {
 		X     [][]float32          `json:"x"`
