@@ -1,6 +1,7 @@
 package ppi
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/graph"
 	"weft/internal/refusal"
 )
 
@@ -128,8 +130,16 @@ func FuzzLinks(f *testing.F) {
 	f.Add(text)
 	f.Add([]byte(`{"directed":1,"nodes":[{"id":1e300}],"edges":[[]]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if _, err := Read(damaged(t, "valid_graph.json", append([]byte{}, text...)), Options{}); err != nil && !refusal.Is(err) {
-			t.Errorf("%v is no refusal", err)
+		l := &links{}
+		if err := l.read(json.NewDecoder(bytes.NewReader(text)), 4); err != nil {
+			return
+		}
+		e, err := l.edges([]int32{0, 0, 1, 1}, &left{})
+		if err != nil || len(e.Source) > 2*len(text) {
+			t.Errorf("%d edges of %d bytes, %v", len(e.Source), len(text), err)
+		}
+		if _, err := graph.NewRelation(4, e); err != nil {
+			t.Error(err)
 		}
 	})
 }
