@@ -78,9 +78,10 @@ func (t Times) Sum() time.Duration {
 	return t.Forward + t.Backward + t.Rest + t.Communication + t.Wait
 }
 
-// Sample is the memory of a worker at a moment of the epoch.
+// Sample is the memory of a worker from a moment of the epoch on or, of several moments that follow each other,
+// the most.
 type Sample struct {
-	Time    time.Duration // since the epoch began
+	Time    time.Duration // of the first moment, since the epoch began
 	Layer   int           // of the main work
 	Part    Part
 	Kinds   []int64 // bytes
@@ -137,7 +138,7 @@ func (p *Profile) End(epoch int) (last bool) {
 }
 
 // Memory takes a sample of the worker's memory: so many bytes of each kind, of which a peak counts a part. If
-// the epoch has many samples, the largest of several that follow each other is kept.
+// the epoch has many samples, several that follow each other become one.
 func (p *Profile) Memory(kinds []int64, counted int64) {
 	if p == nil || !p.on.Load() {
 		return
@@ -150,22 +151,26 @@ func (p *Profile) Memory(kinds []int64, counted int64) {
 	}
 	if n := len(p.samples); n > 0 && p.merged < p.stride {
 		p.merged++
-		if last := &p.samples[n-1]; s.Counted > last.Counted {
-			*last = s
-		}
+		p.samples[n-1] = p.samples[n-1].with(s)
 		return
 	}
 	if len(p.samples) == mostSamples {
 		kept := p.samples[:0]
 		for pair := range slices.Chunk(p.samples, 2) {
-			if pair[0].Counted < pair[1].Counted {
-				pair[0] = pair[1]
-			}
-			kept = append(kept, pair[0])
+			kept = append(kept, pair[0].with(pair[1]))
 		}
 		p.samples, p.stride = kept, 2*p.stride
 	}
 	p.samples, p.merged = append(p.samples, s), 1
+}
+
+// with is the most of a sample and the next one.
+func (s Sample) with(next Sample) Sample {
+	if next.Counted <= s.Counted {
+		return s
+	}
+	next.Time = s.Time
+	return next
 }
 
 // Kept returns what an epoch that has ended took: its number, the time of its training pass, the times in each

@@ -2,7 +2,6 @@ package trace_test
 
 import (
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -108,32 +107,38 @@ func TestProfileOfRanks(t *testing.T) {
 	}
 }
 
-// TestProfileMemory: of many samples those stay that no neighbour exceeds, in order and not too many.
+// TestProfileMemory: many samples become some hundreds, each the most of those from its time to the next one's.
 func TestProfileMemory(t *testing.T) {
 	now := time.Duration(0)
 	p := trace.NewProfile(func() time.Duration { return now }, 1)
 	p.Memory([]int64{1}, 1)
 	p.Begin(1)
 	const all, peak = 10_000, 7_654
+	bytes := func(k int64) int64 {
+		if k == peak {
+			return 5000
+		}
+		return k * 7919 % 1000
+	}
 	for k := range int64(all) {
 		now++
-		bytes := k % 1000
-		if k == peak {
-			bytes = 5000
-		}
-		p.Memory([]int64{bytes}, bytes)
+		p.Memory([]int64{bytes(k)}, bytes(k))
 	}
 	_, _, _, samples := p.Kept()
-	at := slices.IndexFunc(samples, func(s trace.Sample) bool { return s.Counted == 5000 })
-	if n := len(samples); n > 512 || n < 200 || at < 0 || samples[at].Time != peak+1 {
-		t.Fatalf("%d samples, the peak is number %d", n, at)
+	if n := len(samples); n > 512 || n < 200 || samples[0].Time != 1 {
+		t.Fatalf("%d samples from %d on", n, samples[0].Time)
 	}
-	if !slices.IsSortedFunc(samples, func(a, b trace.Sample) int { return int(a.Time - b.Time) }) {
-		t.Error("the samples are not in order")
-	}
-	for _, s := range samples {
-		if s.Kinds[0] != s.Counted || s.Counted != 5000 && s.Counted != int64(s.Time-1)%1000 {
-			t.Errorf("%+v", s)
+	for i, s := range samples {
+		next := time.Duration(all + 1)
+		if i+1 < len(samples) {
+			next = samples[i+1].Time
+		}
+		most := int64(0)
+		for k := s.Time - 1; k < next-1; k++ {
+			most = max(most, bytes(int64(k)))
+		}
+		if s.Kinds[0] != most || s.Counted != most || next <= s.Time {
+			t.Errorf("%+v to %d, want %d bytes", s, next, most)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type RestTimes struct {
 }
 
 // Memory is the memory of a worker over an epoch: the training pass and, if Evaluated, what follows it. Lists
-// have an entry for each moment, some hundreds at most. Of moments between two of them none had more.
+// have an entry for each of some hundreds of moments at most: from each to the next one the worker had no more.
 type Memory struct {
 	Worker    int  `json:"worker"` // the one with the largest peak
 	Evaluated bool `json:"evaluated"`
