@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os/exec"
 	"slices"
 	"syscall"
@@ -13,7 +14,8 @@ import (
 
 // BenchmarkLive: the processor time of an epoch with the live page, which another process reads, and without.
 // Epochs of one run have it and do not have it in turns of 64, so that what else the machine does falls on
-// both: cpu-ms/epoch is the median of the turns without, and %more that of the differences between neighbours.
+// both: cpu-ms/epoch is the median of the turns without, %more that of the differences between neighbours, and
+// %lower and %upper are their quartiles.
 func BenchmarkLive(b *testing.B) {
 	const turn = 64
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 3000, Degree: 10, Features: 100, Classes: 7, Seed: 3})
@@ -61,6 +63,26 @@ func BenchmarkLive(b *testing.B) {
 	slices.Sort(without)
 	slices.Sort(more)
 	b.ReportMetric(without[len(without)/2], "cpu-ms/epoch")
-	b.ReportMetric(more[len(more)/2], "%more")
+	for k, unit := range []string{"%lower", "%more", "%upper"} {
+		b.ReportMetric(more[len(more)*(k+1)/4], unit)
+	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkLiveEpoch: what an epoch adds to the live page, and its text for one browser.
+func BenchmarkLiveEpoch(b *testing.B) {
+	l, err := newLive(0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.close()
+	l.begin("run")
+	e := train.Epoch{Epochs: 1 << 30, Loss: .51234, LR: .01, Metric: "accuracy", Evaluated: true, Train: .7, Val: .5, Test: .6, ValLoss: 1.5, Seconds: .25}
+	for b.Loop() {
+		e.Epoch++
+		l.epoch(e)
+		if _, err := json.Marshal(e); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
