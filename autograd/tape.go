@@ -32,7 +32,11 @@ type Tape struct {
 	// Recompute releases values that only backward steps still read, and computes them again there
 	// (recompute.go).
 	Recompute bool
+	// OnLayer is told of each layer before operations of it run, forward and backward, and of NoLayer after
+	// them. It may be nil.
+	OnLayer func(layer int, backward bool)
 
+	layer    int    // of the operations that run now
 	steps    []step // recorded, in order
 	scope    []*Var // the Vars made since the innermost Scope began
 	backward bool   // the operations are running backward
@@ -41,17 +45,34 @@ type Tape struct {
 // step is a recorded operation and its result.
 type step struct {
 	Op
-	out *Var
+	out   *Var
+	layer int
 }
 
+// NoLayer is the layer of operations outside all layers.
+const NoLayer = -1
+
 // NewTape returns a tape for one evaluation: it records nothing, and no dropout is active.
-func NewTape(team *kernel.Team) *Tape { return &Tape{Team: team, Storage: team.Storage} }
+func NewTape(team *kernel.Team) *Tape {
+	return &Tape{Team: team, Storage: team.Storage, layer: NoLayer}
+}
 
 // NewTrainingTape returns a tape that records, with dropout masks keyed by r.
 func NewTrainingTape(team *kernel.Team, r Random) *Tape {
 	t := NewTape(team)
 	t.Recording, t.Training, t.Random = true, true, r
 	return t
+}
+
+// BeginLayer says that the operations from now on are those of a layer, or of NoLayer.
+func (t *Tape) BeginLayer(layer int) {
+	if t.layer == layer {
+		return
+	}
+	t.layer = layer
+	if t.OnLayer != nil {
+		t.OnLayer(layer, t.backward)
+	}
 }
 
 // Memory allocates the tape's values.
@@ -176,7 +197,7 @@ func (t *Tape) Record(op Op) *Var {
 	if t.Ledger != nil {
 		t.Ledger.expect(op.Inputs)
 	}
-	t.steps = append(t.steps, step{op, v})
+	t.steps = append(t.steps, step{op, v, t.layer})
 	return v
 }
 
@@ -300,6 +321,7 @@ func (t *Tape) Backward(roots ...Root) {
 	for len(t.steps) > 0 {
 		last := len(t.steps) - 1
 		op, out := t.steps[last].Op, t.steps[last].out
+		t.BeginLayer(t.steps[last].layer)
 		t.steps = t.steps[:last]
 		out.addDeferred()
 		if out.grad != nil {
@@ -334,6 +356,7 @@ func (t *Tape) Backward(roots ...Root) {
 		out.held = false
 		out.releaseUnused()
 	}
+	t.BeginLayer(NoLayer)
 	for _, made := range t.scope { // made outside every Scope
 		made.Drop()
 	}

@@ -536,3 +536,24 @@ func TestGradientOfBlocks(t *testing.T) {
 		}
 	}
 }
+
+// TestOnLayer: the tape tells which layer its operations are of, forward and backward, and only when that
+// changes.
+func TestOnLayer(t *testing.T) {
+	b := newBench(t)
+	var told []string
+	b.tape.OnLayer = func(layer int, backward bool) { told = append(told, fmt.Sprint(layer, backward)) }
+	x := b.leaf(rows, cols)
+	for layer := range 2 {
+		b.tape.BeginLayer(layer)
+		b.tape.BeginLayer(layer)
+		x = autograd.Scale(3, autograd.Scale(2, x))
+		b.tape.BeginLayer(autograd.NoLayer)
+	}
+	x = autograd.Scale(5, x)
+	b.tape.Backward(autograd.Root{Var: x, Grad: b.matrix(rows, cols)})
+	want := []string{"0 false", "-1 false", "1 false", "-1 false", "1 true", "0 true", "-1 true"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}

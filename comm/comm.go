@@ -38,7 +38,8 @@ type end struct {
 	timeout   time.Duration
 	place     atomic.Pointer[place]
 	sent      [Kinds]struct{ bytes, messages atomic.Int64 }
-	waited    atomic.Int64 // nanoseconds
+	sentTo    []atomic.Int64 // bytes of all kinds but Setup, by rank
+	waited    atomic.Int64   // nanoseconds
 
 	mu     sync.Mutex
 	waits  []*Pending     // in progress, the oldest first
@@ -55,7 +56,7 @@ type stream struct {
 // New returns one rank's end of the group of all ranks of the transport. A wait fails after the timeout; 0
 // sets no limit.
 func New(t Transport, timeout time.Duration) *Comm {
-	e := &end{transport: t, timeout: timeout, groups: 1, traced: map[stream]int{}}
+	e := &end{transport: t, timeout: timeout, groups: 1, traced: map[stream]int{}, sentTo: make([]atomic.Int64, t.Size())}
 	e.place.Store(&place{})
 	c := &Comm{end: e, rank: t.Rank(), ranks: make([]int, t.Size())}
 	for r := range c.ranks {
@@ -99,6 +100,16 @@ type Traffic struct{ Bytes, Messages int64 }
 func (c *Comm) Sent(k Kind) Traffic {
 	s := &c.end.sent[k]
 	return Traffic{s.bytes.Load(), s.messages.Load()}
+}
+
+// SentTo is the bytes of all kinds but Setup that this rank has sent so far to each rank of another worker, in
+// all its groups: by rank of the transport.
+func (c *Comm) SentTo() []int64 {
+	bytes := make([]int64, len(c.end.sentTo))
+	for rank := range bytes {
+		bytes[rank] = c.end.sentTo[rank].Load()
+	}
+	return bytes
 }
 
 // Beside runs f in a goroutine of its own, beside the caller's work. join waits for the end of f. f

@@ -171,7 +171,7 @@ func TestClose(t *testing.T) {
 func TestRecorded(t *testing.T) {
 	var recorders [2]*trace.Recorder
 	for _, err := range each(t, 2, time.Minute, func(c *Comm) error {
-		r := trace.New(func() time.Duration { return 0 }, 100)
+		r := trace.New(func() time.Duration { return 0 }, 100, nil)
 		recorders[c.Rank()] = r
 		group := c.Recorded(r).Group(1, 0)
 		peer := 1 - group.Rank()

@@ -44,6 +44,9 @@ func (c *Comm) send(k Kind, data []byte, to int, within string) *Pending {
 	if len(data) > 0 && c.leaves(p.peer) {
 		c.end.sent[k].bytes.Add(int64(len(data)))
 		c.end.sent[k].messages.Add(1)
+		if k != Setup {
+			c.end.sentTo[p.peer].Add(int64(len(data)))
+		}
 	}
 	return p
 }
@@ -138,7 +141,7 @@ func (p *Pending) operation() string {
 // begins numbers a recorded message, and begins the span of its start.
 func (p *Pending) begins(bytes int) trace.Span {
 	c := p.comm
-	if c.track == nil {
+	if c.track.Off() {
 		return trace.Span{}
 	}
 	w := stream{p.peer, c.tags + int(p.kind), p.sends}
@@ -154,7 +157,7 @@ func (p *Pending) begins(bytes int) trace.Span {
 
 // waits begins the span of the first wait for a recorded message.
 func (p *Pending) waits() trace.Span {
-	if p.comm.track == nil || p.waited {
+	if p.comm.track.Off() || p.waited {
 		return trace.Span{}
 	}
 	p.waited = true

@@ -14,9 +14,23 @@ type Model []Block
 func Build(specs []BlockSpec, from, to int, e Env) (m Model) {
 	for i, s := range specs[from:to] {
 		e.Params.BeginLayer(from + i)
-		m = append(m, s.Build(e))
+		m = append(m, numbered{s.Build(e), from + i})
 	}
 	return m
+}
+
+// numbered is a block, and its number in the whole model, which the tape is told.
+type numbered struct {
+	Block
+	number int
+}
+
+// Forward implements Block.
+func (b numbered) Forward(s State) State {
+	t := s.H.Tape()
+	t.BeginLayer(b.number)
+	defer t.BeginLayer(autograd.NoLayer)
+	return b.Block.Forward(s)
 }
 
 // Forward passes a state through the blocks. After each block it releases everything but the state that the

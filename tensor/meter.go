@@ -26,6 +26,9 @@ var kindNames = [kinds]string{"features", "parameters", "optimizer", "activation
 // String is the kind's name.
 func (k Kind) String() string { return kindNames[k] }
 
+// KindNames are the names of all kinds, in order.
+func KindNames() []string { return kindNames[:] }
+
 // Meter is a worker's allocator. It charges every byte to a Kind and remembers the peak. Released memory is
 // kept idle for the next matrices, because fresh pages cost more than most kernels; idle memory is charged as
 // Buffers and never raises the peak: before an allocation would, idle memory is given back to the operating
@@ -44,7 +47,38 @@ type account struct {
 	idle      idle
 	peak      int64 // with the graph's structure, where matrices rest
 	peakKinds [kinds]int64
-	offload   *offload // nil: no matrix rests
+	offload   *offload  // nil: no matrix rests
+	watch     func(Use) // nil: nobody watches
+}
+
+// Use is the memory that a worker's Meters charge at a moment.
+type Use struct {
+	Kinds [kinds]int64 // live bytes, by Kind
+	Idle  int64        // bytes that no matrix has
+	// Counted is what the peak is the largest of: all but the graph's structure or, where matrices rest, all.
+	Counted int64
+}
+
+// Watch calls f with what is charged now and after each change, until it is called again. f must not use the
+// Meter. nil ends it.
+func (t *Meter) Watch(f func(Use)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watch = f
+	t.tell(0)
+}
+
+// tell tells whoever watches what is charged now and, beside it, buffers that are not there.
+func (t *account) tell(buffers int64) {
+	if t.watch == nil {
+		return
+	}
+	u := Use{t.live, t.idle.bytes, t.metered() + buffers}
+	if buffers > 0 { // idle memory would be freed first
+		u.Idle, u.Counted = 0, u.Counted-u.Idle
+	}
+	u.Kinds[Buffers] += t.room() + buffers
+	t.watch(u)
 }
 
 // NewMeter returns a Meter with nothing allocated.
@@ -87,6 +121,7 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	t.used[m.data] = size
 	t.live[kind] += int64(size)
 	t.raise()
+	t.tell(0)
 	if kind != Parameters && kind != Buffers {
 		t.mayRest(m)
 	}
@@ -128,6 +163,7 @@ func (t *Meter) Reserve(bytes ...int) {
 	for _, n := range bytes {
 		more += int64(pages(n))
 	}
+	t.tell(more)
 	if then := t.metered() - t.idle.bytes + more; then > t.peak { // idle memory would be freed first
 		t.peak, t.peakKinds = then, t.live
 		t.peakKinds[Buffers] += more + t.room()
@@ -165,6 +201,7 @@ func (t *Meter) free(m *Matrix) {
 	}
 	t.live[m.kind] -= int64(m.bytes)
 	t.idle.put(span{m.data, m.bytes})
+	t.tell(0)
 }
 
 // shrink takes the memory of a matrix from size on.
@@ -182,6 +219,7 @@ func (t *Meter) shrink(m *Matrix, size int) {
 	t.used[m.data] = size
 	t.live[m.kind] -= int64(m.bytes - size)
 	m.bytes = size
+	t.tell(0)
 }
 
 // tensors is what is charged now, without the graph's structure.

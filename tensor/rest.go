@@ -183,6 +183,7 @@ func (t *account) come(m *Matrix) error {
 	}
 	t.live[m.kind] += int64(m.bytes)
 	t.raise()
+	t.tell(0)
 	t.offload.moved.Read += int64(m.bytes)
 	return nil
 }
@@ -254,6 +255,7 @@ func (t *account) write(m *Matrix) {
 func (t *account) leave(m *Matrix) {
 	m.rest.state = away
 	t.live[m.kind] -= int64(m.bytes)
+	t.tell(0)
 	o := t.offload
 	if o.disk == nil {
 		return

@@ -10,6 +10,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/launch"
+	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
@@ -132,11 +133,23 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	if s.Savings, err = j.checkLimit(ctx, s); err != nil {
 		return nil, err
 	}
+	ranks, profiles := make([]int, s.Workers), make([]*trace.Profile, s.Workers)
+	for _, worker := range s.Holders() {
+		ranks[worker]++
+	}
+	for worker, n := range ranks {
+		profiles[worker] = trace.NewProfile(trace.Clock, n)
+	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		return s.validation(s.Mesh.Place(c.Rank()).Partition, func(other *worker.Validation) error {
-			mine, err := j.work(ctx, s.Config, team, c, share, other)
+			mine := s.Config
+			var err error
+			if mine.Recorder, err = worker.NewRecorder(c, j.Trace, profiles[s.Holders()[c.Rank()]]); err != nil {
+				return err
+			}
+			result, err := j.work(ctx, mine, team, c, share, other)
 			if j.speaks(s, c) {
-				r = mine
+				r = result
 			}
 			return err
 		})
@@ -169,9 +182,6 @@ func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings
 
 // work is the work of one worker.
 func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, world *comm.Comm, share *partition.Share, other *worker.Validation) (r *Result, err error) {
-	if c.Recorder, err = worker.NewRecorder(world, j.Trace); err != nil {
-		return nil, err
-	}
 	w, err := worker.New(c, team, world, share, other)
 	if err != nil {
 		return nil, err

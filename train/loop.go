@@ -61,6 +61,7 @@ func (s *state) ends(w *worker.Worker) bool { return s.epoch == w.Epochs || s.st
 // step runs an epoch.
 func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	s.epoch++
+	defer w.EndProfile()
 	loss, asked, err := w.TrainEpoch(s.epoch, func() worker.Asks { return s.asks(ctx, w) })
 	if err != nil {
 		return err

@@ -132,8 +132,8 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 	return f
 }
 
-// TestTraceOfProcesses: worker 0's job decides whether there is a trace, and gets the trace of all. Clocks
-// may differ.
+// TestTraceOfProcesses: worker 0's job decides whether there is a trace, and gets the trace and the profile of
+// all. Clocks may differ.
 func TestTraceOfProcesses(t *testing.T) {
 	g := tangled(t)
 	results := make([]*Result, 3)
@@ -164,7 +164,10 @@ func TestTraceOfProcesses(t *testing.T) {
 	if u := f.About.ClockUncertainty; u[0] != 0 || u[1] <= 0 || u[2] <= 0 {
 		t.Errorf("clocks may be off by %v", u)
 	}
-	if results[1].Trace != nil || results[2].Trace != nil {
-		t.Error("another worker has the trace too")
+	if results[1].Trace != nil || results[2].Trace != nil || results[1].Profile != nil {
+		t.Error("another worker has the trace or the profile too")
 	}
+	o := Defaults()
+	o.Model, o.Epochs = "gcn", 2
+	checkProfile(t, onMesh(g, o, "tensor=3"), results[0])
 }

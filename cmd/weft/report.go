@@ -47,8 +47,8 @@ func newReport() *cobra.Command {
 		Use:   "report RUN|FOLDER…",
 		Short: "write a page about runs: curves, classes, memory, messages, settings that differ",
 		Long: `report writes one HTML file about runs, or about all runs below folders. It holds their results, the settings in which they differ,
-the curves of loss, metrics, learning rate, seconds and memory, precision, recall and the confusion matrix of each class, and what each
-worker took and sent. The file needs no network, and opens in any browser, light or dark.`,
+the curves of loss, metrics, learning rate, seconds and memory, precision, recall and the confusion matrix of each class, what each worker
+took, sent and waited, the memory over an epoch, and where its time went by layer and worker. The file needs no network, and opens in any browser, light or dark.`,
 		Example:           "  weft report runs/first --out first.html\n  weft report runs/seeds runs/other --out both.html",
 		ValidArgsFunction: completeFolders,
 		Args:              arguments(1, math.MaxInt),
@@ -100,6 +100,7 @@ type reportRun struct {
 	PerWorker                     []workerRow
 	Traffic                       []trafficRow
 	Stages                        []stageRow
+	Profile                       *profileView // nil: the run has none
 	curve                         []train.Epoch
 }
 
@@ -153,6 +154,7 @@ type reportContents struct {
 	Runs                       []*reportRun
 	Differ                     []string
 	Curves                     []chart
+	Memory                     []*memoryChart // in the order of the runs that have one
 }
 
 // colors tell runs apart on light and dark pages; the palette is that of Okabe and Ito, but black and yellow.
@@ -177,6 +179,9 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 		}
 		r.Color = colors[len(p.Runs)%len(colors)]
 		p.Runs = append(p.Runs, r)
+		if r.Profile != nil && r.Profile.Chart != nil {
+			p.Memory = append(p.Memory, r.Profile.Chart)
+		}
 		listed = append(listed, &rundir.Listed{Standing: &rundir.Standing{Dataset: r.Summary.Dataset}, Settings: r.Settings})
 		tests = append(tests, float64(r.Summary.Test))
 	}
@@ -228,6 +233,11 @@ func readReportRun(dir string) (*reportRun, error) {
 	if r.curve, err = rundir.ReadCurve(dir); err != nil {
 		return nil, err
 	}
+	profile, err := rundir.ReadProfile(dir)
+	if err != nil {
+		return nil, err
+	}
+	r.Profile = viewProfile(profile, s.SentBytes)
 	r.evaluate()
 	at := func(list []int64, k int, write func(int64) string) string {
 		if k < len(list) {

@@ -2,12 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +15,7 @@ import (
 )
 
 // TestReport: the page holds what run.json and metrics.jsonl hold, asks nothing of a network, and a browser
-// draws all its curves without an error.
+// draws all its charts without an error, and shows what profile.json holds.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	weft := func(args ...string) {
@@ -30,7 +30,7 @@ func TestReport(t *testing.T) {
 	}
 	g, runs, page := filepath.Join(dir, "g"), filepath.Join(dir, "runs"), filepath.Join(dir, "page.html")
 	weft("generate", "sbm", g, "--vertices", "300", "--degree", "4", "--features", "6", "--classes", "3")
-	weft("train", g, "--epochs", "7", "--seeds", "2", "--out", runs)
+	weft("train", g, "--epochs", "7", "--seeds", "2", "--parallel", "graph=2", "--out", runs)
 	weft("report", runs, "--out", page, "--title", `a <title> & "more"`)
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -48,8 +48,8 @@ func TestReport(t *testing.T) {
 	if data == nil || json.Unmarshal([]byte(data[1]), &charts) != nil {
 		t.Fatal("the page has no curves")
 	}
-	for k := range 2 {
-		folder := filepath.Join(runs, "seed-"+strconv.Itoa(k))
+	folders := []string{filepath.Join(runs, "seed-0"), filepath.Join(runs, "seed-1")}
+	for k, folder := range folders {
 		run, _, _, err := rundir.Read(folder)
 		if err != nil {
 			t.Fatal(err)
@@ -68,47 +68,69 @@ func TestReport(t *testing.T) {
 			}
 		}
 	}
-	browse(t, page, len(charts), []string{"seed-0", "seed-1", "± "})
+	b := newBrowser(t)
+	b.open("file://" + page)
+	b.check(len(charts)+len(folders), []string{"seed-0", "seed-1", "± "})
+	for k, folder := range folders {
+		checkProfileOf(t, b, k, folder)
+	}
 }
 
-// browse opens a page in a browser, which must draw so many charts, show the words and find no fault.
-func browse(t *testing.T, page string, charts int, words []string) {
+// checkProfileOf compares what the browser shows of the profile of a run, number k on the page, with its files.
+func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 	t.Helper()
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("not opened in a browser: there is no chromium (Debian: chromium)")
-	}
-	profile, err := os.MkdirTemp("", "chromium")
+	run, _, _, err := rundir.Read(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(profile) // processes of the browser may still write there
-	open := func(url string) (dom, said string, err error) {
-		browser := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-			"--user-data-dir="+profile, "--virtual-time-budget=2000", "--enable-logging=stderr", "--v=0", "--dump-dom", url)
-		var errs strings.Builder
-		browser.Stderr = &errs
-		out, err := browser.Output()
-		return string(out), errs.String(), err
-	}
-	if _, said, err := open("about:blank"); err != nil {
-		t.Skipf("not opened in a browser: chromium does not work here: %v: %s", err, said)
-	}
-	dom, said, err := open("file://" + page)
+	p, err := rundir.ReadProfile(folder)
 	if err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatal(err)
 	}
-	for line := range strings.Lines(said) {
-		if strings.Contains(line, "CONSOLE") {
-			t.Errorf("the browser's console: %s", line)
+	// The texts of the cells of a table, without its headings, by the heading above it
+	table := func(heading string) (cells [][]string) {
+		b.evaluate(fmt.Sprintf(`[...document.querySelectorAll("section")[%d].querySelectorAll("h3")].filter(h => h.innerText.startsWith(%q)).flatMap(h => {
+			while (!h.querySelector("table")) h = h.nextElementSibling;
+			return [...h.querySelectorAll("tr")].slice(1).map(r => [...r.querySelectorAll("td")].map(c => c.innerText));
+		})`, k, heading), &cells)
+		return cells
+	}
+	sent := table("Sent from worker")
+	if len(sent) != len(p.SentTo)+1 {
+		t.Fatalf("bytes between workers: %q", sent)
+	}
+	for from, row := range p.SentTo {
+		for to, bytes := range row {
+			if want := megabytes(bytes); from != to && sent[from][to] != want {
+				t.Errorf("worker %d to worker %d: %s, want %s", from, to, sent[from][to], want)
+			}
+		}
+		if got, want := sent[from][len(row)], megabytes(run.Summary.SentBytes[from]); got != want {
+			t.Errorf("worker %d sent %s, want %s", from, got, want)
 		}
 	}
-	if n := strings.Count(dom, "<canvas"); n != charts {
-		t.Errorf("%d charts are drawn of %d", n, charts)
+	layers := table("Where the time")
+	if len(layers) != len(p.Layers)+1 {
+		t.Fatalf("times: %q", layers)
 	}
-	for _, word := range words {
-		if !strings.Contains(dom, word) {
-			t.Errorf("the browser does not show %s", word)
+	for i, name := range p.Layers {
+		forward := 0.
+		for _, w := range p.Workers {
+			forward += w.Forward[i] / float64(len(p.Workers))
 		}
+		if layers[i][0] != name || layers[i][1] != brief(forward) {
+			t.Errorf("layer %s: %q, want %s forward", name, layers[i], brief(forward))
+		}
+	}
+	peaks := table("Memory at the peak")
+	for worker, bytes := range run.Summary.PeakTensorBytes {
+		if got := peaks[worker][len(peaks[worker])-1]; got != megabytes(bytes) {
+			t.Errorf("worker %d: a peak of %s, want %s", worker, got, megabytes(bytes))
+		}
+	}
+	var most int64
+	b.evaluate(fmt.Sprintf(`Math.max(...memory[%d].x.map((x, i) => memory[%[1]d].series.reduce((sum, s) => s.name == "graph" ? sum : sum + s.bytes[i], 0)))`, k), &most)
+	if want := slices.Max(run.Summary.PeakTensorBytes); most != want {
+		t.Errorf("the curve of memory reaches %d, want %d", most, want)
 	}
 }

@@ -116,3 +116,38 @@ func TestLive(t *testing.T) {
 		t.Errorf("a port in use: %v", err)
 	}
 }
+
+// TestLiveInABrowser: the page shows a run of many epochs, with no more memory than one of few, also when
+// several runs follow each other.
+func TestLiveInABrowser(t *testing.T) {
+	const epochs, most = 10_000, 50e6
+	b := newBrowser(t)
+	l, err := newLive(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	l.begin("runs/one")
+	b.open(l.url())
+	for run := range 3 {
+		if run > 0 {
+			l.begin(fmt.Sprintf("runs/%d", run))
+		}
+		for k := 1; k <= epochs; k++ {
+			l.epoch(train.Epoch{
+				Epoch: k, Epochs: epochs, Loss: 1 / float64(k), LR: .01, Metric: "accuracy", Evaluated: true, Train: .7, Val: .5, Test: .6, ValLoss: 1.5, Seconds: .25,
+				LiveBytes: int64(k), PeakBytes: int64(k),
+			})
+			if k%(epochs/4) == 0 { // the browser joins, or follows
+				b.until(fmt.Sprintf("points && points.length > 0 && points.at(-1).epoch == %d", k/l.every*l.every))
+			}
+		}
+		b.until(`document.getElementById("status").textContent == "epoch 10,000 of 10,000"`)
+		heap := b.heap()
+		t.Logf("run %d: %.1f MB in the browser", run, float64(heap)/1e6)
+		if heap > most {
+			t.Errorf("run %d: the page takes %d bytes", run, heap)
+		}
+		b.check(4, []string{"accuracy", "seconds of an epoch"})
+	}
+}

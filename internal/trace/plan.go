@@ -18,7 +18,7 @@ type steps struct {
 
 // NewPlan returns the recorder of a worker that plans, with no limit. The caller's goroutine is at work.
 func NewPlan() *Recorder {
-	r := New(Clock, 0)
+	r := New(Clock, 0, nil)
 	r.plan = &steps{current: r.work}
 	r.plan.turn.Lock()
 	return r

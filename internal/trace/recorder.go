@@ -15,10 +15,12 @@ import (
 // Most is how many spans of an epoch a Recorder usually keeps: some 20 MB.
 const Most = 1 << 17
 
-// Recorder keeps the first spans of one epoch of a worker. Any goroutine may use it.
+// Recorder keeps the first spans of one epoch of a worker, and adds up a Profile. Any goroutine may use it.
 type Recorder struct {
-	clock func() time.Duration
-	most  int
+	clock   func() time.Duration
+	most    int
+	profile *Profile
+	place   work
 
 	work *Track
 
@@ -35,11 +37,28 @@ type Recorder struct {
 	plan    *steps // of a recorder that NewPlan made
 }
 
-// New returns a Recorder with a clock, which keeps at most so many spans of an epoch.
-func New(clock func() time.Duration, most int) *Recorder {
-	r := &Recorder{clock: clock, most: most}
+// New returns a Recorder with a clock, which keeps at most so many spans of an epoch, and a Profile, which may
+// be nil.
+func New(clock func() time.Duration, most int, p *Profile) *Recorder {
+	r := &Recorder{clock: clock, most: most, profile: p, place: work{layer: NoLayer}}
 	r.work = &Track{recorder: r}
 	return r
+}
+
+// Traces reports whether the Recorder keeps spans.
+func (r *Recorder) Traces() bool { return r != nil && (r.most > 0 || r.plan != nil) }
+
+// Profile is what the Recorder adds up; nil: nothing.
+func (r *Recorder) Profile() *Profile {
+	if r == nil {
+		return nil
+	}
+	return r.profile
+}
+
+// off reports whether nothing is recorded now.
+func (r *Recorder) off() bool {
+	return !r.Traces() && (r.profile == nil || !r.profile.on.Load())
 }
 
 // Clock is a clock that all workers of this process share.
@@ -61,7 +80,7 @@ func (r *Recorder) tick() time.Duration {
 
 // Start forgets all spans, and records the epoch until Stop.
 func (r *Recorder) Start(epoch int) {
-	if r == nil {
+	if !r.Traces() {
 		return
 	}
 	r.mu.Lock()
@@ -71,7 +90,7 @@ func (r *Recorder) Start(epoch int) {
 
 // Stop ends the recording, and all open spans.
 func (r *Recorder) Stop() {
-	if r == nil {
+	if !r.Traces() {
 		return
 	}
 	r.mu.Lock()
@@ -95,11 +114,14 @@ func (r *Recorder) Work() *Track {
 // Kernel begins a span of a kernel on the given shape and number of edges, on a track of the kernels. Its
 // module and chunk are those of the main work.
 func (r *Recorder) Kernel(name string, shape Shape, entries int) Span {
+	if r.off() {
+		return Span{}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.begin(Event{Category: Compute, Name: name, Args: Args{Module: r.module, Chunk: r.work.chunk, Shape: shape, Entries: entries}})
 	switch {
-	case s.recorder == nil:
+	case s.index < 0:
 	case r.plan != nil:
 		r.events[s.index].Lane = r.plan.current.lane
 	default:
@@ -110,26 +132,31 @@ func (r *Recorder) Kernel(name string, shape Shape, entries int) Span {
 
 // Disk begins a span of a matrix that is written or read, on a track of the disk.
 func (r *Recorder) Disk(name string, bytes int64) Span {
+	if !r.Traces() {
+		return Span{}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.begin(Event{Category: Disk, Name: name, Args: Args{Bytes: bytes}})
-	if s.recorder != nil {
+	if s.index >= 0 {
 		r.events[s.index].Lane = Lane{diskLanes, r.disk.take()}
 	}
 	return s
 }
 
 func (r *Recorder) begin(e Event) Span {
+	s := Span{r, r.epoch, -1, r.profile.begin(&r.place, e.Category, e.Lane == r.work.lane)}
 	switch {
 	case !r.on:
-		return Span{}
+		return s
 	case len(r.events) == r.most && r.plan == nil:
 		r.lost++
-		return Span{}
+		return s
 	}
 	e.Start = r.tick()
 	r.events = append(r.events, e)
-	return Span{r, r.epoch, len(r.events) - 1}
+	s.index = len(r.events) - 1
+	return s
 }
 
 // Events returns the recorded spans in the order in which they began, and the number of spans beyond the
@@ -148,9 +175,19 @@ type Track struct {
 	begins   Point // in a plan: after that of the goroutine that it is beside
 }
 
+// Off reports whether nothing is recorded now.
+func (t *Track) Off() bool { return t == nil || t.recorder.off() }
+
+// Layer says that the main work is in a part of a layer from now on, or outside of all in NoLayer.
+func (t *Track) Layer(layer int, part Part) {
+	if !t.Off() {
+		t.recorder.profile.moves(&t.recorder.place, layer, part)
+	}
+}
+
 // Begin begins a span on the track. The track's goroutine ends it, after the spans inside it.
 func (t *Track) Begin(c Category, name string, a Args) Span {
-	if t == nil {
+	if t.Off() {
 		return Span{}
 	}
 	t.recorder.mu.Lock()
@@ -164,7 +201,7 @@ func (t *Track) Begin(c Category, name string, a Args) Span {
 // Chunk sets the chunk of all phases, sends and receives that begin on the track from now on, and of the main
 // work's kernels. The zero value is no chunk.
 func (t *Track) Chunk(i Index) {
-	if t == nil {
+	if t == nil || !t.recorder.Traces() {
 		return
 	}
 	t.recorder.mu.Lock()
@@ -205,25 +242,31 @@ func (t *Track) Leave() (end Point) {
 
 // At sets the module of the kernels that run from now on.
 func (t *Track) At(module string) {
-	if t == nil {
+	if t.Off() {
 		return
 	}
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
 	t.recorder.module = module
+	t.recorder.profile.at(&t.recorder.place, module)
 }
 
 // Span is a span that has begun. The zero value is not recorded.
 type Span struct {
 	recorder *Recorder
 	epoch    int
-	index    int
+	index    int // among the events; below 0: it is none of them
+	activity int // of the Profile
 }
 
 // End ends the span, unless it or its epoch has ended.
 func (s Span) End() {
 	r := s.recorder
 	if r == nil {
+		return
+	}
+	r.profile.end(s.activity)
+	if s.index < 0 {
 		return
 	}
 	r.mu.Lock()

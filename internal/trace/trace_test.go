@@ -51,7 +51,7 @@ func epoch(r *trace.Recorder, rank int) trace.Worker {
 func TestWrite(t *testing.T) {
 	all := &trace.Trace{Epoch: 7, About: map[string]string{"dataset": "g"}, Workers: make([]trace.Worker, 2)}
 	for rank := range all.Workers {
-		text, err := json.Marshal(epoch(trace.New(still, 100), rank)) // as workers send it
+		text, err := json.Marshal(epoch(trace.New(still, 100, nil), rank)) // as workers send it
 		if err == nil {
 			err = json.Unmarshal(text, &all.Workers[rank])
 		}
@@ -111,7 +111,7 @@ func TestWrite(t *testing.T) {
 // TestEpochs: an epoch forgets the one before. Open spans end with it, inner ones first. A span that ends
 // late or twice changes nothing.
 func TestEpochs(t *testing.T) {
-	r := trace.New(still, 100)
+	r := trace.New(still, 100, nil)
 	r.Work().Begin(trace.Phase, "before the first", trace.Args{}).End()
 	epoch(r, 0)
 	r.Start(8)
@@ -141,7 +141,7 @@ func TestEpochs(t *testing.T) {
 
 // TestMost: the first spans of an epoch are kept, and the others are counted.
 func TestMost(t *testing.T) {
-	r := trace.New(still, 3)
+	r := trace.New(still, 3, nil)
 	for e := 1; e <= 2; e++ {
 		r.Start(e)
 		whole := r.Work().Begin(trace.Phase, "whole", trace.Args{})
@@ -159,7 +159,7 @@ func TestMost(t *testing.T) {
 
 // TestConcurrent: the tracks of concurrent goroutines, and of their kernels, nest.
 func TestConcurrent(t *testing.T) {
-	r := trace.New(trace.Clock, 1<<12)
+	r := trace.New(trace.Clock, 1<<12, nil)
 	r.Start(1)
 	var all sync.WaitGroup
 	for range 4 {

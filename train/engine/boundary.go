@@ -6,6 +6,7 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
+	"weft/internal/trace"
 	"weft/kernel"
 	"weft/parallel/chunked"
 	"weft/parallel/exchange"
@@ -25,6 +26,7 @@ type pass struct {
 func (p *Pipeline) forward(c *pass, epoch int) gnn.State {
 	t := autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch})
 	t.Recording = !p.Recompute
+	p.observe(t, trace.Forward)
 	return p.record(c, t)
 }
 
@@ -76,7 +78,9 @@ func (p *Pipeline) begin(c *pass, t *autograd.Tape) (in gnn.State) {
 func (p *Pipeline) backward(c *pass, epoch int, grads []*tensor.Matrix) {
 	if p.Recompute {
 		c.BeginEpoch(epoch) // its messages are those of the forward pass once more, drawn alike
-		p.record(c, autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch}))
+		t := autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch})
+		p.observe(t, trace.Backward)
+		p.record(c, t)
 	}
 	var roots []autograd.Root
 	for i, v := range c.out.Vars() {

@@ -113,6 +113,21 @@ type Config struct {
 	Stage StageOptions
 }
 
+// observe tells Trace in which layers the operations on a tape are. forward is the part that the forward pass
+// counts as: Backward where it is repeated there.
+func (c *Config) observe(t *autograd.Tape, forward trace.Part) {
+	t.OnLayer = func(layer int, backward bool) {
+		part := forward
+		switch {
+		case layer == autograd.NoLayer:
+			layer, part = trace.NoLayer, trace.Rest
+		case backward:
+			part = trace.Backward
+		}
+		c.Trace.Layer(layer, part)
+	}
+}
+
 // All is the number of vertices of the output.
 func (c *Config) All() int {
 	n := c.numbering()

@@ -81,6 +81,7 @@ func (w *Whole) Train(epoch int) (loss float64) {
 	exchange.Must(w.reducer.Beside(func(l *autograd.Ledger) {
 		t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
 		t.Ledger, t.Recompute = l, w.Recompute
+		w.observe(t, trace.Forward)
 		span := w.Trace.Begin(trace.Phase, "forward", trace.Args{})
 		logits := inFloat32(w.model.Forward(input(w.features, t)), w.Outputs...)
 		root := autograd.Root{Var: logits}

@@ -45,7 +45,7 @@ const (
 
 // Files are the names of the files of a run directory.
 func Files() []string {
-	return []string{runFile, stateFile, configFile, metricsFile, weightsFile, predictionsFile}
+	return []string{runFile, stateFile, configFile, metricsFile, profileFile, weightsFile, predictionsFile}
 }
 
 const (
@@ -437,12 +437,14 @@ func WriteVertices(path string, ids []int32) error {
 	})
 }
 
-// Finish writes run.json, once metrics, weights and predictions are on disk. It puts the time and the
-// directory into the run first.
+// Finish writes profile.json and run.json, once metrics, weights and predictions are on disk. It puts the time
+// and the directory into the run first.
 func (d *Dir) Finish(run *Run) error {
 	run.Finished, run.Summary.RunDir = time.Now(), d.Path
 	d.state.Status, d.state.Reason = run.status(), run.Reason
-	steps := []func() error{d.metrics.Sync, func() error { return d.writeRun(run) }, d.writeState, d.metrics.Close, d.root.Close}
+	steps := []func() error{
+		d.metrics.Sync, func() error { return d.writeProfile(run.Profile) }, func() error { return d.writeRun(run) }, d.writeState, d.metrics.Close, d.root.Close,
+	}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return d.fail(err)
@@ -493,6 +495,8 @@ type Run struct {
 	Store    string            `json:"store"` // absolute path of the graph
 	Settings map[string]string `json:"settings"`
 	Summary  Summary           `json:"summary"`
+	// Profile is in a file of its own, which Read does not read: ReadProfile does. nil: there is none.
+	Profile *Profile `json:"-"`
 }
 
 // Versions say what made a run.
@@ -509,7 +513,7 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 	return Run{
 		Format: runFormat, Versions: Versions{Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
 		Started: started, Interrupted: r.Interrupted(), Diverged: r.Diverged != nil,
-		Ended: r.Ended, Reason: whyEnded(j, r), Store: absolute(store), Settings: j.Options.Texts(), Summary: summarize(j, r),
+		Ended: r.Ended, Reason: whyEnded(j, r), Store: absolute(store), Settings: j.Options.Texts(), Summary: summarize(j, r), Profile: profileOf(r),
 	}
 }
 

@@ -59,8 +59,23 @@ func small(t *testing.T) *graph.Graph {
 
 func smallRun() *Run {
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
-	run := NewRun("v1", "some/store", time.Now(), job, &train.Result{Losses: []float64{0.1, math.NaN()}})
+	run := NewRun("v1", "some/store", time.Now(), job, &train.Result{Losses: []float64{0.1, math.NaN()}, Totals: smallTotals()})
 	return &run
+}
+
+// smallTotals are those of a worker with a profile of one layer.
+func smallTotals() worker.Totals {
+	one := []float64{1}
+	return worker.Totals{
+		SentTo: [][]int64{{0}},
+		Profile: &worker.Profile{
+			Epoch: 1, Layers: []string{"convs.0"}, Workers: []worker.WorkerTimes{{Seconds: 4, Forward: one, Backward: one, Communication: one, Wait: one}},
+			Memory: worker.Memory{
+				Kinds: []string{"features", "idle"}, Seconds: []float64{0, 1}, Layers: []int{-1, 0}, Parts: []string{"rest", "forward"},
+				Bytes: [][]int64{{1, 2}, {3, 0}}, Peaks: [][]int64{{2}},
+			},
+		},
+	}
 }
 
 var smallWeights = map[string]safetensors.Tensor{"w": {Shape: []int{1}, Float32: []float32{1}}}
@@ -106,7 +121,7 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())); err != nil {
 		t.Fatal(err)
 	}
-	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml", "state.json"}
+	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "profile.json", "run.json", "run.yaml", "state.json"}
 	if diff := cmp.Diff(files, names(t, path)); diff != "" {
 		t.Error(diff)
 	}

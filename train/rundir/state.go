@@ -181,8 +181,10 @@ func (d *Dir) cleanCheckpoints(job *train.Job) error {
 // Resume makes metrics.jsonl hold the lines of the given epochs, and takes back what the run recorded when it
 // ended before. It is meant for Job.OnResume.
 func (d *Dir) Resume(done []train.Epoch) error {
-	if err := d.root.Remove(runFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return d.fail(err)
+	for _, name := range []string{runFile, profileFile} {
+		if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return d.fail(err)
+		}
 	}
 	if err := d.metrics.Truncate(0); err != nil {
 		return d.fail(err)

@@ -61,6 +61,7 @@ type Tally struct {
 	EdgeColumns ByLayer // edges × columns, forward and backward
 	LayoutBytes ByLayer // the parts of Sent.Layout.Bytes
 	Sent        Communication
+	SentTo      []int64 // bytes, by the rank that they were sent to; the parts of Sent
 	Waited      time.Duration
 	Seconds     float64 // of a pass on this worker
 	// Disk: between memory and disk, from the end of the pass before to that of this one. The first of the
@@ -75,6 +76,7 @@ type account struct {
 	edgeColumns, layoutBytes ByLayer
 	redistributions          int64 // all-to-alls between layouts
 	onDisk                   tensor.Moved
+	profiled                 profiled
 }
 
 func newAccount() account { return account{edgeColumns: ByLayer{}, layoutBytes: ByLayer{}} }
@@ -100,7 +102,7 @@ func (w *Worker) done() Tally {
 	if w.Groups.Replicas.Rank() == 0 {
 		layout.Messages = w.redistributions
 	}
-	return Tally{EdgeColumns: maps.Clone(w.edgeColumns), LayoutBytes: maps.Clone(w.layoutBytes), Waited: c.Waited(), Sent: Communication{
+	return Tally{EdgeColumns: maps.Clone(w.edgeColumns), LayoutBytes: maps.Clone(w.layoutBytes), Waited: c.Waited(), SentTo: c.SentTo(), Sent: Communication{
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),
 		Gradient: of(comm.Gradient), Links: of(comm.Links), Statistics: of(comm.Statistics),
 	}}
@@ -123,6 +125,9 @@ func (t Tally) since(before Tally) Tally {
 		sent.add(Traffic{-earlier.Bytes, -earlier.Messages})
 	}
 	t.Waited -= before.Waited
+	for rank, bytes := range before.SentTo {
+		t.SentTo[rank] -= bytes
+	}
 	t.EdgeColumns, t.LayoutBytes = t.EdgeColumns.since(before.EdgeColumns), t.LayoutBytes.since(before.LayoutBytes)
 	return t
 }
@@ -170,6 +175,9 @@ type Totals struct {
 	WaitShare     float64        // the largest share of its pass that a worker waited
 	Stages        []StageSummary // if the mesh has several
 	Disk          tensor.Moved   // of all workers, in the last epoch with the evaluation before it
+	// SentTo is what each worker sent each other one in the pass: workers × workers, in bytes.
+	SentTo  [][]int64
+	Profile *Profile // of an epoch; nil: none was run
 }
 
 // Totals returns the totals of all workers on worker 0, and nothing on others.
@@ -178,16 +186,20 @@ func (w *Worker) Totals() (t Totals, err error) {
 		Peak, Graph, Live int64 // bytes
 		Pass              Tally
 		Spent             engine.StageReport
+		Profile           *profile
 	}
 	mem := w.Team.Memory
-	all, err := ToFirst(w.Groups.World, took{mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent})
+	all, err := ToFirst(w.Groups.World, took{mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent, w.profile()})
 	if err != nil || !w.Ranks().First() {
 		return t, err
 	}
 	n := w.Workers
 	t = Totals{
 		Workers: n, PeakTensorBytes: make([]int64, n), GraphBytes: make([]int64, n), LiveBytes: make([]int64, n),
-		EdgeColumns: make([]int64, n), SentBytes: make([]int64, n), WaitSeconds: make([]float64, n),
+		EdgeColumns: make([]int64, n), SentBytes: make([]int64, n), WaitSeconds: make([]float64, n), SentTo: make([][]int64, n),
+	}
+	for at := range n {
+		t.SentTo[at] = make([]int64, n)
 	}
 	var sent []Communication
 	for rank, at := range w.Holders() { // the ranks of a worker have its memory in common
@@ -200,6 +212,12 @@ func (w *Worker) Totals() (t Totals, err error) {
 		t.WaitShare = max(t.WaitShare, one.Pass.Waited.Seconds()/max(one.Pass.Seconds, 1e-9))
 		t.SentBytes[at] += one.Pass.Sent.Bytes()
 		sent = append(sent, one.Pass.Sent)
+		for to, bytes := range one.Pass.SentTo {
+			t.SentTo[at][w.Holders()[to]] += bytes
+		}
+		if one.Profile != nil {
+			t.Profile = t.Profile.with(one.Profile, at, n)
+		}
 		t.Disk = t.Disk.Plus(one.Pass.Disk)
 	}
 	for _, s := range w.Stages() {

@@ -8,17 +8,17 @@ import (
 	"weft/kernel"
 )
 
-// NewRecorder makes the recorder of a worker; nil if worker 0 is not asked for a trace. All workers that c
-// connects call it together.
-func NewRecorder(c *comm.Comm, asked bool) (*trace.Recorder, error) {
+// NewRecorder makes the recorder of a rank, with its worker's profile. It traces if worker 0 is asked for a
+// trace. All workers that c connects call it together.
+func NewRecorder(c *comm.Comm, asked bool, p *trace.Profile) (*trace.Recorder, error) {
 	flag := []byte{0}
 	if asked {
 		flag[0] = 1
 	}
-	if err := c.Broadcast(comm.Setup, flag, 0); err != nil || flag[0] == 0 {
+	if err := c.Broadcast(comm.Setup, flag, 0); err != nil {
 		return nil, err
 	}
-	return trace.New(trace.Clock, trace.Most), nil
+	return trace.New(trace.Clock, trace.Most*int(flag[0]), p), nil
 }
 
 // recorded makes r record the kernel calls of the team, and what its memory moves to and from a disk. nil
@@ -49,7 +49,7 @@ func (w *Worker) phase(name string) trace.Span {
 // Trace is, on worker 0, what all workers did in the last epoch. It is nil on others, and if nothing was
 // recorded. All workers call it together.
 func (w *Worker) Trace() (*trace.Trace, error) {
-	if w.Recorder == nil {
+	if !w.Recorder.Traces() {
 		return nil, nil
 	}
 	c, mine := w.Groups.World, trace.Worker{Name: w.name()}

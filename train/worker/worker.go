@@ -297,6 +297,7 @@ func (w *Worker) TrainEpoch(epoch int, asks func() Asks) (loss float64, asked As
 	whole := w.phase("training pass")
 	defer whole.End()
 	start, before := time.Now(), w.done()
+	w.beginProfile(epoch)
 	loss = w.engine.Train(epoch)
 	w.Groups.World.At(epoch, "")
 	step := w.phase("optimizer step")
@@ -310,6 +311,7 @@ func (w *Worker) TrainEpoch(epoch int, asks func() Asks) (loss float64, asked As
 	}
 	loss, asked, err = w.agree(epoch, loss, asked)
 	w.spent.Bubble += w.Groups.World.Waited() - waited // the last stages wait here until the pipeline has drained
+	w.endPass()
 	w.Pass = w.done().since(before)
 	w.Pass.Seconds, w.Pass.Disk = time.Since(start).Seconds(), w.disk()
 	return loss, asked, err
@@ -333,6 +335,7 @@ type Scores struct {
 // Evaluate measures the current model without dropout. All workers get the same scores. Validation and test
 // vertices are those of the graph that the model is validated on.
 func (w *Worker) Evaluate() (s Scores, err error) {
+	w.Recorder.Work().Layer(trace.NoLayer, trace.Evaluation)
 	s, err = w.evaluate()
 	if w.validates == nil || s.Fault != "" || err != nil {
 		return s, err

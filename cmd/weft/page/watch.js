@@ -5,10 +5,11 @@ const text = getComputedStyle(document.body).color;
 const line = getComputedStyle(document.documentElement).getPropertyValue("--line");
 const status = document.getElementById("status");
 const number = (v, unit) => v == null ? "–" : +v.toPrecision(5) + unit;
-let share, points, plots;
+let share, points, plots = [];
 
 function begin(run) {
   document.getElementById("run").textContent = run.name;
+  for (const plot of plots) plot.end();
   document.getElementById("charts").replaceChildren();
   share = run.share ? 100 : 1;
   const unit = run.share ? " %" : "";
@@ -30,8 +31,12 @@ function chart(title, unit, series) {
     axes: [axis, { ...axis, size: 70, values: (u, all) => all.map(v => number(v, unit)) }],
     series: [{ label: "epoch" }, ...series.map(([label, , stroke]) => ({ label, stroke, width: 1.5, spanGaps: true, value: (u, v) => number(v, unit) }))],
   }, [[], ...series.map(() => [])], box);
-  new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 280 })).observe(box);
-  return () => plot.setData([points.map(p => p.epoch), ...series.map(([, key, , scale]) => points.map(p => p[key] == null ? null : p[key] * scale))]);
+  const resized = new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 280 }));
+  resized.observe(box);
+  return {
+    draw: () => plot.setData([points.map(p => p.epoch), ...series.map(([, key, , scale]) => points.map(p => p[key] == null ? null : p[key] * scale))]),
+    end: () => { resized.disconnect(); plot.destroy(); },
+  };
 }
 
 let drawing = false;
@@ -40,8 +45,7 @@ function draw() {
   drawing = true;
   requestAnimationFrame(() => {
     drawing = false;
-    while (points.length > mostPoints) points = points.filter((p, k) => k % 2 == 0 || k == points.length - 1);
-    for (const plot of plots) plot();
+    for (const plot of plots) plot.draw();
   });
 }
 
@@ -50,6 +54,7 @@ events.addEventListener("begin", e => begin(JSON.parse(e.data)));
 events.addEventListener("epochs", e => {
   const sent = JSON.parse(e.data);
   points.push(...sent.points);
+  while (points.length > mostPoints) points = points.filter((p, k) => k % 2 == 0 || k == points.length - 1);
   status.textContent = sent.status;
   draw();
 });

@@ -1,0 +1,92 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"weft/internal/document"
+	"weft/internal/refusal"
+	"weft/train"
+	"weft/train/worker"
+)
+
+const (
+	profileFile = "profile.json"
+	maxProfile  = 64 << 20 // bytes of profile.json that are read: a thousand workers
+)
+
+// Profile is what profile.json holds: where time and memory of an epoch went, and who sent whom how much.
+type Profile struct {
+	Format int `json:"format"`
+	worker.Profile
+	// SentTo is what each worker sent each other one in the training pass of the last epoch, in bytes:
+	// workers × workers. The sum of a row is the worker's entry of Summary.SentBytes.
+	SentTo [][]int64 `json:"sent_to"`
+}
+
+// profileOf is the profile of a result; nil: it has none.
+func profileOf(r *train.Result) *Profile {
+	if r.Profile == nil {
+		return nil
+	}
+	return &Profile{runFormat, *r.Profile, r.SentTo}
+}
+
+func (d *Dir) writeProfile(p *Profile) error {
+	if p == nil {
+		return nil
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return d.write(profileFile, append(text, '\n'))
+}
+
+// ReadProfile reads profile.json of a complete run; nil: it has none, as runs of earlier versions.
+func ReadProfile(dir string) (*Profile, error) {
+	path := filepath.Join(dir, profileFile)
+	text, err := document.Read(path, maxProfile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, refusal.Errorf("run directory %w", err)
+	}
+	p := &Profile{}
+	if err = document.JSON(text, runFormat, p); err == nil {
+		err = p.check()
+	}
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w; restore it, or remove it: a report then leaves its part out", path, err)
+	}
+	return p, nil
+}
+
+// check refuses lists whose lengths do not fit each other.
+func (p *Profile) check() error {
+	n, layers, m := len(p.Workers), len(p.Layers), &p.Memory
+	fits := n > 0 && len(p.SentTo) == n && len(m.Peaks) == n && len(m.Kinds) > 0 && len(m.Bytes) == len(m.Kinds) && len(m.Layers) == len(m.Seconds) &&
+		len(m.Parts) == len(m.Seconds) && m.Worker >= 0 && m.Worker < n
+	for k := range n {
+		if !fits {
+			break
+		}
+		w := &p.Workers[k]
+		fits = len(w.Forward) == layers && len(w.Backward) == layers && len(w.Communication) == layers && len(w.Wait) == layers &&
+			len(p.SentTo[k]) == n && len(m.Peaks[k]) < len(m.Kinds)
+	}
+	for _, bytes := range m.Bytes {
+		fits = fits && len(bytes) == len(m.Seconds)
+	}
+	for _, layer := range m.Layers {
+		fits = fits && layer < layers
+	}
+	if !fits {
+		return fmt.Errorf("damaged: its lists have different lengths")
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package rundir
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestReadProfile: what was written is read again. Lists that do not fit each other are refused, and a run
+// without profile has none.
+func TestReadProfile(t *testing.T) {
+	d := newDir(t, filepath.Join(t.TempDir(), "run"))
+	run := smallRun()
+	if err := d.Finish(run); err != nil {
+		t.Fatal(err)
+	}
+	read, err := ReadProfile(d.Path)
+	if err != nil || !cmp.Equal(read, run.Profile) {
+		t.Errorf("read %+v, %v", read, err)
+	}
+	path := d.file(profileFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for old, damaged := range map[string]string{
+		`"sent_to":[[0]]`:            `"sent_to":[[0,1]]`,
+		`"layers":[-1,0]`:            `"layers":[-1,7]`,
+		`"seconds":[0,1]`:            `"seconds":[0]`,
+		`"wait":[1]`:                 `"wait":[]`,
+		`"peaks":[[2]]`:              `"peaks":[[2,3,4]]`,
+		`"bytes":[[1,2],[3,0]]`:      `"bytes":[[1,2]]`,
+		`"worker":0`:                 `"worker":1`,
+		`"format":1`:                 `"format":2`,
+		`"parts":["rest","forward"]`: `"parts":[]`,
+		`"workers":[`:                `"workers":{`,
+	} {
+		changed := strings.Replace(string(text), old, damaged, 1)
+		if changed == string(text) {
+			t.Errorf("%s is not in %s", old, text)
+		}
+		if err := os.WriteFile(path, []byte(changed), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := ReadProfile(d.Path); err == nil || !strings.Contains(err.Error(), profileFile) {
+			t.Errorf("%s: %+v, %v", damaged, p, err)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := ReadProfile(d.Path); p != nil || err != nil {
+		t.Errorf("without one: %+v, %v", p, err)
+	}
+}

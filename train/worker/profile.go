@@ -1,0 +1,225 @@
+package worker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weft/internal/trace"
+	"weft/tensor"
+)
+
+// Profile is where the time of an epoch's training pass went, by worker and layer, and the memory of a worker
+// over that epoch. It is of one of the first epochs: each epoch has the same work.
+type Profile struct {
+	Epoch  int      `json:"epoch"`
+	Layers []string `json:"layers"` // the blocks of the model
+	// Workers are the times of each worker. At each moment one of them counts, so that they add up to the
+	// pass.
+	Workers []WorkerTimes `json:"workers"`
+	Memory  Memory        `json:"memory"`
+}
+
+// WorkerTimes are the times of a worker in seconds, rounded down to whole microseconds. Lists have an entry for
+// each layer. A kernel counts in its layer, forward or backward; messages and waits count while no kernel runs.
+type WorkerTimes struct {
+	Seconds       float64   `json:"seconds"` // of the pass
+	Forward       []float64 `json:"forward"`
+	Backward      []float64 `json:"backward"`
+	Communication []float64 `json:"communication"` // messages on their way out or in
+	Wait          []float64 `json:"wait"`          // for other workers
+	Rest          RestTimes `json:"rest"`
+}
+
+// RestTimes are the times of a worker outside all layers, in seconds: loss, optimizer, checks.
+type RestTimes struct {
+	Compute       float64 `json:"compute"`
+	Communication float64 `json:"communication"`
+	Wait          float64 `json:"wait"`
+}
+
+// Memory is the memory of a worker over an epoch: the training pass and, if Evaluated, what follows it. Lists
+// have an entry for each of some hundreds of moments at most: from each to the next one the worker had no more.
+type Memory struct {
+	Worker    int  `json:"worker"` // the one with the largest peak
+	Evaluated bool `json:"evaluated"`
+	// Kinds are those of tensor.Kind and, last, idle: memory that is kept for the next tensors. Bytes has a
+	// list for each.
+	Kinds   []string  `json:"kinds"`
+	Seconds []float64 `json:"seconds"` // since the epoch began
+	Layers  []int     `json:"layers"`  // where the worker was then, an index into Profile.Layers; -1: outside all
+	Parts   []string  `json:"parts"`   // forward, backward, rest or evaluation
+	Bytes   [][]int64 `json:"bytes"`
+	// Peaks is how the peak of the run is made up on each worker: workers × kinds.
+	Peaks [][]int64 `json:"peaks"`
+}
+
+// Peak is the most bytes that tensors of all kinds took at one of the moments, without the graph's structure.
+func (m *Memory) Peak() (most int64) {
+	for i := range m.Seconds {
+		sum := int64(0)
+		for k, bytes := range m.Bytes {
+			if tensor.Kind(k) != tensor.Graph {
+				sum += bytes[i]
+			}
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// profile is what a rank knows of the Profile. The first rank of a worker knows all of the worker's.
+type profile struct {
+	Epoch     int
+	Evaluated bool
+	Layers    map[int]string // of this rank's stage
+	Times     WorkerTimes
+	Memory    []trace.Sample
+	Peak      []int64
+}
+
+// profiled is what a worker remembers of the epochs that were profiled.
+type profiled struct {
+	epochs    int  // that were trained
+	under     bool // the last one is being profiled
+	evaluated bool // one was profiled that was evaluated
+}
+
+// profiledEpochs is how many epochs at the start are profiled: the first has more work than others, and the
+// second may find caches cold.
+const profiledEpochs = 3
+
+// beginProfile profiles the epoch if it is one of the first, or the first that is evaluated.
+func (w *Worker) beginProfile(epoch int) {
+	p, profile := &w.profiled, w.Recorder.Profile()
+	p.epochs++
+	early, evaluates := p.epochs <= profiledEpochs, epoch%w.EvalEvery == 0 || epoch == w.Epochs
+	p.under = profile != nil && (early && evaluates || !p.evaluated && (early || evaluates))
+	if !p.under {
+		return
+	}
+	p.evaluated = evaluates
+	if profile.Begin(epoch) {
+		w.Team.Memory.Watch(func(u tensor.Use) { profile.Memory(append(u.Kinds[:], u.Idle), u.Counted) })
+	}
+	w.Recorder.Work().Layer(trace.NoLayer, trace.Rest)
+}
+
+// endPass ends the training pass of the epoch, if it is profiled.
+func (w *Worker) endPass() {
+	if w.profiled.under {
+		w.Recorder.Profile().EndPass(w.epoch)
+	}
+}
+
+// EndProfile ends the epoch, if it is profiled.
+func (w *Worker) EndProfile() {
+	if w.profiled.under && w.Recorder.Profile().End(w.epoch) {
+		w.Team.Memory.Watch(nil)
+	}
+	w.profiled.under = false
+}
+
+// profile is this rank's part of the Profile; nil: no epoch was run.
+func (w *Worker) profile() *profile {
+	epoch, pass, times, memory := w.Recorder.Profile().Kept()
+	if epoch == 0 {
+		return nil
+	}
+	p := &profile{Epoch: epoch, Evaluated: w.profiled.evaluated, Layers: map[int]string{}}
+	for _, param := range w.Params.List {
+		if p.Layers[param.Layer] == "" {
+			p.Layers[param.Layer] = moduleOf(param.Name)
+		}
+	}
+	for layer := range times {
+		if layer != trace.NoLayer {
+			p.Layers[layer] = cmp.Or(p.Layers[layer], w.Recorder.Profile().Path(layer))
+		}
+	}
+	if rank := w.Groups.World.Rank(); rank != w.First(w.Holders()[rank]) {
+		return p
+	}
+	n := len(w.Blocks)
+	t := WorkerTimes{
+		Seconds: micros(pass), Forward: make([]float64, n), Backward: make([]float64, n), Communication: make([]float64, n), Wait: make([]float64, n),
+	}
+	for layer, at := range times {
+		if layer == trace.NoLayer {
+			t.Rest = RestTimes{micros(at.Rest), micros(at.Communication), micros(at.Wait)}
+			continue
+		}
+		t.Forward[layer], t.Backward[layer] = micros(at.Forward), micros(at.Backward)
+		t.Communication[layer], t.Wait[layer] = micros(at.Communication), micros(at.Wait)
+	}
+	p.Times, p.Memory = t, memory
+	for _, bytes := range w.Team.Memory.Peaks().Kinds {
+		p.Peak = append(p.Peak, bytes)
+	}
+	return p
+}
+
+// micros is a time in seconds, rounded down to whole microseconds.
+func micros(d time.Duration) float64 { return float64(d/time.Microsecond) / 1e6 }
+
+// moduleOf is the module of a parameter in the model: its name up to the first number, or without its last
+// part.
+func moduleOf(name string) string {
+	parts := strings.Split(name, ".")
+	for i, part := range parts {
+		if i > 0 && strings.Trim(part, "0123456789") == "" {
+			return strings.Join(parts[:i+1], ".")
+		}
+	}
+	return strings.Join(parts[:max(1, len(parts)-1)], ".")
+}
+
+// with adds what a rank knows, of a worker among so many.
+func (p *Profile) with(r *profile, at, workers int) *Profile {
+	if p == nil {
+		p = &Profile{Epoch: r.Epoch, Workers: make([]WorkerTimes, workers), Memory: Memory{
+			Evaluated: r.Evaluated, Kinds: append(slices.Clone(tensor.KindNames()), "idle"), Peaks: make([][]int64, workers),
+		}}
+	}
+	for layer, name := range r.Layers {
+		for len(p.Layers) <= layer {
+			p.Layers = append(p.Layers, fmt.Sprintf("block %d", len(p.Layers)))
+		}
+		if name != "" {
+			p.Layers[layer] = name
+		}
+	}
+	if r.Peak == nil {
+		return p
+	}
+	p.Workers[at], p.Memory.Peaks[at] = r.Times, r.Peak
+	if m := &p.Memory; m.Seconds == nil || tensorsOf(r.Peak) > tensorsOf(m.Peaks[m.Worker]) {
+		m.Worker = at
+		m.take(r.Memory)
+	}
+	return p
+}
+
+// tensorsOf is the sum of bytes by kind without the graph's structure.
+func tensorsOf(kinds []int64) (sum int64) {
+	for k, bytes := range kinds {
+		if tensor.Kind(k) != tensor.Graph {
+			sum += bytes
+		}
+	}
+	return sum
+}
+
+// take makes the curve that of the samples.
+func (m *Memory) take(samples []trace.Sample) {
+	m.Seconds, m.Layers, m.Parts, m.Bytes = nil, nil, nil, make([][]int64, len(m.Kinds))
+	for _, s := range samples {
+		m.Seconds = append(m.Seconds, micros(s.Time))
+		m.Layers, m.Parts = append(m.Layers, s.Layer), append(m.Parts, s.Part.String())
+		for k, bytes := range s.Kinds {
+			m.Bytes[k] = append(m.Bytes[k], bytes)
+		}
+	}
+}
