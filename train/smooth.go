@@ -28,6 +28,9 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 		if err := known.check(&all.Whole, len(probabilities)); err != nil {
 			return nil, err
 		}
+		if err := oneRelation(len(j.Graph.Relations)); err != nil {
+			return nil, err
+		}
 		g := *j.Graph
 		err := j.Graph.Guard(func() (err error) {
 			g.Features, err = known.beside(probabilities, &all.Values, s)
@@ -50,6 +53,9 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 		if err != nil {
 			return nil, err
 		}
+		if err := oneRelation(len(share.Edges.Relations)); err != nil {
+			return nil, err
+		}
 		input(&share.Whole)
 		return share, share.Guard(func() (err error) {
 			share.Values.Features, err = known.beside(probabilities, &share.Values, s)
@@ -58,6 +64,14 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 	}
 	smooth.Parts = &parts
 	return smooth.Predict(ctx, nn.State{}, Logits)
+}
+
+// oneRelation refuses a graph of several relations.
+func oneRelation(relations int) error {
+	if relations > 1 {
+		return refusal.Errorf("smooth is for graphs of one relation, and this one has %d", relations)
+	}
+	return nil
 }
 
 // check refuses graphs and predictions that have no class for each vertex.
