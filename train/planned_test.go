@@ -76,16 +76,20 @@ func TestPlannedNumbers(t *testing.T) {
 func TestPlannedMessages(t *testing.T) {
 	g := tangled(t)
 	for name, change := range map[string]func(o *Options){
-		"gcn":  func(o *Options) { o.Model, o.Norm = "gcn", "batch" },
-		"gat":  func(o *Options) { o.Model, o.Heads, o.Norm = "gat", 2, "layer" },
-		"sage": func(o *Options) { o.Model, o.Direction, o.Dropout = "sage", "both", .3 },
-		"deep": func(o *Options) { o.Model, o.Layers = "gcnii", 6 },
+		"gcn":    func(o *Options) { o.Model, o.Norm = "gcn", "batch" },
+		"gat":    func(o *Options) { o.Model, o.Heads, o.Norm = "gat", 2, "layer" },
+		"sage":   func(o *Options) { o.Model, o.Direction, o.Dropout = "sage", "both", .3 },
+		"deep":   func(o *Options) { o.Model, o.Layers = "gcnii", 6 },
+		"labels": func(o *Options) { o.Model, o.LabelInput = "gcn", .4 },
 	} {
 		for _, mesh := range []string{"", "graph=2", "graph=4", "tensor=3", "pipeline=3", "graph=2,tensor=2", "graph=2,pipeline=2"} {
 			o := Defaults()
 			o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel = 3, 12, 3, 1, mesh
 			change(&o)
 			if strings.Contains(mesh, "pipeline") {
+				if o.LabelInput > 0 {
+					continue // a pipeline refuses it
+				}
 				o.Chunks, o.ChunkOrder = 4, setting.OrderFixed
 				if o.Norm == "batch" {
 					o.Chunks = setting.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition

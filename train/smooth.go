@@ -28,6 +28,9 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 		if err := known.check(&all.Whole, len(probabilities)); err != nil {
 			return nil, err
 		}
+		if err := oneRelation(len(j.Graph.Relations)); err != nil {
+			return nil, err
+		}
 		g := *j.Graph
 		err := j.Graph.Guard(func() (err error) {
 			g.Features, err = known.beside(probabilities, &all.Values, s)
@@ -50,6 +53,9 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 		if err != nil {
 			return nil, err
 		}
+		if err := oneRelation(len(share.Edges.Relations)); err != nil {
+			return nil, err
+		}
 		input(&share.Whole)
 		return share, share.Guard(func() (err error) {
 			share.Values.Features, err = known.beside(probabilities, &share.Values, s)
@@ -58,6 +64,14 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 	}
 	smooth.Parts = &parts
 	return smooth.Predict(ctx, nn.State{}, Logits)
+}
+
+// oneRelation refuses a graph of several relations.
+func oneRelation(relations int) error {
+	if relations > 1 {
+		return refusal.Errorf("smooth is for graphs of one relation, and this one has %d", relations)
+	}
+	return nil
 }
 
 // check refuses graphs and predictions that have no class for each vertex.
@@ -70,7 +84,8 @@ func (l Labels) check(w *partition.Whole, numbers int) error {
 	case w.Classes == 0 || len(w.Splits) == 0:
 		return refusal.Errorf("smooth needs known labels, and this graph has no labels with a split")
 	case l.Split >= len(w.Splits):
-		return refusal.Errorf("split %d: the graph has %d, counted from 0", l.Split, len(w.Splits))
+		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
+			refusal.Setting("split"), l.Split, len(w.Splits))
 	case numbers != w.Own()*w.Classes:
 		return refusal.Errorf("%d probabilities for %d vertices of %d classes: give those of a run on this graph", numbers, w.Own(), w.Classes)
 	}

@@ -99,14 +99,17 @@ func TestSmoothRefuses(t *testing.T) {
 	values.Labels = graph.Labels{Columns: 1, Values: make([]float32, golden.Vertices)}
 	several := *g
 	several.Labels = graph.Labels{Classes: golden.Classes, Multi: make([]float32, len(golden.Probabilities))}
+	related := *g
+	related.Relations = []graph.Relation{g.Relations[0], g.Relations[0]}
 	for want, c := range map[string]struct {
 		g    *graph.Graph
 		rows []float32
 	}{
-		"labels of this graph are values": {&values, golden.Probabilities},
-		"several labels":                  {&several, golden.Probabilities},
-		"one vertex type":                 {severalTypes(t), golden.Probabilities},
-		"117 probabilities":               {g, slices.Clone(golden.Probabilities[3:])},
+		"labels of this graph are values":  {&values, golden.Probabilities},
+		"several labels":                   {&several, golden.Probabilities},
+		"one vertex type":                  {severalTypes(t), golden.Probabilities},
+		"one relation, and this one has 2": {&related, golden.Probabilities},
+		"117 probabilities":                {g, slices.Clone(golden.Probabilities[3:])},
 	} {
 		_, err := (&Job{Graph: c.g, Options: Defaults()}).Smooth(context.Background(), gnn.Smoothing{}, c.rows, Labels{})
 		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {

@@ -235,7 +235,10 @@ func checkClasses(warnings io.Writer, trained, store string, l *graph.Labels) er
 // predictions are those of the run or, with a store of their own, made with its weights.
 func (e *evaluated) predictions(ctx context.Context) (rows []float32, columns int, err error) {
 	if !e.elsewhere() {
-		return rundir.ReadPredictions(e.args[0])
+		if rows, columns, err = rundir.ReadPredictions(e.args[0]); err != nil {
+			err = refusal.Errorf("%w; give the store to predict again", err)
+		}
+		return rows, columns, err
 	}
 	state, err := nn.ReadState(e.weights)
 	if err == nil {

@@ -154,7 +154,7 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 	asked.Smooth = gnn.Rounds{Count: s.rounds, Teleport: 1 - s.alpha}
 	var classes int
 	if asked.predictions, classes, err = rundir.ReadPredictions(dir); err != nil {
-		return asked, err
+		return asked, refusal.Errorf("%w; smooth has no others, so train again", err)
 	}
 	asked.probabilities = make([]float32, len(asked.predictions))
 	if s.method == correctAndSmooth {

@@ -547,11 +547,11 @@ func ReadPredictions(dir string) (rows []float32, columns int, err error) {
 	path := filepath.Join(dir, predictionsFile)
 	f, size, err := regular.Open(path)
 	if err != nil {
-		return nil, 0, refusal.Errorf("%w; give the store to predict again", err)
+		return nil, 0, refusal.Errorf("%w", err)
 	}
 	defer f.Close()
 	if rows, columns, err = readPredictions(f, size); err != nil {
-		return nil, 0, refusal.Errorf("%s: %w; give the store to predict again", path, err)
+		return nil, 0, refusal.Errorf("%s: %w", path, err)
 	}
 	return rows, columns, nil
 }

@@ -252,10 +252,8 @@ func (c *classes) Loss(epoch int, logits *autograd.Var) (float64, *tensor.Matrix
 func (c *classes) hide(epoch int) vertexSet {
 	room := c.hidden.Int32s()
 	shows, n, total := c.input.Shows(epoch), 0, []float64{0}
-	if c.Team.Planning() {
-		if c.World.TakesTurns() { // the turn ends where it does in a run
-			exchange.Must(c.World.SumDoubles(comm.Statistics, total))
-		}
+	if c.Team.Planning() { // it has the sum of a run
+		exchange.Must(c.World.SumDoubles(comm.Statistics, total))
 		return c.train
 	}
 	for _, row := range c.train.ids {

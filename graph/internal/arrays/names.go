@@ -100,7 +100,7 @@ func (t *table) nameClass(line []byte) (row bool, err error) {
 	if n == nil || n.numbers || t.columns != 1 {
 		return false, nil
 	}
-	name := bytes.Trim(bytes.TrimSpace(line), `"`)
+	name := unquoted(bytes.TrimSpace(line))
 	if x, _ := t.number(name); math.IsNaN(x) { // unlabelled
 		return false, nil
 	}
@@ -114,6 +114,14 @@ func (t *table) nameClass(line []byte) (row bool, err error) {
 	}
 	t.values = append(t.values[:0], float64(id))
 	return true, nil
+}
+
+// unquoted takes the double quotes off a field of CSV; a quote inside is written twice (RFC 4180).
+func unquoted(field []byte) []byte {
+	if end := len(field) - 1; end > 0 && field[0] == '"' && field[end] == '"' {
+		return bytes.ReplaceAll(field[1:end], []byte(`""`), []byte(`"`))
+	}
+	return field
 }
 
 func (n *classNames) add(name []byte) (int32, error) {

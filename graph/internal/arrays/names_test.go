@@ -17,8 +17,12 @@ import (
 func TestReadLabels(t *testing.T) {
 	cat := graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 1, 2}, Names: []string{"Art", "physics", "über uns"}}
 	for text, want := range map[string]graph.Labels{
-		"label\nphysics\nArt\n\nphysics\nüber uns\n":          cat,
-		"\"label\"\n\"physics\"\nArt\n\nphysics\nüber uns\n":  cat,
+		"label\nphysics\nArt\n\nphysics\nüber uns\n":         cat,
+		"\"label\"\n\"physics\"\nArt\n\nphysics\nüber uns\n": cat,
+		"kind\na \"\"b\n\"say \"\"x, y\"\"\"\n\"5\"\" pipe\"\n": {
+			Classes: 3, Class: []int64{1, 2, 0}, Names: []string{`5" pipe`, `a ""b`, `say "x, y"`},
+		},
+		"\"a\"\"b\"\"\"\nc\n\"a\"\"b\"\"\"\n":                 {Classes: 2, Class: []int64{0, 1, 0}, Names: []string{`a"b"`, "c"}},
 		"# from a table\nphysics\nArt\n\nphysics\nüber uns\n": cat,
 		"label\nphysics\nArt\nnan\nphysics\nüber uns\n":       cat,
 		"label\nNaN\nb\nNaN\n":                                {Classes: 1, Class: []int64{-1, 0, -1}, Names: []string{"b"}},

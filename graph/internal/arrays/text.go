@@ -128,7 +128,7 @@ func (t *table) parse(line []byte) (row bool, err error) {
 		if len(t.fields[0]) == 0 {
 			return false, t.lines.Errorf("the first column has no name, as pandas writes its index: write it with index=False")
 		}
-		t.names.begin(t.fields[0])
+		t.names.begin(unquoted(bytes.TrimSpace(line)))
 		return false, nil
 	}
 	if t.values, err = memory.Grow(t.values[:0], t.columns); err != nil {
