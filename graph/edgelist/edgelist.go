@@ -112,6 +112,10 @@ func Read(o Options) (*graph.Graph, error) {
 	g := &graph.Graph{Relations: []graph.Relation{relation}, Provenance: "edges " + o.Path, Warnings: list.warnings()}
 	if o.Strings {
 		g.Names = list.names.Names
+		if array != "" {
+			g.Notes = append(g.Notes, fmt.Sprintf("rows of %s are those of the names in the order in which %s first has them; "+
+				"a column id, before the others, says whose row each is", array, o.Path))
+		}
 	}
 	if features != nil {
 		features.Of(g)

@@ -440,3 +440,24 @@ func TestVertices(t *testing.T) {
 		}
 	}
 }
+
+// TestRowsOfNames: rows without ids follow the names' first appearance, and a note says so; rows with ids do not
+// need it.
+func TestRowsOfNames(t *testing.T) {
+	edges := write(t, "friends.csv", "carol,alice\nalice,bob\n")
+	for labels, noted := range map[string]bool{"1\n0\n1\n": true, "id,label\nalice,1\nbob,0\ncarol,1\n": false} {
+		o := Options{Path: edges, Strings: true, Labels: write(t, "labels.csv", labels)}
+		g, err := Read(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string(nil)
+		if noted {
+			want = []string{fmt.Sprintf("rows of %s are those of the names in the order in which %s first has them; "+
+				"a column id, before the others, says whose row each is", o.Labels, edges)}
+		}
+		if !slices.Equal(g.Notes, want) {
+			t.Errorf("labels %q: notes %q, want %q", labels, g.Notes, want)
+		}
+	}
+}

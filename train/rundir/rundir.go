@@ -185,7 +185,7 @@ func MakeFolder(out string, now time.Time, dataset, model string, continues bool
 		}
 		return out, nil
 	}
-	if entries, err := os.ReadDir(out); err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return Is(filepath.Join(out, e.Name())) }) {
+	if firstRun(out) != "" {
 		return "", refusal.Errorf("%s %s: the folder holds runs; continue them with %s auto, or name a new folder",
 			refusal.Setting("out"), out, refusal.Setting("resume"))
 	}
@@ -194,6 +194,20 @@ func MakeFolder(out string, now time.Time, dataset, model string, continues bool
 		return "", err
 	}
 	return d.Path, nil
+}
+
+// firstRun is the directory of a run in a folder, the first by name, and empty if there is none.
+func firstRun(folder string) string {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries {
+		if dir := filepath.Join(folder, e.Name()); Is(dir) {
+			return dir
+		}
+	}
+	return ""
 }
 
 // WriteSeveral writes what several runs came to together, as JSON, into the folder of their directories.
@@ -559,6 +573,9 @@ func ReadPredictions(dir string) (rows []float32, columns int, err error) {
 // noResults is the refusal of a run directory without run.json.
 func noResults(dir string) error {
 	switch s, err := lookState(dir); {
+	case err != nil && firstRun(dir) != "":
+		return refusal.Errorf("%s: holds several runs, and is not the directory of one: name one of them, such as %s; all stand in weft runs %s",
+			dir, firstRun(dir), dir)
 	case err != nil || s.Status == Finished:
 		return refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
 	case s.Status == Running:

@@ -60,6 +60,10 @@ func ReadState(dir string) (s State, err error) {
 			dir, stateFile)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
+		if firstRun(dir) != "" {
+			return s, refusal.Errorf("%s: holds several runs, and is not the directory of one: continue them with the command that began them, %s %s and %s auto",
+				dir, refusal.Setting("out"), dir, refusal.Setting("resume"))
+		}
 		return s, refusal.Errorf("%s: no run to continue: it has no %s; begin one there with weft train", dir, stateFile)
 	}
 	if err != nil {

@@ -72,7 +72,7 @@ var settings = withFields([]Setting{
 	{Name: "heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
 	{
 		Name: "output-heads", some: true, limits: between(1, 1<<10),
-		Meaning: "attention heads of the last layer, averaged",
+		Meaning: "attention heads of the last layer, averaged; PyG's GAT has as many there as in the others",
 	},
 	{Name: "dropout", some: true, limits: fraction, Meaning: "dropout between layers"},
 	{Name: "input-dropout", limits: fraction, Meaning: "dropout on the input features"},
@@ -480,7 +480,7 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		*p, err = task.ParseRelations(text)
 	case *time.Duration:
 		if *p, err = time.ParseDuration(text); err != nil || *p < 0 || *p == 0 && s.Name != "max-time" {
-			err = errors.New("must be a time above 0 with its unit, as in 60s or 5m")
+			err = errors.New("must be a time above 0 with its units, as in 60s, 5m or 3h50m")
 		}
 	case *int:
 		if *p, err = strconv.Atoi(text); err != nil {

@@ -112,7 +112,7 @@ func checkSplit(whole *partition.Whole, split int) error {
 func checkSplits(whole *partition.Whole, split int) error {
 	switch splits := whole.Splits; {
 	case len(splits) == 0:
-		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; import it with %s",
+		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; import it with %s random:60/20/20",
 			refusal.Setting("split"))
 	case split >= len(splits):
 		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
