@@ -71,7 +71,7 @@ func (f *Folder) CheckRoom(bytes int64) error {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
 	if known && free < bytes {
-		return fmt.Errorf("%s: the disk has %d bytes left, and a checkpoint and the results take %d", f.path, free, bytes)
+		return fmt.Errorf("%s: the disk has %.1f MB left, and a checkpoint and the results take %.1f MB", f.path, float64(free)/1e6, float64(bytes)/1e6)
 	}
 	return nil
 }

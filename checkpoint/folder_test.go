@@ -40,6 +40,25 @@ func TestContinueFrom(t *testing.T) {
 	}
 }
 
+// TestNoRoom: a disk that is too full for a checkpoint is refused, in megabytes.
+func TestNoRoom(t *testing.T) {
+	f, err := OpenFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := f.CheckRoom(1); err != nil {
+		t.Error(err)
+	}
+	if err := f.CheckRoom(9e18); err == nil || !strings.Contains(err.Error(), " MB left, and a checkpoint and the results take 9000000000000.0 MB") {
+		t.Error(err)
+	}
+}
+
 // TestFolderIsNoLink: a link or a file in place of the folder is refused, and nothing behind it changes.
 func TestFolderIsNoLink(t *testing.T) {
 	base := t.TempDir()

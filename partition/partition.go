@@ -86,7 +86,7 @@ func (o *Options) Validate() error {
 	case !slices.Contains(Methods(), method):
 		return refusal.Errorf("unknown partition method %q; %s", method, suggest.OneOf(method, Methods()))
 	case !slices.Contains(Balances(), balance):
-		return refusal.Errorf("unknown balance %q; %s", balance, suggest.OneOf(balance, Balances()))
+		return refusal.Errorf("%s %s: unknown balance; %s", refusal.Setting("balance"), balance, suggest.OneOf(balance, Balances()))
 	case o.K < 1 || o.K > MaxPartitions:
 		return refusal.Errorf("%s %d: give between 1 and %d", refusal.Setting("partitions"), o.K, MaxPartitions)
 	case o.Split < 0:

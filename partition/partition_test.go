@@ -78,7 +78,7 @@ func TestAssignRefuses(t *testing.T) {
 		{Options{K: 10, Method: Random}, "10 partitions of 9 vertices"},
 		{Options{K: MaxPartitions + 1, Method: Random}, "between 1 and 1024"},
 		{Options{K: 2, Method: "spectral"}, `unknown partition method "spectral"`},
-		{Options{K: 2, Method: Range, Balance: "time"}, `unknown balance "time"`},
+		{Options{K: 2, Method: Range, Balance: "time"}, "balance time: unknown balance"},
 		{Options{K: 2, Method: Random, Balance: ByEdges}, "random does not balance edges"},
 		{Options{K: 2, Method: Range, Balance: ByTrain}, "range does not balance training vertices"},
 		{Options{K: 2, Balance: ByTrain, Split: 2}, "the graph has 2 splits"},

@@ -9,8 +9,8 @@ type still struct{ Disk }
 func TestUsedSinceChosen(t *testing.T) {
 	mem := NewMeter()
 	defer mem.Close()
-	mem.Offload(still{}, leastResting)
-	m := mem.New(Activations, leastResting/4, 1)
+	mem.Offload(still{}, LeastResting)
+	m := mem.New(Activations, LeastResting/4, 1)
 	mem.BeginTurn(true)
 	chosen := mem.offload.next()
 	if chosen != m {

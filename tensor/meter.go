@@ -123,7 +123,7 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	t.raise()
 	t.tell(0)
 	if kind != Parameters && kind != Buffers {
-		t.mayRest(m)
+		t.mayRest(m, LeastResting)
 	}
 	return m
 }

@@ -113,10 +113,11 @@ func (t *Meter) Count(m Moved) {
 	t.offload.moved = t.offload.moved.Plus(m)
 }
 
-// Takes returns the memory that a matrix of so many bytes takes, and whether it may rest.
-func (t *Meter) Takes(bytes int) (memory int64, rests bool) {
+// Takes returns the memory that a matrix of so many bytes takes, and whether it may rest where matrices do from
+// a least size on.
+func (t *Meter) Takes(bytes, least int) (memory int64, rests bool) {
 	size := pages(bytes)
-	return int64(size), t.offload != nil && size >= leastResting
+	return int64(size), t.offload != nil && size >= least
 }
 
 // BeginTurn begins another turn, which may be the first of a round.

@@ -35,13 +35,13 @@ const (
 	coming // being read
 )
 
-// leastResting is the size from which matrices rest: smaller ones cost more than they give.
-const leastResting = 16 << 10
+// LeastResting is the size from which matrices rest: smaller ones cost more than they give.
+const LeastResting = 16 << 10
 
-// mayRest lets a matrix rest. The caller holds mu.
-func (t *account) mayRest(m *Matrix) {
+// mayRest lets a matrix of at least so many bytes rest. The caller holds mu.
+func (t *account) mayRest(m *Matrix, least int) {
 	o := t.offload
-	if o == nil || m.bytes < leastResting {
+	if o == nil || m.bytes < least {
 		return
 	}
 	m.rest = &rest{number: o.made}
@@ -63,11 +63,14 @@ func (m *Matrix) Pin() *Matrix {
 }
 
 // Unpin lets a pinned matrix rest again, or one of a kind that stays.
-func (m *Matrix) Unpin() *Matrix {
+func (m *Matrix) Unpin() *Matrix { return m.UnpinFrom(LeastResting) }
+
+// UnpinFrom is Unpin where matrices rest from so many bytes on.
+func (m *Matrix) UnpinFrom(least int) *Matrix {
 	m.meter.mu.Lock()
 	defer m.meter.mu.Unlock()
 	if m.rest == nil {
-		m.meter.mayRest(m)
+		m.meter.mayRest(m, least)
 	}
 	return m
 }

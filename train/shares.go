@@ -308,7 +308,7 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 	for i, link := range links {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		spool := &turns.Spool{Memory: mem, Room: turns.Room{Rests: true}}
+		spool := &turns.Spool{Memory: mem, Room: turns.Room{Rests: true}, Small: s.WireSchedule != (setting.WireSchedule{})}
 		if s.Rooms != nil {
 			spool.Room = s.Rooms[link.Rank()]
 		}

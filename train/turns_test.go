@@ -225,6 +225,41 @@ func TestCoverRests(t *testing.T) {
 	}
 }
 
+// TestScheduleRests: where --wire-schedule sends fewer columns in early epochs, their messages are too small to
+// rest in others. The limit that suffices for the last epoch, which is planned, is kept in all.
+func TestScheduleRests(t *testing.T) {
+	g, err := generate.Graph(generate.Options{Kind: generate.RMAT, Scale: 13, EdgeFactor: 12, Features: 32, Classes: 16, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for workers := 1; workers <= 2; workers++ {
+		o := Defaults()
+		o.Epochs, o.Select, o.Threads, o.WireSchedule = 3, "loss", 1, setting.WireSchedule{Slope: 1.5, From: 4}
+		six := func(workers int) *Job {
+			job := inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("graph=%d", workers))
+			job.Options.Partitions = 6
+			return job
+		}
+		want := mustRun(t, six(workers))
+		o.Offload = t.TempDir()
+		job := six(workers)
+		plan, err := job.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := mustRun(t, job)
+		sameResults(t, got, want)
+		for k, tensors := range got.PeakTensorBytes {
+			if took := tensors + got.GraphBytes[k]; took > plan.Limit {
+				t.Errorf("worker %d of %d took %d bytes of %d", k, workers, took, plan.Limit)
+			}
+		}
+		if got.Disk != plan.Disk() || got.Disk.Read == 0 {
+			t.Errorf("%d workers: moved %+v, planned %+v", workers, got.Disk, plan.Disk())
+		}
+	}
+}
+
 // TestOffloadOnSeveralWorkers: messages between workers come at any time. The least limit is kept all the
 // same, what is written and read is what the plan says, and the bits are those of as many workers as
 // partitions. With more memory, all messages stay there.

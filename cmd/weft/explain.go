@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -242,17 +241,17 @@ func (p planned) rests() (lines []string) {
 	moved := p.Disk()
 	line := "nothing rests on disk, as all fits in memory"
 	if moved != (tensor.Moved{}) {
-		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %.1f MB written and %.1f MB read an epoch, %.1f MB there at the peak",
-			float64(moved.Written)/1e6, float64(moved.Read)/1e6, float64(p.DiskBytes())/1e6)
+		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %s written and %s read an epoch, %s there at the peak",
+			megabytes(moved.Written), megabytes(moved.Read), megabytes(p.DiskBytes()))
 	}
 	if p.All > 0 {
-		line += fmt.Sprintf("; a worker needs %.1f MB at least, and %.1f MB for nothing to rest", enough(p.Least), enough(p.All))
+		line += fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest", enough(p.Least), enough(p.All))
 	}
 	return []string{line}
 }
 
-// enough is a number of MB, rounded up to one decimal: as a memory limit, it suffices.
-func enough(bytes int64) float64 { return math.Ceil(float64(bytes)/1e5) / 10 }
+// enough is megabytes of no less: as a memory limit, it suffices.
+func enough(bytes int64) string { return setting.Bytes(bytes).RoundedUp() }
 
 // encoded says how values travel, if not as they are stored.
 func (p planned) encoded() []string {

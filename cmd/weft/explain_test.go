@@ -11,6 +11,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/atomicfile"
+	"weft/tensor"
 	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"
@@ -152,6 +153,15 @@ func TestRoomOnDisk(t *testing.T) {
 	}
 	if err := checkDisk(p, "", 0); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAmountsOnDisk: what rests on disk is said in the unit that suits it.
+func TestAmountsOnDisk(t *testing.T) {
+	p := &plan.Plan{Rests: true, Least: 7_360_512, All: 24_000_001, Workers: []plan.Worker{{Disk: tensor.Moved{Written: 60_649_500_000, Read: 1_500_000}, DiskBytes: 2_000_000_000_000}}}
+	want := "matrices of partitions that are not at work rest on disk: 61 GB written and 1.5 MB read an epoch, 2.0 TB there at the peak; a worker needs 7.4 MB at least, and 25 MB for nothing to rest"
+	if got := (planned{Plan: p}).rests(); len(got) != 1 || got[0] != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"train", "g", "--parallel", "grpah=4"}, "weft: --parallel grpah=4: the mesh has no axis \"grpah\"; did you mean graph?\n"},
 		{[]string{"partition", "g", "-k", "0"}, "weft: --partitions 0: give between 1 and 1024\n"},
 		{[]string{"partition", "g", "-k", "2", "--method", "randm"}, "weft: unknown partition method \"randm\"; did you mean random?\n"},
-		{[]string{"partition", "g", "-k", "2", "--balance", "edge"}, "weft: unknown balance \"edge\"; did you mean edges?\n"},
+		{[]string{"partition", "g", "-k", "2", "--balance", "edge"}, "weft: --balance edge: unknown balance; did you mean edges?\n"},
 		{[]string{"train", "sbm8k"}, "weft: sbm8k: neither a store nor a dataset; did you mean sbm-8k?\n"},
 		{[]string{"train", "-x"}, "weft: unknown flag: -x; weft train --help lists them\n"},
 		{[]string{"train", "--seed", "x"}, "weft: --seed x: must be a whole number, 0 or more\n"},

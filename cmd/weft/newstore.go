@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"weft/graph"
 	"weft/internal/refusal"
@@ -74,14 +73,14 @@ func storeLine(store string, c *contents, took time.Duration) string {
 	if divided != [3]int{} {
 		splits = fmt.Sprintf("split of edges %s/%s/%s", count(divided[0]), count(divided[1]), count(divided[2]))
 	}
-	edges := count(c.edges) + " edges"
+	edges := counted(c.edges, "edge", "edges")
 	if c.weighted {
 		edges += " (weighted)"
 	}
 	if n := len(c.Relations); n > 1 {
 		edges += fmt.Sprintf(" of %s relations", count(n))
 	}
-	vertices := count(c.Vertices()) + " vertices"
+	vertices := counted(c.Vertices(), "vertex", "vertices")
 	if n := len(c.Types()); n > 1 {
 		vertices += fmt.Sprintf(" of %s types", count(n))
 	}
@@ -110,7 +109,7 @@ func nextLine(store string, g *graph.Graph) string {
 		o.Task, learns = task.Link, " --task "+task.Link
 	}
 	if len(g.Splits) > 0 && len(g.Splits[0].Train) == 0 {
-		return fmt.Sprintf("no vertex trains: a model of another store is measured here, by weft train STORE --validate %s or weft evaluate RUN %[1]s", shellWord(store))
+		return fmt.Sprintf("no vertex trains: a model of another store is measured here, by weft train STORE --validate %s or weft evaluate RUN %[1]s", refusal.ShellWord(store))
 	}
 	r, err := o.Resolve()
 	if err == nil {
@@ -119,19 +118,5 @@ func nextLine(store string, g *graph.Graph) string {
 	if err != nil {
 		return fmt.Sprintf("before training: %v", err)
 	}
-	return fmt.Sprintf("next: weft train %s --model %s%s", shellWord(store), o.Model, learns)
-}
-
-// shellWord quotes a path so that a shell takes it for one word, and a command for no flag.
-func shellWord(path string) string {
-	if strings.HasPrefix(path, "-") {
-		path = "./" + path
-	}
-	odd := func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_@%+=:,./-", r)
-	}
-	if !strings.ContainsFunc(path, odd) {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	return fmt.Sprintf("next: weft train %s --model %s%s", refusal.ShellWord(store), o.Model, learns)
 }

@@ -123,7 +123,10 @@ func (p *predictCommand) prepare(args []string) (asked request, weights nn.State
 			return asked, nil, refusal.Errorf("--embeddings %s: the file of --out; name another", p.embeddings)
 		}
 	}
-	weights, err = nn.ReadState(asked.weights)
+	if weights, err = nn.ReadState(asked.weights); err != nil && asked.run != "" {
+		err = fmt.Errorf("%w; put the weights of the run there, or train again: weft train STORE --config %s", err,
+			refusal.ShellWord(filepath.Join(asked.run, "run.yaml")))
+	}
 	return asked, weights, err
 }
 

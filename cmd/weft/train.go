@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -264,6 +265,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		checkDisk(&plan, settings.Offload, job.LocalWorkers)))
 	if err != nil || t.explain {
 		return err
+	}
+	if _, err := os.Lstat(settings.Offload); settings.Offload != "" && errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(show, "--offload %s: there is no such folder; the run makes it\n", printable(settings.Offload))
 	}
 	started := time.Now()
 	progress := newProgress(show, &settings.Options)
@@ -589,7 +593,7 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 		fmt.Fprintln(out, line)
 	}
 	if p.settings.Offload != "" { // which of both rests when the other is largest may differ from run to run
-		fmt.Fprintf(out, "A worker needs %s for tensors and the graph together at most.\n", megabytes(p.together()))
+		fmt.Fprintf(out, "A worker needs %s for tensors and the graph together at most.\n", enough(p.together()))
 		return nil
 	}
 	fmt.Fprintf(out, "A worker needs %s for tensors and %s for the graph at most.\n",

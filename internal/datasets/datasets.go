@@ -48,9 +48,10 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 	}
 	if folder, name := filepath.Split(argument); folder != "" {
 		if near := suggest.Nearest(name, storesIn(folder)); near != "" {
-			return "", refusal.Errorf("%s: there is no such store; did you mean %s?", argument, filepath.Join(folder, near))
+			return "", refusal.Errorf("%s: there is no such store; did you mean %s?", argument, refusal.ShellWord(filepath.Join(folder, near)))
 		}
-		return "", refusal.Errorf("%s: there is no such store; make it with weft import FORMAT SOURCE %[1]s, or take a dataset, as weft datasets lists them", argument)
+		return "", refusal.Errorf("%s: there is no such store; make it with weft import FORMAT SOURCE %s, or take a dataset, as weft datasets lists them",
+			argument, refusal.ShellWord(argument))
 	}
 	if near := suggest.Nearest(argument, append(storesIn("."), names...)); near != "" {
 		return "", refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)

@@ -14,6 +14,9 @@ type Spool struct {
 	Memory *tensor.Meter
 	Room   Room
 	Plan   bool // messages have no content
+	// Small says that messages rest whatever their size. Where their sizes change from epoch to epoch, small
+	// ones could else take more memory in one than larger ones, which rest, in another.
+	Small bool
 	// Aside keeps messages between workers, if matrices of Memory may rest. nil: Memory does.
 	Aside *tensor.Meter
 }
@@ -31,12 +34,20 @@ type Room struct {
 // metered reports whether messages of a kind are in metered memory.
 func metered(k comm.Kind) bool { return k == comm.Halo || k == comm.HaloGradient || k == comm.Links }
 
+// least is the size from which messages rest.
+func (s *Spool) least() int {
+	if s.Small {
+		return 0
+	}
+	return tensor.LeastResting
+}
+
 // Takes implements comm.Spool.
 func (s *Spool) Takes(k comm.Kind, bytes int) (memory int64, rests bool) {
 	if !metered(k) {
 		return 0, false
 	}
-	return s.Memory.Takes(bytes)
+	return s.Memory.Takes(bytes, s.least())
 }
 
 // Put implements comm.Spool.
@@ -54,7 +65,7 @@ func (s *Spool) Put(k comm.Kind, message []byte, path comm.Path) (p comm.Message
 // between keeps a message to or from another worker. What it moves counts in the turn of its sender, or of
 // its receiver.
 func (s *Spool) between(message []byte, path comm.Path) comm.Message {
-	memory, rests := s.Memory.Takes(len(message))
+	memory, rests := s.Memory.Takes(len(message), s.least())
 	rests = rests && s.Room.Rests
 	var m comm.Message = planned(len(message))
 	if !s.Plan {
@@ -83,7 +94,7 @@ func (s *Spool) keep(memory *tensor.Meter, message []byte) *buffer {
 	if into := m.Bytes(); !s.Plan {
 		copy(into, message)
 	}
-	m.Unpin().Freeze()
+	m.UnpinFrom(s.least()).Freeze()
 	m.Unused()
 	return &buffer{m, s.Plan}
 }

@@ -402,7 +402,8 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 // Messages between workers come and go at any time, beside what the plan takes. All may be there at a time.
 // Where matrices rest, and a worker has no room for all, messages rest too: they are in memory while a rank
 // sends one, while a link copies one each way, and while the rank at work receives one or reads others ahead.
-// Small ones stay.
+// Small ones stay, unless a schedule says how much is sent in an epoch: the memory of its last one, which is
+// planned, is then enough for all.
 func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
 	all, host, err := in.within(ctx, number, turns.Room{})
 	stay, rest := host.Queued()
@@ -430,7 +431,7 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 func (in *Inputs) within(ctx context.Context, number int, room turns.Room) (all Worker, host *comm.Host, err error) {
 	mem, holders := tensor.NewMeter(), in.Holders()
 	defer mem.Close()
-	spool := &turns.Spool{Memory: mem, Room: room, Plan: true}
+	spool := &turns.Spool{Memory: mem, Room: room, Small: in.WireSchedule != (setting.WireSchedule{}), Plan: true}
 	host = comm.PlanHost(number, holders, spool)
 	if in.Offload != "" {
 		spool.Offload(host, nil, nil, int64(in.MemoryLimit))
