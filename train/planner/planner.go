@@ -26,7 +26,10 @@ import (
 // Planner predicts the epochs of meshes.
 type Planner struct {
 	Options setting.Options // of the run; Parallel does not count
-	Machine Machine         // with Threads 0: as many as the workers of a machine have cores
+	// Given names the settings that a mesh without their axis is refused for. Other settings of axes that a
+	// mesh lacks have their defaults on it.
+	Given   []string
+	Machine Machine // with Threads 0: as many as the workers of a machine have cores
 	// Open opens the graph for a mesh.
 	Open func(context.Context, *setting.Resolved) (*train.Job, error)
 	// Graph is the whole graph, on which kernels are measured if it is small.
@@ -148,14 +151,14 @@ func grids(workers int) (all []mesh.Mesh) {
 func (p *Planner) options(grid mesh.Mesh) setting.Options {
 	o := p.Options
 	o.Parallel = setting.Axes(grid)
-	o.ResetOtherAxes(func(string) bool { return false })
+	o.ResetOtherAxes(func(name string) bool { return slices.Contains(p.Given, name) })
 	return o
 }
 
 // mesh predicts one mesh.
 func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (m *Mesh, err error) {
 	o := p.options(grid)
-	r, err := o.Resolve()
+	r, err := o.Resolve(p.Given...)
 	if err != nil {
 		return nil, err
 	}

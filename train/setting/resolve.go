@@ -72,10 +72,8 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if reflect.ValueOf(*o).IsZero() {
 		return nil, refusal.Errorf("the options are all zero: begin with those of Defaults, and change what you want")
 	}
-	for _, s := range settings {
-		if reason := s.reject(o); reason != "" {
-			return nil, refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
-		}
+	if err := o.CheckValues(); err != nil {
+		return nil, err
 	}
 	r = &Resolved{Options: *o, Mesh: m, Spec: o.spec(), Kind: o.kind()}
 	if err := r.checkTask(); err != nil {
@@ -111,6 +109,16 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, err
 	}
 	return r, r.checkMesh(given)
+}
+
+// CheckValues refuses a value that its setting never has, on whatever mesh.
+func (o *Options) CheckValues() error {
+	for _, s := range settings {
+		if reason := s.reject(o); reason != "" {
+			return refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
+		}
+	}
+	return nil
 }
 
 // format is the format of Wire.

@@ -394,6 +394,9 @@ func (s Setting) appliesTo(m mesh.Mesh) bool {
 	return (s.axis == "" || *axis(&m, s.axis) > 1) && (s.beside == "" || *axis(&m, s.beside) == 1) && (!s.shared || m.Workers() > 1)
 }
 
+// OfSomeMeshes reports whether there are meshes on which the setting means nothing.
+func (s Setting) OfSomeMeshes() bool { return s.axis != "" || s.shared }
+
 // ResetOtherAxes gives the settings of axes that the mesh lacks their defaults, but for those that keep
 // names.
 func (o *Options) ResetOtherAxes(keep func(name string) bool) {
