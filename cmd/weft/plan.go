@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -129,15 +128,13 @@ func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Opti
 		return err
 	}
 	defer g.Close()
-	ctx, stop := untilSignal(cmd.Context(), func(os.Signal) {}, nil)
-	defer stop()
 	plans := graphPlanner(o, p.settings.givenNames(), g, dataset, store, cmd.ErrOrStderr())
 	plans.Machine = machine
 	workers := cmp.Or(p.at, p.workers)
 	if p.at > 0 {
 		plans.Open = plans.inMemory
 	}
-	meshes, refused, err := plans.Meshes(ctx, workers)
+	meshes, refused, err := plans.Meshes(cmd.Context(), workers)
 	if err != nil {
 		return about(dataset, err)
 	}
