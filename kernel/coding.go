@@ -38,13 +38,13 @@ func (f Format) Unit(e tensor.Element) tensor.Element {
 }
 
 // Row returns the element type of an encoded row of so many columns, and its number of elements. Integers are
-// sent where they take fewer bytes than the type e of the matrix, and otherwise the row as it is stored.
+// sent where they take fewer bytes than BFloat16, and otherwise the row in that.
 func (f Format) Row(e tensor.Element, columns int) (tensor.Element, int) {
 	if bits := f.bits(); bits > 0 {
-		if n := rangeBytes + (columns*bits+7)/8; n < columns*e.Size() {
+		if n := rangeBytes + (columns*bits+7)/8; n < columns*tensor.BFloat16.Size() {
 			return tensor.Byte, n
 		}
-		return e, columns
+		return tensor.BFloat16, columns
 	}
 	return f.Unit(e), columns
 }

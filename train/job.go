@@ -90,6 +90,8 @@ type Job struct {
 	PlanRange bool
 	// PlanSteps asks for the steps of each worker of a plan.
 	PlanSteps bool
+	// MostPlanSteps refuses a plan with more steps of all workers, about; 0: no limit.
+	MostPlanSteps int
 	// Planned is the result of Plan for this job, unchanged. nil: Run plans if there is a memory limit.
 	Planned *plan.Plan
 
@@ -113,7 +115,7 @@ func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 
 func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 	return plan.Of(ctx, plan.Inputs{
-		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open, Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Steps: j.PlanSteps, Links: j.PlanSteps || j.PlanRange,
+		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open, Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Steps: j.PlanSteps, MostSteps: j.MostPlanSteps, Links: j.PlanSteps || j.PlanRange,
 	})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -30,19 +31,20 @@ func (t *trainCommand) settle() (r *setting.Resolved, auto bool, err error) {
 	if mpi.Launched() {
 		workers = mpi.Ranks()
 	}
-	r, err = t.on(fmt.Sprintf("graph=%d", workers))
+	r, err = t.settings.onAnyMesh(fmt.Sprintf("graph=%d", workers))
 	return r, true, err
 }
 
-// on are the settings on a mesh.
+// on are the settings on a mesh. Those of other axes have their defaults, unless they were given.
 func (t *trainCommand) on(parallel string) (*setting.Resolved, error) {
 	o, err := t.settings.merge()
 	if err != nil {
 		return nil, err
 	}
 	o.Parallel = parallel
-	o.ResetOtherAxes(func(string) bool { return false })
-	return o.Resolve()
+	given := t.settings.givenNames()
+	o.ResetOtherAxes(func(name string) bool { return slices.Contains(given, name) })
+	return o.Resolve(given...)
 }
 
 // choose takes the fastest exact mesh that meets the memory limit, as the first rank predicts it, and says
@@ -80,7 +82,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 		return "", err
 	}
 	defer g.Close()
-	p, counts := graphPlanner(o, g, dataset, store, show), []int{workers}
+	p, counts := graphPlanner(o, t.settings.givenNames(), g, dataset, store, show), []int{workers}
 	if r.Comm.Size() == 1 && workers > 1 {
 		counts = []int{1, workers}
 	}
@@ -114,7 +116,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 func sayChosen(show io.Writer, m *planner.Mesh) {
 	fmt.Fprintf(show, "--parallel auto: %s, the fastest exact mesh: %s an epoch are predicted, limited by %s, with %s for tensors on a worker; weft plan compares all\n",
 		m.Parallel, duration(seconds(m.Times.Epoch)), m.Times.LimitedBy(), megabytes(m.PeakTensorBytes()))
-	for _, line := range append(narrowed(m.Settings), scheduled(&m.Settings.Options)...) {
+	for _, line := range approximations([]planner.Mesh{*m}) {
 		fmt.Fprintln(show, line)
 	}
 }

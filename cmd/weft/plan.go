@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,7 +51,10 @@ and messages of each worker, from the rates of kernels, which are measured on th
 those between the processes that a launcher started, which are measured.
 
 An epoch is limited by compute (kernels), link (messages on their way), imbalance (waiting for the worker with most to compute), bubble
-(waiting while a pipeline fills and drains) or wait (other waiting for workers).`,
+(waiting while a pipeline fills and drains) or wait (other waiting for workers).
+
+Flags stay on each mesh: one without the axis that a flag such as --halo is for is left out, as train refuses it. Settings of --config have
+their defaults there.`,
 		Example: `  weft plan stores/sbm --workers 4 --link 1gbit
   weft plan stores/sbm --workers 4 --link 100mbit --model gcnii --layers 16 --json
   mpirun --map-by ppr:1:node --bind-to none weft plan stores/sbm --json > plan.json
@@ -125,15 +128,13 @@ func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Opti
 		return err
 	}
 	defer g.Close()
-	ctx, stop := untilSignal(cmd.Context(), func(os.Signal) {}, nil)
-	defer stop()
-	plans := graphPlanner(o, g, dataset, store, cmd.ErrOrStderr())
+	plans := graphPlanner(o, p.settings.givenNames(), g, dataset, store, cmd.ErrOrStderr())
 	plans.Machine = machine
 	workers := cmp.Or(p.at, p.workers)
 	if p.at > 0 {
 		plans.Open = plans.inMemory
 	}
-	meshes, refused, err := plans.Meshes(ctx, workers)
+	meshes, refused, err := plans.Meshes(cmd.Context(), workers)
 	if err != nil {
 		return about(dataset, err)
 	}
@@ -141,14 +142,14 @@ func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Opti
 		return noMesh(workers, refused)
 	}
 	if p.json {
-		return printJSON(cmd.OutOrStdout(), planForPrograms(meshes, machine.Links))
+		return printJSON(cmd.OutOrStdout(), planForPrograms(meshes, machine.Links, p.at > 0))
 	}
 	printMeshes(cmd.OutOrStdout(), meshes, refused)
 	if p.at > 0 {
 		fmt.Fprintf(cmd.OutOrStdout(), "extrapolated from %s to %s: kernels were measured on fewer\n", counted(p.workers, "worker", "workers"), count(p.at))
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), plans.assumed(meshes))
-	for _, line := range append(narrowed(meshes[0].Settings), scheduled(&o)...) {
+	for _, line := range approximations(meshes) {
 		fmt.Fprintln(cmd.OutOrStdout(), line)
 	}
 	return nil
@@ -159,14 +160,12 @@ func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, link
 	if o, err = p.settings.merge(); err != nil {
 		return o, nil, nil, err
 	}
-	one := o
-	one.Parallel = ""
+	one := ""
 	if mpi.Launched() {
 		p.workers = cmp.Or(p.workers, mpi.Ranks())
-		one.Parallel = fmt.Sprintf("graph=%d", mpi.Ranks())
+		one = fmt.Sprintf("graph=%d", mpi.Ranks())
 	}
-	one.ResetOtherAxes(func(string) bool { return false })
-	r, err = one.Resolve()
+	r, err = p.settings.onAnyMesh(one)
 	switch {
 	case p.workers < 1 || p.workers > mesh.MaxWorkers:
 		err = refusal.Errorf("--workers %d: say for how many workers, 1 to %d", p.workers, mesh.MaxWorkers)
@@ -221,9 +220,10 @@ func linksIn(path string) (*planner.Links, error) {
 // meshPlanner is a planner, in words.
 type meshPlanner struct{ planner.Planner }
 
-// graphPlanner is the planner for a graph and its store, without a machine.
-func graphPlanner(o setting.Options, g *graph.Graph, dataset, store string, show io.Writer) meshPlanner {
-	p := planner.Planner{Options: o, Graph: g, On: fmt.Sprintf("weft %s on %s, %s", version, procEntry("/proc/cpuinfo", "model name"), kernel.SIMD())}
+// graphPlanner is the planner for a graph and its store, without a machine. given names the settings that the
+// caller gave.
+func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, store string, show io.Writer) meshPlanner {
+	p := planner.Planner{Options: o, Given: given, Graph: g, On: fmt.Sprintf("weft %s on %s, %s", version, procEntry("/proc/cpuinfo", "model name"), kernel.SIMD())}
 	if root := datasets.CacheRoot(); root != "" {
 		p.Cache = planner.Cache(filepath.Join(root, "rates-2"))
 	}
@@ -301,19 +301,34 @@ type plannedMesh struct {
 	PeakTensorBytes int64   `json:"peak_tensor_bytes"` // of the worker with most
 	SentBytes       int64   `json:"sent_bytes"`        // by all workers in an epoch
 	LimitedBy       string  `json:"limited_by"`
+	Exact           bool    `json:"exact"`             // training on it gives the results of one worker, but for rounding
+	Extrapolated    bool    `json:"extrapolated"`      // from fewer workers
 	Balance         string  `json:"balance,omitempty"` // of partitions
 }
 
 // planForPrograms is a plan as --json prints it.
-func planForPrograms(meshes []planner.Mesh, links planner.Links) any {
+func planForPrograms(meshes []planner.Mesh, links planner.Links, extrapolated bool) any {
 	var list []plannedMesh
 	for _, m := range meshes {
-		list = append(list, plannedMesh{m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(), m.Times.LimitedBy(), m.Balance})
+		exact := m.Exact && len(approximations([]planner.Mesh{m})) == 0
+		list = append(list, plannedMesh{m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(), m.Times.LimitedBy(), exact, extrapolated, m.Balance})
 	}
 	return struct {
 		Meshes []plannedMesh `json:"meshes"`
 		Links  planner.Links `json:"links"`
 	}{list, links}
+}
+
+// approximations says how what workers send makes training approximate on some of the meshes.
+func approximations(meshes []planner.Mesh) (lines []string) {
+	for _, m := range meshes {
+		for _, line := range append(narrowed(m.Settings), scheduled(&m.Settings.Options)...) {
+			if !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
 }
 
 func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused) {

@@ -88,7 +88,12 @@ func (s *settingFlags) resolve() (*setting.Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.Resolve(s.names(func(setting.Setting) bool { return true })...)
+	return o.Resolve(s.givenNames()...)
+}
+
+// givenNames are those of all given settings.
+func (s *settingFlags) givenNames() []string {
+	return s.names(func(setting.Setting) bool { return true })
 }
 
 // names are the given settings that are wanted.
@@ -99,6 +104,21 @@ func (s *settingFlags) names(wanted func(setting.Setting) bool) (names []string)
 		}
 	}
 	return names
+}
+
+// onAnyMesh are these options on a mesh that stands for another one, which is not known yet. Settings of its
+// other axes have their defaults; all must have values that they may have.
+func (s *settingFlags) onAnyMesh(parallel string) (*setting.Resolved, error) {
+	o, err := s.merge()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.CheckValues(); err != nil {
+		return nil, err
+	}
+	o.Parallel = parallel
+	o.ResetOtherAxes(func(string) bool { return false })
+	return o.Resolve(s.names(func(one setting.Setting) bool { return !one.OfSomeMeshes() })...)
 }
 
 // merge are these options before it is known whether they make sense.

@@ -15,9 +15,9 @@ import (
 )
 
 // rowBytes is what a row of d columns takes on the wire: 4·d, 2·d, d + 8 and ⌈d/2⌉ + 8 bytes (AdaQP sends two
-// floats with each row), and at most what it is stored in.
+// floats with each row), and of integers at most those of bf16.
 func rowBytes(wire string, d int) int {
-	return min(4*d, map[string]int{"auto": 4 * d, "bf16": 2 * d, "int8": d + 8, "int4": (d+1)/2 + 8}[wire])
+	return map[string]int{"auto": 4 * d, "bf16": 2 * d, "int8": min(2*d, d+8), "int4": min(2*d, (d+1)/2+8)}[wire]
 }
 
 // wired are options of a model of two layers that aggregates in training alone, and sends rows of 10 and of 5

@@ -104,6 +104,9 @@ type Inputs struct {
 	Range bool
 	// Steps asks for Worker.Steps. Partitions do not take turns.
 	Steps bool
+	// MostSteps refuses a plan in which the steps of all workers are more, if all have as many as the first;
+	// 0: no limit.
+	MostSteps int
 	// Links asks for Sent.Links, which takes a pass over the edges. They are those of the last epoch.
 	Links bool
 	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
@@ -393,6 +396,10 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 			one, err = in.rank(ctx, comm.New(comm.Plan(number, in.Mesh.Workers()), 0), tensor.NewMeter())
 		}
 		workers = append(workers, one)
+		if steps := in.Workers * len(one.Steps); err == nil && number == 0 && in.MostSteps > 0 && steps > in.MostSteps {
+			err = refusal.Errorf("an epoch has about %d kernel calls and starts and ends of messages, and %d are left of those that are planned for all meshes; take fewer workers or chunks",
+				steps, in.MostSteps)
+		}
 	}
 	return workers, err
 }

@@ -26,7 +26,10 @@ import (
 // Planner predicts the epochs of meshes.
 type Planner struct {
 	Options setting.Options // of the run; Parallel does not count
-	Machine Machine         // with Threads 0: as many as the workers of a machine have cores
+	// Given names the settings that a mesh without their axis is refused for. Other settings of axes that a
+	// mesh lacks have their defaults on it.
+	Given   []string
+	Machine Machine // with Threads 0: as many as the workers of a machine have cores
 	// Open opens the graph for a mesh.
 	Open func(context.Context, *setting.Resolved) (*train.Job, error)
 	// Graph is the whole graph, on which kernels are measured if it is small.
@@ -49,6 +52,8 @@ type Mesh struct {
 	Exact bool
 	// Rates are what kernels take on it.
 	Rates *Rates
+
+	steps int // that all workers repeat
 }
 
 // PeakTensorBytes is that of the worker with most.
@@ -106,10 +111,28 @@ func timesOf(work []Work, epoch float64, pipeline bool) Times {
 	return t
 }
 
+// mostSteps is about how many steps the meshes of several axes have together. A step takes some microseconds
+// to plan and to repeat, and 168 bytes.
+const mostSteps = 3_000_000
+
 // Meshes predicts all meshes of so many workers, the fastest first. Those that are not possible are refused.
+// So are meshes of several axes that have too many messages: the messages between slices grow with their
+// number squared and with the chunks of a pipeline.
 func (p *Planner) Meshes(ctx context.Context, workers int) (meshes []Mesh, refused []Refused, err error) {
+	return p.within(ctx, workers, mostSteps)
+}
+
+// within is Meshes where meshes of several axes have at most so many steps together.
+func (p *Planner) within(ctx context.Context, workers, left int) (meshes []Mesh, refused []Refused, err error) {
 	for _, grid := range grids(workers) {
-		m, err := p.mesh(ctx, grid)
+		most := 0
+		if axes(grid) > 1 {
+			most = max(1, left)
+		}
+		m, err := p.mesh(ctx, grid, most)
+		if err == nil && most > 0 {
+			left -= m.steps
+		}
 		switch {
 		case refusal.Is(err) && ctx.Err() == nil:
 			refused = append(refused, Refused{setting.Axes(grid), err})
@@ -132,30 +155,32 @@ func grids(workers int) (all []mesh.Mesh) {
 			}
 		}
 	}
-	axes := func(m mesh.Mesh) (n int) {
-		for _, size := range []int{m.Stages, m.Partitions, m.Slices} {
-			if size > 1 {
-				n++
-			}
-		}
-		return n
-	}
 	slices.SortStableFunc(all, func(a, b mesh.Mesh) int { return cmp.Compare(axes(a), axes(b)) })
 	return all
+}
+
+// axes is the number of axes along which a mesh has several workers.
+func axes(m mesh.Mesh) (n int) {
+	for _, size := range []int{m.Stages, m.Partitions, m.Slices} {
+		if size > 1 {
+			n++
+		}
+	}
+	return n
 }
 
 // options are those of a run on a mesh.
 func (p *Planner) options(grid mesh.Mesh) setting.Options {
 	o := p.Options
 	o.Parallel = setting.Axes(grid)
-	o.ResetOtherAxes(func(string) bool { return false })
+	o.ResetOtherAxes(func(name string) bool { return slices.Contains(p.Given, name) })
 	return o
 }
 
-// mesh predicts one mesh.
-func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (m *Mesh, err error) {
+// mesh predicts one mesh of at most so many steps; 0: of any number.
+func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int) (m *Mesh, err error) {
 	o := p.options(grid)
-	r, err := o.Resolve()
+	r, err := o.Resolve(p.Given...)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +201,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (m *Mesh, err error)
 			}
 		}
 	}()
-	job.CoreSharers, job.PlanSteps = p.Machine.Sharers, true
+	job.CoreSharers, job.PlanSteps, job.MostPlanSteps = p.Machine.Sharers, true, most
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
 	m = &Mesh{Parallel: r.Parallel, Settings: r, Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0}
 	if m.Plan, err = job.Plan(ctx); err != nil {
@@ -197,6 +222,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh) (m *Mesh, err error)
 	for rank := range steps {
 		w := &m.Plan.Workers[rank]
 		steps[rank], w.Steps = w.Steps, nil
+		m.steps += len(steps[rank])
 	}
 	work, end, err := Steady(steps, machine, func(_ int, kernel *trace.Event) float64 { return m.Rates.Of(kernel) })
 	if err != nil {

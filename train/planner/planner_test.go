@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,6 +89,33 @@ func TestMeshes(t *testing.T) {
 	want := []string{"graph=2,pipeline=2", "graph=2,tensor=2", "graph=4", "pipeline=4", "tensor=2,pipeline=2", "tensor=4"}
 	if !slices.Equal(names, want) {
 		t.Errorf("%v, want %v", names, want)
+	}
+}
+
+// TestMostSteps: meshes of one axis are predicted whatever it takes. Those of several axes are as long as their
+// steps are few enough together.
+func TestMostSteps(t *testing.T) {
+	p := planner(small(t))
+	all, _, err := p.Meshes(context.Background(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofSeveral := 0
+	for _, m := range all {
+		if axes(m.Settings.Mesh) > 1 {
+			ofSeveral += m.steps
+		}
+	}
+	for most, want := range map[int]int{0: 3, ofSeveral + 100: 6} {
+		meshes, refused, err := p.within(context.Background(), 4, most)
+		if err != nil || len(meshes) != want || len(refused) != 6-want {
+			t.Errorf("%d steps: %d meshes, %d refused, %v; want %d", most, len(meshes), len(refused), err, want)
+		}
+		for _, r := range refused {
+			if !strings.Contains(r.Reason.Error(), "kernel calls and starts and ends of messages") {
+				t.Errorf("%s: %v", r.Parallel, r.Reason)
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package setting
 import (
 	"errors"
 	"strconv"
+	"strings"
 )
 
 // Chunks is a number of chunks. Its text form is the number, or "auto" for 0.
@@ -13,7 +14,7 @@ const maxChunks = 1 << 16
 
 // parseChunks reads "8" or "auto".
 func parseChunks(text string) (Chunks, error) {
-	if text == Chunks(0).String() {
+	if strings.ToLower(text) == Chunks(0).String() {
 		return 0, nil
 	}
 	n, err := strconv.Atoi(text)

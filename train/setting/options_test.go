@@ -98,6 +98,37 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
+// TestNamesInAnyCase: names are read in any case, and written as they are listed.
+func TestNamesInAnyCase(t *testing.T) {
+	o := Defaults()
+	for name, text := range map[string]string{"model": "GCN", "wire": "Int8", "halo": "COVER", "chunks": "Auto", "recompute": "Blocks"} {
+		s, _ := settingNamed(name)
+		if err := s.Set(&o, text); err != nil || s.Text(&o) != strings.ToLower(text) {
+			t.Errorf("%s %s: %s, %v", name, text, s.Text(&o), err)
+		}
+	}
+	if err := o.CheckValues(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTurnedOffOnAnyMesh: a given setting that asks for nothing is accepted on a mesh that it is not for, and
+// one that asks for something is refused there, also for its default.
+func TestTurnedOffOnAnyMesh(t *testing.T) {
+	for _, parallel := range []string{"", "tensor=2"} {
+		o := Defaults()
+		o.Parallel = parallel
+		if _, err := o.Resolve("halo-delay", "halo-smoothing", "wire-schedule", "keep-halo"); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{"halo", "prefetch", "chunks"} {
+			if _, err := o.Resolve(name); err == nil || !strings.HasPrefix(err.Error(), name) {
+				t.Errorf("%s on %q: %v", name, parallel, err)
+			}
+		}
+	}
+}
+
 func TestHeadsDivideHidden(t *testing.T) {
 	o := Defaults()
 	o.Model, o.Hidden, o.Heads = "gat", 30, 4

@@ -47,9 +47,9 @@ type Resolved struct {
 }
 
 // Resolve refuses options that make no sense, naming the setting and what would be accepted. Those of the
-// settings given that are not for the mesh are refused even where they have their default, and those that the
-// model does not use where they have not. Others may be for another model, as in a file for several: see
-// Unused.
+// settings given that are not for the mesh are refused even where they have their default, unless that turns
+// them off, and those that the model does not use where they have not. Others may be for another model, as in
+// a file for several: see Unused.
 func (o *Options) Resolve(given ...string) (*Resolved, error) {
 	r, err := o.on(mesh.Mesh{}, given)
 	if err != nil || r.Mesh.Stages == 1 {
@@ -72,10 +72,8 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if reflect.ValueOf(*o).IsZero() {
 		return nil, refusal.Errorf("the options are all zero: begin with those of Defaults, and change what you want")
 	}
-	for _, s := range settings {
-		if reason := s.reject(o); reason != "" {
-			return nil, refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
-		}
+	if err := o.CheckValues(); err != nil {
+		return nil, err
 	}
 	r = &Resolved{Options: *o, Mesh: m, Spec: o.spec(), Kind: o.kind()}
 	if err := r.checkTask(); err != nil {
@@ -111,6 +109,16 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, err
 	}
 	return r, r.checkMesh(given)
+}
+
+// CheckValues refuses a value that its setting never has, on whatever mesh.
+func (o *Options) CheckValues() error {
+	for _, s := range settings {
+		if reason := s.reject(o); reason != "" {
+			return refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
+		}
+	}
+	return nil
 }
 
 // format is the format of Wire.
@@ -177,7 +185,8 @@ func (r *Resolved) First(worker int) int { return slices.Index(r.Holders(), work
 func (r *Resolved) checkMesh(given []string) error {
 	o, m, defaults := &r.Options, r.Mesh, Defaults()
 	for _, s := range settings {
-		if !s.appliesTo(m) && (s.Text(o) != s.Text(&defaults) || slices.Contains(given, s.Name)) {
+		text := s.Text(o)
+		if !s.appliesTo(m) && (text != s.Text(&defaults) || slices.Contains(given, s.Name) && !turnsOff(text)) {
 			return s.refuse(o, m)
 		}
 	}

@@ -28,6 +28,7 @@ const (
 
 // parseWireSchedule reads "none", "varco" or "varco:slope=5,from=128".
 func parseWireSchedule(text string) (s WireSchedule, err error) {
+	text = strings.ToLower(text)
 	if text == noSchedule {
 		return s, nil
 	}

@@ -25,13 +25,15 @@ func TestWireSchedule(t *testing.T) {
 		{"varco:from=9,slope=1", 3, 4, 5, 10, 2}, // 8·2/4 = 4
 		{"varco:from=9", 1, 4, 9, 10, 2},
 		{"varco:from=4,slope=0", 4, 4, 4, 10, 3},
+		{"VARCO:Slope=0,FROM=4", 4, 4, 4, 10, 3}, // names are written in any case
 		{"none", 1, 4, 0, 10, 10},
+		{"None", 1, 4, 0, 10, 10},
 	} {
 		s, err := parseWireSchedule(c.text)
 		if err != nil {
 			t.Error(err)
 		}
-		if got := s.Ratio(c.epoch, c.epochs); c.text != noSchedule && math.Abs(got-c.ratio) > 1e-9 {
+		if got := s.Ratio(c.epoch, c.epochs); s != (WireSchedule{}) && math.Abs(got-c.ratio) > 1e-9 {
 			t.Errorf("%s, epoch %d of %d: a ratio of %v, want %v", c.text, c.epoch, c.epochs, got, c.ratio)
 		}
 		if got := s.Kept(c.columns, c.epoch, c.epochs); got != c.sends {

@@ -394,6 +394,12 @@ func (s Setting) appliesTo(m mesh.Mesh) bool {
 	return (s.axis == "" || *axis(&m, s.axis) > 1) && (s.beside == "" || *axis(&m, s.beside) == 1) && (!s.shared || m.Workers() > 1)
 }
 
+// turnsOff reports whether a value asks for nothing, which is so on any mesh.
+func turnsOff(text string) bool { return text == "0" || text == "none" || text == "false" }
+
+// OfSomeMeshes reports whether there are meshes on which the setting means nothing.
+func (s Setting) OfSomeMeshes() bool { return s.axis != "" || s.shared }
+
 // ResetOtherAxes gives the settings of axes that the mesh lacks their defaults, but for those that keep
 // names.
 func (o *Options) ResetOtherAxes(keep func(name string) bool) {
@@ -463,6 +469,10 @@ func (s Setting) Set(o *Options, text string) (err error) {
 	switch p := s.pointer(o).(type) {
 	case *string:
 		*p = text
+		// Names are written in any case.
+		if i := slices.IndexFunc(s.Choices, func(name string) bool { return strings.EqualFold(name, text) }); i >= 0 {
+			*p = s.Choices[i]
+		}
 		if b, err := parseBool(text); err == nil && s.was != nil {
 			*p = s.was[b]
 		}
