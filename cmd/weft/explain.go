@@ -242,13 +242,22 @@ func (p planned) rests() (lines []string) {
 	moved := p.Disk()
 	line := "nothing rests on disk, as all fits in memory"
 	if moved != (tensor.Moved{}) {
-		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %.1f MB written and %.1f MB read an epoch, %.1f MB there at the peak",
-			float64(moved.Written)/1e6, float64(moved.Read)/1e6, float64(p.DiskBytes())/1e6)
+		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %s%.1f MB written and %.1f MB read an epoch, %.1f MB there at the peak",
+			p.bound(), float64(moved.Written)/1e6, float64(moved.Read)/1e6, float64(p.DiskBytes())/1e6)
 	}
 	if p.All > 0 {
 		line += fmt.Sprintf("; a worker needs %.1f MB at least, and %.1f MB for nothing to rest", enough(p.Least), enough(p.All))
 	}
 	return []string{line}
+}
+
+// bound says whether a run may move fewer bytes than planned: messages of link prediction between workers are
+// planned at their largest.
+func (p planned) bound() string {
+	if p.settings.Task == task.Link && len(p.Workers) > 1 {
+		return "at most "
+	}
+	return ""
 }
 
 // enough is a number of MB, rounded up to one decimal: as a memory limit, it suffices.

@@ -589,7 +589,7 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 		fmt.Fprintln(out, line)
 	}
 	if p.settings.Offload != "" { // which of both rests when the other is largest may differ from run to run
-		fmt.Fprintf(out, "A worker needs %s for tensors and the graph together at most.\n", megabytes(p.together()))
+		fmt.Fprintf(out, "A worker needs %.1f MB for tensors and the graph together at most.\n", enough(p.together()))
 		return nil
 	}
 	fmt.Fprintf(out, "A worker needs %s for tensors and %s for the graph at most.\n",
