@@ -1,10 +1,12 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/graph"
@@ -469,11 +471,15 @@ func TestOffload(t *testing.T) {
 	}
 	g := tangled(t)
 	all := networks()
-	for i, name := range []string{"sage", "gat", "resgcn", "blocks", "gcn", "gatv2", "both", "both-gat", "gin", "gine"} {
-		mesh := []string{"graph=1", "tensor=2"}[i/6]
-		t.Run(name+" "+mesh, func(t *testing.T) {
+	for i, c := range []string{"sage", "gat", "resgcn", "blocks", "gcn", "gatv2", "both", "both-gat", "gin", "gine", "sage cover", "gcn cover"} {
+		name, halo, _ := strings.Cut(c, " ")
+		mesh := "graph=1"
+		if 6 <= i && i < 10 {
+			mesh = "tensor=2"
+		}
+		t.Run(c+" "+mesh, func(t *testing.T) {
 			o := all[name]
-			o.Epochs, o.Hidden, o.KeepHalo, o.Halo = 3, 2*o.Hidden, i%3 == 1, haloOf(&o, (i+1)/2%2)
+			o.Epochs, o.Hidden, o.KeepHalo, o.Halo = 3, 2*o.Hidden, i%3 == 1, cmp.Or(halo, haloOf(&o, (i+1)/2%2))
 			if i%3 == 2 {
 				o.Precision, o.Recompute = "bf16", "blocks"
 			}

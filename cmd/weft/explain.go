@@ -241,13 +241,22 @@ func (p planned) rests() (lines []string) {
 	moved := p.Disk()
 	line := "nothing rests on disk, as all fits in memory"
 	if moved != (tensor.Moved{}) {
-		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %s written and %s read an epoch, %s there at the peak",
-			megabytes(moved.Written), megabytes(moved.Read), megabytes(p.DiskBytes()))
+		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %s%s written and %s read an epoch, %s there at the peak",
+			p.bound(), megabytes(moved.Written), megabytes(moved.Read), megabytes(p.DiskBytes()))
 	}
 	if p.All > 0 {
 		line += fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest", enough(p.Least), enough(p.All))
 	}
 	return []string{line}
+}
+
+// bound says whether a run may move fewer bytes than planned: messages of link prediction between workers are
+// planned at their largest.
+func (p planned) bound() string {
+	if p.settings.Task == task.Link && len(p.Workers) > 1 {
+		return "at most "
+	}
+	return ""
 }
 
 // enough is megabytes of no less: as a memory limit, it suffices.

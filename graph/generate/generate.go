@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"os"
 	"runtime/debug"
 
 	"weft/graph"
@@ -9,7 +10,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// sink receives a graph in batches. A *graph.Writer is a sink.
+// sink receives a graph in batches. A *graph.Writer is a sink. One that has the method Scratch, too, has a
+// disk for edges beyond the memory for them.
 type sink interface {
 	AppendRows(indegree, sources []int32) error
 	AppendFeatures(rows []float32) error
@@ -68,6 +70,9 @@ func produce(o *Options, budget int64, to sink) error {
 	rows := rowMaker{edges: newEdges(o, classes), draws: uint64(edges), vertices: vertices, budget: budget, progress: o.Progress}
 	if o.both() {
 		rows.draws, rows.both = rows.draws/2, true
+	}
+	if s, ok := to.(interface{ Scratch() (*os.File, error) }); ok {
+		rows.scratch = s.Scratch
 	}
 	if err := rows.run(to.AppendRows); err != nil {
 		return err

@@ -1,9 +1,11 @@
 package generate
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/counter"
+	"weft/internal/fulldisk"
 	"weft/internal/refusal"
 )
 
@@ -112,18 +115,32 @@ func TestSeedDecidesAll(t *testing.T) {
 	})
 }
 
-// The graph is the same for any memory budget (hence of passes) and any number of threads.
+// onDisk is a sink with a disk for edges beyond the memory for them.
+type onDisk struct {
+	*arrays
+	dir     string
+	scratch *os.File
+}
+
+func (d *onDisk) Scratch() (_ *os.File, err error) {
+	d.scratch, err = graph.Scratch(d.dir)
+	return d.scratch, err
+}
+
+// The graph is the same for any memory budget (hence of passes) and any number of threads, with and without a
+// disk for edges that wait.
 func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 	forExamples(t, func(t *testing.T, o Options, want *graph.Graph) {
 		for _, threads := range []int{1, 3} {
-			for _, budget := range []int64{300, 20000, edgeBudget()} {
+			for _, budget := range []int64{300, 4000, edgeBudget()} {
 				func() {
 					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 					m := newArrays(&o)
-					if err := produce(&o, budget, m); err != nil {
+					disk := &onDisk{arrays: newArrays(&o), dir: filepath.Join(t.TempDir(), "store")}
+					if err := errors.Join(produce(&o, budget, m), produce(&o, max(budget, 2000), disk)); err != nil {
 						t.Fatal(err)
 					}
-					if d := diff(want, &m.graph); d != "" {
+					if d := diff(want, &m.graph) + diff(want, &disk.graph); d != "" {
 						t.Errorf("%d threads, %d bytes: %s", threads, budget, d)
 					}
 				}()
@@ -317,6 +334,100 @@ func BenchmarkGraph(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Edges that wait on disk are read as they are drawn, with keys of either width. They are drawn once: nothing
+// is drawn when they are there.
+func TestSpilled(t *testing.T) {
+	for name, spill := range map[string]func(m *rowMaker, passes []pass, f *os.File) (func(int, visitor, func(int64)) error, error){
+		"narrow": spillAs[uint32], "wide": spillAs[uint64],
+	} {
+		o := Options{Kind: RMAT, Scale: 9, EdgeFactor: 40, Classes: 3, Seed: 2}
+		edges := newEdges(&o, newClasses(&o))
+		m := rowMaker{edges: edges, draws: 1 << 14, both: true, vertices: 1 << 9, budget: 20_000}
+		m.chooseBuckets()
+		m.count()
+		size := make([]int64, len(m.counts[0]))
+		for _, counts := range m.counts {
+			for b, n := range counts {
+				size[b] += n
+			}
+		}
+		passes, _ := m.passes(size)
+		if len(passes) < 4 {
+			t.Fatalf("%d passes", len(passes))
+		}
+		f, err := graph.Scratch(filepath.Join(t.TempDir(), "store"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		read, err := spill(&m, passes, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type edge struct{ source, target uint32 }
+		collect := func(into []map[edge]int) visitor {
+			return func(worker int) func(source, target []uint32) {
+				into[worker] = map[edge]int{}
+				return func(source, target []uint32) {
+					for k := range source {
+						into[worker][edge{source[k], target[k]}]++
+					}
+				}
+			}
+		}
+		want := make([]map[edge]int, len(m.counts))
+		m.each(collect(want), func(int64) {})
+		m.edges = func(uint64, []uint32, []uint32) { t.Error("edges were drawn again") }
+		got := make([]map[edge]int, len(m.counts))
+		for w := range got {
+			got[w] = map[edge]int{}
+		}
+		for n := range passes {
+			found := make([]map[edge]int, len(got))
+			if err := read(n, collect(found), nil); err != nil {
+				t.Fatal(err)
+			}
+			for w := range found {
+				for e, k := range found[w] {
+					if b := int(e.target) >> m.shift; b >= passes[n].end || n > 0 && b < passes[n-1].end {
+						t.Fatalf("%s: pass %d has an edge into %d", name, n, e.target)
+					}
+					got[w][e] += k
+				}
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: other edges than were drawn", name)
+		}
+		if err := f.Truncate(5); err != nil {
+			t.Fatal(err)
+		}
+		if err := read(1, collect(got), nil); err == nil {
+			t.Errorf("%s: a file without its edges was read", name)
+		}
+	}
+}
+
+// A disk without room for edges that wait costs time and nothing else.
+func TestNoRoomToWait(t *testing.T) {
+	fulldisk.Run(t, func(full func(uint64, func())) {
+		o := Options{Kind: Uniform, Vertices: 4000, Degree: 30, Classes: 3, Seed: 2}
+		want := inMemory(t, o)
+		disk := &onDisk{arrays: newArrays(&o), dir: filepath.Join(t.TempDir(), "store")}
+		var err error
+		full(10_000, func() { err = produce(&o, 100_000, disk) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if disk.scratch == nil {
+			t.Fatal("nothing was to wait")
+		}
+		if d := diff(want, &disk.graph); d != "" {
+			t.Error(d)
+		}
+	})
 }
 
 // Wide keys, which graphs of very many vertices need, give the rows of narrow ones.

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -12,7 +13,12 @@ import (
 )
 
 // heap is a sink that keeps nothing, and looks how large Go's heap is.
-type heap struct{ most uint64 }
+type heap struct {
+	dir  string
+	most uint64
+}
+
+func (h *heap) Scratch() (*os.File, error) { return graph.Scratch(h.dir) }
 
 func (h *heap) look() error {
 	var now runtime.MemStats
@@ -42,7 +48,7 @@ func TestWithinTheLimit(t *testing.T) {
 	const may = 32 << 20
 	has := limit(t, may)
 	o := Options{Kind: Uniform, Vertices: 100_000, Degree: 120, Features: 8, Classes: 4} // 96 MB of edges
-	var h heap
+	h := heap{dir: filepath.Join(t.TempDir(), "store")}
 	if err := produce(&o, edgeBudget(), &h); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"math/bits"
+	"os"
 	"slices"
 	"sync"
 
@@ -11,8 +12,8 @@ import (
 )
 
 // edgeBudget returns the largest size of the edges in memory, in bytes: half of the memory that Go's runtime
-// may still allocate, and at most 1 GiB. With more edges, run makes several passes. Each draws all edges and
-// stores those into one range of targets. The graph does not depend on the budget.
+// may still allocate, and at most 1 GiB. With more edges, run makes several passes, each for the edges into
+// one range of targets. The graph does not depend on the budget.
 func edgeBudget() int64 { return min(1<<30, memory.Left()/2) }
 
 const (
@@ -32,6 +33,9 @@ type key interface{ uint32 | uint64 }
 // draws them again, and each worker stores its edges at positions of its own, without a lock. One worker
 // sorts a bucket, while others are emitted. Equal edges are the same number, so the lists do not depend on
 // the order in which workers store them.
+//
+// Edges of several passes are drawn once more, into a file (spill.go). Without a file, or where the disk has no
+// room for it, each pass draws all edges and stores its own.
 type rowMaker struct {
 	edges    edgeFunc
 	draws    uint64 // number of edges to draw
@@ -42,6 +46,7 @@ type rowMaker struct {
 	narrow   bool      // keys of 32 bits
 	counts   [][]int64 // worker → bucket → edges that the worker finds
 	progress graph.Progress
+	scratch  func() (*os.File, error) // makes the file for edges of several passes; nil: there is none
 }
 
 // emitFunc receives the rows of consecutive vertices: the in-degree of each, and the sources of each,
@@ -66,13 +71,33 @@ func runPasses[K key](m *rowMaker, emit emitFunc) error {
 		}
 	}
 	passes, most := m.passes(size)
+	made, drawings := int64(0), len(passes)
+	again := func(n int, visitor visitor, tell func(drawn int64)) error {
+		m.each(visitor, tell)
+		return nil
+	}
+	if len(passes) > 1 && m.scratch != nil {
+		file, err := m.scratch()
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if from, err := m.spill(passes, file); err == nil {
+			again, drawings = from, 1
+		} else if err := file.Truncate(0); err != nil { // else the disk may lack the room, and each pass draws again
+			return err
+		}
+	}
 	buffer := make([]K, most)
-	first, made := 0, int64(0)
+	first := 0
 	for n, p := range passes {
 		keys := buffer[:p.edges]
-		tell := func(drawn int64) { m.tell(int64(n)*int64(m.draws)+drawn, len(passes), made) }
-		fill(m, keys, first, p.end, tell)
-		err := emitSorted(m, keys, size[first:p.end], first, func(indegree, sources []int32) error {
+		tell := func(drawn int64) { m.tell(int64(min(n, drawings-1))*int64(m.draws)+drawn, drawings, made) }
+		err := fill(m, keys, first, p.end, func(v visitor) error { return again(n, v, tell) })
+		if err != nil {
+			return err
+		}
+		err = emitSorted(m, keys, size[first:p.end], first, func(indegree, sources []int32) error {
 			made += int64(len(sources))
 			tell(int64(m.draws))
 			return emit(indegree, sources)
@@ -83,6 +108,27 @@ func runPasses[K key](m *rowMaker, emit emitFunc) error {
 		first = p.end
 	}
 	return nil
+}
+
+// spill writes the edges of all passes to a file, and returns the function that reads those of one. Their keys
+// are narrow if that suffices for each pass.
+func (m *rowMaker) spill(passes []pass, file *os.File) (func(n int, v visitor, tell func(drawn int64)) error, error) {
+	most, first := 0, 0 // buckets of a pass
+	for _, p := range passes {
+		most, first = max(most, p.end-first), p.end
+	}
+	if uint64(most)<<(m.shift+m.sourceBits()) <= 1<<32 {
+		return spillAs[uint32](m, passes, file)
+	}
+	return spillAs[uint64](m, passes, file)
+}
+
+func spillAs[K key](m *rowMaker, passes []pass, file *os.File) (func(n int, v visitor, tell func(drawn int64)) error, error) {
+	s, err := spill[K](m, passes, file, func(drawn int64) { m.tell(drawn, 1, 0) })
+	if err != nil {
+		return nil, err
+	}
+	return func(n int, v visitor, _ func(drawn int64)) error { return s.each(n, v) }, nil
 }
 
 // stored returns the number of edges that draws make.
@@ -151,9 +197,11 @@ func (m *rowMaker) chooseBuckets() {
 	}
 }
 
-// each draws all edges in parallel. Each worker calls the function that visitor returns for it, with a batch
-// of edges at a time. tell gets the number of edges drawn, now and then.
-func (m *rowMaker) each(visitor func(worker int) func(source, target []uint32), tell func(drawn int64)) {
+// visitor returns the function that a worker calls with a batch of edges at a time.
+type visitor func(worker int) func(source, target []uint32)
+
+// each draws all edges in parallel. Each worker calls the function that visitor returns for it. tell gets the number of edges drawn, now and then.
+func (m *rowMaker) each(visitor visitor, tell func(drawn int64)) {
 	const between = 1 << 20 // draws of the worker that tells for all
 	workers := len(m.counts)
 	var wait sync.WaitGroup
@@ -189,8 +237,9 @@ func (m *rowMaker) count() {
 	}, func(drawn int64) { m.progress.Of("counting edges", drawn, int64(m.draws)) })
 }
 
-// fill draws all edges again and stores those into buckets first … last−1, grouped by bucket.
-func fill[K key](m *rowMaker, keys []K, first, last int, tell func(drawn int64)) {
+// fill stores the edges into buckets first … last−1, grouped by bucket. each gives it these edges, or all, as
+// rowMaker.each does.
+func fill[K key](m *rowMaker, keys []K, first, last int, each func(visitor) error) error {
 	next := make([][]int64, len(m.counts)) // worker → bucket − first → position of its next edge
 	for w := range next {
 		next[w] = make([]int64, last-first)
@@ -202,7 +251,7 @@ func fill[K key](m *rowMaker, keys []K, first, last int, tell func(drawn int64))
 			position += m.counts[w][b]
 		}
 	}
-	m.each(func(worker int) func(source, target []uint32) {
+	return each(func(worker int) func(source, target []uint32) {
 		next, shift, sourceBits := next[worker], m.shift, m.sourceBits()
 		within := K(1)<<shift - 1
 		return func(source, target []uint32) {
@@ -214,7 +263,7 @@ func fill[K key](m *rowMaker, keys []K, first, last int, tell func(drawn int64))
 				}
 			}
 		}
-	}, tell)
+	})
 }
 
 // rows are the rows of a bucket. Their slices are used again.

@@ -34,6 +34,7 @@ RUNS = {
     "links": (0, SAGE + ["--task", "link", "--eval-every", "3", "--parallel", "graph=2"]),
     "turns": (0, SAGE + ["--parallel", "graph=2", "--partitions", "5"]),
     "offload": (0, SAGE + ["--norm", "batch", "--partitions", "4", "--offload", REST]),
+    "offload cover": (0, SAGE + ["--partitions", "4", "--halo", "cover", "--offload", REST]),
     "mpirun graph=2": (2, SAGE + ["--parallel", "graph=2"]),
     "mpirun tensor=2": (2, SAGE + ["--parallel", "tensor=2"]),
     "mpirun pipeline=2": (2, SAGE + ["--parallel", "pipeline=2", "--chunks", "4"]),

@@ -103,10 +103,10 @@ func (f *File) Read(into []byte, offset int64, sum uint32) error {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		return fmt.Errorf("%s %s: %d bytes are not read: %w; is the disk in order?", refusal.Setting("offload"), f.dir, len(into), cause(err))
+		return fmt.Errorf("%s %s: %d bytes are not read: %w; check the disk", refusal.Setting("offload"), f.dir, len(into), cause(err))
 	}
 	if crc32.Checksum(into, castagnoli) != sum {
-		return fmt.Errorf("%s %s: %d bytes are not those that were written: is the disk in order?", refusal.Setting("offload"), f.dir, len(into))
+		return fmt.Errorf("%s %s: %d bytes are not those that were written; check the disk", refusal.Setting("offload"), f.dir, len(into))
 	}
 	return nil
 }

@@ -1,0 +1,131 @@
+package train
+
+import (
+	"testing"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// TestMovedByFormula: where all rests that may, an epoch writes and reads what the formulas of
+// docs/architecture.md ("Bytes to and from the disk") say. They are computed here from the graph and its
+// partitions, without a Meter. A run with the least memory that a user can ask for moves no more.
+func TestMovedByFormula(t *testing.T) {
+	const features, hidden, classes, partitions, rows = 24, 16, 8, 3, 1200
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.Uniform, Vertices: partitions * rows, Degree: 6, Features: features, Classes: classes, Seed: 3, Directed: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for layers, model := range map[int]string{2: "sage", 3: "gcn", 4: "sage", 5: "gcn"} {
+		o := Defaults()
+		o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads = model, layers, hidden, 0, 1
+		o.Epochs, o.Select, o.Offload = 3, "loss", t.TempDir()
+		o.Partitions, o.Partition = partitions, partition.Random
+		job := &Job{Graph: g, Options: o}
+		a, err := partition.Assign(t.Context(), g, o.Assignment(g, partitions))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, n := range count(a.Of, partitions) {
+			if n != rows {
+				t.Fatalf("partition %d has %d rows, want %d", p, n, rows)
+			}
+		}
+		all := func(columns int) int64 { return partitions * rests(rows, columns) } // of a matrix of each partition
+		halo := func(columns int) int64 { return haloRests(g, a, columns) }
+		var want tensor.Moved
+		for l := 1; l <= layers; l++ {
+			in, out := hidden, hidden
+			if l == 1 {
+				in = features
+			}
+			if l == layers {
+				out = classes
+			}
+			if l == 1 {
+				want.Read += 3 * all(in) // what it keeps of the aggregated features
+			} else {
+				want.Written += 6*all(out) + 3*halo(out)
+				want.Read += 3*all(out) + 3*halo(out)
+			}
+			if l < layers { // the layer's output
+				want.Written += 2 * all(out)
+				want.Read += all(out)
+			}
+			if model != "sage" {
+				continue
+			}
+			switch l { // the weight of the vertices' own rows
+			case 1:
+				want.Read += 3 * all(in)
+			case layers:
+				want.Read += 2*all(in) + all(out)
+			default:
+				want.Read += 3*all(in) + all(out)
+			}
+		}
+		want.Written += 4*all(classes) - rests(rows, classes)
+		want.Read += 3 * all(classes)
+
+		job.Options.MemoryLimit = 1 // which no plan keeps
+		plan, err := job.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := plan.Disk(); got != want {
+			t.Errorf("%s: planned to move %+v, want %+v", model, got, want)
+		}
+		job.Planned, job.Options.MemoryLimit = &plan, 0
+		if got := mustRun(t, job).Disk; got != want {
+			t.Errorf("%s: moved %+v, want %+v", model, got, want)
+		}
+		job.Planned = nil
+		if got := mustRun(t, job).Disk; got.Written > want.Written || got.Read > want.Read || got.Written == 0 {
+			t.Errorf("%s: with the least memory moved %+v, want %+v at most", model, got, want)
+		}
+	}
+}
+
+// rests returns the bytes that a matrix of 32-bit elements takes on disk: whole pages of 4 KiB, and none below
+// 16 KiB, as it stays then.
+func rests(rows, columns int) int64 {
+	const page, least = 4 << 10, 16 << 10
+	bytes := (int64(rows)*int64(columns)*4 + page - 1) / page * page
+	if bytes < least {
+		return 0
+	}
+	return bytes
+}
+
+// haloRests is rests for the messages with the halo rows of all partitions, of at most 512 rows each.
+func haloRests(g *graph.Graph, a *partition.Assignment, columns int) (bytes int64) {
+	type read struct{ source, by int32 }
+	type pair struct{ from, to int32 }
+	seen, halo := map[read]bool{}, map[pair]int{}
+	e := g.Relations[0].Edges()
+	for k, u := range e.Source {
+		if r := (read{u, a.Of[e.Target[k]]}); a.Of[u] != r.by && !seen[r] {
+			seen[r] = true
+			halo[pair{a.Of[u], r.by}]++
+		}
+	}
+	for _, n := range halo {
+		for ; n > 0; n -= 512 {
+			bytes += rests(min(n, 512), columns)
+		}
+	}
+	return bytes
+}
+
+// count counts the vertices of each partition.
+func count(of []int32, partitions int) []int {
+	n := make([]int, partitions)
+	for _, p := range of {
+		n[p]++
+	}
+	return n
+}
