@@ -1,7 +1,8 @@
 # weft: build it, try it, check it. `make` lists the targets; each one installs what it needs on a fresh Debian machine.
 
 GO      ?= go
-VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# That of the tag vMAJOR.MINOR.PATCH, with the number of commits since; of a checkout without tags, the commit.
+VERSION  = $(patsubst v%,%,$(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo unknown))
 COMMIT   = $(shell git rev-parse HEAD 2>/dev/null)
 
 # Where `make install` puts weft; DESTDIR is put before it, for packages.
