@@ -20,11 +20,11 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install deb container demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 packages:
 	@command -v $(GO) >/dev/null || { echo "no $(GO) command: install Go 1.26 or later from https://go.dev/dl" >&2; exit 1; }
@@ -38,6 +38,9 @@ install: build ## install weft, its shell completions, manual pages, documents a
 
 deb: build ## make a Debian package of bin/weft in bin; ARGS=--try installs it in a clean Debian and trains there: needs root
 	scripts/deb '$(VERSION)' $(ARGS)
+
+container: ## build the image of Containerfile without a registry, and train in it: needs root
+	@scripts/container
 
 demo: build ## train on this machine's own Debian package index
 	@scripts/demo
