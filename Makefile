@@ -20,7 +20,7 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb container demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install deb container arm64 demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -41,6 +41,9 @@ deb: build ## make a Debian package of bin/weft in bin; ARGS=--try installs it i
 
 container: ## build the image of Containerfile without a registry, and train in it: needs root
 	@scripts/container
+
+arm64: ## cross-build bin/weft-arm64, and run the tests that compute under qemu-user: half an hour or more; needs root; ARGS="./kernel"
+	@scripts/arm64 $(ARGS)
 
 demo: build ## train on this machine's own Debian package index
 	@scripts/demo
