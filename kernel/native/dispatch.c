@@ -1,5 +1,9 @@
 #include "weft.h"
 
+#if defined(__clang__)
+#error "weft is compiled by GCC: set CC=gcc; Clang lacks __builtin_shuffle and the target pragmas of the SIMD levels"
+#endif
+
 // By level and weft_type.
 static const weft_function *const tables[][2] = {
 	[WEFT_PORTABLE] = {weft_table_portable, weft_table_portable_bfloat16},
