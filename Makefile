@@ -1,7 +1,8 @@
 # weft: build it, try it, check it. `make` lists the targets; each one installs what it needs on a fresh Debian machine.
 
 GO      ?= go
-VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# That of the tag vMAJOR.MINOR.PATCH, with the number of commits since; of a checkout without tags, the commit.
+VERSION  = $(patsubst v%,%,$(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo unknown))
 COMMIT   = $(shell git rev-parse HEAD 2>/dev/null)
 
 # Where `make install` puts weft; DESTDIR is put before it, for packages.
@@ -19,11 +20,11 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install deb container arm64 demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 packages:
 	@command -v $(GO) >/dev/null || { echo "no $(GO) command: install Go 1.26 or later from https://go.dev/dl" >&2; exit 1; }
@@ -37,6 +38,12 @@ install: build ## install weft, its shell completions, manual pages, documents a
 
 deb: build ## make a Debian package of bin/weft in bin; ARGS=--try installs it in a clean Debian and trains there: needs root
 	scripts/deb '$(VERSION)' $(ARGS)
+
+container: ## build the image of Containerfile without a registry, and train in it: needs root
+	@scripts/container
+
+arm64: ## cross-build bin/weft-arm64, and run the tests that compute under qemu-user: half an hour or more; needs root; ARGS="./kernel"
+	@scripts/arm64 $(ARGS)
 
 demo: build ## train on this machine's own Debian package index
 	@scripts/demo

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,4 +61,73 @@ func TestLibraryFromElsewhere(t *testing.T) {
 	run("", "weft", "generate", "sbm", "store", "--vertices", "3000", "--features", "16", "--classes", "4")
 	run("3,000 vertices, 4 classes", "weft", "predict", "runs/mine", "store", "--out", "logits.npy")
 	run("run.json names no store", "sh", "-c", "! weft predict runs/mine --out logits.npy")
+}
+
+// scripts/module-path gives the module a path that `go get` fetches: every package is found below it, files
+// stay formatted, and no file has the old path.
+func TestModulePath(t *testing.T) {
+	const path = "git.example.org/team/weft"
+	dir := t.TempDir()
+	copySources(t, dir)
+	run := func(name string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOPROXY=off", "GOWORK=off")
+		said, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, said)
+		}
+		return string(said)
+	}
+	run("scripts/module-path", path)
+	packages := run("go", "list", "-deps", "-test", "-tags", "mpi", "./...")
+	if !strings.Contains(packages, path+"/cmd/weft\n") || strings.Contains(packages, "\nweft/") {
+		t.Errorf("packages: %s", packages)
+	}
+	if unformatted := run("gofmt", "-l", "."); unformatted != "" {
+		t.Errorf("not formatted: %s", unformatted)
+	}
+	snippet := "require " + path + " v0.0.0\n\nreplace " + path + " => ../weft\n"
+	if text := run("cat", "README.md"); !strings.Contains(text, snippet) {
+		t.Errorf("README.md lacks %q", snippet)
+	}
+	if text := run("cat", ".golangci.yml"); !strings.Contains(text, "module-path: "+path+"\n") {
+		t.Errorf(".golangci.yml: %s", text)
+	}
+	if text := run("go", "-C", "internal/tools", "list", "-m"); text != path+"/internal/tools\n" {
+		t.Errorf("internal/tools is module %s", text)
+	}
+	run("sh", "-c", "! scripts/module-path weft2 && ! scripts/module-path && ! scripts/module-path 'git.example.org/a b'")
+}
+
+// copySources copies the sources of weft into a folder: not what git ignores or has.
+func copySources(t *testing.T, to string) {
+	t.Helper()
+	from := os.DirFS(filepath.Join("..", ".."))
+	err := fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			if slices.Contains([]string{".git", "bin", "runs", "stores"}, path) {
+				return fs.SkipDir
+			}
+			return os.MkdirAll(filepath.Join(to, path), 0o777)
+		case !d.Type().IsRegular(): // of a worktree .git is a file
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text, err := fs.ReadFile(from, path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, path), text, info.Mode().Perm())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,13 @@ var (
 	version = "unknown"
 	commit  = "" // that was built
 )
+
+// A program that go install made has the version of its module.
+func init() {
+	if build, ok := debug.ReadBuildInfo(); ok && version == "unknown" && strings.HasPrefix(build.Main.Version, "v") {
+		version = strings.TrimPrefix(build.Main.Version, "v")
+	}
+}
 
 // versions are what this program is made of: the JSON object of `weft version --json`.
 type versions struct {

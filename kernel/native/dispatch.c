@@ -1,28 +1,44 @@
 #include "weft.h"
 
-// By weft_type.
+#if defined(__clang__)
+#error "weft is compiled by GCC: set CC=gcc; Clang lacks __builtin_shuffle and the target pragmas of the SIMD levels"
+#endif
+
+// By level and weft_type.
+static const weft_function *const tables[][2] = {
+	[WEFT_PORTABLE] = {weft_table_portable, weft_table_portable_bfloat16},
+#if defined(__x86_64__)
+	[WEFT_AVX2] = {weft_table_avx2, weft_table_avx2_bfloat16},
+	[WEFT_AVX512] = {weft_table_avx512, weft_table_avx512_bfloat16},
+#endif
+};
+
 static const weft_function *active[2] = {weft_table_portable, weft_table_portable_bfloat16};
 
 int weft_best_level(void) {
+#if defined(__x86_64__)
 	__builtin_cpu_init();
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
 	    __builtin_cpu_supports("bmi2"))
 		return WEFT_AVX512;
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 		return WEFT_AVX2;
+#endif
 	return WEFT_PORTABLE;
 }
 
 int weft_multiplies_bfloat16(int level) {
+#if defined(__x86_64__)
 	__builtin_cpu_init();
 	return level == WEFT_AVX512 && __builtin_cpu_supports("avx512bf16") && weft_onednn_multiplies_bfloat16();
+#else
+	return 0;
+#endif
 }
 
 void weft_set_level(int level) {
-	active[WEFT_FLOAT32] = level == WEFT_AVX512 ? weft_table_avx512 : level == WEFT_AVX2 ? weft_table_avx2 : weft_table_portable;
-	active[WEFT_BFLOAT16] = level == WEFT_AVX512 ? weft_table_avx512_bfloat16
-	                        : level == WEFT_AVX2 ? weft_table_avx2_bfloat16
-	                                             : weft_table_portable_bfloat16;
+	active[WEFT_FLOAT32] = tables[level][WEFT_FLOAT32];
+	active[WEFT_BFLOAT16] = tables[level][WEFT_BFLOAT16];
 }
 
 const char *weft_name(int kernel) {

@@ -1,3 +1,5 @@
+//go:build amd64
+
 #include <immintrin.h>
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")

@@ -1,3 +1,5 @@
+//go:build amd64
+
 #include <immintrin.h>
 #include "weft.h"
 #pragma GCC push_options
