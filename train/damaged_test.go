@@ -111,6 +111,9 @@ func TestDamaged(t *testing.T) {
 		case "run.json":
 			_, _, _, err := rundir.Read(run)
 			return err
+		case "profile.json":
+			_, err := rundir.ReadProfile(run)
+			return err
 		case "y.npy":
 			return opened(edgelist.Read(edgelist.Options{Path: in("e.csv"), Labels: path}))
 		case "e.csv.gz":

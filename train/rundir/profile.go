@@ -86,7 +86,7 @@ func (p *Profile) check() error {
 		fits = fits && layer < layers
 	}
 	if !fits {
-		return fmt.Errorf("damaged: its lists have different lengths")
+		return refusal.Damaged("damaged: its lists have different lengths")
 	}
 	return nil
 }
