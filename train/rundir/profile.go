@@ -3,7 +3,6 @@ package rundir
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 
