@@ -1,12 +1,14 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"weft/internal/datasets"
+	"weft/train/rundir"
 )
 
 // flagChoices is the annotation with the words that a flag accepts.
@@ -49,17 +51,39 @@ func completeFolders(*cobra.Command, []string, string) ([]cobra.Completion, cobr
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// completeGraph completes the names of datasets, or the path of a store if no name matches.
+// completeGraph completes the names of datasets and the paths of stores, or any path if none of them matches.
 func completeGraph(_ *cobra.Command, _ []string, begun string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	for _, d := range datasets.All() {
 		if strings.HasPrefix(d.Name, begun) {
 			names = append(names, cobra.CompletionWithDesc(d.Name, d.About))
 		}
 	}
+	names = append(names, beginningWith(begun, isStore)...)
 	if names == nil {
-		return nil, cobra.ShellCompDirectiveFilterDirs
+		return nil, cobra.ShellCompDirectiveDefault // a file to import, or a folder on the way to a store
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeRun completes the paths of runs, or any folder if none of them matches.
+func completeRun(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if runs := beginningWith(begun, rundir.Is); runs != nil {
+		return runs, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// beginningWith are the folders of a kind whose paths begin so, at that place or one level below.
+func beginningWith(begun string, is func(path string) bool) (paths []cobra.Completion) {
+	for _, pattern := range []string{begun + "*", filepath.Join(begun+"*", "*")} {
+		found, _ := filepath.Glob(pattern) // where begun has a bracket there are none
+		for _, path := range found {
+			if is(path) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
 }
 
 // completeInOrder completes each argument in its own way, and none beyond.

@@ -37,7 +37,7 @@ For a run of link prediction (--task link) it measures validation and test edges
 
 With a STORE it predicts there with the weights of the run first, on one worker. Edges that are held out pass no messages.`,
 		Example:           "  weft evaluate runs/first\n  weft evaluate runs/first stores/newer --split 1 --json",
-		ValidArgsFunction: completeInOrder(completeFolders, completeGraph),
+		ValidArgsFunction: completeInOrder(completeRun, completeGraph),
 		Args:              arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, err := e.evaluate(cmd, args)

@@ -25,7 +25,12 @@ func flagError(cmd *cobra.Command, err error) error {
 		return pflag.ErrHelp
 	case errors.As(err, &unknown):
 		if args := cmd.Flags().Args(); len(args) > 0 && cmd.HasAvailableSubCommands() {
-			return cmd.ValidateArgs(args) // the flags of a mistyped command are no mistake
+			if r, is := recognize(args[0]); is && cmd.Name() == importName {
+				return r.unknownFlag(cmd, unknown)
+			}
+			if err := cmd.ValidateArgs(args); err != nil {
+				return err // the flags of a mistyped command are no mistake
+			}
 		}
 		return unknownFlag(cmd, unknown)
 	case errors.As(err, &lacking):

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"weft/train/setting"
 )
@@ -12,6 +15,21 @@ func TestFilled(t *testing.T) {
 	const want = "train trains a\nmodel on a whole\ngraph.\n\nAn example:\n  weft train cora --epochs 100 --hidden 16\nThe end."
 	if got := filled(text, 16); got != want {
 		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// The lists of commands keep to the width of a terminal.
+func TestCommandsAreFilled(t *testing.T) {
+	const width = 60
+	root, _ := newRoot()
+	for _, cmd := range append(root.Commands(), root) {
+		var out bytes.Buffer
+		printCommands(&out, cmd, width)
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("%s: %d columns: %s", cmd.Name(), n, line)
+			}
+		}
 	}
 }
 

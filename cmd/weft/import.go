@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -88,10 +89,13 @@ func importers(c *changes) []importer {
 	}
 }
 
+// importName is the name of the command.
+const importName = "import"
+
 func newImport() *cobra.Command {
 	c := &changes{}
 	cmd := &cobra.Command{
-		Use:   "import [FORMAT] SOURCE STORE",
+		Use:   importName + " [FORMAT] SOURCE STORE",
 		Short: "turn a graph in a foreign format into a store",
 		Long: `import reads a graph in a foreign format and writes a store, a directory of NumPy arrays that train reads. Without a FORMAT it
 recognizes the source, and says which format it is. An import that fails leaves nothing behind.`,
@@ -101,13 +105,14 @@ recognizes the source, and says which format it is. An import that fails leaves 
   weft import edges follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20
   weft import rdf aifb.nt.gz stores/aifb --train train.tsv --test test.tsv --entity person --label label_affiliation
   weft import debian /var/lib/apt/lists stores/debian`,
-		Annotations: map[string]string{subcommandWord: "FORMAT"},
+		Annotations:       map[string]string{subcommandWord: "FORMAT"},
+		ValidArgsFunction: completeInOrder(completeFiles, completeFolders),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return refusal.Errorf("name the source and the store: weft import [FORMAT] SOURCE STORE")
 			}
 			if r, found := recognize(args[0]); !found {
-				return unknownName(cmd, "format", args[0])
+				return unrecognized(cmd, args[0])
 			} else if len(args) != 2 {
 				return refusal.Errorf("%s: name the store to make of it: %s", args[0], r.command("STORE"))
 			}
@@ -131,6 +136,20 @@ recognizes the source, and says which format it is. An import that fails leaves 
 		cmd.AddCommand(newImportOf(i, c))
 	}
 	return cmd
+}
+
+// unrecognized refuses a first argument of import that is neither a format nor a source of a known one.
+func unrecognized(cmd *cobra.Command, argument string) error {
+	if err := severalSources(argument); err != nil {
+		return err
+	}
+	if _, err := os.Stat(argument); err == nil {
+		return refusal.Errorf("%s: its format is not recognized; name it: weft import FORMAT %[1]s STORE; weft help import lists the formats", argument)
+	}
+	if strings.ContainsAny(argument, "./") {
+		return refusal.Errorf("%s: there is no such file or folder", argument)
+	}
+	return unknownName(cmd, "format", argument)
 }
 
 // newImportOf returns the command of one format.

@@ -218,6 +218,11 @@ func resolve(parent context.Context, name string, show io.Writer) (store string,
 	if r, found := fromSource(name); found {
 		return r.imported(show)
 	}
+	if !isStore(name) && !isDataset(name) {
+		if err := severalSources(name); err != nil {
+			return "", err
+		}
+	}
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
 	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, printable(line)) })

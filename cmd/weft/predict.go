@@ -85,7 +85,7 @@ func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string, begun 
 	if cmd.Flags().Changed("init") {
 		return completeGraph(cmd, args, begun)
 	}
-	return completeFolders(cmd, args, begun)
+	return completeRun(cmd, args, begun)
 }
 
 // request is what is asked of predict, once its arguments are understood.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"weft/graph"
@@ -75,6 +76,39 @@ func recognize(path string) (r recognition, found bool) {
 		}
 	}
 	return r, r.format != ""
+}
+
+// unknownFlag says of a flag that import does not have whether the format of the source has it.
+func (r *recognition) unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
+	of, _, missing := cmd.Find([]string{r.format})
+	if missing != nil {
+		return missing
+	}
+	of.InheritedFlags() // adds them to its flags
+	if name := err.GetSpecifiedName(); of.Flags().Lookup(name) != nil {
+		return refusal.Errorf("--%s: is a flag of the format %s, whose name it needs: %s --%[1]s", name, r.format, r.command("STORE"))
+	}
+	return unknownFlag(of, err)
+}
+
+// severalSources refuses a folder that is no source itself, but holds some.
+func severalSources(folder string) error {
+	entries, _ := os.ReadDir(folder) // one that is no folder holds none
+	var sources []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".weft") {
+			continue
+		}
+		if r, found := recognize(filepath.Join(folder, e.Name())); found && !slices.Contains(sources, r.source) {
+			sources = append(sources, r.source)
+		}
+	}
+	if len(sources) == 0 {
+		return nil
+	}
+	const most = 5
+	listed := strings.Join(sources[:min(most, len(sources))], ", ") + when(len(sources) > most, ", …")
+	return refusal.Errorf("%s: is no store, but a folder with %s; name one of them", folder, listed)
 }
 
 // planetoidPrefix is the prefix of the files of a citation graph as Planetoid has them, and whether the path
@@ -283,8 +317,13 @@ func (r *recognition) lacks(err error) error {
 
 // fromSource finds what a command's argument was recognized as, if it is no store and no dataset.
 func fromSource(argument string) (r recognition, found bool) {
-	if isStore(argument) || slices.ContainsFunc(datasets.All(), func(d datasets.Dataset) bool { return d.Name == argument }) {
+	if isStore(argument) || isDataset(argument) {
 		return r, false
 	}
 	return recognize(argument)
+}
+
+// isDataset reports whether a command's argument is the name of a dataset.
+func isDataset(argument string) bool {
+	return slices.ContainsFunc(datasets.All(), func(d datasets.Dataset) bool { return d.Name == argument })
 }

@@ -50,7 +50,7 @@ func newReport() *cobra.Command {
 the curves of loss, metrics, learning rate, seconds and memory, precision, recall and the confusion matrix of each class, what each worker
 took, sent and waited, the memory over an epoch, and where its time went by layer and worker. The file needs no network, and opens in any browser, light or dark.`,
 		Example:           "  weft report runs/first --out first.html\n  weft report runs/seeds runs/other --out both.html",
-		ValidArgsFunction: completeFolders,
+		ValidArgsFunction: completeRun,
 		Args:              arguments(1, math.MaxInt),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
 	}

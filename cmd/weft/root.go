@@ -120,13 +120,7 @@ func usage(cmd *cobra.Command) error {
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(out, "\nCommands:\n")
-		t := newTable(out)
-		for _, c := range cmd.Commands() {
-			if c.IsAvailableCommand() {
-				t.row("  "+c.Name(), c.Short)
-			}
-		}
-		t.flush()
+		printCommands(out, cmd, terminalWidth(os.Stdout))
 		word := "COMMAND"
 		if named := cmd.Annotations[subcommandWord]; named != "" {
 			word = named
@@ -135,6 +129,24 @@ func usage(cmd *cobra.Command) error {
 	}
 	printFlags(out, cmd)
 	return nil
+}
+
+// printCommands lists the commands below one, in lines at most so wide.
+func printCommands(out io.Writer, cmd *cobra.Command, width int) {
+	t := newTable(out)
+	widest := 0
+	for _, c := range cmd.Commands() {
+		widest = max(widest, len(c.Name()))
+	}
+	for _, c := range cmd.Commands() {
+		if !c.IsAvailableCommand() {
+			continue
+		}
+		for i, line := range strings.Split(filled(c.Short, width-widest-4), "\n") {
+			t.row("  "+when(i == 0, c.Name()), line)
+		}
+	}
+	t.flush()
 }
 
 func printFlags(out io.Writer, cmd *cobra.Command) {

@@ -171,7 +171,7 @@ func (l *listedRuns) print(out io.Writer) {
 	for _, r := range l.Runs {
 		t.row(slices.Concat([]string{l.name(r)}, settings(r), []string{
 			cmp.Or(r.Metric, "–"), measured(r.Metric, float64(r.Val)), measured(r.Metric, float64(r.Test)), count(r.BestEpoch), count(r.EpochsRun),
-			duration(seconds(r.EpochSeconds)), duration(seconds(r.Seconds)), megabytes(r.TensorBytes), string(r.Status),
+			duration(seconds(r.EpochSeconds)), duration(seconds(r.Seconds)), megabytes(r.TensorBytes), string(r.Status) + when(len(r.Damaged) > 0, ", damaged"),
 		})...)
 	}
 	t.flush()

@@ -57,7 +57,7 @@ Each round takes alpha of the in-neighbours, weighted as in GCN, and the rest of
   weft smooth runs/first --method label-propagation --json
   mpirun -n 4 weft smooth runs/first --parallel graph=4`,
 		Annotations:       map[string]string{joinsRanks: ""},
-		ValidArgsFunction: completeInOrder(completeFolders),
+		ValidArgsFunction: completeInOrder(completeRun),
 		Args:              arguments(1, 1),
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd, args[0]) },
 	}

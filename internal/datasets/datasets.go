@@ -46,7 +46,14 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 	if _, err := os.Stat(argument); err == nil {
 		return "", refusal.Errorf("%s: not a store, which is a folder, nor a file that an import recognizes; weft help import lists the formats", argument)
 	}
-	if folder, name := filepath.Split(argument); folder != "" {
+	folder, name := filepath.Split(argument)
+	if filepath.Ext(name) != "" {
+		if near := suggest.Nearest(name, namesIn(folder)); near != "" {
+			return "", refusal.Errorf("%s: there is no such file or store; did you mean %s?", argument, filepath.Join(folder, near))
+		}
+		return "", refusal.Errorf("%s: there is no such file or store; weft help import lists the formats of files", argument)
+	}
+	if folder != "" {
 		if near := suggest.Nearest(name, storesIn(folder)); near != "" {
 			return "", refusal.Errorf("%s: there is no such store; did you mean %s?", argument, refusal.ShellWord(filepath.Join(folder, near)))
 		}
@@ -57,6 +64,15 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 		return "", refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)
 	}
 	return "", refusal.Errorf("%s: neither a store, a folder with a graph.json, nor a dataset; the datasets are %s", argument, strings.Join(names, ", "))
+}
+
+// namesIn are the names in a folder; none if it cannot be read.
+func namesIn(folder string) (names []string) {
+	entries, _ := os.ReadDir(filepath.Join(".", folder))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }
 
 // storesIn are the names of the stores in a folder; none if it cannot be read.

@@ -118,6 +118,8 @@ func parse(text []byte) (*Sweep, error) {
 		return nil, fmt.Errorf("seeds: %d: a number of runs of each combination was expected", f.Seeds)
 	case (f.Random != nil) == (f.Grid != nil):
 		return nil, errors.New("one of grid and random was expected: which values to try of which settings")
+	case f.Random == nil && len(f.Grid) == 0:
+		return nil, errors.New("grid: is empty; name settings with the values to try, as in lr: [0.01, 0.1]")
 	case f.Random != nil:
 		s.Combinations, err = f.Random.draw(shared)
 	default:
