@@ -102,8 +102,8 @@ func (c *Comm) Sent(k Kind) Traffic {
 	return Traffic{s.bytes.Load(), s.messages.Load()}
 }
 
-// SentTo is the bytes of all kinds but Setup that this rank has sent so far to each rank of another worker, in
-// all its groups: by rank of the transport.
+// SentTo is the bytes of all kinds but Setup that this rank has sent so far to each rank of another worker,
+// in all its groups: by rank of the transport.
 func (c *Comm) SentTo() []int64 {
 	bytes := make([]int64, len(c.end.sentTo))
 	for rank := range bytes {

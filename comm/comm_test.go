@@ -233,8 +233,8 @@ func messages(t *testing.T, n int, k Kind, f func(c *Comm) error) int64 {
 	return sent.Load()
 }
 
-// TestShortGather: a list of each rank for all goes through rank 0 in set-up, in 2·(N−1) messages, if it has at
-// most 256 KiB of all ranks together; else from each to each, in N·(N−1).
+// TestShortGather: a list of each rank for all goes through rank 0 in set-up, in 2·(N−1) messages, if it has
+// at most 256 KiB of all ranks together; else from each to each, in N·(N−1).
 func TestShortGather(t *testing.T) {
 	const n, most = 4, 256 << 10
 	for bytes, want := range map[int]int64{most / n: 2 * (n - 1), most/n + 1: n * (n - 1)} {

@@ -33,5 +33,6 @@ var kindNames = [Kinds]struct{ short, what string }{
 // String is the kind's name in one word.
 func (k Kind) String() string { return kindNames[k].short }
 
-// KindOf is the kind of the messages that a Comm sends through its transport with this tag, in whatever group.
+// KindOf is the kind of the messages that a Comm sends through its transport with this tag, in whatever
+// group.
 func KindOf(tag int) Kind { return Kind(tag % int(Kinds)) }

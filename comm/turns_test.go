@@ -118,8 +118,8 @@ func waitsAndWorks(t *testing.T, c *Comm) {
 	}
 }
 
-// TestSlowNeighbour: a rank does not time out while another rank of its worker is at work. Its own time begins
-// anew when that has ended.
+// TestSlowNeighbour: a rank does not time out while another rank of its worker is at work. Its own time
+// begins anew when that has ended.
 func TestSlowNeighbour(t *testing.T) {
 	const ms = time.Millisecond
 	synctest.Test(t, func(t *testing.T) {

@@ -129,7 +129,8 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 }
 
 // raise raises the peak to what is charged now. Where matrices rest, memory may be equally full at several
-// times, as with shares of the graph alone before the first epoch. The peak is then that with the most tensors.
+// times, as with shares of the graph alone before the first epoch. The peak is then that with the most
+// tensors.
 func (t *account) raise() {
 	now := t.metered()
 	if now > t.peak || t.offload != nil && now == t.peak && t.live[Graph] < t.peakKinds[Graph] {

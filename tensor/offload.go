@@ -113,8 +113,8 @@ func (t *Meter) Count(m Moved) {
 	t.offload.moved = t.offload.moved.Plus(m)
 }
 
-// Takes returns the memory that a matrix of so many bytes takes, and whether it may rest where matrices do from
-// a least size on.
+// Takes returns the memory that a matrix of so many bytes takes, and whether it may rest where matrices do
+// from a least size on.
 func (t *Meter) Takes(bytes, least int) (memory int64, rests bool) {
 	size := pages(bytes)
 	return int64(size), t.offload != nil && size >= least

@@ -90,8 +90,8 @@ func TestMovedByFormula(t *testing.T) {
 	}
 }
 
-// rests returns the bytes that a matrix of 32-bit elements takes on disk: whole pages of 4 KiB, and none below
-// 16 KiB, as it stays then.
+// rests returns the bytes that a matrix of 32-bit elements takes on disk: whole pages of 4 KiB, and none
+// below 16 KiB, as it stays then.
 func rests(rows, columns int) int64 {
 	const page, least = 4 << 10, 16 << 10
 	bytes := (int64(rows)*int64(columns)*4 + page - 1) / page * page

@@ -9,9 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// TestProfile: on any mesh the times of each worker add up to the training pass and to no more than the epoch,
-// all layers have some, the memory over the epoch reaches the peak of the run and of its plan, and the bytes
-// between workers are those that were counted and planned.
+// TestProfile: on any mesh the times of each worker add up to the training pass and to no more than the
+// epoch, all layers have some, the memory over the epoch reaches the peak of the run and of its plan, and the
+// bytes between workers are those that were counted and planned.
 func TestProfile(t *testing.T) {
 	g := tangled(t)
 	for _, c := range []struct {
@@ -77,8 +77,8 @@ func checkProfile(t *testing.T, j *Job, r *Result) {
 		t.Fatal(err)
 	}
 	most := slices.Max(r.PeakTensorBytes)
-	// Where partitions take turns, messages of other workers come at any time. Where matrices rest, the peak is
-	// of the sum with the graph's structure.
+	// Where partitions take turns, messages of other workers come at any time. Where matrices rest, the peak
+	// is of the sum with the graph's structure.
 	turns := j.Options.Partitions > 0 && r.Workers > 1
 	if got := m.Peak(); r.PeakTensorBytes[m.Worker] != most || !turns && (got != most || got > plan.PeakTensorBytes[m.Worker]) || turns && j.Options.Offload == "" && got > most {
 		t.Errorf("the memory of worker %d over the epoch reaches %d, the peaks of the workers are %d, and planned are %d", m.Worker, got, r.PeakTensorBytes, plan.PeakTensorBytes)

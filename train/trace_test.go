@@ -132,8 +132,8 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 	return f
 }
 
-// TestTraceOfProcesses: worker 0's job decides whether there is a trace, and gets the trace and the profile of
-// all. Clocks may differ.
+// TestTraceOfProcesses: worker 0's job decides whether there is a trace, and gets the trace and the profile
+// of all. Clocks may differ.
 func TestTraceOfProcesses(t *testing.T) {
 	g := tangled(t)
 	results := make([]*Result, 3)

@@ -198,8 +198,8 @@ func TestEdgesRest(t *testing.T) {
 	}
 }
 
-// TestCoverRests: with partial sums the edges are read in the first aggregation, which may be that of features
-// that a layer keeps. These rest as they are when it ends.
+// TestCoverRests: with partial sums the edges are read in the first aggregation, which may be that of
+// features that a layer keeps. These rest as they are when it ends.
 func TestCoverRests(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 4000, Degree: 6, Features: 32, Classes: 5, Seed: 3, Directed: true})
 	if err != nil {
@@ -227,8 +227,8 @@ func TestCoverRests(t *testing.T) {
 	}
 }
 
-// TestScheduleRests: where --wire-schedule sends fewer columns in early epochs, their messages are too small to
-// rest in others. The limit that suffices for the last epoch, which is planned, is kept in all.
+// TestScheduleRests: where --wire-schedule sends fewer columns in early epochs, their messages are too small
+// to rest in others. The limit that suffices for the last epoch, which is planned, is kept in all.
 func TestScheduleRests(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.RMAT, Scale: 13, EdgeFactor: 12, Features: 32, Classes: 16, Seed: 3})
 	if err != nil {

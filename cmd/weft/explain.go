@@ -386,7 +386,7 @@ func (p planned) idleSlices() (warnings []string) {
 	if grid.Slices == 1 {
 		return nil
 	}
-	byLayer := map[string][]int64{} // the work of each slice
+	partitions, byLayer := p.settings.Workers/(grid.Slices*grid.Stages), map[string][]int64{} // byLayer: the work of each slice
 	for number, w := range p.Workers {
 		for module, n := range w.EdgeColumns {
 			if byLayer[module] == nil {
@@ -411,7 +411,7 @@ func (p planned) idleSlices() (warnings []string) {
 		}
 		take := fmt.Sprintf("graph=%d, which divides the vertices", p.settings.Workers)
 		if busy > 1 {
-			fewer := mesh.Mesh{Stages: grid.Stages, Partitions: grid.Partitions, Slices: busy}
+			fewer := mesh.Mesh{Stages: grid.Stages, Partitions: partitions, Slices: busy}
 			take = fmt.Sprintf("%s, or %s", setting.Axes(fewer), take)
 		}
 		warnings = append(warnings, fmt.Sprintf("%s: columns for %d of %d slices, and the others aggregate nothing there; take %s %s",

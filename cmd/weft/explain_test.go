@@ -160,7 +160,7 @@ func TestRoomOnDisk(t *testing.T) {
 func TestAmountsOnDisk(t *testing.T) {
 	p := &plan.Plan{Rests: true, Least: 7_360_512, All: 24_000_001, Workers: []plan.Worker{{Disk: tensor.Moved{Written: 60_649_500_000, Read: 1_500_000}, DiskBytes: 2_000_000_000_000}}}
 	want := "matrices of partitions that are not at work rest on disk: 61 GB written and 1.5 MB read an epoch, 2.0 TB there at the peak; a worker needs 7.4 MB at least, and 25 MB for nothing to rest"
-	if got := (planned{Plan: p}).rests(); len(got) != 1 || got[0] != want {
+	if got := (planned{Plan: p, settings: &setting.Resolved{}}).rests(); len(got) != 1 || got[0] != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

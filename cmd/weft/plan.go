@@ -101,8 +101,8 @@ func (p *planCommand) machine(r ranks, links *planner.Links) (planner.Machine, e
 	return m, err
 }
 
-// machine is this machine, with the given links; nil: those between the ranks, which are measured. One process
-// stands for so many workers of it. All ranks call it together.
+// machine is this machine, with the given links; nil: those between the ranks, which are measured. One
+// process stands for so many workers of it. All ranks call it together.
 func (r ranks) machine(workers int, links *planner.Links) (m planner.Machine, err error) {
 	m.Cores, m.Sharers = cores.Count(), workers
 	if r.Comm.Size() > 1 {

@@ -76,7 +76,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// checkProfileOf compares what the browser shows of the profile of a run, number k on the page, with its files.
+// checkProfileOf compares what the browser shows of the profile of a run, number k on the page, with its
+// files.
 func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 	t.Helper()
 	run, _, _, err := rundir.Read(folder)

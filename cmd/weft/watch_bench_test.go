@@ -14,8 +14,8 @@ import (
 
 // BenchmarkLive: the processor time of an epoch with the live page, which another process reads, and without.
 // Epochs of one run have it and do not have it in turns of 64, so that what else the machine does falls on
-// both: cpu-ms/epoch is the median of the turns without, %more that of the differences between neighbours, and
-// %lower and %upper are their quartiles.
+// both: cpu-ms/epoch is the median of the turns without, %more that of the differences between neighbours,
+// and %lower and %upper are their quartiles.
 func BenchmarkLive(b *testing.B) {
 	const turn = 64
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 3000, Degree: 10, Features: 100, Classes: 7, Seed: 3})

@@ -44,10 +44,11 @@ type Options struct {
 	Features, Labels, Train, Val, Test string
 	// EdgeWeights and EdgeFeatures name columns of edges (edata). Weights are never found by a name.
 	EdgeWeights, EdgeFeatures string
-	// EdgeSplit is Masks to read train_mask, val_mask and test_mask of edges as a split for link prediction, or
-	// None for no split of edges. By default they are read of a graph whose vertices have no labels. Validation
-	// and test edges then pass no messages, and neither do those of relations that are named as the reverse of
-	// theirs. The lists that AsLinkPredDataset stores beside its training graph are read but for None.
+	// EdgeSplit is Masks to read train_mask, val_mask and test_mask of edges as a split for link prediction,
+	// or None for no split of edges. By default they are read of a graph whose vertices have no labels.
+	// Validation and test edges then pass no messages, and neither do those of relations that are named as
+	// the reverse of theirs. The lists that AsLinkPredDataset stores beside its training graph are read but
+	// for None.
 	EdgeSplit string
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.

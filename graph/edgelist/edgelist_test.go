@@ -441,8 +441,8 @@ func TestVertices(t *testing.T) {
 	}
 }
 
-// TestRowsOfNames: rows without ids follow the names' first appearance, and a note says so; rows with ids do not
-// need it.
+// TestRowsOfNames: rows without ids follow the names' first appearance, and a note says so; rows with ids do
+// not need it.
 func TestRowsOfNames(t *testing.T) {
 	edges := write(t, "friends.csv", "carol,alice\nalice,bob\n")
 	for labels, noted := range map[string]bool{"1\n0\n1\n": true, "id,label\nalice,1\nbob,0\ncarol,1\n": false} {

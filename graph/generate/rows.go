@@ -34,8 +34,8 @@ type key interface{ uint32 | uint64 }
 // sorts a bucket, while others are emitted. Equal edges are the same number, so the lists do not depend on
 // the order in which workers store them.
 //
-// Edges of several passes are drawn once more, into a file (spill.go). Without a file, or where the disk has no
-// room for it, each pass draws all edges and stores its own.
+// Edges of several passes are drawn once more, into a file (spill.go). Without a file, or where the disk has
+// no room for it, each pass draws all edges and stores its own.
 type rowMaker struct {
 	edges    edgeFunc
 	draws    uint64 // number of edges to draw
@@ -110,8 +110,8 @@ func runPasses[K key](m *rowMaker, emit emitFunc) error {
 	return nil
 }
 
-// spill writes the edges of all passes to a file, and returns the function that reads those of one. Their keys
-// are narrow if that suffices for each pass.
+// spill writes the edges of all passes to a file, and returns the function that reads those of one. Their
+// keys are narrow if that suffices for each pass.
 func (m *rowMaker) spill(passes []pass, file *os.File) (func(n int, v visitor, tell func(drawn int64)) error, error) {
 	most, first := 0, 0 // buckets of a pass
 	for _, p := range passes {
@@ -200,7 +200,8 @@ func (m *rowMaker) chooseBuckets() {
 // visitor returns the function that a worker calls with a batch of edges at a time.
 type visitor func(worker int) func(source, target []uint32)
 
-// each draws all edges in parallel. Each worker calls the function that visitor returns for it. tell gets the number of edges drawn, now and then.
+// each draws all edges in parallel. Each worker calls the function that visitor returns for it. tell gets the
+// number of edges drawn, now and then.
 func (m *rowMaker) each(visitor visitor, tell func(drawn int64)) {
 	const between = 1 << 20 // draws of the worker that tells for all
 	workers := len(m.counts)

@@ -78,8 +78,8 @@ func (t Times) Sum() time.Duration {
 	return t.Forward + t.Backward + t.Rest + t.Communication + t.Wait
 }
 
-// Sample is the memory of a worker from a moment of the epoch on or, of several moments that follow each other,
-// the most.
+// Sample is the memory of a worker from a moment of the epoch on or, of several moments that follow each
+// other, the most.
 type Sample struct {
 	Time    time.Duration // of the first moment, since the epoch began
 	Layer   int           // of the main work
@@ -173,8 +173,8 @@ func (s Sample) with(next Sample) Sample {
 	return next
 }
 
-// Kept returns what an epoch that has ended took: its number, the time of its training pass, the times in each
-// layer, and the samples of memory.
+// Kept returns what an epoch that has ended took: its number, the time of its training pass, the times in
+// each layer, and the samples of memory.
 func (p *Profile) Kept() (epoch int, pass time.Duration, byLayer map[int]*Times, memory []Sample) {
 	if p == nil {
 		return 0, 0, nil, nil

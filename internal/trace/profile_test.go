@@ -72,8 +72,8 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// TestProfileOfRanks: while one of the ranks that a worker holds waits, the other one works. An epoch ends with
-// its last rank, and the next begins with its first.
+// TestProfileOfRanks: while one of the ranks that a worker holds waits, the other one works. An epoch ends
+// with its last rank, and the next begins with its first.
 func TestProfileOfRanks(t *testing.T) {
 	now := time.Duration(0)
 	p := trace.NewProfile(func() time.Duration { return now }, 2)
@@ -107,7 +107,8 @@ func TestProfileOfRanks(t *testing.T) {
 	}
 }
 
-// TestProfileMemory: many samples become some hundreds, each the most of those from its time to the next one's.
+// TestProfileMemory: many samples become some hundreds, each the most of those from its time to the next
+// one's.
 func TestProfileMemory(t *testing.T) {
 	now := time.Duration(0)
 	p := trace.NewProfile(func() time.Duration { return now }, 1)

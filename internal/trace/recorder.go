@@ -37,8 +37,8 @@ type Recorder struct {
 	plan    *steps // of a recorder that NewPlan made
 }
 
-// New returns a Recorder with a clock, which keeps at most so many spans of an epoch, and a Profile, which may
-// be nil.
+// New returns a Recorder with a clock, which keeps at most so many spans of an epoch, and a Profile, which
+// may be nil.
 func New(clock func() time.Duration, most int, p *Profile) *Recorder {
 	r := &Recorder{clock: clock, most: most, profile: p, place: work{layer: NoLayer}}
 	r.work = &Track{recorder: r}

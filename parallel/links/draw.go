@@ -42,8 +42,8 @@ type Edge struct{ Relation, Source, Target int32 }
 type Draw struct {
 	Seed   uint64
 	Shares [parts]float64 // the fraction of edges in each part, in any unit
-	// Relations are those to learn: source type, name and target type. nil: those that a stored split divides,
-	// else those from the first vertex type to itself.
+	// Relations are those to learn: source type, name and target type. nil: those that a stored split
+	// divides, else those from the first vertex type to itself.
 	Relations [][3]string
 }
 

@@ -166,8 +166,8 @@ func (v *lateVisits) begin(i int, b *edges.Block) (visit Visit, err error) {
 	return visit, nil
 }
 
-// gradientsOf is where a visit of block b sets the gradients of a message: in the message, or apart where they
-// are encoded.
+// gradientsOf is where a visit of block b sets the gradients of a message: in the message, or apart where
+// they are encoded.
 func (v *lateVisits) gradientsOf(b *edges.Block, message *tensor.Matrix) *tensor.Matrix {
 	if v.toEncode == nil {
 		return message

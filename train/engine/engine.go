@@ -27,9 +27,9 @@ type Inference interface {
 	// Params are the parameters that this worker holds: those of its stage.
 	Params() *nn.Params
 	// Vertices lists the vertices of this worker's rows of the result, ascending, by their original ids, or
-	// where that has several types as a partition.Numbering has them. An MFG gives their positions in its list
-	// instead. nil is all vertices. It is empty where another stage has the last block. Each vertex has its row
-	// on one worker.
+	// where that has several types as a partition.Numbering has them. An MFG gives their positions in its
+	// list instead. nil is all vertices. It is empty where another stage has the last block. Each vertex has
+	// its row on one worker.
 	Vertices() []int32
 	// All is the number of result rows of all workers.
 	All() int

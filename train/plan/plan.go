@@ -149,8 +149,8 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	return p, nil
 }
 
-// save plans the workers of this process, with the first savings that meet a limit in bytes, or the last; 0 is
-// no limit.
+// save plans the workers of this process, with the first savings that meet a limit in bytes, or the last; 0
+// is no limit.
 func (p *Plan) save(ctx context.Context, in Inputs, limit int64) (err error) {
 	for _, p.Savings = range in.savings() {
 		in.Savings = p.Savings

@@ -27,8 +27,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestLinks: rates, latency and handling of measured seconds by hand, and those of a given rate. Package mpi has
-// 16 messages of 60 KiB in flight.
+// TestLinks: rates, latency and handling of measured seconds by hand, and those of a given rate. Package mpi
+// has 16 messages of 60 KiB in flight.
 func TestLinks(t *testing.T) {
 	const inFlight = 983_040
 	for _, c := range []struct{ got, want Links }{

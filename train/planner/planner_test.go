@@ -92,8 +92,8 @@ func TestMeshes(t *testing.T) {
 	}
 }
 
-// TestMostSteps: meshes of one axis are predicted whatever it takes. Those of several axes are as long as their
-// steps are few enough together.
+// TestMostSteps: meshes of one axis are predicted whatever it takes. Those of several axes are as long as
+// their steps are few enough together.
 func TestMostSteps(t *testing.T) {
 	p := planner(small(t))
 	all, _, err := p.Meshes(context.Background(), 4)

@@ -451,8 +451,8 @@ func WriteVertices(path string, ids []int32) error {
 	})
 }
 
-// Finish writes profile.json and run.json, once metrics, weights and predictions are on disk. It puts the time
-// and the directory into the run first.
+// Finish writes profile.json and run.json, once metrics, weights and predictions are on disk. It puts the
+// time and the directory into the run first.
 func (d *Dir) Finish(run *Run) error {
 	run.Finished, run.Summary.RunDir = time.Now(), d.Path
 	d.state.Status, d.state.Reason = run.status(), run.Reason

@@ -32,7 +32,8 @@ type Links struct {
 	TrainEdges int `json:"train_edges"`
 	ValEdges   int `json:"val_edges"`
 	TestEdges  int `json:"test_edges"`
-	// Types are the vertex types whose embeddings are the predictions, one type after another; nil: the first.
+	// Types are the vertex types whose embeddings are the predictions, one type after another; nil: the
+	// first.
 	Types []LinkType `json:"types,omitempty"`
 	// Val and Test are the metrics of the validation and the test edges, by name: metric.LinkNamesOf, or
 	// metric.ROCAUC alone if that is the metric and the graph gives no negative edges.

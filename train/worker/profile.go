@@ -22,8 +22,9 @@ type Profile struct {
 	Memory  Memory        `json:"memory"`
 }
 
-// WorkerTimes are the times of a worker in seconds, rounded down to whole microseconds. Lists have an entry for
-// each layer. A kernel counts in its layer, forward or backward; messages and waits count while no kernel runs.
+// WorkerTimes are the times of a worker in seconds, rounded down to whole microseconds. Lists have an entry
+// for each layer. A kernel counts in its layer, forward or backward; messages and waits count while no kernel
+// runs.
 type WorkerTimes struct {
 	Seconds       float64   `json:"seconds"` // of the pass
 	Forward       []float64 `json:"forward"`
@@ -41,7 +42,8 @@ type RestTimes struct {
 }
 
 // Memory is the memory of a worker over an epoch: the training pass and, if Evaluated, what follows it. Lists
-// have an entry for each of some hundreds of moments at most: from each to the next one the worker had no more.
+// have an entry for each of some hundreds of moments at most: from each to the next one the worker had no
+// more.
 type Memory struct {
 	Worker    int  `json:"worker"` // the one with the largest peak
 	Evaluated bool `json:"evaluated"`
