@@ -243,12 +243,15 @@ func TestLinksBetweenTypesByHand(t *testing.T) {
 	}{
 		{"user,buys,item", []graph.Relation{relation("buys")}, []links.Ends{{Sources: users, Targets: items}}, []task.LinkType{{Type: "item", Vertices: 70}, {Type: "user", Vertices: 90}}},
 		{
-			"item,has,tag; user,buys,item; item,like,item", []graph.Relation{relation("has"), relation("buys"), relation("like")},
+			"item,has,tag; user,buys,item; item,like,item",
+			[]graph.Relation{relation("has"), relation("buys"), relation("like")},
 			[]links.Ends{{Sources: items, Targets: tags}, {Sources: users, Targets: items}, {Sources: items, Targets: items}},
 			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "user", Vertices: 90}, {Type: "tag", Vertices: 30}},
 		},
 		{
-			"tag,rev_has,item", []graph.Relation{relation("rev_has")}, []links.Ends{{Sources: move(tags, 90), Targets: items}},
+			"tag,rev_has,item",
+			[]graph.Relation{relation("rev_has")},
+			[]links.Ends{{Sources: move(tags, 90), Targets: items}},
 			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "tag", Vertices: 30}},
 		},
 	} {

@@ -17,8 +17,13 @@ import (
 
 // ownMeshes are meshes of every axis, with a model that each of them trains.
 var ownMeshes = []struct{ model, parallel string }{
-	{"sage", "graph=1"}, {"sage", "graph=2"}, {"gat", "graph=4"}, {"gcn", "tensor=2"}, {"gcn", "graph=2,tensor=2"},
-	{"resgcn", "pipeline=2"}, {"resgcn", "pipeline=2,graph=2"},
+	{"sage", "graph=1"},
+	{"sage", "graph=2"},
+	{"gat", "graph=4"},
+	{"gcn", "tensor=2"},
+	{"gcn", "graph=2,tensor=2"},
+	{"resgcn", "pipeline=2"},
+	{"resgcn", "pipeline=2,graph=2"},
 }
 
 // ownOptions are those of a short training.

@@ -19,8 +19,15 @@ func TestProfile(t *testing.T) {
 		partitions int
 		offload    bool
 	}{
-		{"", 0, false}, {"graph=3", 0, false}, {"tensor=2", 0, false}, {"graph=2,tensor=2", 0, false}, {"pipeline=2", 0, false},
-		{"graph=2,pipeline=2", 0, false}, {"graph=1", 3, false}, {"graph=2", 5, false}, {"graph=2", 5, true},
+		{"", 0, false},
+		{"graph=3", 0, false},
+		{"tensor=2", 0, false},
+		{"graph=2,tensor=2", 0, false},
+		{"pipeline=2", 0, false},
+		{"graph=2,pipeline=2", 0, false},
+		{"graph=1", 3, false},
+		{"graph=2", 5, false},
+		{"graph=2", 5, true},
 	} {
 		for _, model := range []string{"gat", "gcn", "mlp"} {
 			t.Run(fmt.Sprintf("%s %d %v %s", c.mesh, c.partitions, c.offload, model), func(t *testing.T) {
@@ -52,11 +59,10 @@ func checkProfile(t *testing.T, j *Job, r *Result) {
 		}
 		return all
 	}
-	parts := 0
 	worked := make([]float64, len(p.Layers))
 	for k, w := range p.Workers {
 		all := sum(w.Forward) + sum(w.Backward) + sum(w.Communication) + sum(w.Wait) + w.Rest.Compute + w.Rest.Communication + w.Rest.Wait
-		parts = 4*len(w.Forward) + 3
+		parts := 4*len(w.Forward) + 3
 		// Each part is rounded down to a microsecond
 		if all > w.Seconds+1e-9 || all < w.Seconds-float64(parts+1)*1e-6 {
 			t.Errorf("worker %d: the parts add up to %v s of %v s", k, all, w.Seconds)

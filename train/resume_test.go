@@ -514,7 +514,7 @@ func TestCheckpointsFail(t *testing.T) {
 				for _, w := range p.Workers {
 					c.spare += w.Checkpoint
 				}
-				c.want = fmt.Sprintf("a checkpoint and the results take %d", c.spare)
+				c.want = fmt.Sprintf("a checkpoint and the results take %.1f MB", float64(c.spare)/1e6)
 				j.Checkpoints.Spare = spare
 			}
 			j.Checkpoints.Store = c.store

@@ -143,8 +143,8 @@ func (j *Job) checkLoss() error {
 	if j.Loss == nil {
 		return nil
 	}
-	given := refusal.Setting("")
-	text := ""
+	var given refusal.Setting
+	var text string
 	switch {
 	case o.Task != task.Vertex:
 		return refusal.Errorf("%s %s: a job's own loss is for labels of vertices; leave one of them out", refusal.Setting("task"), o.Task)

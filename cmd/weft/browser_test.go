@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,15 +49,16 @@ func newBrowser(t *testing.T) *browser {
 	if err := process.Start(); err != nil {
 		t.Skipf("not opened in a browser: chromium does not work here: %v", err)
 	}
-	commands.Close()
-	answers.Close()
+	if err := errors.Join(commands.Close(), answers.Close()); err != nil {
+		t.Fatal(err)
+	}
 	b := &browser{t: t, to: to, from: bufio.NewReaderSize(from, 1<<20)}
 	t.Cleanup(func() {
-		to.Close() // ends it
+		_ = to.Close() // ends it
 		_, _ = io.Copy(io.Discard, from)
 		_ = process.Wait()
-		from.Close()
-		os.RemoveAll(profile) // its processes may still write there
+		_ = from.Close()
+		_ = os.RemoveAll(profile) // its processes may still write there
 	})
 	if _, err := b.command("Browser.getVersion", nil); err != nil {
 		t.Skipf("not opened in a browser: chromium does not work here: %v", err)

@@ -70,7 +70,7 @@ func viewProfile(p *rundir.Profile, sent []int64) *profileView {
 	}
 	n := len(p.Workers)
 	v := &profileView{Epoch: count(p.Epoch), Worker: count(p.Memory.Worker), Peaks: peaksOf(&p.Memory), Chart: memoryOf(p)}
-	pass, mean := 0., worker.WorkerTimes{}
+	pass, mean := 0., worker.Times{}
 	for k := range p.Workers {
 		pass, mean.Seconds = max(pass, p.Workers[k].Seconds), mean.Seconds+p.Workers[k].Seconds/float64(n)
 	}
@@ -80,7 +80,7 @@ func viewProfile(p *rundir.Profile, sent []int64) *profileView {
 		return timesRow{name, brief(forward), brief(backward), brief(rest), brief(communication), brief(wait), brief(all), all / max(whole, 1e-9)}
 	}
 	// over adds up times of all workers, divided by their number
-	over := func(of func(w *worker.WorkerTimes) float64) (sum float64) {
+	over := func(of func(w *worker.Times) float64) (sum float64) {
 		for k := range p.Workers {
 			sum += of(&p.Workers[k]) / float64(n)
 		}
@@ -88,11 +88,11 @@ func viewProfile(p *rundir.Profile, sent []int64) *profileView {
 	}
 	for i, name := range p.Layers {
 		v.Layers = append(v.Layers, row(name,
-			over(func(w *worker.WorkerTimes) float64 { return w.Forward[i] }), over(func(w *worker.WorkerTimes) float64 { return w.Backward[i] }), 0,
-			over(func(w *worker.WorkerTimes) float64 { return w.Communication[i] }), over(func(w *worker.WorkerTimes) float64 { return w.Wait[i] }), mean.Seconds))
+			over(func(w *worker.Times) float64 { return w.Forward[i] }), over(func(w *worker.Times) float64 { return w.Backward[i] }), 0,
+			over(func(w *worker.Times) float64 { return w.Communication[i] }), over(func(w *worker.Times) float64 { return w.Wait[i] }), mean.Seconds))
 	}
-	v.Layers = append(v.Layers, row("outside the layers", 0, 0, over(func(w *worker.WorkerTimes) float64 { return w.Rest.Compute }),
-		over(func(w *worker.WorkerTimes) float64 { return w.Rest.Communication }), over(func(w *worker.WorkerTimes) float64 { return w.Rest.Wait }), mean.Seconds))
+	v.Layers = append(v.Layers, row("outside the layers", 0, 0, over(func(w *worker.Times) float64 { return w.Rest.Compute }),
+		over(func(w *worker.Times) float64 { return w.Rest.Communication }), over(func(w *worker.Times) float64 { return w.Rest.Wait }), mean.Seconds))
 	if n == 1 {
 		return v
 	}

@@ -72,7 +72,7 @@ func runPasses[K key](m *rowMaker, emit emitFunc) error {
 	}
 	passes, most := m.passes(size)
 	made, drawings := int64(0), len(passes)
-	again := func(n int, visitor visitor, tell func(drawn int64)) error {
+	again := func(_ int, visitor visitor, tell func(drawn int64)) error {
 		m.each(visitor, tell)
 		return nil
 	}

@@ -80,9 +80,10 @@ func (r *reader) item(value any) (*stores, error) {
 		if s.typed && v.empty() {
 			continue
 		}
-		labels, known := v.fields["y"], false // may be that of the graph as a whole
+		labels := v.fields["y"] // may be that of the graph as a whole
 		v.fields["y"] = nil
-		v.count, known, err = r.vertexCount(v, s.edges)
+		count, known, err := r.vertexCount(v, s.edges)
+		v.count = count
 		v.fields["y"] = labels
 		if err != nil {
 			return nil, err

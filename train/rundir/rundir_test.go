@@ -69,7 +69,7 @@ func smallTotals() worker.Totals {
 	return worker.Totals{
 		SentTo: [][]int64{{0}},
 		Profile: &worker.Profile{
-			Epoch: 1, Layers: []string{"convs.0"}, Workers: []worker.WorkerTimes{{Seconds: 4, Forward: one, Backward: one, Communication: one, Wait: one}},
+			Epoch: 1, Layers: []string{"convs.0"}, Workers: []worker.Times{{Seconds: 4, Forward: one, Backward: one, Communication: one, Wait: one}},
 			Memory: worker.Memory{
 				Kinds: []string{"features", "idle"}, Seconds: []float64{0, 1}, Layers: []int{-1, 0}, Parts: []string{"rest", "forward"},
 				Bytes: [][]int64{{1, 2}, {3, 0}}, Peaks: [][]int64{{2}},

@@ -18,14 +18,14 @@ type Profile struct {
 	Layers []string `json:"layers"` // the blocks of the model
 	// Workers are the times of each worker. At each moment one of them counts, so that they add up to the
 	// pass.
-	Workers []WorkerTimes `json:"workers"`
-	Memory  Memory        `json:"memory"`
+	Workers []Times `json:"workers"`
+	Memory  Memory  `json:"memory"`
 }
 
-// WorkerTimes are the times of a worker in seconds, rounded down to whole microseconds. Lists have an entry
+// Times are the times of a worker in seconds, rounded down to whole microseconds. Lists have an entry
 // for each layer. A kernel counts in its layer, forward or backward; messages and waits count while no kernel
 // runs.
-type WorkerTimes struct {
+type Times struct {
 	Seconds       float64   `json:"seconds"` // of the pass
 	Forward       []float64 `json:"forward"`
 	Backward      []float64 `json:"backward"`
@@ -77,7 +77,7 @@ type profile struct {
 	Epoch     int
 	Evaluated bool
 	Layers    map[int]string // of this rank's stage
-	Times     WorkerTimes
+	Times     Times
 	Memory    []trace.Sample
 	Peak      []int64
 }
@@ -145,7 +145,7 @@ func (w *Worker) profile() *profile {
 		return p
 	}
 	n := len(w.Blocks)
-	t := WorkerTimes{
+	t := Times{
 		Seconds: micros(pass), Forward: make([]float64, n), Backward: make([]float64, n), Communication: make([]float64, n), Wait: make([]float64, n),
 	}
 	for layer, at := range times {
@@ -181,7 +181,7 @@ func moduleOf(name string) string {
 // with adds what a rank knows, of a worker among so many.
 func (p *Profile) with(r *profile, at, workers int) *Profile {
 	if p == nil {
-		p = &Profile{Epoch: r.Epoch, Workers: make([]WorkerTimes, workers), Memory: Memory{
+		p = &Profile{Epoch: r.Epoch, Workers: make([]Times, workers), Memory: Memory{
 			Evaluated: r.Evaluated, Kinds: append(slices.Clone(tensor.KindNames()), "idle"), Peaks: make([][]int64, workers),
 		}}
 	}

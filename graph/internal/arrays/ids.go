@@ -116,7 +116,7 @@ func (r *RowIDs) features(f *graph.Features) (err error) {
 // takeID cuts the id off a line, and keeps it until the line is a row.
 func (t *table) takeID(line []byte) (rest []byte, err error) {
 	var id []byte
-	more := false
+	var more bool
 	if line = bytes.TrimLeft(line, " \t"); len(line) > 0 && line[0] == '"' {
 		id, rest, more = bytes.Cut(line[1:], append([]byte(`"`), t.separator...))
 	} else {
