@@ -345,18 +345,37 @@ func (p *reportContents) draw() {
 	}
 	of("loss", "", line(" training", nil, 1, func(e *train.Epoch) float64 { return e.Loss }),
 		line(" validation", []int{6, 4}, 1, func(e *train.Epoch) float64 { return e.ValLoss }))
-	name := p.Runs[0].Summary.Metric
-	scale, unit := 1., ""
-	if metric.IsShare(name) {
-		scale, unit = 100, " %"
+	for _, name := range p.metrics() {
+		scale, unit := 1., ""
+		if metric.IsShare(name) {
+			scale, unit = 100, " %"
+		}
+		measured := func(suffix string, dash []int, value func(*train.Epoch) float64) func(*reportRun) series {
+			return func(r *reportRun) (s series) {
+				if r.Summary.Metric == name {
+					s = r.series(suffix, dash, scale, value)
+				}
+				return s
+			}
+		}
+		of(name, unit, measured(" training", []int{2, 3}, func(e *train.Epoch) float64 { return e.Train }),
+			measured(" validation", []int{6, 4}, func(e *train.Epoch) float64 { return e.Val }),
+			measured(" test", nil, func(e *train.Epoch) float64 { return e.Test }))
 	}
-	of(name, unit, line(" training", []int{2, 3}, scale, func(e *train.Epoch) float64 { return e.Train }),
-		line(" validation", []int{6, 4}, scale, func(e *train.Epoch) float64 { return e.Val }),
-		line(" test", nil, scale, func(e *train.Epoch) float64 { return e.Test }))
 	of("learning rate", "", line("", nil, 1, func(e *train.Epoch) float64 { return e.LR }))
 	of("seconds of an epoch", " s", line("", nil, 1, func(e *train.Epoch) float64 { return e.Seconds }))
 	of("tensors of worker 0, at the peak", " MB", line("", nil, 1e-6, func(e *train.Epoch) float64 { return float64(e.PeakBytes) }),
 		line(" after the epoch", []int{6, 4}, 1e-6, func(e *train.Epoch) float64 { return float64(e.LiveBytes) }))
+}
+
+// metrics are those of the runs, each once.
+func (p *reportContents) metrics() (names []string) {
+	for _, r := range p.Runs {
+		if !slices.Contains(names, r.Summary.Metric) {
+			names = append(names, r.Summary.Metric)
+		}
+	}
+	return names
 }
 
 // mostPoints is how many epochs a curve shows.

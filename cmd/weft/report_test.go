@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/train"
 	"weft/train/rundir"
 )
 
@@ -133,5 +134,23 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 	b.evaluate(fmt.Sprintf(`Math.max(...memory[%d].x.map((x, i) => memory[%[1]d].series.reduce((sum, s) => s.name == "graph" ? sum : sum + s.bytes[i], 0)))`, k), &most)
 	if want := slices.Max(run.Summary.PeakTensorBytes); most != want {
 		t.Errorf("the curve of memory reaches %d, want %d", most, want)
+	}
+}
+
+// TestMetricsHaveCharts: runs of different metrics share no chart of them.
+func TestMetricsHaveCharts(t *testing.T) {
+	p := &reportContents{}
+	for _, name := range []string{"accuracy", "rmse", "accuracy"} {
+		r := &reportRun{curve: []train.Epoch{{Epoch: 1, Train: .5, Val: .5, Test: .5}}}
+		r.Summary.Metric = name
+		p.Runs = append(p.Runs, r)
+	}
+	p.draw()
+	curves := map[string]int{}
+	for _, c := range p.Curves {
+		curves[c.Title] = len(c.Series)
+	}
+	if curves["accuracy"] != 6 || curves["rmse"] != 3 {
+		t.Errorf("curves of accuracy and rmse: %v, want 6 and 3", curves)
 	}
 }

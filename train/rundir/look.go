@@ -178,7 +178,11 @@ func readCurve(path string) (curve []train.Epoch, changed time.Time, err error) 
 // lookResults reads run.json, if the run has results.
 func (s *Standing) lookResults() {
 	run, _, _, err := Read(s.RunDir)
-	if _, missing := os.Lstat(filepath.Join(s.RunDir, runFile)); errors.Is(missing, fs.ErrNotExist) {
+	path := filepath.Join(s.RunDir, runFile)
+	if _, missing := os.Lstat(path); errors.Is(missing, fs.ErrNotExist) {
+		if s.Status == Finished {
+			s.Damaged = append(s.Damaged, path+": is missing, though the run has ended; restore it, or train again in another folder")
+		}
 		return
 	}
 	if err != nil {

@@ -115,6 +115,23 @@ func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 	}
 }
 
+// TestLookMissesResults: a run that has ended without run.json is damaged.
+func TestLookMissesResults(t *testing.T) {
+	d := newDir(t, t.TempDir())
+	if err := d.Finish(smallRun()); err != nil {
+		t.Fatal(err)
+	}
+	if s := lookAt(t, d.Path); len(s.Damaged) > 0 {
+		t.Errorf("whole: %q", s.Damaged)
+	}
+	if err := os.Remove(filepath.Join(d.Path, runFile)); err != nil {
+		t.Fatal(err)
+	}
+	if s := lookAt(t, d.Path); len(s.Damaged) != 1 || !strings.Contains(s.Damaged[0], "run.json: is missing") {
+		t.Errorf("without run.json: %q", s.Damaged)
+	}
+}
+
 // TestLookRefusesDamage: a state that cannot be read is refused in one line that names the file.
 func TestLookRefusesDamage(t *testing.T) {
 	for text, want := range map[string]string{
