@@ -84,6 +84,9 @@ type BlockSpec struct {
 	EdgeFeatures bool
 	// Degrees says that the block reads Env.Degrees.
 	Degrees bool
+	// Relations names the relations that a block for several types of vertices or edges aggregates along.
+	// Other blocks have none.
+	Relations []string
 	// Build makes the block. Initial values are drawn from the parameters' names, so that they do not depend
 	// on which part of a model is built.
 	Build func(e Env) Block
@@ -92,6 +95,19 @@ type BlockSpec struct {
 // ReadEdgeFeatures reports whether one of the blocks reads the features of the edges.
 func ReadEdgeFeatures(blocks []BlockSpec) bool {
 	return slices.ContainsFunc(blocks, func(b BlockSpec) bool { return b.EdgeFeatures })
+}
+
+// ReadRelation reports whether one of the blocks aggregates along a relation, of those of a model for several
+// types of vertices or edges. Other models leave none out.
+func ReadRelation(blocks []BlockSpec, name string) bool {
+	typed := false
+	for _, b := range blocks {
+		if slices.Contains(b.Relations, name) {
+			return true
+		}
+		typed = typed || b.Relations != nil
+	}
+	return !typed
 }
 
 // ReadDegrees reports whether one of the blocks reads Env.Degrees.

@@ -76,6 +76,15 @@ func (c computed) decoupled() computed {
 	return d
 }
 
+// names are those of the relations that a layer computes. No later layer computes others.
+func (c computed) names(schema Schema, layer int) []string {
+	names := []string{}
+	for _, k := range c.relations[layer] {
+		names = append(names, schema.Relations[k].Name)
+	}
+	return names
+}
+
 // TypedLayer is a block of a model for a heterogeneous graph: a convolution over all relations, then norm,
 // activation and dropout for each vertex type. With a residual connection, the block's input is added.
 type TypedLayer struct {
@@ -204,12 +213,12 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 		if i == s.Layers-1 {
 			l.out = classes
 		}
-		specs = append(specs, BlockSpec{In: in, Out: l.out, Cost: l.cost(), EdgeFeatures: s.readsEdges(kind), Build: func(e Env) Block { return l.build(e) }})
+		specs = append(specs, BlockSpec{In: in, Out: l.out, Cost: l.cost(), EdgeFeatures: s.readsEdges(kind), Relations: layers.names(schema, i), Build: func(e Env) Block { return l.build(e) }})
 		in = l.out
 	}
 	if more := s.Layers - 1; s.Decoupled && more > 0 {
 		rounds = computed{rounds.relations[1:], rounds.rows[1:]}
-		specs = append(specs, BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: more * classes}, Rounds: more, Build: func(e Env) Block {
+		specs = append(specs, BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: more * classes}, Rounds: more, Relations: rounds.names(schema, 0), Build: func(e Env) Block {
 			return newRelationalPropagation(rounds, schema, s.Teleport, e)
 		}})
 	}

@@ -147,3 +147,37 @@ func TestPlannedChunks(t *testing.T) {
 		t.Errorf("chunks of %d to %d of %d vertices", c.Least, c.Most, g.Vertices())
 	}
 }
+
+// TestUnusedRelations: a plan names the relations along which no layer aggregates: here of papers and venues,
+// where nothing that is read of a paper depends on a venue.
+func TestUnusedRelations(t *testing.T) {
+	relation := func(source, name, target string, e graph.Edges) graph.Relation {
+		r, err := graph.NewRelation(3, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Source, r.Name, r.Target = source, name, target
+		return r
+	}
+	ring := graph.Edges{Source: []int32{0, 1, 2}, Target: []int32{1, 2, 0}}
+	features := graph.Features{Columns: 2, Dense: make([]float32, 6)}
+	g := &graph.Graph{
+		Type: "paper", Count: 3, Features: features, Others: []graph.VertexType{{Type: "venue", Count: 3, Features: features}},
+		Relations: []graph.Relation{relation("paper", "cites", "paper", ring), relation("paper", "in", "venue", ring)},
+		Labels:    graph.Labels{Classes: 2, Class: []int64{0, 1, 0}}, Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
+	}
+	for _, decoupled := range []bool{false, true} {
+		o := Defaults()
+		if o.Decoupled = decoupled; decoupled {
+			o.Model, o.Bases = "rgcn", 1
+		}
+		if got, want := planOf(t, g, o).Workers[0].UnusedRelations, []string{"paper__in__venue"}; !slices.Equal(got, want) {
+			t.Errorf("decoupled %v: %q, want %q", decoupled, got, want)
+		}
+		of := *g
+		of.Relations = append(slices.Clone(g.Relations), relation("venue", "has", "paper", ring))
+		if got := planOf(t, &of, o).Workers[0].UnusedRelations; got != nil {
+			t.Errorf("decoupled %v, with the reverse: %q, want none", decoupled, got)
+		}
+	}
+}

@@ -74,6 +74,10 @@ func (p planned) warnings() (warnings []string) {
 		}
 		warnings = append(warnings, said)
 	}
+	if names := first.UnusedRelations; len(names) > 0 {
+		warnings = append(warnings, fmt.Sprintf("no layer aggregates along %s, since nothing that the model learns depends on it; import with %s to use edges in reverse, too",
+			strings.Join(names, ", "), refusal.Setting("reverse-relations")))
+	}
 	if first.OneClass {
 		warnings = append(warnings, oneClass)
 	}

@@ -69,7 +69,8 @@ type Worker struct {
 	// Validates says that there are validation vertices or edges. OneClass says that there is one class, so
 	// nothing to learn. UnusedWeights and UnusedEdgeFeatures say that the model ignores these of the edges.
 	Validates, OneClass, UnusedWeights, UnusedEdgeFeatures bool
-	RowSums                                                RowSums // if features are divided by their sums
+	UnusedRelations                                        []string // along which no layer aggregates
+	RowSums                                                RowSums  // if features are divided by their sums
 }
 
 // Layer is what a layer of the model does, in words.
@@ -590,6 +591,11 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	featured := func(r partition.Relation) bool { return r.In.EdgeColumns > 0 }
 	p.UnusedEdgeFeatures = !gnn.ReadEdgeFeatures(w.Blocks) && slices.ContainsFunc(share.Edges.Relations, featured)
 	p.UnusedWeights = w.OwnModel == nil && !kind.EdgeWeights && slices.ContainsFunc(share.Edges.Relations, weighted)
+	for i := range share.Edges.Relations {
+		if name := share.Edges.Relations[i].Name; !gnn.ReadRelation(w.Blocks, name) {
+			p.UnusedRelations = append(p.UnusedRelations, name)
+		}
+	}
 	if w.NormalizeFeatures == "row" {
 		p.RowSums = rowSums(&share.Values.Features, share.Values.Rows)
 	}
