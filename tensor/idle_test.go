@@ -3,6 +3,7 @@
 package tensor_test
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -33,5 +34,31 @@ func TestIdleMemoryIsDivided(t *testing.T) {
 				t.Error("4 and 6 pages side by side were not joined")
 			}
 		}
+	}
+}
+
+// TestWatch: whoever watches is told what is charged after each change, and the most is the peak, also where
+// it was only reserved.
+func TestWatch(t *testing.T) {
+	m := tensor.NewMeter()
+	defer m.Close()
+	features := m.New(tensor.Features, 1, 10*page/4)
+	var told []tensor.Use
+	m.Watch(func(u tensor.Use) { told = append(told, u) })
+	m.New(tensor.Activations, 1, 5*page/4).Release()
+	m.New(tensor.Graph, 1, page/4)
+	m.Reserve(20 * page)
+	m.Watch(nil)
+	features.Release()
+	use := func(features, activations, buffers, graph, idle, counted int64) (u tensor.Use) {
+		u.Kinds[tensor.Features], u.Kinds[tensor.Activations], u.Kinds[tensor.Buffers], u.Kinds[tensor.Graph] = features*page, activations*page, buffers*page, graph*page
+		u.Idle, u.Counted = idle*page, counted*page
+		return u
+	}
+	want := []tensor.Use{
+		use(10, 0, 0, 0, 0, 10), use(10, 5, 0, 0, 0, 15), use(10, 0, 0, 0, 5, 15), use(10, 0, 0, 1, 4, 14), use(10, 0, 20, 1, 0, 30),
+	}
+	if !slices.Equal(told, want) || m.Peak() != 30*page {
+		t.Errorf("told %+v, want %+v; the peak is %d", told, want, m.Peak())
 	}
 }
