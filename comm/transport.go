@@ -28,6 +28,8 @@ type Transport interface {
 
 // Request is a message in flight.
 type Request interface {
-	Done() <-chan struct{} // closed when the message has been moved, or has failed
-	Err() error            // once Done is closed: why it failed
+	// Done is closed when the message has been moved, or has failed. Who calls it is about to wait, which a
+	// transport may take into account.
+	Done() <-chan struct{}
+	Err() error // once Done is closed: why it failed
 }

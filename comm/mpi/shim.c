@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <mpi.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -15,6 +16,7 @@
 
 static MPI_Comm ours;
 static int wake = -1; // an eventfd
+static atomic_int awaited; // messages under way that somebody waits for
 
 // By slot, slots of them. A free one holds MPI_REQUEST_NULL, which MPI_Testsome passes over.
 static MPI_Request *requests;
@@ -111,7 +113,8 @@ static int64_t now(void) // in nanoseconds
 // MPI moves data only inside its calls, so that there is nothing to wait on but to poll. Ranks may outnumber
 // cores, and a rank that waits must leave its core to those that compute: after a while each poll is followed
 // by a rest. A rest is an eighth of the wait so far, so that polling adds no more than that to what MPI
-// takes.
+// takes. While nobody waits for a message, the rank computes and rests are as long as they may be: what
+// comes and goes meanwhile is in the buffers of the network.
 int weft_mpi_wait(int *count, const weft_mpi_end **ends)
 {
 	const int64_t spinning = 20000, longest = 1000000;
@@ -122,14 +125,19 @@ int weft_mpi_wait(int *count, const weft_mpi_end **ends)
 		int error = test(&active, count);
 		if (error || *count) return error;
 		int64_t waited = now() - start;
-		if (active && waited < spinning) continue;
-		struct timespec rest = {.tv_nsec = waited / 8 < longest ? waited / 8 : longest};
+		if (active && awaited && waited < spinning) continue;
+		struct timespec rest = {.tv_nsec = awaited && waited / 8 < longest ? waited / 8 : longest};
 		struct pollfd woken = {.fd = wake, .events = POLLIN};
 		if (ppoll(&woken, 1, active ? &rest : NULL, NULL) > 0) {
 			uint64_t wakes;
 			if (read(wake, &wakes, sizeof wakes) == sizeof wakes) return MPI_SUCCESS;
 		}
 	}
+}
+
+void weft_mpi_await(int more)
+{
+	atomic_fetch_add(&awaited, more);
 }
 
 void weft_mpi_wake(void)

@@ -22,6 +22,9 @@ int weft_mpi_wait(int *count, const weft_mpi_end **ends);
 // Any thread may call it, after weft_mpi_init.
 void weft_mpi_wake(void);
 
+// Says that somebody waits for so many more of the messages under way. Any thread may call it.
+void weft_mpi_await(int more);
+
 int weft_mpi_finalize(void);
 
 // Whether an error says that a message was longer than the buffer of its receive.

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -81,6 +82,8 @@ type transfer struct {
 	pin  runtime.Pinner
 	err  error
 	done chan struct{}
+	// awaited: somebody has asked for done.
+	awaited atomic.Bool
 
 	// Of the engine:
 	rest  []byte // not begun yet
@@ -88,8 +91,20 @@ type transfer struct {
 	ended bool
 }
 
-func (t *transfer) Done() <-chan struct{} { return t.done }
-func (t *transfer) Err() error            { return t.err }
+// Done says that somebody waits from now on: MPI is polled more often (weft_mpi_wait).
+func (t *transfer) Done() <-chan struct{} {
+	select {
+	case <-t.done:
+	default:
+		if t.awaited.CompareAndSwap(false, true) {
+			C.weft_mpi_await(1)
+			C.weft_mpi_wake()
+		}
+	}
+	return t.done
+}
+
+func (t *transfer) Err() error { return t.err }
 
 func (w *world) Rank() int { return w.rank }
 func (w *world) Size() int { return w.size }
@@ -169,6 +184,9 @@ func (w *world) finish(t *transfer) {
 		delete(w.live, t)
 		t.pin.Unpin()
 		close(t.done)
+		if t.awaited.Swap(true) { // Done sets it no more
+			C.weft_mpi_await(-1)
+		}
 	}
 }
 
