@@ -1,0 +1,195 @@
+package turns
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"sync"
+	"testing"
+
+	"weft/comm"
+	"weft/tensor"
+)
+
+// shelf is a Disk in Go's memory, which refuses to read once it is torn down.
+type shelf struct {
+	mu   sync.Mutex
+	held map[int64][]byte // by their offset
+	torn bool
+}
+
+var errTorn = errors.New("the shelf is torn down")
+
+func newShelf() *shelf { return &shelf{held: map[int64][]byte{}} }
+
+func (s *shelf) Write(data []byte, offset int64) (uint32, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[offset] = bytes.Clone(data)
+	return crc32.ChecksumIEEE(data), nil
+}
+
+func (s *shelf) Read(into []byte, offset int64, sum uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.torn {
+		return errTorn
+	}
+	if copy(into, s.held[offset]) != len(into) || crc32.ChecksumIEEE(into) != sum {
+		return fmt.Errorf("%d bytes at %d are others than were written", len(into), offset)
+	}
+	return nil
+}
+
+// unit is the size of a message that rests, whole pages.
+const unit = 2 * tensor.LeastResting
+
+// spools are all settings, with what a message of a unit to or from another worker moves to and from a disk.
+var spools = map[string]struct {
+	make  func(*tensor.Meter) *Spool
+	moves int64
+}{
+	"memory": {func(m *tensor.Meter) *Spool { return &Spool{Memory: m} }, 0},
+	"a room": {func(m *tensor.Meter) *Spool {
+		m.Offload(newShelf(), 16*unit)
+		return &Spool{Memory: m, Room: Room{Bytes: 4 * unit}, Aside: m.Aside(nil, 4*unit)}
+	}, 0},
+	"a disk": {func(m *tensor.Meter) *Spool {
+		m.Offload(newShelf(), 16*unit)
+		return &Spool{Memory: m, Room: Room{Bytes: 4 * unit, Rests: true}, Aside: m.Aside(newShelf(), 4*unit)}
+	}, unit},
+	"a plan of a disk": {func(m *tensor.Meter) *Spool {
+		m.Offload(nil, 16*unit)
+		return &Spool{Memory: m, Room: Room{Bytes: 4 * unit, Rests: true}, Plan: true}
+	}, unit},
+}
+
+// message returns so many bytes.
+func message(n int) []byte {
+	m := make([]byte, n)
+	for i := range m {
+		m[i] = byte(i * 7)
+	}
+	return m
+}
+
+// TestSpool: each message comes back as it was put, by whatever path it goes and wherever it waits, takes the
+// memory that Takes says, and gives it back. What is dropped does, too.
+func TestSpool(t *testing.T) {
+	for name, of := range spools {
+		for _, kind := range []comm.Kind{comm.Halo, comm.HaloGradient, comm.Links, comm.Gradient, comm.Stage} {
+			for _, path := range []comm.Path{comm.Within, comm.Outgoing, comm.Incoming} {
+				for _, n := range []int{1, tensor.LeastResting - 1, unit} {
+					t.Run(fmt.Sprintf("%s/%v/%d/%d bytes", name, kind, path, n), func(t *testing.T) {
+						memory := tensor.NewMeter()
+						defer memory.Close()
+						s := of.make(memory)
+						holds := memory
+						if path != comm.Within && s.Aside != nil {
+							holds = s.Aside
+							defer holds.Close()
+						}
+						data := message(n)
+						for _, taken := range []bool{true, false} {
+							m, err := s.Put(kind, data, path)
+							if err != nil {
+								t.Fatal(err)
+							}
+							clear(data) // the message is a copy
+							if m.Len() != n {
+								t.Errorf("%d bytes, want %d", m.Len(), n)
+							}
+							memory, rests := s.Takes(kind, n)
+							onPlan := s.Plan && path != comm.Within
+							if live := holds.LiveTensors(); !rests && !onPlan && live != memory {
+								t.Errorf("%d bytes of memory, want %d", live, memory)
+							}
+							m.Ahead()
+							if into := make([]byte, n); !taken {
+								m.Drop()
+							} else if err := m.Take(into); err != nil {
+								t.Error(err)
+							} else if !s.Plan && !bytes.Equal(into, message(n)) {
+								t.Error("other bytes than were put")
+							}
+							if live := holds.LiveTensors(); live != 0 {
+								t.Errorf("%d bytes of memory are left", live)
+							}
+							data = message(n)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestSpoolCounts: between workers a message that rests is written and read once, in the turn of its sender
+// where it leaves and of its receiver where it comes, in a run as in its plan. A smaller one is not, unless
+// small ones rest, too; nor is one of a kind that is not in metered memory.
+func TestSpoolCounts(t *testing.T) {
+	small, page := tensor.LeastResting/4, int64(tensor.LeastResting/4)
+	for name, of := range spools {
+		for _, c := range []struct {
+			kind  comm.Kind
+			bytes int
+			small bool
+			want  int64
+		}{{comm.Halo, unit, false, of.moves}, {comm.Halo, small, false, 0}, {comm.Halo, small, true, min(page, of.moves)}, {comm.Gradient, unit, false, 0}} {
+			for _, path := range []comm.Path{comm.Outgoing, comm.Incoming} {
+				memory := tensor.NewMeter()
+				s := of.make(memory)
+				s.Small = c.small
+				m, err := s.Put(c.kind, message(c.bytes), path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sent := tensor.Moved{}
+				if s.Aside != nil || s.Plan {
+					sent = memory.OnDisk()
+				}
+				if err := m.Take(make([]byte, c.bytes)); err != nil {
+					t.Fatal(err)
+				}
+				moved := sent
+				if s.Aside != nil || s.Plan {
+					moved = memory.OnDisk()
+				}
+				want := tensor.Moved{Written: c.want, Read: c.want}
+				if moved != want {
+					t.Errorf("%s, %v of %d bytes, path %d: %+v, want %+v", name, c.kind, c.bytes, path, moved, want)
+				}
+				if path == comm.Incoming {
+					want = tensor.Moved{}
+				}
+				if sent != want {
+					t.Errorf("%s, %v of %d bytes, path %d: %+v before it is taken, want %+v", name, c.kind, c.bytes, path, sent, want)
+				}
+				if s.Aside != nil {
+					s.Aside.Close()
+				}
+				memory.Close()
+			}
+		}
+	}
+}
+
+// TestSpoolFails: a disk that fails is an error of the message, and no panic.
+func TestSpoolFails(t *testing.T) {
+	memory, disk := tensor.NewMeter(), newShelf()
+	defer memory.Close()
+	memory.Offload(newShelf(), 16*unit)
+	s := &Spool{Memory: memory, Room: Room{Bytes: 4 * unit, Rests: true}, Aside: memory.Aside(disk, 4*unit)}
+	defer s.Aside.Close()
+	m, err := s.Put(comm.Halo, message(unit), comm.Outgoing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.mu.Lock()
+	disk.torn = true
+	disk.mu.Unlock()
+	if err := m.Take(make([]byte, unit)); !errors.Is(err, errTorn) {
+		t.Errorf("%v, want %v", err, errTorn)
+	}
+}
