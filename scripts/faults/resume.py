@@ -243,6 +243,7 @@ class Resumed:
         self.like = setting.uninterrupted.get(name)
         self.disk, self.torn, self.killed = None, None, False
         self.felt = []  # the faults that came before the end
+        self.unprofiled = False  # the process that ended the run trained no epoch
         self.kills = dict.fromkeys(MOMENTS, 0)
         self.took = 0.0
 
@@ -267,6 +268,7 @@ class Resumed:
             complaints = attempt.run()
             self.took += attempt.hit + attempt.took
             self.felt += [name] if attempt.felt() else []
+            self.unprofiled |= any(f"continues after epoch {EPOCHS} of {EPOCHS}" in text for text in attempt.said().values())
             if complaints:
                 return [f"attempt {number}: {line}" for line in complaints]
         return [*self.unsaid(attempt), *self.differences()]
@@ -284,7 +286,7 @@ class Resumed:
             return
         if (status := json.loads(self.setting.run("inspect", self.out, "--json").stdout)["status"]) != "finished":
             yield f"weft inspect says {status}"
-        yield from differences(self.out, self.like.out)
+        yield from differences(self.out, self.like.out, self.unprofiled)
         # There is none for which there was no room, nor always one of the epoch in which patience runs out.
         last, same = checkpoints(self.out)[-1:], checkpoints(self.like.out)[-1]
         if [p.name for p in last] == [same.name]:
@@ -319,8 +321,8 @@ def tally(runs):
     yield f"{late} faults came after the end; {sum(kills.values())} kills: " + ", ".join(f"{n} {moment}" for moment, n in kills.items())
 
 
-def differences(out, like):
-    """What a run has other than one that nothing befell."""
+def differences(out, like, unprofiled=False):
+    """What a run has other than one that nothing befell. Where the process that ended it trained no epoch there is no profile."""
     for name in ("predictions.npy", "model.safetensors"):
         if (out / name).read_bytes() != (like / name).read_bytes():
             yield f"{name} differs from that of {like}"
@@ -329,7 +331,8 @@ def differences(out, like):
         yield f"metrics.jsonl has {len(now)} lines, not {len(then)}, or line {first + 1} is {now[first:first + 1]}, not {then[first:first + 1]}"
     if (now := summary(out)) != (then := summary(like)):
         yield f"run.json: {[(key, now.get(key), value) for key, value in then.items() if now.get(key) != value]}"
-    if (files := {p.name for p in out.iterdir()}) != (others := {p.name for p in like.iterdir()}):
+    optional = {"profile.json"} if unprofiled else set()
+    if (files := {p.name for p in out.iterdir()} - optional) != (others := {p.name for p in like.iterdir()} - optional):
         yield f"files are left, or missing: {sorted(files ^ others)}"
     if len(whole := checkpoints(out)) > 2 or len(list((out / "checkpoints").iterdir())) != len(whole):
         yield f"more than two checkpoints, or others: {sorted(p.name for p in (out / 'checkpoints').iterdir())}"

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"weft/internal/atomicfile"
 	"weft/internal/document"
 	"weft/internal/refusal"
 	"weft/train"
@@ -35,7 +36,8 @@ func profileOf(r *train.Result) *Profile {
 }
 
 func (d *Dir) writeProfile(p *Profile) error {
-	if p == nil {
+	if p == nil { // a run that was killed after its last epoch may have left part of one
+		atomicfile.Sweep(d.root, profileFile)
 		return nil
 	}
 	text, err := json.Marshal(p)

@@ -152,6 +152,24 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	}
 }
 
+// TestNoProfile: a run whose last process trained no epoch has no profile.json, nor what an earlier one left of it.
+func TestNoProfile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run")
+	d := newDir(t, path)
+	if err := os.WriteFile(filepath.Join(path, atomicfile.Hidden("profile.json")), []byte("{"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run := smallRun()
+	run.Profile = nil
+	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(run)); err != nil {
+		t.Fatal(err)
+	}
+	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml", "state.json"}
+	if diff := cmp.Diff(files, names(t, path)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestRecord: a run that is recorded leaves its results, and its job as it was.
 func TestRecord(t *testing.T) {
 	o := train.Defaults()
