@@ -34,27 +34,39 @@ type Folder struct {
 
 // OpenFolder opens the folder at a path, and makes it if it is not there.
 func OpenFolder(path string) (*Folder, error) {
-	err := os.Mkdir(path, 0o777)
+	above, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer above.Close()
+	return OpenFolderIn(above, path)
+}
+
+// OpenFolderIn is OpenFolder in the folder above the path, which is open: another one that has taken its place
+// since is left alone.
+func OpenFolderIn(above *os.Root, path string) (*Folder, error) {
+	base := filepath.Base(path)
+	err := above.Mkdir(base, 0o777)
 	if err == nil {
-		err = atomicfile.SyncDir(filepath.Dir(path))
+		err = atomicfile.SyncRoot(above)
 	}
-	if errors.Is(err, fs.ErrExist) {
-		err = checkFolder(path)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if err != nil {
+	if err := checkFolder(path, above.Lstat, base); err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(path)
+	root, err := above.OpenRoot(base)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return &Folder{path, root}, nil
 }
 
 // checkFolder refuses what is at the path of a folder of checkpoints, but is none: old checkpoints are
 // removed from it.
-func checkFolder(path string) error {
-	info, err := os.Lstat(path)
+func checkFolder(path string, look func(string) (fs.FileInfo, error), name string) error {
+	info, err := look(name)
 	if err == nil && !info.IsDir() {
 		err = refusal.Errorf("%s: not a folder, but a link or a file; move it away, or put the folder there", path)
 	}
@@ -254,7 +266,7 @@ func (f *Folder) ContinueFrom(epoch int) error {
 // folder there are none.
 func Epochs(path string) (epochs []int, err error) {
 	var entries []os.DirEntry
-	if err = checkFolder(path); err == nil {
+	if err = checkFolder(path, os.Lstat, path); err == nil {
 		entries, err = os.ReadDir(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {

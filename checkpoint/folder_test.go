@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,5 +83,33 @@ func TestFolderIsNoLink(t *testing.T) {
 	}
 	if all, err := Epochs(other); err != nil || !slices.Equal(all, []int{3}) {
 		t.Errorf("the folder behind the link has %d, %v", all, err)
+	}
+}
+
+// TestFolderInAnother: where another folder has taken the place of the one above, it is left alone.
+func TestFolderInAnother(t *testing.T) {
+	base := t.TempDir()
+	run, moved := filepath.Join(base, "run"), filepath.Join(base, "moved")
+	if err := os.Mkdir(run, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	above, err := os.OpenRoot(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer above.Close()
+	if err := errors.Join(os.Rename(run, moved), os.Mkdir(run, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := OpenFolderIn(above, filepath.Join(run, "checkpoints"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	if there, err := os.ReadDir(run); err != nil || len(there) > 0 {
+		t.Errorf("%v is made in the other folder, %v", there, err)
+	}
+	if info, err := os.Stat(filepath.Join(moved, "checkpoints")); err != nil || !info.IsDir() {
+		t.Errorf("no folder where the first one is now: %v", err)
 	}
 }

@@ -3,6 +3,8 @@ package train
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -49,6 +51,7 @@ type CheckpointTotals struct {
 type saver struct {
 	*Checkpoints
 	w        *worker.Worker
+	above    *os.Root           // the folder of Path as it is when the run begins; nil: this rank cannot open it
 	folder   *checkpoint.Folder // nil until something is written
 	snapshot checkpoint.Snapshot
 	store    string // its checksum, once it is known
@@ -74,7 +77,9 @@ func newSaver(c *Checkpoints, w *worker.Worker) *saver {
 	if c == nil || w.CheckpointEvery == (setting.Interval{}) {
 		return nil
 	}
-	return &saver{Checkpoints: c, w: w, last: time.Now()}
+	s := &saver{Checkpoints: c, w: w, last: time.Now()}
+	s.above, _ = os.OpenRoot(filepath.Dir(c.Path)) // where that fails, so does the first checkpoint, which says why
+	return s
 }
 
 // close waits until nothing is being written any more. It gives up a checkpoint that is not committed.
@@ -84,6 +89,9 @@ func (s *saver) close() error {
 	}
 	if s.writing != nil {
 		<-s.writing.done
+	}
+	if s.above != nil {
+		_ = s.above.Close() // nothing is written through it itself
 	}
 	if s.folder == nil {
 		return nil
@@ -98,7 +106,12 @@ func (s *saver) close() error {
 // write writes this worker's file.
 func (s *saver) write(p *writing, arrays []checkpoint.Array, metadata map[string]string) (err error) {
 	if s.folder == nil {
-		if s.folder, err = checkpoint.OpenFolder(s.Path); err != nil {
+		if s.above != nil {
+			s.folder, err = checkpoint.OpenFolderIn(s.above, s.Path)
+		} else {
+			s.folder, err = checkpoint.OpenFolder(s.Path)
+		}
+		if err != nil {
 			return fmt.Errorf("%w; the machines of all workers need the folder of the run, on a shared file system", err)
 		}
 	}

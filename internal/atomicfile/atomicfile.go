@@ -108,7 +108,7 @@ func replace(dir *os.Root, name string, old fs.FileInfo, write func(io.Writer) e
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return syncDir(dir.Open("."))
+	return SyncRoot(dir)
 }
 
 // create makes the temporary file of a name and locks it, against the sweep of another process.
@@ -196,6 +196,9 @@ func Free(dir string) (bytes int64, known bool, err error) {
 
 // SyncDir brings the names in a directory to disk, so that a rename survives a power cut.
 func SyncDir(dir string) error { return syncDir(os.Open(dir)) }
+
+// SyncRoot is SyncDir of an open directory.
+func SyncRoot(dir *os.Root) error { return syncDir(dir.Open(".")) }
 
 func syncDir(d *os.File, err error) error {
 	if err != nil {
