@@ -6,8 +6,10 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,7 +56,7 @@ took, sent and waited, the memory over an epoch, and where its time went by laye
 		Args:              arguments(1, math.MaxInt),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
 	}
-	cmd.Flags().StringVar(&c.out, "out", "", "`file` for the page; an existing file is overwritten")
+	cmd.Flags().StringVar(&c.out, "out", "", "`file` for the page, .html or .htm; an existing file is overwritten")
 	cmd.Flags().StringVar(&c.title, "title", "", "`text` of its heading (default: that it is about training runs)")
 	return cmd
 }
@@ -63,9 +65,13 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	if err := checkFile("out", c.out); err != nil {
 		return err
 	}
-	var dirs []string
+	if info, err := os.Stat(c.out); !isPage(c.out) && (err != nil || info.Mode().IsRegular()) {
+		return refusal.Errorf("--out %s: the page is HTML; name a file that ends in .html or .htm", c.out)
+	}
+	say := func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), oneLine(err)) }
+	var dirs, without []string
 	for _, arg := range args {
-		runs, err := rundir.List(arg, func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), oneLine(err)) })
+		runs, err := rundir.List(arg, say)
 		if err != nil {
 			return refusal.Errorf("%s: %w; name a run or a folder of runs", arg, err)
 		}
@@ -73,10 +79,18 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 			dirs = append(dirs, r.RunDir)
 		}
 		if len(runs) == 0 {
-			return refusal.Errorf("%s: no run is there; weft train DATASET begins one", arg)
+			without = append(without, arg)
 		}
 	}
-	page, err := newReportPage(dirs, c.title, time.Now(), func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), oneLine(err)) })
+	if len(dirs) == 0 {
+		return refusal.Errorf("%s: no run is there; weft train DATASET begins one", strings.Join(without, ", "))
+	}
+	for _, arg := range without {
+		if !rundir.IsBeside(arg) {
+			say(fmt.Errorf("%s: no run is there; it is left out", arg))
+		}
+	}
+	page, err := newReportPage(dirs, c.title, time.Now(), say)
 	if err != nil {
 		return err
 	}
@@ -85,6 +99,12 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: a page about %s\n", printable(c.out), counted(len(page.Runs), "run", "runs"))
 	return nil
+}
+
+// isPage reports whether a file has an ending of HTML.
+func isPage(path string) bool {
+	end := strings.ToLower(filepath.Ext(path))
+	return end == ".html" || end == ".htm"
 }
 
 // reportRun is a run on the page.

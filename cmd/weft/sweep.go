@@ -113,16 +113,13 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// sweepFile is the copy of the sweep's file in its folder.
-const sweepFile = "sweep.yaml"
-
 // claim makes the folder, or finds it with runs of the same sweep.
 func (c *sweepCommand) claim(s *sweep.Sweep) error {
 	if err := os.MkdirAll(c.out, 0o777); err != nil {
 		return refusal.Errorf("--out %s: %w; name another folder", c.out, err)
 	}
 	text := append([]byte("# of "+s.Dataset+"\n"), s.Text...)
-	path := filepath.Join(c.out, sweepFile)
+	path := filepath.Join(c.out, rundir.SweepFile)
 	was, err := os.ReadFile(path)
 	switch {
 	case err == nil && !bytes.Equal(was, text):

@@ -282,14 +282,17 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	)
 	defer func() { events.close() }()
 	if r.First() {
-		if events, err = t.newEvents(cmd.ErrOrStderr()); err == nil && run != nil {
+		if run != nil {
 			dir, run.dir = run.dir, nil
 			err = dir.Continue(started, job, version, store)
-		} else if err == nil {
+		} else {
 			dir, err = rundir.New(t.out, started, job, version, store)
 		}
 		if err == nil {
 			dir.Needs, t.out = plan.ResultBytes, dir.Path
+			if events, err = t.newEvents(cmd.ErrOrStderr()); err != nil { // its folder may be that of the run
+				dir.Discard()
+			}
 		}
 		made.Store(dir)
 	}
