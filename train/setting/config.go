@@ -14,7 +14,6 @@ import (
 
 	"weft/internal/document"
 	"weft/internal/refusal"
-	"weft/internal/suggest"
 )
 
 // maxConfig is more bytes than any configuration needs: a file larger than this is something else.
@@ -94,7 +93,7 @@ func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 	}
 	setting, known := settingNamed(key)
 	if !known {
-		return fmt.Errorf("unknown key %q; %s", key, suggest.OneOf(key, settingNames()))
+		return fmt.Errorf("unknown key %q; %s", key, Unknown(key))
 	}
 	if again {
 		return fmt.Errorf("%s stands twice", key)
