@@ -189,7 +189,7 @@ func MakeFolder(out string, now time.Time, dataset, model string, continues bool
 		}
 		return out, nil
 	}
-	if firstRun(out) != "" {
+	if First(out) != "" {
 		return "", refusal.Errorf("%s %s: the folder holds runs; continue them with %s auto, or name a new folder",
 			refusal.Setting("out"), out, refusal.Setting("resume"))
 	}
@@ -200,8 +200,8 @@ func MakeFolder(out string, now time.Time, dataset, model string, continues bool
 	return d.Path, nil
 }
 
-// firstRun is the directory of a run in a folder, the first by name, and empty if there is none.
-func firstRun(folder string) string {
+// First is the directory of a run in a folder, the first by name, and empty if there is none.
+func First(folder string) string {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return ""
@@ -588,9 +588,9 @@ func ReadPredictions(dir string) (rows []float32, columns int, err error) {
 // noResults is the refusal of a run directory without run.json.
 func noResults(dir string) error {
 	switch s, err := lookState(dir); {
-	case err != nil && firstRun(dir) != "":
+	case err != nil && First(dir) != "":
 		return refusal.Errorf("%s: holds several runs, and is not the directory of one: name one of them, such as %s; all stand in weft runs %s",
-			dir, firstRun(dir), dir)
+			dir, First(dir), dir)
 	case err != nil || s.Status == Finished:
 		return refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
 	case s.Status == Running:
