@@ -46,7 +46,7 @@ The file has the names of weft train's flags:
   dataset: stores/cora            # or on the command line
   config: configs/cora-gcn.yaml   # optional, for all runs
   settings: {epochs: 100}         # of all runs
-  seeds: 3                        # runs of each combination; the table has their mean and sample deviation (n − 1)
+  seeds: 3                        # runs of each combination
   grid:                           # every combination; or instead of it
     lr: [0.01, 0.005]
     hidden: [16, 64]
@@ -58,6 +58,8 @@ The file has the names of weft train's flags:
       dropout: {uniform: [0, 0.7]}
       layers: {integers: [2, 4]}
       hidden: [16, 32, 64]
+
+With seeds the table has a row for each combination, with the mean and the sample standard deviation (n − 1) of its runs.
 
 Each combination has a folder below that of --out. A sweep that was interrupted, or whose --max-time is over, goes on with the same command:
 runs that have ended stay as they are, and others continue from their last checkpoint. A max-time among the settings is of each combination.`,
