@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/configs"
 	"weft/internal/datasets"
 	"weft/train/rundir"
 )
@@ -35,6 +36,9 @@ func completeValue(f *pflag.Flag) cobra.CompletionFunc {
 	if words := f.Annotations[flagChoices]; len(words) > 0 {
 		return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 	}
+	if f.Name == "config" {
+		return completeConfig
+	}
 	switch what, _ := pflag.UnquoteUsage(f); what {
 	case "file":
 		return completeFiles
@@ -61,6 +65,16 @@ func completeGraph(_ *cobra.Command, _ []string, begun string) (names []cobra.Co
 		}
 	}
 	return offer(append(names, beginningWith(begun, isStore)...), begun, func(path string) bool { return !isStore(path) }, cobra.ShellCompDirectiveDefault)
+}
+
+// completeConfig completes the names of configurations, and files and folders.
+func completeConfig(_ *cobra.Command, _ []string, begun string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	for _, name := range configs.Names() {
+		if strings.HasPrefix(name, begun) {
+			names = append(names, name)
+		}
+	}
+	return offer(names, begun, func(string) bool { return true }, cobra.ShellCompDirectiveDefault)
 }
 
 // completeRun completes the paths of runs, and those of folders, which may hold some.

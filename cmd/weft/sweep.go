@@ -44,7 +44,7 @@ func newSweep() *cobra.Command {
 The file has the names of weft train's flags:
 
   dataset: stores/cora            # or on the command line
-  config: configs/cora-gcn.yaml   # optional, for all runs
+  config: cora-gcn                # a file or a name, optional, for all runs
   settings: {epochs: 100}         # of all runs
   seeds: 3                        # runs of each combination
   grid:                           # every combination; or instead of it

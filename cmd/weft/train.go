@@ -71,7 +71,7 @@ an edge from the embeddings of its ends. Validation and test edges pass no messa
 A signal (SIGINT, SIGTERM, SIGHUP or SIGUSR1) ends the run after the current epoch, with a checkpoint, and keeps the results. A second SIGINT that comes a
 second later or more stops at once.`,
 		Example: `  weft train debian
-  weft train cora --config configs/cora-gcn.yaml --seed 3
+  weft train cora --config cora-gcn --seed 3
   weft train stores/mine --model gat --hidden 64 --heads 8 --epochs 500 --patience 50
   weft train stores/mine --model sage --json --out runs/first > runs/first.json
   weft train stores/mine --seeds 10

@@ -290,6 +290,31 @@ func TestParseBytes(t *testing.T) {
 	})
 }
 
+// The configurations that weft ships have names, unless a file of that name is there.
+func TestReadNamedConfig(t *testing.T) {
+	t.Chdir(t.TempDir())
+	o := Defaults()
+	if err := ReadConfig("cora-gcn", &o); err != nil || o.Hidden != 16 || o.Model != "gcn" || o.InputDropout != .5 {
+		t.Errorf("%v, %+v", err, o)
+	}
+	for name, want := range map[string]string{
+		"cora-gnc":   "config cora-gnc: neither a file nor a configuration of that name; did you mean cora-gcn?",
+		"my-cora":    "config my-cora: neither a file nor a configuration of that name; there are cora-appnp, cora-gat, cora-gcn",
+		"nosuch":     "config nosuch: neither a file nor a configuration of that name; it is one of aifb-rgcn, citeseer-gat",
+		"./cora-gcn": "no such file", "cora-gcn.yaml": "no such file", "..": "..",
+	} {
+		if err := ReadConfig(name, &o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+	if err := os.WriteFile("cora-gcn", []byte("hidden: 7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReadConfig("cora-gcn", &o); err != nil || o.Hidden != 7 {
+		t.Errorf("%v, hidden %d", err, o.Hidden)
+	}
+}
+
 func TestParseTime(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"90s": 90 * time.Second, "3h50m": 230 * time.Minute, "0": 0, "4:00:00": 4 * time.Hour, "100:05:07": 100*time.Hour + 5*time.Minute + 7*time.Second,
