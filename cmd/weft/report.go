@@ -76,7 +76,9 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 			return refusal.Errorf("%s: %w; name a run or a folder of runs", arg, err)
 		}
 		for _, r := range runs {
-			dirs = append(dirs, r.RunDir)
+			if dir := filepath.Clean(r.RunDir); !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
 		}
 		if len(runs) == 0 {
 			without = append(without, arg)
@@ -115,8 +117,8 @@ type reportRun struct {
 	Tensors, Resident             string
 	Workers                       int
 	Classes                       []metric.ClassScores
-	Confusion                     []confusionRow
-	NotMeasured                   string // why there are no classes
+	Confusion                     *heatTable // true classes × predicted classes; nil: there is none, or it is too large
+	NotMeasured                   string     // why there are no classes
 	PerWorker                     []workerRow
 	Traffic                       []trafficRow
 	Stages                        []stageRow
@@ -127,16 +129,6 @@ type reportRun struct {
 // Setting is the value of a setting, or the dataset.
 func (r *reportRun) Setting(name string) string {
 	return (&rundir.Listed{Standing: &rundir.Standing{Dataset: r.Summary.Dataset}, Settings: r.Settings}).Setting(name)
-}
-
-type confusionRow struct {
-	Name  string
-	Cells []confusionCell
-}
-
-type confusionCell struct {
-	Count string
-	Share float64 // of the row
 }
 
 type workerRow struct {
@@ -203,7 +195,9 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 			p.Memory = append(p.Memory, r.Profile.Chart)
 		}
 		listed = append(listed, &rundir.Listed{Standing: &rundir.Standing{Dataset: r.Summary.Dataset}, Settings: r.Settings})
-		tests = append(tests, float64(r.Summary.Test))
+		if !r.Diverged {
+			tests = append(tests, float64(r.Summary.Test))
+		}
 	}
 	if len(p.Runs) == 0 {
 		return nil, fmt.Errorf("%s: no run that has ended is there", dirs[0])
@@ -212,7 +206,8 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 	p.Differ = rundir.Differ(listed)
 	if name := p.Runs[0].Summary.Metric; len(p.Runs) > 1 && !slices.ContainsFunc(p.Differ, func(s string) bool { return s != "seed" && s != "split" }) {
 		mean, deviation := rundir.MeanAndDeviation(tests)
-		p.Mean = fmt.Sprintf("Test %s of the %d runs: %s (mean and sample deviation).", name, len(p.Runs), spread(name, mean, deviation))
+		of := when(len(tests) < len(p.Runs), fmt.Sprintf(", without %d that diverged", len(p.Runs)-len(tests)))
+		p.Mean = fmt.Sprintf("Test %s of the %d runs%s: %s (mean and sample deviation).", name, len(p.Runs), of, spread(name, mean, deviation))
 	}
 	p.draw()
 	return p, nil
@@ -309,15 +304,16 @@ func (r *reportRun) evaluate() {
 		return
 	}
 	r.Classes = e.Classes
-	if len(e.Confusion) > most {
+	if len(e.Confusion) == 0 || len(e.Confusion) > most {
 		return
 	}
+	r.Confusion = &heatTable{}
 	for k, row := range e.Confusion {
-		shown := confusionRow{Name: e.Classes[k].Name}
+		shown := heatRow{Name: e.Classes[k].Name}
 		for _, n := range row {
-			shown.Cells = append(shown.Cells, confusionCell{count(n), float64(n) / float64(max(1, e.Classes[k].Support))})
+			shown.Cells = append(shown.Cells, heatCell{count(n), float64(n) / float64(max(1, e.Classes[k].Support))})
 		}
-		r.Confusion = append(r.Confusion, shown)
+		r.Confusion.Columns, r.Confusion.Rows = append(r.Confusion.Columns, shown.Name), append(r.Confusion.Rows, shown)
 	}
 }
 
@@ -401,17 +397,29 @@ func (p *reportContents) metrics() (names []string) {
 // mostPoints is how many epochs a curve shows.
 const mostPoints = 2000
 
-// series is a curve of a run: of long ones every so many epochs, and the last.
+// series is a curve of a run, of the epochs that have the value: of long ones every so many, and the last.
 func (r *reportRun) series(suffix string, dash []int, scale float64, value func(*train.Epoch) float64) series {
 	s := series{Name: r.Name + suffix, Color: r.Color, Dash: dash, X: []int{}, Y: []metric.Number{}}
-	step := max(1, (len(r.curve)+mostPoints-1)/mostPoints)
 	for k := range r.curve {
 		e := &r.curve[k]
-		if y := value(e) * scale; !math.IsNaN(y) && !math.IsInf(y, 0) && (k%step == 0 || k == len(r.curve)-1) {
+		if y := value(e) * scale; !math.IsNaN(y) && !math.IsInf(y, 0) {
 			s.X, s.Y = append(s.X, e.Epoch), append(s.Y, metric.Number(y))
 		}
 	}
+	s.X, s.Y = thinned(s.X), thinned(s.Y)
 	return s
+}
+
+// thinned are about mostPoints of a list at most, evenly, with the first and the last.
+func thinned[T any](all []T) (some []T) {
+	step := max(1, (len(all)+mostPoints-1)/mostPoints)
+	some = all[:0:0]
+	for k := range all {
+		if k%step == 0 || k == len(all)-1 {
+			some = append(some, all[k])
+		}
+	}
+	return some
 }
 
 // write writes the page.

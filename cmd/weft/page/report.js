@@ -17,7 +17,7 @@ function draw(box, title, x, unit, series, data) {
 }
 
 const charts = document.getElementById("charts");
-for (const chart of curves) {
+for (const chart of curves || []) {
   const box = document.createElement("div");
   charts.append(box);
   const value = (u, v) => short(v, chart.unit, 5) || "–";
