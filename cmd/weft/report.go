@@ -119,6 +119,7 @@ type reportRun struct {
 	Classes                       []metric.ClassScores
 	Confusion                     *heatTable // true classes × predicted classes; nil: there is none, or it is too large
 	NotMeasured                   string     // why there are no classes
+	Links                         []linkRow  // of link prediction
 	PerWorker                     []workerRow
 	Traffic                       []trafficRow
 	Stages                        []stageRow
@@ -130,6 +131,9 @@ type reportRun struct {
 func (r *reportRun) Setting(name string) string {
 	return (&rundir.Listed{Standing: &rundir.Standing{Dataset: r.Summary.Dataset}, Settings: r.Settings}).Setting(name)
 }
+
+// linkRow is a metric of link prediction.
+type linkRow struct{ Name, Val, Test string }
 
 type workerRow struct {
 	Number                            int
@@ -254,6 +258,13 @@ func readReportRun(dir string) (*reportRun, error) {
 	}
 	r.Profile = viewProfile(profile, s.SentBytes)
 	r.evaluate()
+	if l := s.Links; l != nil {
+		for _, name := range metric.LinkNames {
+			if _, there := l.Val[name]; there {
+				r.Links = append(r.Links, linkRow{name, measured(name, float64(l.Val[name])), measured(name, float64(l.Test[name]))})
+			}
+		}
+	}
 	at := func(list []int64, k int, write func(int64) string) string {
 		if k < len(list) {
 			return write(list[k])
@@ -359,8 +370,17 @@ func (p *reportContents) draw() {
 	line := func(suffix string, dash []int, scale float64, value func(*train.Epoch) float64) func(*reportRun) series {
 		return func(r *reportRun) series { return r.series(suffix, dash, scale, value) }
 	}
+	// evaluated is a value of the epochs that have an evaluation
+	evaluated := func(value func(*train.Epoch) float64) func(*train.Epoch) float64 {
+		return func(e *train.Epoch) float64 {
+			if !e.Evaluated {
+				return math.NaN()
+			}
+			return value(e)
+		}
+	}
 	of("loss", "", line(" training", nil, 1, func(e *train.Epoch) float64 { return e.Loss }),
-		line(" validation", []int{6, 4}, 1, func(e *train.Epoch) float64 { return e.ValLoss }))
+		line(" validation", []int{6, 4}, 1, evaluated(func(e *train.Epoch) float64 { return e.ValLoss })))
 	for _, name := range p.metrics() {
 		scale, unit := 1., ""
 		if metric.IsShare(name) {
@@ -369,7 +389,7 @@ func (p *reportContents) draw() {
 		measured := func(suffix string, dash []int, value func(*train.Epoch) float64) func(*reportRun) series {
 			return func(r *reportRun) (s series) {
 				if r.Summary.Metric == name {
-					s = r.series(suffix, dash, scale, value)
+					s = r.series(suffix, dash, scale, evaluated(value))
 				}
 				return s
 			}
