@@ -32,6 +32,8 @@ var (
 	reportStyle string
 	//go:embed page/report.js
 	reportScript string
+	//go:embed page/axis.js
+	axisScript string
 	//go:embed page/uPlot.iife.min.js
 	chartScript string
 	//go:embed page/uPlot.min.css
@@ -166,7 +168,7 @@ type series struct {
 type reportContents struct {
 	Title, Version, Made, Mean string
 	Style, ChartStyle          template.CSS
-	Script, Chart              template.JS
+	Script, Axis, Chart        template.JS
 	Runs                       []*reportRun
 	Differ                     []string
 	Curves                     []chart
@@ -180,7 +182,7 @@ var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5
 func newReportPage(dirs []string, title string, now time.Time, unread func(error)) (*reportContents, error) {
 	p := &reportContents{
 		Title: title, Version: version, Made: now.Format(time.DateTime),
-		Style: template.CSS(reportStyle), ChartStyle: template.CSS(chartStyle), Script: template.JS(reportScript), Chart: template.JS(chartScript), //nolint:gosec // embedded
+		Style: template.CSS(reportStyle), ChartStyle: template.CSS(chartStyle), Script: template.JS(reportScript), Axis: template.JS(axisScript), Chart: template.JS(chartScript), //nolint:gosec // embedded
 	}
 	if title == "" {
 		p.Title = "Training runs"

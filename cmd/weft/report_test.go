@@ -117,8 +117,8 @@ func TestReportOfStrangeNames(t *testing.T) {
 	b := newBrowser(t)
 	b.open("file://" + page)
 	b.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": true}, nil)
-	b.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}}, nil)
 	b.until("charts.querySelector('canvas').clientWidth < 360")
+	b.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}}, nil)
 	b.check(len(charts)+2, []string{class, run, long})
 	var rows, strange, width int
 	var ground string
@@ -134,6 +134,12 @@ func TestReportOfStrangeNames(t *testing.T) {
 	if !slices.Equal(heads, []string{"", class, "other"}) {
 		t.Errorf("the confusion matrix has the columns %q", heads)
 	}
+	// The words at the axes are light, beside the curves
+	b.until(`(() => {
+		const canvas = charts.querySelector("canvas"), d = canvas.getContext("2d").getImageData(0, 0, 55, canvas.height).data;
+		for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 200 && Math.min(d[i], d[i + 1], d[i + 2]) > 215) return true;
+		return false;
+	})()`)
 }
 
 // TestCurvesAreThinned: a long curve of few evaluations shows all of these, and the last epoch.

@@ -95,8 +95,9 @@ func (l *live) page(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_ = page.Execute(w, struct { // the browser may be gone
 		Style, ChartStyle template.CSS
-		Script, Chart     template.JS
-	}{template.CSS(reportStyle), template.CSS(chartStyle), template.JS(watchScript), template.JS(chartScript)}) //nolint:gosec // embedded
+		Script, Axis      template.JS
+		Chart             template.JS
+	}{template.CSS(reportStyle), template.CSS(chartStyle), template.JS(watchScript), template.JS(axisScript), template.JS(chartScript)}) //nolint:gosec // embedded
 }
 
 // begin begins a run.

@@ -1,8 +1,6 @@
 "use strict";
 // Draws the epochs that /events sends. Beyond so many points one of two goes, rather that without metrics.
 const mostPoints = 4000;
-const text = getComputedStyle(document.body).color;
-const line = getComputedStyle(document.documentElement).getPropertyValue("--line");
 const status = document.getElementById("status");
 const number = (v, unit) => v == null ? "–" : +v.toPrecision(5) + unit;
 let share, points, plots = [], ended = false;
@@ -26,7 +24,6 @@ function begin(run) {
 function chart(title, unit, series) {
   const box = document.createElement("div");
   document.getElementById("charts").append(box);
-  const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
   const plot = new uPlot({
     title, width: box.clientWidth, height: 280, scales: { x: { time: false } },
     axes: [axis, { ...axis, size: 70, values: (u, all) => all.map(v => number(v, unit)) }],
@@ -36,6 +33,7 @@ function chart(title, unit, series) {
   resized.observe(box);
   return {
     draw: () => plot.setData([points.map(p => p.epoch), ...series.map(([, key, , scale]) => points.map(p => p[key] == null ? null : p[key] * scale))]),
+    redraw: () => plot.redraw(),
     end: () => { resized.disconnect(); plot.destroy(); },
   };
 }
