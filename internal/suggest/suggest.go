@@ -38,8 +38,8 @@ func OneOf(typed string, words []string) string {
 	return "it is one of " + strings.Join(words, ", ")
 }
 
-// Like are the words that share a part with the typed one, capitals aside, as weight-decay does with decay-rate;
-// nil: none does. Parts stand between hyphens or underscores.
+// Like are the words that share a part with the typed one, capitals aside, as weight-decay does with
+// decay-rate; nil: none does. Parts stand between hyphens or underscores.
 func Like(typed string, words []string) (like []string) {
 	parts := func(word string) []string {
 		return strings.FieldsFunc(strings.ToLower(word), func(r rune) bool { return r == '-' || r == '_' })

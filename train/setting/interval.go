@@ -36,8 +36,8 @@ var slurmTime = regexp.MustCompile(`^(?:([0-9]{1,4})-([0-9]{1,2})(?::([0-9]{1,2}
 // errTime refuses what is no time.
 var errTime = errors.New("must be a time above 0 with its units, as in 60s, 5m or 3h50m")
 
-// ParseTime reads a time, not below 0, with its units, as in 90s or 3h50m, or as Slurm writes its limits, as in
-// 3:50:00 or 1-02:00:00.
+// ParseTime reads a time, not below 0, with its units, as in 90s or 3h50m, or as Slurm writes its limits, as
+// in 3:50:00 or 1-02:00:00.
 func ParseTime(text string) (d time.Duration, err error) {
 	if m := slurmTime.FindStringSubmatch(text); m != nil {
 		for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second, time.Hour, time.Minute, time.Second} {
