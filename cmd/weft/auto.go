@@ -94,6 +94,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 		p.Machine = m
 		p.Machine.Sharers = min(m.Sharers, n)
 		meshes, not, err := p.Meshes(cmd.Context(), n)
+		p.shown.erase()
 		if err != nil {
 			return "", about(dataset, err)
 		}

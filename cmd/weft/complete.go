@@ -1,12 +1,14 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/configs"
 	"weft/internal/datasets"
 	"weft/train/rundir"
 )
@@ -34,6 +36,9 @@ func completeValue(f *pflag.Flag) cobra.CompletionFunc {
 	if words := f.Annotations[flagChoices]; len(words) > 0 {
 		return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 	}
+	if f.Name == "config" {
+		return completeConfig
+	}
 	switch what, _ := pflag.UnquoteUsage(f); what {
 	case "file":
 		return completeFiles
@@ -51,26 +56,60 @@ func completeFolders(*cobra.Command, []string, string) ([]cobra.Completion, cobr
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// completeGraph completes the names of datasets and the paths of stores, or any path if none of them matches.
+// completeGraph completes the names of datasets, the paths of stores, and those of files and folders, which
+// may be imported or lead to a store.
 func completeGraph(_ *cobra.Command, _ []string, begun string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	for _, d := range datasets.All() {
 		if strings.HasPrefix(d.Name, begun) {
 			names = append(names, cobra.CompletionWithDesc(d.Name, d.About))
 		}
 	}
-	names = append(names, beginningWith(begun, isStore)...)
-	if names == nil {
-		return nil, cobra.ShellCompDirectiveDefault // a file to import, or a folder on the way to a store
+	return offer(append(names, beginningWith(begun, isStore)...), begun, func(path string) bool { return !isStore(path) }, cobra.ShellCompDirectiveDefault)
+}
+
+// completeConfig completes the names of configurations, and files and folders.
+func completeConfig(_ *cobra.Command, _ []string, begun string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	for _, name := range configs.Names() {
+		if strings.HasPrefix(name, begun) {
+			names = append(names, name)
+		}
+	}
+	return offer(names, begun, func(string) bool { return true }, cobra.ShellCompDirectiveDefault)
+}
+
+// completeRun completes the paths of runs, and those of folders, which may hold some.
+func completeRun(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return offer(beginningWith(begun, rundir.Is), begun, func(path string) bool { return isFolder(path) && !rundir.Is(path) && !isStore(path) }, cobra.ShellCompDirectiveFilterDirs)
+}
+
+// offer adds what else begins so and is wanted to the names. Where nothing does, the shell completes by itself,
+// as otherwise says.
+func offer(names []cobra.Completion, begun string, wanted func(path string) bool, otherwise cobra.ShellCompDirective) ([]cobra.Completion, cobra.ShellCompDirective) {
+	_, name := filepath.Split(begun)
+	hidden := strings.HasPrefix(name, ".")
+	found, _ := filepath.Glob(begun + "*") // where begun has a bracket there are none
+	for _, path := range found {
+		switch {
+		case !wanted(path), strings.HasPrefix(filepath.Base(path), ".") && !hidden:
+		case isFolder(path):
+			names = append(names, path+"/")
+		default:
+			names = append(names, path)
+		}
+	}
+	switch {
+	case names == nil:
+		return nil, otherwise
+	case len(names) == 1 && strings.HasSuffix(names[0], "/"): // the rest of the path follows
+		return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeRun completes the paths of runs, or any folder if none of them matches.
-func completeRun(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if runs := beginningWith(begun, rundir.Is); runs != nil {
-		return runs, cobra.ShellCompDirectiveNoFileComp
-	}
-	return nil, cobra.ShellCompDirectiveFilterDirs
+// isFolder reports whether a path, or what a link there leads to, is a folder.
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // beginningWith are the folders of a kind whose paths begin so, at that place or one level below.

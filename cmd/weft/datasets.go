@@ -17,7 +17,7 @@ func newDatasets() *cobra.Command {
 weft makes the store of such a graph at its first use and keeps it in the user's cache directory, or in $WEFT_CACHE.
 It reads published datasets from the folder $WEFT_DATA, with the files as authors publish them or downloaders leave them.
 weft train NAME says which files it needs and where they are published.`,
-		Example: "  weft datasets\n  WEFT_DATA=~/data weft train cora --config configs/cora-gcn.yaml",
+		Example: "  weft datasets\n  WEFT_DATA=~/data weft train cora --config cora-gcn",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t := newTable(cmd.OutOrStdout())

@@ -149,7 +149,11 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (evaluatio
 		}
 	}
 	parts := &evaluations{}
-	return parts, g.Guard(func() error { return parts.of(rows, g, r.Split) })
+	err = g.Guard(func() error { return parts.of(rows, g, r.Split) })
+	if refusal.IsDamaged(err) {
+		err = fmt.Errorf("%s: %w", e.args[0], err)
+	}
+	return parts, err
 }
 
 // edgeEvaluations are those of held-out edges.

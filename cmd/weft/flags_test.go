@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"weft/train/setting"
 )
 
 func TestFlagErrors(t *testing.T) {
@@ -24,7 +26,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"predict", "--gpu", "0"}, "weft: unknown flag: --gpu; weft runs on the CPU and has no choice of devices\n"},
 		{[]string{"train", "-batch-size", "3"}, "weft: unknown flag: -batch-size; training is full-batch: each epoch is one step over the whole graph\n"},
 		{[]string{"train", "--learning-rate", "3"}, "weft: unknown flag: --learning-rate; --lr is the learning rate\n"},
-		{[]string{"train", "--num-workers", "3"}, "weft: unknown flag: --num-workers; --parallel AXIS=N is the number of workers, as in --parallel graph=4\n"},
+		{[]string{"train", "--num-workers", "3"}, "weft: unknown flag: --num-workers; --parallel AXIS=N is the number of workers, as in graph=4\n"},
 		{[]string{"import", "npz", "--device", "3"}, "weft: unknown flag: --device; weft import npz --help lists them\n"},
 		// A hidden one
 		{[]string{"predict", "--patienc", "8"}, "weft: unknown flag: --patienc; weft predict --help lists them\n"},
@@ -78,12 +80,17 @@ func TestFlagErrors(t *testing.T) {
 // TestFlagsElsewhere: the table names flags of train, and none of its own flags.
 func TestFlagsElsewhere(t *testing.T) {
 	flags := newTrain().Flags()
-	for flag, meaning := range foreignFlags {
+	for _, flag := range []string{"num_layers", "walk-length", "hid", "device"} {
+		if says, _ := setting.Elsewhere(flag); says == "" {
+			t.Errorf("--%s means nothing", flag)
+		}
+	}
+	for _, flag := range setting.FlagsElsewhere() {
 		if flags.Lookup(flag) != nil {
 			t.Errorf("--%s is a flag of train", flag)
 		}
-		if named, _, _ := strings.Cut(strings.TrimPrefix(meaning, "--"), " "); strings.HasPrefix(meaning, "--") && flags.Lookup(named) == nil {
-			t.Errorf("--%s: --%s is no flag of train", flag, named)
+		if says, name := setting.Elsewhere(flag); name != "" && (flags.Lookup(name) == nil || !strings.HasPrefix(says, "--"+name+" ")) {
+			t.Errorf("--%s: %s", flag, says)
 		}
 	}
 }

@@ -79,6 +79,46 @@ func filled(text string, width int) string {
 	return strings.Join(lines, "\n")
 }
 
+// continued breaks the lines of commands, at most so wide, so that each line but the last ends as the shell
+// needs it and the next ones are indented further. A flag stays with its value, a comment and what is in quotes
+// on one line. A single word that is wider stays.
+func continued(text, end string, width int) string {
+	var lines []string
+	for _, old := range strings.Split(text, "\n") {
+		if utf8.RuneCountInString(old) <= width || strings.ContainsAny(old, `'"#`) {
+			lines = append(lines, old)
+			continue
+		}
+		indent := old[:len(old)-len(strings.TrimLeft(old, " "))]
+		line := ""
+		for _, part := range flagsWithValues(strings.Fields(old)) {
+			switch {
+			case line == "":
+				line = indent + part
+			case utf8.RuneCountInString(line+" "+part+end) > width:
+				lines = append(lines, line+end)
+				line = indent + "    " + part
+			default:
+				line += " " + part
+			}
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// flagsWithValues joins each flag with the word behind it that is none.
+func flagsWithValues(words []string) (parts []string) {
+	for i, word := range words {
+		if i > 0 && strings.HasPrefix(words[i-1], "--") && !strings.HasPrefix(word, "-") {
+			parts[len(parts)-1] += " " + word
+		} else {
+			parts = append(parts, word)
+		}
+	}
+	return parts
+}
+
 // expert are the settings that few need: of single methods, ablations, and what has a good value by itself.
 // --help-all shows them.
 var expert = strings.Fields(`transform-dropout attention-gradient num-blocks theta shared-weights conv-weight-decay

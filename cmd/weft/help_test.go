@@ -7,6 +7,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
+
 	"weft/train/setting"
 )
 
@@ -15,6 +17,34 @@ func TestFilled(t *testing.T) {
 	const want = "train trains a\nmodel on a whole\ngraph.\n\nAn example:\n  weft train cora --epochs 100 --hidden 16\nThe end."
 	if got := filled(text, 16); got != want {
 		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+func TestContinued(t *testing.T) {
+	const text = "  weft train cora\n  weft train stores/mine --model gat --hidden 64 --json > first.json\n  echo 'one two three four five six seven eight nine'"
+	const want = "  weft train cora\n  weft train stores/mine \\\n      --model gat --hidden 64 \\\n      --json > first.json\n" +
+		"  echo 'one two three four five six seven eight nine'"
+	if got := continued(text, ` \`, 32); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// The examples of all commands keep to the width of a narrow terminal, and say the same to a shell.
+func TestExamplesAreContinued(t *testing.T) {
+	const width = 60
+	root, _ := newRoot()
+	for all := []*cobra.Command{root}; len(all) > 0; {
+		cmd := all[0]
+		all = append(all[1:], cmd.Commands()...)
+		text := continued(cmd.Example, ` \`, width)
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("%s: %d columns: %s", cmd.Name(), n, line)
+			}
+		}
+		if got := strings.Fields(strings.ReplaceAll(text, "\\\n", "")); !slices.Equal(got, strings.Fields(cmd.Example)) {
+			t.Errorf("%s: %q", cmd.Name(), got)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"weft/internal/refusal"
 	"weft/partition"
 	"weft/train"
+	"weft/train/rundir"
 	"weft/train/setting"
 )
 
@@ -212,6 +214,18 @@ func partitionMethod(o *setting.Options) string {
 	return o.Partition
 }
 
+// refuseRun refuses the directory of a run, or of several, in the place of a graph.
+func refuseRun(path string) error {
+	switch word := refusal.ShellWord(path); {
+	case rundir.Is(path):
+		return refusal.Errorf("%s: is a run, and no graph; weft train --resume %s continues it, weft evaluate %[2]s measures it, and weft inspect %[2]s says where it stands",
+			path, word)
+	case rundir.First(path) != "":
+		return refusal.Errorf("%s: holds runs, and is no graph; weft runs %s compares them", path, word)
+	}
+	return nil
+}
+
 // resolve returns the store of a dataset, or of a graph in a foreign format, which it makes if needed. A
 // signal meanwhile removes it.
 func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
@@ -219,7 +233,7 @@ func resolve(parent context.Context, name string, show io.Writer) (store string,
 		return r.imported(show)
 	}
 	if !isStore(name) && !isDataset(name) {
-		if err := severalSources(name); err != nil {
+		if err := cmp.Or(refuseRun(name), severalSources(name)); err != nil {
 			return "", err
 		}
 	}

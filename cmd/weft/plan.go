@@ -135,6 +135,7 @@ func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Opti
 		plans.Open = plans.inMemory
 	}
 	meshes, refused, err := plans.Meshes(cmd.Context(), workers)
+	plans.shown.erase()
 	if err != nil {
 		return about(dataset, err)
 	}
@@ -218,7 +219,10 @@ func linksIn(path string) (*planner.Links, error) {
 }
 
 // meshPlanner is a planner, in words.
-type meshPlanner struct{ planner.Planner }
+type meshPlanner struct {
+	planner.Planner
+	shown *stages // how far it is; whoever asks for meshes erases it
+}
 
 // graphPlanner is the planner for a graph and its store, without a machine. given names the settings that the
 // caller gave.
@@ -227,8 +231,11 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 	if root := datasets.CacheRoot(); root != "" {
 		p.Cache = planner.Cache(filepath.Join(root, "rates-2"))
 	}
+	shown := newStages(show)
+	p.Progress = shown.show
 	alone := ranks{launch.Ranks{Comm: comm.Alone()}}
 	p.Open = func(ctx context.Context, r *setting.Resolved) (job *train.Job, err error) {
+		shown.erase() // opening says what it does
 		job = &train.Job{Dataset: dataset, Options: r.Options, Graph: g}
 		if r.Mesh.Partitions > 1 {
 			if job, _, err = alone.openJob(ctx, store, r, show, nil, r.CheckGraph); err != nil {
@@ -238,7 +245,7 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 		_, err = alone.openValidation(ctx, job, store, r, show)
 		return job, err
 	}
-	return meshPlanner{p}
+	return meshPlanner{p, shown}
 }
 
 // inMemory opens the graph for a mesh, with partitions that nobody keeps.

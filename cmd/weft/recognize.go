@@ -307,10 +307,14 @@ func (r *recognition) changed() (c change, err error) {
 	return c, err
 }
 
-// lacks adds to a refusal of a graph that was imported as it is which import can be given flags.
+// lacks adds to a refusal of a graph that was imported as it is which import can be given flags, and where the
+// store stays that a command with other settings takes.
 func (r *recognition) lacks(err error) error {
 	if err == nil || !refusal.Is(err) {
 		return err
+	}
+	if store := r.storeBeside(); isStore(store) {
+		err = fmt.Errorf("%w; the store %s stays for the next command with this source", err, store)
 	}
 	return fmt.Errorf("%w; the import of this source is %s", err, r.command("STORE"))
 }

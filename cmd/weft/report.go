@@ -6,8 +6,10 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +32,8 @@ var (
 	reportStyle string
 	//go:embed page/report.js
 	reportScript string
+	//go:embed page/axis.js
+	axisScript string
 	//go:embed page/uPlot.iife.min.js
 	chartScript string
 	//go:embed page/uPlot.min.css
@@ -54,7 +58,7 @@ took, sent and waited, the memory over an epoch, and where its time went by laye
 		Args:              arguments(1, math.MaxInt),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
 	}
-	cmd.Flags().StringVar(&c.out, "out", "", "`file` for the page; an existing file is overwritten")
+	cmd.Flags().StringVar(&c.out, "out", "", "`file` for the page, .html or .htm; an existing file is overwritten")
 	cmd.Flags().StringVar(&c.title, "title", "", "`text` of its heading (default: that it is about training runs)")
 	return cmd
 }
@@ -63,20 +67,34 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	if err := checkFile("out", c.out); err != nil {
 		return err
 	}
-	var dirs []string
+	if info, err := os.Stat(c.out); !isPage(c.out) && (err != nil || info.Mode().IsRegular()) {
+		return refusal.Errorf("--out %s: the page is HTML; name a file that ends in .html or .htm", c.out)
+	}
+	say := func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), oneLine(err)) }
+	var dirs, without []string
 	for _, arg := range args {
-		runs, err := rundir.List(arg, func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), oneLine(err)) })
+		runs, err := rundir.List(arg, say)
 		if err != nil {
 			return refusal.Errorf("%s: %w; name a run or a folder of runs", arg, err)
 		}
 		for _, r := range runs {
-			dirs = append(dirs, r.RunDir)
+			if dir := filepath.Clean(r.RunDir); !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
 		}
 		if len(runs) == 0 {
-			return refusal.Errorf("%s: no run is there; weft train DATASET begins one", arg)
+			without = append(without, arg)
 		}
 	}
-	page, err := newReportPage(dirs, c.title, time.Now(), func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), oneLine(err)) })
+	if len(dirs) == 0 {
+		return refusal.Errorf("%s: no run is there; weft train DATASET begins one", strings.Join(without, ", "))
+	}
+	for _, arg := range without {
+		if !rundir.IsBeside(arg) {
+			say(fmt.Errorf("%s: no run is there; it is left out", arg))
+		}
+	}
+	page, err := newReportPage(dirs, c.title, time.Now(), say)
 	if err != nil {
 		return err
 	}
@@ -87,6 +105,12 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// isPage reports whether a file has an ending of HTML.
+func isPage(path string) bool {
+	end := strings.ToLower(filepath.Ext(path))
+	return end == ".html" || end == ".htm"
+}
+
 // reportRun is a run on the page.
 type reportRun struct {
 	rundir.Run
@@ -95,8 +119,9 @@ type reportRun struct {
 	Tensors, Resident             string
 	Workers                       int
 	Classes                       []metric.ClassScores
-	Confusion                     []confusionRow
-	NotMeasured                   string // why there are no classes
+	Confusion                     *heatTable // true classes × predicted classes; nil: there is none, or it is too large
+	NotMeasured                   string     // why there are no classes
+	Links                         []linkRow  // of link prediction
 	PerWorker                     []workerRow
 	Traffic                       []trafficRow
 	Stages                        []stageRow
@@ -109,15 +134,8 @@ func (r *reportRun) Setting(name string) string {
 	return (&rundir.Listed{Standing: &rundir.Standing{Dataset: r.Summary.Dataset}, Settings: r.Settings}).Setting(name)
 }
 
-type confusionRow struct {
-	Name  string
-	Cells []confusionCell
-}
-
-type confusionCell struct {
-	Count string
-	Share float64 // of the row
-}
+// linkRow is a metric of link prediction.
+type linkRow struct{ Name, Val, Test string }
 
 type workerRow struct {
 	Number                            int
@@ -150,7 +168,7 @@ type series struct {
 type reportContents struct {
 	Title, Version, Made, Mean string
 	Style, ChartStyle          template.CSS
-	Script, Chart              template.JS
+	Script, Axis, Chart        template.JS
 	Runs                       []*reportRun
 	Differ                     []string
 	Curves                     []chart
@@ -164,7 +182,7 @@ var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5
 func newReportPage(dirs []string, title string, now time.Time, unread func(error)) (*reportContents, error) {
 	p := &reportContents{
 		Title: title, Version: version, Made: now.Format(time.DateTime),
-		Style: template.CSS(reportStyle), ChartStyle: template.CSS(chartStyle), Script: template.JS(reportScript), Chart: template.JS(chartScript), //nolint:gosec // embedded
+		Style: template.CSS(reportStyle), ChartStyle: template.CSS(chartStyle), Script: template.JS(reportScript), Axis: template.JS(axisScript), Chart: template.JS(chartScript), //nolint:gosec // embedded
 	}
 	if title == "" {
 		p.Title = "Training runs"
@@ -183,7 +201,9 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 			p.Memory = append(p.Memory, r.Profile.Chart)
 		}
 		listed = append(listed, &rundir.Listed{Standing: &rundir.Standing{Dataset: r.Summary.Dataset}, Settings: r.Settings})
-		tests = append(tests, float64(r.Summary.Test))
+		if !r.Diverged {
+			tests = append(tests, float64(r.Summary.Test))
+		}
 	}
 	if len(p.Runs) == 0 {
 		return nil, fmt.Errorf("%s: no run that has ended is there", dirs[0])
@@ -192,7 +212,8 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 	p.Differ = rundir.Differ(listed)
 	if name := p.Runs[0].Summary.Metric; len(p.Runs) > 1 && !slices.ContainsFunc(p.Differ, func(s string) bool { return s != "seed" && s != "split" }) {
 		mean, deviation := rundir.MeanAndDeviation(tests)
-		p.Mean = fmt.Sprintf("Test %s of the %d runs: %s (mean and sample deviation).", name, len(p.Runs), spread(name, mean, deviation))
+		of := when(len(tests) < len(p.Runs), fmt.Sprintf(", without %d that diverged", len(p.Runs)-len(tests)))
+		p.Mean = fmt.Sprintf("Test %s of the %d runs%s: %s (mean and sample deviation).", name, len(p.Runs), of, spread(name, mean, deviation))
 	}
 	p.draw()
 	return p, nil
@@ -239,6 +260,13 @@ func readReportRun(dir string) (*reportRun, error) {
 	}
 	r.Profile = viewProfile(profile, s.SentBytes)
 	r.evaluate()
+	if l := s.Links; l != nil {
+		for _, name := range metric.LinkNames {
+			if _, there := l.Val[name]; there {
+				r.Links = append(r.Links, linkRow{name, measured(name, float64(l.Val[name])), measured(name, float64(l.Test[name]))})
+			}
+		}
+	}
 	at := func(list []int64, k int, write func(int64) string) string {
 		if k < len(list) {
 			return write(list[k])
@@ -289,15 +317,16 @@ func (r *reportRun) evaluate() {
 		return
 	}
 	r.Classes = e.Classes
-	if len(e.Confusion) > most {
+	if len(e.Confusion) == 0 || len(e.Confusion) > most {
 		return
 	}
+	r.Confusion = &heatTable{}
 	for k, row := range e.Confusion {
-		shown := confusionRow{Name: e.Classes[k].Name}
+		shown := heatRow{Name: e.Classes[k].Name}
 		for _, n := range row {
-			shown.Cells = append(shown.Cells, confusionCell{count(n), float64(n) / float64(max(1, e.Classes[k].Support))})
+			shown.Cells = append(shown.Cells, heatCell{count(n), float64(n) / float64(max(1, e.Classes[k].Support))})
 		}
-		r.Confusion = append(r.Confusion, shown)
+		r.Confusion.Columns, r.Confusion.Rows = append(r.Confusion.Columns, shown.Name), append(r.Confusion.Rows, shown)
 	}
 }
 
@@ -343,8 +372,17 @@ func (p *reportContents) draw() {
 	line := func(suffix string, dash []int, scale float64, value func(*train.Epoch) float64) func(*reportRun) series {
 		return func(r *reportRun) series { return r.series(suffix, dash, scale, value) }
 	}
+	// evaluated is a value of the epochs that have an evaluation
+	evaluated := func(value func(*train.Epoch) float64) func(*train.Epoch) float64 {
+		return func(e *train.Epoch) float64 {
+			if !e.Evaluated {
+				return math.NaN()
+			}
+			return value(e)
+		}
+	}
 	of("loss", "", line(" training", nil, 1, func(e *train.Epoch) float64 { return e.Loss }),
-		line(" validation", []int{6, 4}, 1, func(e *train.Epoch) float64 { return e.ValLoss }))
+		line(" validation", []int{6, 4}, 1, evaluated(func(e *train.Epoch) float64 { return e.ValLoss })))
 	for _, name := range p.metrics() {
 		scale, unit := 1., ""
 		if metric.IsShare(name) {
@@ -353,7 +391,7 @@ func (p *reportContents) draw() {
 		measured := func(suffix string, dash []int, value func(*train.Epoch) float64) func(*reportRun) series {
 			return func(r *reportRun) (s series) {
 				if r.Summary.Metric == name {
-					s = r.series(suffix, dash, scale, value)
+					s = r.series(suffix, dash, scale, evaluated(value))
 				}
 				return s
 			}
@@ -381,17 +419,29 @@ func (p *reportContents) metrics() (names []string) {
 // mostPoints is how many epochs a curve shows.
 const mostPoints = 2000
 
-// series is a curve of a run: of long ones every so many epochs, and the last.
+// series is a curve of a run, of the epochs that have the value: of long ones every so many, and the last.
 func (r *reportRun) series(suffix string, dash []int, scale float64, value func(*train.Epoch) float64) series {
 	s := series{Name: r.Name + suffix, Color: r.Color, Dash: dash, X: []int{}, Y: []metric.Number{}}
-	step := max(1, (len(r.curve)+mostPoints-1)/mostPoints)
 	for k := range r.curve {
 		e := &r.curve[k]
-		if y := value(e) * scale; !math.IsNaN(y) && !math.IsInf(y, 0) && (k%step == 0 || k == len(r.curve)-1) {
+		if y := value(e) * scale; !math.IsNaN(y) && !math.IsInf(y, 0) {
 			s.X, s.Y = append(s.X, e.Epoch), append(s.Y, metric.Number(y))
 		}
 	}
+	s.X, s.Y = thinned(s.X), thinned(s.Y)
 	return s
+}
+
+// thinned are about mostPoints of a list at most, evenly, with the first and the last.
+func thinned[T any](all []T) (some []T) {
+	step := max(1, (len(all)+mostPoints-1)/mostPoints)
+	some = all[:0:0]
+	for k := range all {
+		if k%step == 0 || k == len(all)-1 {
+			some = append(some, all[k])
+		}
+	}
+	return some
 }
 
 // write writes the page.

@@ -19,16 +19,7 @@ import (
 // draws all its charts without an error, and shows what profile.json holds.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
-	weft := func(args ...string) {
-		t.Helper()
-		root, started := newRoot()
-		root.SetArgs(args)
-		root.SetOut(io.Discard)
-		root.SetErr(os.Stderr)
-		if status := execute(root, started); status != 0 {
-			t.Fatalf("weft %s: status %d", strings.Join(args, " "), status)
-		}
-	}
+	weft := func(args ...string) { runWeft(t, args...) }
 	g, runs, page := filepath.Join(dir, "g"), filepath.Join(dir, "runs"), filepath.Join(dir, "page.html")
 	weft("generate", "sbm", g, "--vertices", "300", "--degree", "4", "--features", "6", "--classes", "3")
 	weft("train", g, "--epochs", "7", "--seeds", "2", "--parallel", "graph=2", "--out", runs)
@@ -74,6 +65,100 @@ func TestReport(t *testing.T) {
 	b.check(len(charts)+len(folders), []string{"seed-0", "seed-1", "± "})
 	for k, folder := range folders {
 		checkProfileOf(t, b, k, folder)
+	}
+}
+
+// runWeft runs a command that must work.
+func runWeft(t *testing.T, args ...string) {
+	t.Helper()
+	root, started := newRoot()
+	root.SetArgs(args)
+	root.SetOut(io.Discard)
+	root.SetErr(os.Stderr)
+	if status := execute(root, started); status != 0 {
+		t.Fatalf("weft %s: status %d", strings.Join(args, " "), status)
+	}
+}
+
+// TestReportOfStrangeNames: names of runs, stores and classes are text, whatever they hold. On a narrow screen
+// the page has no more than its width, and on a dark one it is dark.
+func TestReportOfStrangeNames(t *testing.T) {
+	dir := t.TempDir()
+	const class, run = "<script>fault()</script>", "<img src=x onerror=fault()>"
+	long := strings.Repeat("a-name-without-an-end-", 8)
+	var edges, labels strings.Builder
+	for v := range 40 {
+		fmt.Fprintf(&edges, "%d,%d\n", v, (v*7+1)%40)
+		fmt.Fprintln(&labels, []string{class, "other"}[v%2])
+	}
+	e, y, g, page := filepath.Join(dir, "e.csv"), filepath.Join(dir, "y.csv"), filepath.Join(dir, "<b>g"), filepath.Join(dir, "page.html")
+	if err := os.WriteFile(e, []byte(edges.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(y, []byte(labels.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runWeft(t, "import", "edges", e, g, "--labels", y, "--random-features", "3", "--split", "random:50/20/30")
+	runWeft(t, "train", g, "--epochs", "6", "--eval-every", "3", "--out", filepath.Join(dir, "runs", run))
+	runWeft(t, "train", g, "--epochs", "2", "--parallel", "graph=2", "--out", filepath.Join(dir, "runs", long))
+	runWeft(t, "report", filepath.Join(dir, "runs"), filepath.Join(dir, "runs", run), "--out", page)
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "ZgotmplZ") {
+		t.Error("the template refused a value")
+	}
+	var charts []chart
+	data := regexp.MustCompile(`<script>const curves = (.*);</script>`).FindSubmatch(text)
+	if data == nil || json.Unmarshal(data[1], &charts) != nil || !slices.Equal(charts[0].Series[1].X, []int{3, 6}) {
+		t.Errorf("validation losses, which stand in every third epoch: %s", data)
+	}
+	b := newBrowser(t)
+	b.open("file://" + page)
+	b.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": true}, nil)
+	b.until("charts.querySelector('canvas').clientWidth < 360")
+	b.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}}, nil)
+	b.check(len(charts)+2, []string{class, run, long})
+	var rows, strange, width int
+	var ground string
+	b.evaluate(`document.querySelectorAll("#runs tr").length - 1`, &rows)
+	b.evaluate(`document.querySelectorAll("body img, body b, section script").length`, &strange)
+	b.evaluate("document.documentElement.scrollWidth", &width)
+	b.evaluate("getComputedStyle(document.body).backgroundColor", &ground)
+	if rows != 2 || strange != 0 || width > 360 || ground != "rgb(13, 17, 23)" {
+		t.Errorf("%d runs, %d strange elements, %d columns, ground %s", rows, strange, width, ground)
+	}
+	var heads []string
+	b.evaluate(`[...document.querySelectorAll("section .heat")[0].rows[0].cells].map(c => c.innerText)`, &heads)
+	if !slices.Equal(heads, []string{"", class, "other"}) {
+		t.Errorf("the confusion matrix has the columns %q", heads)
+	}
+	// The words at the axes are light, beside the curves
+	b.until(`(() => {
+		const canvas = charts.querySelector("canvas"), d = canvas.getContext("2d").getImageData(0, 0, 55, canvas.height).data;
+		for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 200 && Math.min(d[i], d[i + 1], d[i + 2]) > 215) return true;
+		return false;
+	})()`)
+}
+
+// TestCurvesAreThinned: a long curve of few evaluations shows all of these, and the last epoch.
+func TestCurvesAreThinned(t *testing.T) {
+	r := &reportRun{}
+	r.Summary.Metric = "accuracy"
+	for k := 1; k <= 3*mostPoints; k++ {
+		r.curve = append(r.curve, train.Epoch{Epoch: k, Evaluated: k%25 == 0})
+	}
+	p := &reportContents{Runs: []*reportRun{r}}
+	p.draw()
+	for _, c := range p.Curves {
+		want := mostPoints + 1
+		if c.Title == "accuracy" {
+			want = len(r.curve) / 25
+		}
+		if x := c.Series[0].X; len(x) != want || x[len(x)-1] != len(r.curve) {
+			t.Errorf("%s: %d points up to epoch %d, want %d", c.Title, len(x), x[len(x)-1], want)
+		}
 	}
 }
 
@@ -141,7 +226,7 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 func TestMetricsHaveCharts(t *testing.T) {
 	p := &reportContents{}
 	for _, name := range []string{"accuracy", "rmse", "accuracy"} {
-		r := &reportRun{curve: []train.Epoch{{Epoch: 1, Train: .5, Val: .5, Test: .5}}}
+		r := &reportRun{curve: []train.Epoch{{Epoch: 1, Evaluated: true, Train: .5, Val: .5, Test: .5}}}
 		r.Summary.Metric = name
 		p.Runs = append(p.Runs, r)
 	}

@@ -114,13 +114,14 @@ func usage(cmd *cobra.Command) error {
 			line = cmd.CommandPath() + " " + arguments
 		}
 	}
-	fmt.Fprintf(out, "Usage:\n  %s\n", line)
+	width := terminalWidth(os.Stdout)
+	fmt.Fprintf(out, "Usage:\n%s\n", continued("  "+line, "", width))
 	if cmd.HasExample() {
-		fmt.Fprintf(out, "\nExamples:\n%s\n", cmd.Example)
+		fmt.Fprintf(out, "\nExamples:\n%s\n", continued(cmd.Example, ` \`, width))
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(out, "\nCommands:\n")
-		printCommands(out, cmd, terminalWidth(os.Stdout))
+		printCommands(out, cmd, width)
 		word := "COMMAND"
 		if named := cmd.Annotations[subcommandWord]; named != "" {
 			word = named

@@ -35,9 +35,24 @@ var runOrders = []struct {
 		return rundir.CompareMetric(a.Metric, float64(a.Test), float64(b.Test))
 	}},
 	{"started", func(a, b *rundir.Listed) int { return a.Started.Compare(b.Started) }},
-	{"time", func(a, b *rundir.Listed) int { return cmp.Compare(a.Seconds, b.Seconds) }},
-	{"memory", func(a, b *rundir.Listed) int { return cmp.Compare(a.TensorBytes, b.TensorBytes) }},
+	{"time", func(a, b *rundir.Listed) int {
+		return cmp.Or(withResults(a, b), cmp.Compare(a.Seconds, b.Seconds))
+	}},
+	{"memory", func(a, b *rundir.Listed) int {
+		return cmp.Or(withResults(a, b), cmp.Compare(a.TensorBytes, b.TensorBytes))
+	}},
 	{"path", func(a, b *rundir.Listed) int { return strings.Compare(a.RunDir, b.RunDir) }},
+}
+
+// withResults puts a run without results behind one that has some.
+func withResults(a, b *rundir.Listed) int {
+	switch {
+	case a.Results == b.Results:
+		return 0
+	case a.Results:
+		return -1
+	}
+	return 1
 }
 
 func newRuns() *cobra.Command {
@@ -48,7 +63,8 @@ func newRuns() *cobra.Command {
 		Long: `runs finds the runs in a folder and below it, and prints a row for each: the settings in which they differ, the metric of validation
 and test vertices at the best epoch, epochs, time and memory. The best run by validation comes first.
 
-With --repeated runs that differ in seed and split alone share a row, with mean and standard deviation.`,
+With --repeated runs that differ in seed and split alone share a row, with the mean and the sample standard deviation (n − 1). A run without
+results, or one that failed, is not in them: the row then begins as in "4 of 5".`,
 		Example:           "  weft runs\n  weft runs runs/sweep --repeated\n  weft runs runs --sort started --csv > runs.csv",
 		ValidArgsFunction: completeInOrder(completeFolders),
 		Args:              arguments(0, 1),
@@ -65,7 +81,7 @@ With --repeated runs that differ in seed and split alone share a row, with mean 
 		names = append(names, o.name)
 	}
 	cmd.Flags().StringVar(&c.sort, "sort", names[0], "`order`: "+strings.Join(names, ", "))
-	cmd.Flags().BoolVar(&c.repeated, "repeated", false, "one row for runs that differ in seed and split alone, with mean and standard deviation")
+	cmd.Flags().BoolVar(&c.repeated, "repeated", false, "one row for runs that differ in seed and split alone, with mean and sample standard deviation (n − 1)")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print one JSON object")
 	cmd.Flags().BoolVar(&c.csv, "csv", false, "print comma-separated values, metrics as numbers, times in seconds, memory in bytes")
 	return cmd
@@ -161,8 +177,13 @@ func (l *listedRuns) print(out io.Writer) {
 		t.row(slices.Concat([]string{"runs"}, l.Differ, []string{"metric", "validation", "test", "epoch"})...)
 		for _, g := range l.Repeated {
 			r := g.Runs[0]
-			t.row(slices.Concat([]string{count(len(g.Runs))}, settings(r),
-				[]string{r.Metric, spread(r.Metric, g.ValMean, g.ValDeviation), spread(r.Metric, g.TestMean, g.TestDeviation), duration(seconds(r.EpochSeconds))})...)
+			runs := count(len(g.Runs))
+			if g.Complete < len(g.Runs) {
+				runs = count(g.Complete) + " of " + runs
+			}
+			t.row(slices.Concat([]string{runs}, settings(r), []string{
+				cmp.Or(r.Metric, "–"), spread(r.Metric, g.ValMean, g.ValDeviation), spread(r.Metric, g.TestMean, g.TestDeviation), orDash(r, duration(seconds(r.EpochSeconds))),
+			})...)
 		}
 		t.flush()
 		return
@@ -171,10 +192,18 @@ func (l *listedRuns) print(out io.Writer) {
 	for _, r := range l.Runs {
 		t.row(slices.Concat([]string{l.name(r)}, settings(r), []string{
 			cmp.Or(r.Metric, "–"), measured(r.Metric, float64(r.Val)), measured(r.Metric, float64(r.Test)), count(r.BestEpoch), count(r.EpochsRun),
-			duration(seconds(r.EpochSeconds)), duration(seconds(r.Seconds)), megabytes(r.TensorBytes), string(r.Status) + when(len(r.Damaged) > 0, ", damaged"),
+			orDash(r, duration(seconds(r.EpochSeconds))), orDash(r, duration(seconds(r.Seconds))), orDash(r, megabytes(r.TensorBytes)), string(r.Status) + when(len(r.Damaged) > 0, ", damaged"),
 		})...)
 	}
 	t.flush()
+}
+
+// orDash is what the results of a run say; a dash where it has none.
+func orDash(r *rundir.Listed, said string) string {
+	if r.Results {
+		return said
+	}
+	return "–"
 }
 
 // writeCSV writes the runs, or those that share a row, with a header.
@@ -185,14 +214,15 @@ func (l *listedRuns) writeCSV(out io.Writer) error {
 		}
 		return strconv.FormatFloat(x, 'g', -1, 64)
 	}
+	known := func(r *rundir.Listed, text string) string { return when(r.Results, text) }
 	w := csv.NewWriter(out)
 	var lines [][]string
 	if l.Repeated != nil {
-		lines = append(lines, slices.Concat([]string{"runs"}, l.Differ, []string{"metric", "val_mean", "val_deviation", "test_mean", "test_deviation", "epoch_seconds"}))
+		lines = append(lines, slices.Concat([]string{"runs"}, l.Differ, []string{"metric", "val_mean", "val_deviation", "test_mean", "test_deviation", "epoch_seconds", "complete"}))
 		for _, g := range l.Repeated {
 			r := g.Runs[0]
 			lines = append(lines, slices.Concat([]string{strconv.Itoa(len(g.Runs))}, l.settings(r), []string{
-				r.Metric, number(float64(g.ValMean)), number(float64(g.ValDeviation)), number(float64(g.TestMean)), number(float64(g.TestDeviation)), number(r.EpochSeconds),
+				r.Metric, number(float64(g.ValMean)), number(float64(g.ValDeviation)), number(float64(g.TestMean)), number(float64(g.TestDeviation)), known(r, number(r.EpochSeconds)), strconv.Itoa(g.Complete),
 			}))
 		}
 	} else {
@@ -201,7 +231,7 @@ func (l *listedRuns) writeCSV(out io.Writer) error {
 		for _, r := range l.Runs {
 			lines = append(lines, slices.Concat([]string{l.name(r)}, l.settings(r), []string{
 				r.Metric, number(float64(r.Train)), number(float64(r.Val)), number(float64(r.Test)), strconv.Itoa(r.BestEpoch), strconv.Itoa(r.EpochsRun),
-				number(r.EpochSeconds), number(r.Seconds), strconv.FormatInt(r.TensorBytes, 10), string(r.Status),
+				known(r, number(r.EpochSeconds)), known(r, number(r.Seconds)), known(r, strconv.FormatInt(r.TensorBytes, 10)), string(r.Status),
 			}))
 		}
 	}

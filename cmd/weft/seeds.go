@@ -17,13 +17,11 @@ import (
 	"weft/train/metric"
 	"weft/train/rundir"
 	"weft/train/setting"
+	"weft/train/sweep"
 	"weft/train/worker"
 )
 
-const (
-	allSplits = "all"
-	mostSeeds = 10_000
-)
+const allSplits = "all"
 
 // several are runs that differ in their seed and split, one after the other on one graph.
 type several struct {
@@ -53,8 +51,8 @@ func (t *trainCommand) isSeveral() bool { return t.seeds > 0 || t.splits != "" }
 // checkSeveral refuses what is not for several runs.
 func (t *trainCommand) checkSeveral(seeds bool) error {
 	switch {
-	case seeds && (t.seeds < 1 || t.seeds > mostSeeds):
-		return refusal.Errorf("--seeds %d: a number of runs from 1 to %s", t.seeds, count(mostSeeds))
+	case seeds && (t.seeds < 1 || t.seeds > sweep.MaxSeeds):
+		return refusal.Errorf("--seeds %d: a number of runs from 1 to %s", t.seeds, count(sweep.MaxSeeds))
 	case !t.isSeveral():
 		return nil
 	case t.splits != "" && t.splits != allSplits:

@@ -43,7 +43,7 @@ type givenSetting struct {
 func (s *settingFlags) add(flags *pflag.FlagSet) {
 	s.addThose(flags, func(setting.Setting) bool { return true })
 	addHelpAll(flags)
-	flags.StringVar(&s.config, "config", "", "YAML `file` of settings under the names of these flags, which override it")
+	flags.StringVar(&s.config, "config", "", "YAML `file` of settings under the names of these flags, which override it, or the name of a configuration of publications, as in cora-gcn")
 }
 
 // addThose registers one flag for each setting that is wanted.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,13 +24,15 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/train/rundir"
+	"weft/train/setting"
 	"weft/train/sweep"
 )
 
 type sweepCommand struct {
-	out  string
-	jobs int
-	json bool
+	out     string
+	jobs    int
+	maxTime string
+	json    bool
 }
 
 func newSweep() *cobra.Command {
@@ -41,9 +44,9 @@ func newSweep() *cobra.Command {
 The file has the names of weft train's flags:
 
   dataset: stores/cora            # or on the command line
-  config: configs/cora-gcn.yaml   # optional, for all runs
+  config: cora-gcn                # a file or a name, optional, for all runs
   settings: {epochs: 100}         # of all runs
-  seeds: 3                        # of each combination, default one run
+  seeds: 3                        # runs of each combination
   grid:                           # every combination; or instead of it
     lr: [0.01, 0.005]
     hidden: [16, 64]
@@ -56,15 +59,18 @@ The file has the names of weft train's flags:
       layers: {integers: [2, 4]}
       hidden: [16, 32, 64]
 
-Each combination has a folder below that of --out. A sweep that was interrupted goes on with the same command: runs that have ended stay
-as they are, and others continue from their last checkpoint.`,
-		Example:           "  weft sweep sweep.yaml stores/cora\n  weft sweep sweep.yaml --jobs 2 --out runs/sweep",
+With seeds the table has a row for each combination, with the mean and the sample standard deviation (n − 1) of its runs.
+
+Each combination has a folder below that of --out. A sweep that was interrupted, or whose --max-time is over, goes on with the same command:
+runs that have ended stay as they are, and others continue from their last checkpoint. A max-time among the settings is of each combination.`,
+		Example:           "  weft sweep sweep.yaml stores/cora\n  weft sweep sweep.yaml --jobs 2 --out runs/sweep --max-time 3h50m",
 		ValidArgsFunction: completeInOrder(completeFiles, completeGraph),
 		Args:              arguments(1, 2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
 	}
 	cmd.Flags().StringVar(&c.out, "out", "", "`folder` of the runs (default: runs/sweep-FILE)")
 	cmd.Flags().IntVar(&c.jobs, "jobs", 1, "`number` of runs beside each other, which share the cores")
+	cmd.Flags().StringVar(&c.maxTime, "max-time", "", "`time` as in 3h50m, or 3:50:00 as in Slurm, after which the sweep interrupts the runs under way, and begins no others (default: no limit)")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print the runs as one JSON object; progress goes to standard error")
 	return cmd
 }
@@ -75,6 +81,10 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	if c.jobs < 1 {
 		return refusal.Errorf("--jobs %d: a number from 1", c.jobs)
+	}
+	limit, err := setting.ParseTime(cmp.Or(c.maxTime, "0"))
+	if err != nil {
+		return refusal.Errorf("--max-time %s: %w", c.maxTime, err)
 	}
 	s, err := sweep.Read(args[0])
 	if err != nil {
@@ -100,9 +110,15 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: the runs under way keep their results; interrupt again to stop at once\n", signal)
 	}, func() {})
 	defer stop()
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, processStart.Add(limit))
+		defer cancel()
+	}
 	failed := c.trainAll(ctx, show, s)
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w; the same command goes on: it leaves runs in %s that have ended as they are", launch.ErrInterrupted, c.out)
+	if err := ctx.Err(); err != nil {
+		over := when(errors.Is(err, context.DeadlineExceeded), "--max-time "+c.maxTime+": ")
+		return fmt.Errorf("%s%w; the same command goes on: it leaves runs in %s that have ended as they are", over, launch.ErrInterrupted, c.out)
 	}
 	if err := c.print(cmd.OutOrStdout(), cmd.ErrOrStderr(), s.Seeds > 1); err != nil {
 		return err
@@ -113,16 +129,13 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// sweepFile is the copy of the sweep's file in its folder.
-const sweepFile = "sweep.yaml"
-
 // claim makes the folder, or finds it with runs of the same sweep.
 func (c *sweepCommand) claim(s *sweep.Sweep) error {
 	if err := os.MkdirAll(c.out, 0o777); err != nil {
 		return refusal.Errorf("--out %s: %w; name another folder", c.out, err)
 	}
 	text := append([]byte("# of "+s.Dataset+"\n"), s.Text...)
-	path := filepath.Join(c.out, sweepFile)
+	path := filepath.Join(c.out, rundir.SweepFile)
 	was, err := os.ReadFile(path)
 	switch {
 	case err == nil && !bytes.Equal(was, text):

@@ -62,7 +62,7 @@ The results are computed with its weights. Without validation vertices the best 
 
 With --validate STORE validation and test vertices are those of another store, such as graphs that the model does not see in training.
 
-With --seeds N it trains N times, with the seeds from that of --seed on, and prints mean and standard deviation of the runs. With
+With --seeds N it trains N times, with the seeds from that of --seed on, and prints the mean and the sample standard deviation (n − 1) of the runs. With
 --splits all it trains on each stored split. Each run has a directory below that of --out.
 
 With --task link, link prediction learns edges instead of classes. The model computes an embedding of each vertex, and a decoder scores
@@ -71,7 +71,7 @@ an edge from the embeddings of its ends. Validation and test edges pass no messa
 A signal (SIGINT, SIGTERM, SIGHUP or SIGUSR1) ends the run after the current epoch, with a checkpoint, and keeps the results. A second SIGINT that comes a
 second later or more stops at once.`,
 		Example: `  weft train debian
-  weft train cora --config configs/cora-gcn.yaml --seed 3
+  weft train cora --config cora-gcn --seed 3
   weft train stores/mine --model gat --hidden 64 --heads 8 --epochs 500 --patience 50
   weft train stores/mine --model sage --json --out runs/first > runs/first.json
   weft train stores/mine --seeds 10
@@ -88,7 +88,7 @@ second later or more stops at once.`,
 	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder under runs/)")
 	cmd.Flags().StringVar(&t.resume, "resume", "", "`run` directory to continue from its last checkpoint; auto: that of --out, if a run has begun there")
 	cmd.Flags().StringVar(&t.trace, "trace", "", "`file` for a trace of the last epoch of every worker, which ui.perfetto.dev shows")
-	cmd.Flags().IntVar(&t.seeds, "seeds", 0, "`number` of runs with one seed each, from --seed on; prints their mean and standard deviation (default: one run)")
+	cmd.Flags().IntVar(&t.seeds, "seeds", 0, "`number` of runs with one seed each, from --seed on; prints their mean and sample standard deviation, n − 1 (default: one run)")
 	cmd.Flags().StringVar(&t.splits, "splits", "", "all: a run on each stored split, with each seed")
 	cmd.Flags().IntVar(&t.watch, "watch", 0, "`port` of a live page of the run, for browsers on this machine; 0 takes a free one (default: no page)")
 	cmd.Flags().StringVar(&t.tensorboard, "tensorboard", "", "`folder` for event files of losses, metrics, seconds and memory, which TensorBoard shows")
@@ -282,14 +282,17 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	)
 	defer func() { events.close() }()
 	if r.First() {
-		if events, err = t.newEvents(cmd.ErrOrStderr()); err == nil && run != nil {
+		if run != nil {
 			dir, run.dir = run.dir, nil
 			err = dir.Continue(started, job, version, store)
-		} else if err == nil {
+		} else {
 			dir, err = rundir.New(t.out, started, job, version, store)
 		}
 		if err == nil {
 			dir.Needs, t.out = plan.ResultBytes, dir.Path
+			if events, err = t.newEvents(cmd.ErrOrStderr()); err != nil { // its folder may be that of the run
+				dir.Discard()
+			}
 		}
 		made.Store(dir)
 	}

@@ -37,7 +37,7 @@ type live struct {
 	name   string
 	run    int // counts the runs that have begun
 	points []train.Epoch
-	every  int // of so many epochs one is kept
+	every  int // of so many epochs, beginning with the first, one is kept
 	status string
 	ended  string             // what the last run came to; "": it goes on
 	wake   chan struct{}      // closed when something is new
@@ -95,8 +95,9 @@ func (l *live) page(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_ = page.Execute(w, struct { // the browser may be gone
 		Style, ChartStyle template.CSS
-		Script, Chart     template.JS
-	}{template.CSS(reportStyle), template.CSS(chartStyle), template.JS(watchScript), template.JS(chartScript)}) //nolint:gosec // embedded
+		Script, Axis      template.JS
+		Chart             template.JS
+	}{template.CSS(reportStyle), template.CSS(chartStyle), template.JS(watchScript), template.JS(axisScript), template.JS(chartScript)}) //nolint:gosec // embedded
 }
 
 // begin begins a run.
@@ -106,18 +107,31 @@ func (l *live) begin(name string) {
 	})
 }
 
-// epoch adds an epoch. Of many every second one is dropped, and from then on every second one left out.
+// epoch adds an epoch. Of many, one of so many is kept: the last one that was evaluated, else the last one.
 func (l *live) epoch(e train.Epoch) {
 	l.change(func() {
 		l.status = fmt.Sprintf("epoch %s of %s", count(e.Epoch), count(e.Epochs))
-		if e.Epoch%l.every != 0 && e.Epoch != e.Epochs {
-			return
-		}
-		if l.points = append(l.points, e); len(l.points) > watchPoints {
+		if l.points = l.with(l.points, e); len(l.points) > watchPoints {
 			l.every *= 2
-			l.points = slices.DeleteFunc(l.points, func(e train.Epoch) bool { return e.Epoch%l.every != 0 })
+			all := l.points
+			l.points = nil
+			for _, e := range all {
+				l.points = l.with(l.points, e)
+			}
 		}
 	})
+}
+
+// with are the points with one more epoch, which may take the place of the last one.
+func (l *live) with(points []train.Epoch, e train.Epoch) []train.Epoch {
+	n := len(points)
+	switch {
+	case n == 0 || (points[n-1].Epoch-1)/l.every != (e.Epoch-1)/l.every:
+		return append(points, e)
+	case e.Evaluated || !points[n-1].Evaluated:
+		points[n-1] = e
+	}
+	return points
 }
 
 // end says what the run came to.
@@ -190,7 +204,7 @@ func (l *live) events(w http.ResponseWriter, r *http.Request) {
 			last = points[len(points)-1].Epoch
 			err = send("epochs", map[string]any{"points": points, "status": status})
 		}
-		if err == nil && ended != "" && now == run {
+		if err == nil && ended != "" && (now == run || len(points) == 0) {
 			err = send("end", ended)
 		}
 		if err != nil {

@@ -139,7 +139,7 @@ func TestLiveInABrowser(t *testing.T) {
 				LiveBytes: int64(k), PeakBytes: int64(k),
 			})
 			if k%(epochs/4) == 0 { // the browser joins, or follows
-				b.until(fmt.Sprintf("points && points.length > 0 && points.at(-1).epoch == %d", k/l.every*l.every))
+				b.until(fmt.Sprintf("points && points.length > 0 && points.at(-1).epoch == %d", k))
 			}
 		}
 		b.until(`document.getElementById("status").textContent == "epoch 10,000 of 10,000"`)
@@ -149,5 +149,47 @@ func TestLiveInABrowser(t *testing.T) {
 			t.Errorf("run %d: the page takes %d bytes", run, heap)
 		}
 		b.check(4, []string{"accuracy", "seconds of an epoch"})
+		l.end("it has ended") // the browser hears it, and waits for the next run
+		b.until(`document.getElementById("status").textContent == "it has ended"`)
 	}
+}
+
+// TestLiveKeepsEvaluations: where few epochs are evaluated, a long curve loses none of these while there is
+// room, in the process and in the browser, and a run without an epoch tells how it ended.
+func TestLiveKeepsEvaluations(t *testing.T) {
+	const epochs, evaluated = 10_000, 25
+	l, err := newLive(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	l.begin("runs/one")
+	add := func() {
+		for k := 1; k <= epochs; k++ {
+			l.epoch(train.Epoch{Epoch: k, Epochs: epochs, Loss: 1, Metric: "accuracy", Evaluated: k%evaluated == 0, Val: .5, Seconds: .25})
+		}
+	}
+	add()
+	kept := 0
+	for _, e := range l.points {
+		if e.Evaluated {
+			kept++
+		}
+	}
+	if kept != epochs/evaluated || len(l.points) > watchPoints {
+		t.Errorf("%d of %d evaluations are kept, in %d points", kept, epochs/evaluated, len(l.points))
+	}
+	b := newBrowser(t)
+	l.begin("runs/other")
+	b.open(l.url())
+	add()
+	b.until(fmt.Sprintf("points && points.length > 0 && points.at(-1).epoch == %d", epochs))
+	b.evaluate("points.filter(p => p.val !== undefined).length", &kept)
+	if kept < epochs/evaluated {
+		t.Errorf("the browser keeps %d of %d evaluations", kept, epochs/evaluated)
+	}
+	l.begin("runs/failed")
+	l.end("the run has failed")
+	b.until(`document.getElementById("status").textContent == "the run has failed"`)
+	b.check(4, nil)
 }

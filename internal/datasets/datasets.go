@@ -63,7 +63,7 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 	if near := suggest.Nearest(argument, append(storesIn("."), names...)); near != "" {
 		return "", refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)
 	}
-	return "", refusal.Errorf("%s: neither a store, a folder with a graph.json, nor a dataset; the datasets are %s", argument, strings.Join(names, ", "))
+	return "", refusal.Errorf("%s: there is no such store, file or dataset; weft datasets lists the names, and weft import FILE STORE makes a store", argument)
 }
 
 // namesIn are the names in a folder; none if it cannot be read.

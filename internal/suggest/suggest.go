@@ -38,6 +38,21 @@ func OneOf(typed string, words []string) string {
 	return "it is one of " + strings.Join(words, ", ")
 }
 
+// Like are the words that share a part with the typed one, capitals aside, as weight-decay does with
+// decay-rate; nil: none does. Parts stand between hyphens or underscores.
+func Like(typed string, words []string) (like []string) {
+	parts := func(word string) []string {
+		return strings.FieldsFunc(strings.ToLower(word), func(r rune) bool { return r == '-' || r == '_' })
+	}
+	wanted := parts(typed)
+	for _, word := range words {
+		if slices.ContainsFunc(parts(word), func(part string) bool { return len(part) > 1 && slices.Contains(wanted, part) }) {
+			like = append(like, word)
+		}
+	}
+	return like
+}
+
 // distance counts the insertions, deletions and replacements of letters and the exchanges of two neighbours
 // that turn a into b (optimal string alignment). Words whose lengths alone are limit apart are not compared.
 func distance(a, b []rune, limit int) int {

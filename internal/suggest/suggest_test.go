@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,17 @@ func TestOneOf(t *testing.T) {
 	for typed, want := range map[string]string{"sgae": "did you mean sage?", "x": "it is one of gcn, sage"} {
 		if got := OneOf(typed, words); got != want {
 			t.Errorf("%s: %q, want %q", typed, got, want)
+		}
+	}
+}
+
+func TestLike(t *testing.T) {
+	words := []string{"weight-decay", "decay-first", "dropout", "conv-weight-decay", "a-b"}
+	for typed, want := range map[string]string{
+		"decay-rate": "[weight-decay decay-first conv-weight-decay]", "P_DROPOUT": "[dropout]", "a": "[]", "rate": "[]", "": "[]", "-": "[]",
+	} {
+		if got := fmt.Sprint(Like(typed, words)); got != want {
+			t.Errorf("%s: %s, want %s", typed, got, want)
 		}
 	}
 }

@@ -21,6 +21,9 @@ const (
 	valueTag, valueSimple                                    = 1, 2
 )
 
+// Prefix begins the name of an event file.
+const Prefix = "events.out.tfevents."
+
 // Writer writes one event file.
 type Writer struct{ file *os.File }
 
@@ -40,7 +43,7 @@ func New(folder string, now time.Time) (*Writer, error) {
 	if err != nil {
 		host = "localhost"
 	}
-	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d.weft", now.Unix(), host, os.Getpid())
+	name := fmt.Sprintf(Prefix+"%010d.%s.%d.weft", now.Unix(), host, os.Getpid())
 	file, err := os.OpenFile(filepath.Join(folder, name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
 		return nil, err

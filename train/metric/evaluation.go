@@ -6,6 +6,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/refusal"
 	"weft/partition"
 )
 
@@ -46,12 +47,20 @@ func (e Evaluation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// Evaluate measures predictions of all vertices (rows × columns) on some of these.
+// Evaluate measures predictions of all vertices (rows × columns) on some of these. It refuses logits of these
+// that are no finite numbers.
 func Evaluate(predictions []float32, l *graph.Labels, vertices []int64) (e Evaluation, err error) {
 	alone := comm.Alone()
 	if l.Continuous() {
 		e.Scores, err = OfValues(predictions, l, vertices, alone)
 		return e, err
+	}
+	for _, v := range vertices {
+		for _, z := range predictions[int(v)*l.Classes : (int(v)+1)*l.Classes] {
+			if x := float64(z); math.IsNaN(x) || math.IsInf(x, 0) {
+				return e, refusal.Damaged("the logits of vertex %d are no finite numbers; train again, or predict with other weights", v)
+			}
+		}
 	}
 	e.Scores = map[string]float64{}
 	for name, of := range ofVertices {

@@ -2,6 +2,7 @@ package metric
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"weft/comm"
@@ -56,6 +57,20 @@ func TestMetricOfAnotherKind(t *testing.T) {
 
 // TestEvaluate holds confusion and the scores of classes against scikit-learn's confusion_matrix and
 // precision_recall_fscore_support, and the calibration error against its definition.
+// TestEvaluateRefusesNaN: logits of the vertices that are no finite numbers have no softmax.
+func TestEvaluateRefusesNaN(t *testing.T) {
+	l := &graph.Labels{Classes: 2, Class: []int64{0, 1}}
+	for _, z := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		logits := []float32{0, 1, 2, float32(z)}
+		if _, err := Evaluate(logits, l, everyVertex(2)); !refusal.IsDamaged(err) || !strings.Contains(err.Error(), "the logits of vertex 1") {
+			t.Errorf("%v: %v", z, err)
+		}
+		if _, err := Evaluate(logits, l, everyVertex(1)); err != nil {
+			t.Errorf("%v of another vertex: %v", z, err)
+		}
+	}
+}
+
 func TestEvaluate(t *testing.T) {
 	l := &graph.Labels{Classes: 3, Class: []int64{0, 0, 1, 1, 1, -1}, Names: []string{"a", "b", "c"}}
 	// σ: a prediction that is sure by 1/2, as e^0 = 1 of e^0 + 2·e^(−ln 2)

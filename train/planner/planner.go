@@ -38,6 +38,8 @@ type Planner struct {
 	// processor and program from others.
 	Cache Cache
 	On    string
+	// Progress is told which mesh is planned and measured.
+	Progress graph.Progress
 }
 
 // Mesh is what is predicted for a mesh.
@@ -124,12 +126,16 @@ func (p *Planner) Meshes(ctx context.Context, workers int) (meshes []Mesh, refus
 
 // within is Meshes where meshes of several axes have at most so many steps together.
 func (p *Planner) within(ctx context.Context, workers, left int) (meshes []Mesh, refused []Refused, err error) {
-	for _, grid := range grids(workers) {
+	all := grids(workers)
+	for k, grid := range all {
+		say := func(what string) {
+			p.Progress.Of(fmt.Sprintf("mesh %d of %d, %s: %s", k+1, len(all), cmp.Or(setting.Axes(grid), "one worker"), what), 0, 0)
+		}
 		most := 0
 		if axes(grid) > 1 {
 			most = max(1, left)
 		}
-		m, err := p.mesh(ctx, grid, most)
+		m, err := p.mesh(ctx, grid, most, say)
 		if err == nil && most > 0 {
 			left -= m.steps
 		}
@@ -177,8 +183,8 @@ func (p *Planner) options(grid mesh.Mesh) setting.Options {
 	return o
 }
 
-// mesh predicts one mesh of at most so many steps; 0: of any number.
-func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int) (m *Mesh, err error) {
+// mesh predicts one mesh of at most so many steps; 0: of any number. say is told what it does.
+func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int, say func(what string)) (m *Mesh, err error) {
 	o := p.options(grid)
 	r, err := o.Resolve(p.Given...)
 	if err != nil {
@@ -201,6 +207,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int) (m *Mesh, 
 			}
 		}
 	}()
+	say("planning its messages and memory")
 	job.CoreSharers, job.PlanSteps, job.MostPlanSteps = p.Machine.Sharers, true, most
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
 	m = &Mesh{Parallel: r.Parallel, Settings: r, Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0}
@@ -215,7 +222,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int) (m *Mesh, 
 	}
 	machine := p.Machine
 	machine.Threads = job.Threads(r)
-	if m.Rates, err = p.rates(ctx, p.options(fewer(grid)), &m.Plan, &machine); err != nil {
+	if m.Rates, err = p.rates(ctx, p.options(fewer(grid)), &m.Plan, &machine, say); err != nil {
 		return nil, err
 	}
 	steps := make([][]trace.Event, len(m.Plan.Workers))
@@ -247,7 +254,7 @@ func fewer(grid mesh.Mesh) mesh.Mesh {
 }
 
 // rates are those of a mesh with these options: kept ones, or measured. of is the plan of the whole graph.
-func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine) (*Rates, error) {
+func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine, say func(what string)) (*Rates, error) {
 	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init, o.Validate = machine.Threads, measuredEpochs, measuredEpochs, 0, 0, "", ""
 	if o.Task == task.Link {
 		o.Metric = metric.ROCAUC // evaluation does not count, and this one ranks nothing
@@ -273,6 +280,7 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, m
 			if err != nil {
 				return nil, err
 			}
+			say("measuring its kernels")
 			return measure(ctx, g, o, atOnce)
 		})
 	}
@@ -280,7 +288,10 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, m
 	if err != nil {
 		return nil, err
 	}
-	return p.Cache.of(fmt.Append(key, sum), func() (*Rates, error) { return measure(ctx, p.Graph, o, atOnce) })
+	return p.Cache.of(fmt.Append(key, sum), func() (*Rates, error) {
+		say("measuring its kernels")
+		return measure(ctx, p.Graph, o, atOnce)
+	})
 }
 
 // smaller describes a uniform graph with a fraction of the vertices, and the graph's degree, features and

@@ -46,9 +46,16 @@ func planner(g *graph.Graph) *Planner {
 // comes first. What a run refuses is left out with the run's reason.
 func TestMeshes(t *testing.T) {
 	p := planner(small(t))
+	var said []string
+	p.Progress = func(stage string, _, _ int64) { said = append(said, stage) }
 	meshes, refused, err := p.Meshes(context.Background(), 4)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i, want := range []string{"mesh 1 of 6, graph=4: planning its messages and memory", "mesh 1 of 6, graph=4: measuring its kernels"} {
+		if i >= len(said) || said[i] != want {
+			t.Errorf("said %q, want %q", said, want)
+		}
 	}
 	var names []string
 	for i, m := range meshes {

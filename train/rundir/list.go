@@ -16,10 +16,12 @@ import (
 // Listed is a run below a folder.
 type Listed struct {
 	*Standing
-	Settings     map[string]string `json:"settings"`
-	EpochSeconds float64           `json:"epoch_seconds"` // the median
-	Seconds      float64           `json:"seconds"`       // from the start to the end, since it continued last
-	TensorBytes  int64             `json:"tensor_bytes"`  // at the peak, of the largest worker
+	Settings map[string]string `json:"settings"`
+	Results  bool              `json:"-"` // it has a run.json; the next three are 0 where it has none
+	// The median of its epochs
+	EpochSeconds float64 `json:"epoch_seconds,omitzero"`
+	Seconds      float64 `json:"seconds,omitzero"`      // from the start to the end, since it continued last
+	TensorBytes  int64   `json:"tensor_bytes,omitzero"` // at the peak, of the largest worker
 }
 
 // List finds the runs in a folder and below it, in the order of their paths. What cannot be read is told to
@@ -53,7 +55,7 @@ func look(path string) (*Listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listed{Standing: s, Seconds: max(0, s.Updated.Sub(s.Started).Seconds())}
+	l := &Listed{Standing: s}
 	run, o, _, err := Read(path)
 	if err != nil { // no results yet
 		state, err := lookState(path)
@@ -66,7 +68,7 @@ func look(path string) (*Listed, error) {
 		l.Settings = o.Texts()
 		return l, nil
 	}
-	l.Settings, l.EpochSeconds, l.Seconds = o.Texts(), run.Summary.EpochSecondsMedian, run.Finished.Sub(run.Started).Seconds()
+	l.Results, l.Settings, l.EpochSeconds, l.Seconds = true, o.Texts(), run.Summary.EpochSecondsMedian, run.Finished.Sub(run.Started).Seconds()
 	l.TensorBytes = slices.Max(append(run.Summary.PeakTensorBytes, 0))
 	return l, nil
 }
@@ -119,9 +121,10 @@ func CompareMetric(name string, a, b float64) int {
 }
 
 // Repeated are runs that differ in seed and split alone, with the means and sample deviations (n − 1) of
-// their metrics; deviations of one run are NaN.
+// the metrics of those that are complete; deviations of one run are NaN, and so are means of none.
 type Repeated struct {
 	Runs          []*Listed     `json:"runs"`
+	Complete      int           `json:"complete"` // runs with results that did not fail; they come first
 	ValMean       metric.Number `json:"val_mean"`
 	ValDeviation  metric.Number `json:"val_deviation"`
 	TestMean      metric.Number `json:"test_mean"`
@@ -145,8 +148,13 @@ func Repeat(runs []*Listed) (all []*Repeated) {
 		find[key].Runs = append(find[key].Runs, r)
 	}
 	for _, g := range all {
+		slices.SortStableFunc(g.Runs, func(a, b *Listed) int { return -cmp.Compare(a.complete(), b.complete()) })
 		var vals, tests []float64
 		for _, r := range g.Runs {
+			if r.complete() == 0 {
+				break
+			}
+			g.Complete++
 			vals, tests = append(vals, float64(r.Val)), append(tests, float64(r.Test))
 		}
 		g.ValMean, g.ValDeviation = MeanAndDeviation(vals)
@@ -155,7 +163,15 @@ func Repeat(runs []*Listed) (all []*Repeated) {
 	return all
 }
 
-// MeanAndDeviation are the mean of numbers and their sample deviation (n − 1), NaN of one.
+// complete is 1 for a run with results that did not fail, else 0.
+func (l *Listed) complete() int {
+	if l.Results && l.Status != Failed {
+		return 1
+	}
+	return 0
+}
+
+// MeanAndDeviation are the mean of numbers and their sample deviation (n − 1), NaN of one. Both are NaN of none.
 func MeanAndDeviation(x []float64) (mean, deviation metric.Number) {
 	sum, squares := 0., 0.
 	for _, v := range x {
@@ -165,7 +181,7 @@ func MeanAndDeviation(x []float64) (mean, deviation metric.Number) {
 	for _, v := range x {
 		squares += (v - m) * (v - m)
 	}
-	if len(x) == 1 {
+	if len(x) < 2 {
 		return metric.Number(m), metric.Number(math.NaN())
 	}
 	return metric.Number(m), metric.Number(math.Sqrt(squares / float64(len(x)-1)))

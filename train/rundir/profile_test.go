@@ -32,6 +32,7 @@ func TestReadProfile(t *testing.T) {
 		`"seconds":[0,1]`:            `"seconds":[0]`,
 		`"wait":[1]`:                 `"wait":[]`,
 		`"peaks":[[2]]`:              `"peaks":[[2,3,4]]`,
+		`peaks":[[2]]`:               `peaks":[[]]`,
 		`"bytes":[[1,2],[3,0]]`:      `"bytes":[[1,2]]`,
 		`"worker":0`:                 `"worker":1`,
 		`"format":1`:                 `"format":2`,

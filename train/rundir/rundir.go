@@ -26,6 +26,7 @@ import (
 	"weft/internal/refusal"
 	"weft/internal/regular"
 	"weft/internal/safetensors"
+	"weft/internal/tfevents"
 	"weft/kernel"
 	"weft/nn"
 	"weft/train"
@@ -176,6 +177,9 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 // severalFile is in a folder with the directories of several runs: what they came to together.
 const severalFile = "seeds.json"
 
+// SweepFile is the copy of a sweep's file in the folder of its runs.
+const SweepFile = "sweep.yaml"
+
 // MakeFolder makes a folder for the directories of several runs, and returns its path. An empty out means a
 // new folder under runs/, as for New. Otherwise out must be new or empty, unless the runs in it continue.
 func MakeFolder(out string, now time.Time, dataset, model string, continues bool) (string, error) {
@@ -185,7 +189,7 @@ func MakeFolder(out string, now time.Time, dataset, model string, continues bool
 		}
 		return out, nil
 	}
-	if firstRun(out) != "" {
+	if First(out) != "" {
 		return "", refusal.Errorf("%s %s: the folder holds runs; continue them with %s auto, or name a new folder",
 			refusal.Setting("out"), out, refusal.Setting("resume"))
 	}
@@ -196,8 +200,8 @@ func MakeFolder(out string, now time.Time, dataset, model string, continues bool
 	return d.Path, nil
 }
 
-// firstRun is the directory of a run in a folder, the first by name, and empty if there is none.
-func firstRun(folder string) string {
+// First is the directory of a run in a folder, the first by name, and empty if there is none.
+func First(folder string) string {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return ""
@@ -208,6 +212,17 @@ func firstRun(folder string) string {
 		}
 	}
 	return ""
+}
+
+// IsBeside reports whether a file or folder may stand beside the directories of several runs and is none
+// itself: what the runs came to, the file of a sweep, event files.
+func IsBeside(path string) bool {
+	name := filepath.Base(path)
+	if name == severalFile || name == SweepFile || strings.HasPrefix(name, tfevents.Prefix) {
+		return true
+	}
+	events, _ := filepath.Glob(filepath.Join(path, tfevents.Prefix+"*")) // a folder with a bracket has none
+	return len(events) > 0
 }
 
 // WriteSeveral writes what several runs came to together, as JSON, into the folder of their directories.
@@ -573,9 +588,9 @@ func ReadPredictions(dir string) (rows []float32, columns int, err error) {
 // noResults is the refusal of a run directory without run.json.
 func noResults(dir string) error {
 	switch s, err := lookState(dir); {
-	case err != nil && firstRun(dir) != "":
+	case err != nil && First(dir) != "":
 		return refusal.Errorf("%s: holds several runs, and is not the directory of one: name one of them, such as %s; all stand in weft runs %s",
-			dir, firstRun(dir), dir)
+			dir, First(dir), dir)
 	case err != nil || s.Status == Finished:
 		return refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
 	case s.Status == Running:

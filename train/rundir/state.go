@@ -60,7 +60,7 @@ func ReadState(dir string) (s State, err error) {
 			dir, stateFile)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		if firstRun(dir) != "" {
+		if First(dir) != "" {
 			return s, refusal.Errorf("%s: holds several runs, and is not the directory of one: continue them with the command that began them, %s %s and %s auto",
 				dir, refusal.Setting("out"), dir, refusal.Setting("resume"))
 		}

@@ -3,6 +3,8 @@ package setting
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"weft/configs"
 	"weft/internal/document"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
@@ -23,10 +26,32 @@ const maxConfig = 16 << 10
 // ReadConfig reads a configuration file, a YAML mapping from names of settings to values, over the options in
 // o. Settings that the file does not name keep their value. A setting may stand under a name of earlier
 // versions, as in the run.yaml of an old run. An unknown key, a key that stands twice and a value that is not
-// accepted are refused with their line.
+// accepted are refused with their line. Where there is no such file, a word without a slash and an ending names
+// one of configs.Names.
 func ReadConfig(path string, o *Options) error {
-	if err := ReadRun(path, o); err != nil {
+	err := readNamed(path, o)
+	if err != nil {
 		return refusal.Errorf("%s %w", refusal.Setting("config"), err)
+	}
+	return nil
+}
+
+// readNamed is ReadConfig without the setting in its errors.
+func readNamed(name string, o *Options) error {
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) || strings.ContainsAny(name, "/.") {
+		return ReadRun(name, o)
+	}
+	text, found := configs.Read(name)
+	if !found {
+		all := configs.Names()
+		way := suggest.OneOf(name, all)
+		if like := suggest.Like(name, all); suggest.Nearest(name, all) == "" && like != nil {
+			way = "there are " + strings.Join(like, ", ")
+		}
+		return fmt.Errorf("%s: neither a file nor a configuration of that name; %s", name, way)
+	}
+	if err := parseConfig(text, o); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
@@ -94,7 +119,7 @@ func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 	}
 	setting, known := settingNamed(key)
 	if !known {
-		return fmt.Errorf("unknown key %q; %s", key, suggest.OneOf(key, settingNames()))
+		return fmt.Errorf("unknown key %q; %s", key, Unknown(key))
 	}
 	if again {
 		return fmt.Errorf("%s stands twice", key)

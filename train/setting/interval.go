@@ -2,7 +2,9 @@ package setting
 
 import (
 	"errors"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -25,6 +27,30 @@ func parseInterval(text string) (i Interval, err error) {
 		return Interval{}, errors.New("must be a number of epochs, a time with its unit as in 30m, or 0 for never")
 	}
 	return i, nil
+}
+
+// slurmTime is a time as Slurm writes its limits: hours:minutes:seconds, or days and then hours, minutes and
+// seconds. Its minutes alone, and minutes:seconds, are left out, as others take them for seconds or hours.
+var slurmTime = regexp.MustCompile(`^(?:([0-9]{1,4})-([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2}))?)?|([0-9]{1,4}):([0-9]{1,2}):([0-9]{1,2}))$`)
+
+// errTime refuses what is no time.
+var errTime = errors.New("must be a time above 0 with its units, as in 60s, 5m or 3h50m")
+
+// ParseTime reads a time, not below 0, with its units, as in 90s or 3h50m, or as Slurm writes its limits, as
+// in 3:50:00 or 1-02:00:00.
+func ParseTime(text string) (d time.Duration, err error) {
+	if m := slurmTime.FindStringSubmatch(text); m != nil {
+		for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second, time.Hour, time.Minute, time.Second} {
+			n, _ := strconv.Atoi(m[1+i]) // "" is none of these
+			d += time.Duration(n) * unit
+		}
+	} else if d, err = time.ParseDuration(text); err != nil && strings.Contains(text, ":") {
+		return 0, errors.New("must be hours:minutes:seconds as in 3:50:00, with days as in 1-02:00:00, or have units as in 3h50m")
+	}
+	if err != nil || d < 0 {
+		return 0, errTime
+	}
+	return d, nil
 }
 
 // String writes the interval so that parseInterval reads it.

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -289,6 +290,43 @@ func TestParseBytes(t *testing.T) {
 	})
 }
 
+// The configurations that weft ships have names, unless a file of that name is there.
+func TestReadNamedConfig(t *testing.T) {
+	t.Chdir(t.TempDir())
+	o := Defaults()
+	if err := ReadConfig("cora-gcn", &o); err != nil || o.Hidden != 16 || o.Model != "gcn" || o.InputDropout != .5 {
+		t.Errorf("%v, %+v", err, o)
+	}
+	for name, want := range map[string]string{
+		"cora-gnc":   "config cora-gnc: neither a file nor a configuration of that name; did you mean cora-gcn?",
+		"my-cora":    "config my-cora: neither a file nor a configuration of that name; there are cora-appnp, cora-gat, cora-gcn",
+		"nosuch":     "config nosuch: neither a file nor a configuration of that name; it is one of aifb-rgcn, citeseer-gat",
+		"./cora-gcn": "no such file", "cora-gcn.yaml": "no such file", "..": "..",
+	} {
+		if err := ReadConfig(name, &o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+	if err := os.WriteFile("cora-gcn", []byte("hidden: 7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReadConfig("cora-gcn", &o); err != nil || o.Hidden != 7 {
+		t.Errorf("%v, hidden %d", err, o.Hidden)
+	}
+}
+
+func TestParseTime(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"90s": 90 * time.Second, "3h50m": 230 * time.Minute, "0": 0, "4:00:00": 4 * time.Hour, "100:05:07": 100*time.Hour + 5*time.Minute + 7*time.Second,
+		"1-02:00:00": 26 * time.Hour, "2-1": 49 * time.Hour, "0-01:30": 90 * time.Minute,
+		"-5s": -1, "30": -1, "30:00": -1, "tomorrow": -1, "": -1, "1-": -1, "1-2:3:4:5": -1, "99999:00:00": -1, "-1-02": -1,
+	} {
+		if got, err := ParseTime(text); got != max(0, want) || (err == nil) != (want >= 0) {
+			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
+		}
+	}
+}
+
 func TestReadConfig(t *testing.T) {
 	for _, c := range []struct{ text, want string }{ // want: the refusal, empty when it is read
 		{"", ""},
@@ -296,7 +334,13 @@ func TestReadConfig(t *testing.T) {
 		{"hidden: 32\n", ""},
 		{"hidden: 32\ndropout: .25\nresidual: on\nmemory-limit: 4GiB\nmodel: gat\nlr: 5e-3\nseed: 18446744073709551615\n", ""},
 		{"model: gcn\nhiden: 16\n", `line 2: unknown key "hiden"; did you mean hidden?`},
-		{"quality: 1\n", `line 1: unknown key "quality"; it is one of task, model, layers`},
+		{"quality: 1\n", `line 1: unknown key "quality"; weft train help-all lists all settings`},
+		{"learning_rate: 1\n", `line 1: unknown key "learning_rate"; lr is the learning rate`},
+		{"edge-batch: 1\n", `line 1: unknown key "edge-batch"; it may be edge-`},
+		{"max-time: 3:50:00\n", ""},
+		{"max-time: 1-02:00:00\n", ""},
+		{"max-time: 30:00\n", "must be hours:minutes:seconds as in 3:50:00"},
+		{"comm-timeout: 0:00:00\n", "must be a time above 0"},
 		{"hidden: 1\nlayers: 2\nhidden: 3\n", "hidden"},
 		{"hidden: many\n", `line 1: hidden "many": must be a whole number`},
 		{"hidden: 1.5\n", "must be a whole number"},

@@ -221,7 +221,7 @@ var settings = withFields([]Setting{
 		Name: "checkpoint-every", Group: MachineGroup, changes: true,
 		Meaning: "number of epochs, or `time` as in 30m, from one checkpoint to the next, 0: none, not even after a signal",
 	},
-	{Name: "max-time", Group: MachineGroup, changes: true, Meaning: "`time` as in 3h50m after which the run stops with a checkpoint, 0: no limit"},
+	{Name: "max-time", Group: MachineGroup, changes: true, Meaning: "`time` as in 3h50m, or 3:50:00 as in Slurm, after which the command stops with a checkpoint, over all its runs, 0: no limit"},
 	{
 		Name: "threads", Group: MachineGroup, changes: true, limits: between(0, 1<<12),
 		Meaning: "threads of each worker, 0: an equal share of all cores",
@@ -489,8 +489,8 @@ func (s Setting) Set(o *Options, text string) (err error) {
 	case *task.Relations:
 		*p, err = task.ParseRelations(text)
 	case *time.Duration:
-		if *p, err = time.ParseDuration(text); err != nil || *p < 0 || *p == 0 && s.Name != "max-time" {
-			err = errors.New("must be a time above 0 with its units, as in 60s, 5m or 3h50m")
+		if *p, err = ParseTime(text); err == nil && *p == 0 && s.Name != "max-time" {
+			err = errTime
 		}
 	case *int:
 		if *p, err = strconv.Atoi(text); err != nil {

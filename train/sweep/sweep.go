@@ -15,7 +15,6 @@ import (
 
 	"weft/internal/document"
 	"weft/internal/refusal"
-	"weft/internal/suggest"
 	"weft/train/setting"
 )
 
@@ -23,6 +22,8 @@ const (
 	maxFile = 16 << 10 // bytes of a sweep's file
 	// MaxRuns is how many combinations a sweep has at most.
 	MaxRuns = 10_000
+	// MaxSeeds is how many runs each of them has at most.
+	MaxSeeds = 10_000
 )
 
 // Sweep is what a file asks for.
@@ -71,7 +72,7 @@ type file struct {
 	Settings yaml.MapSlice `yaml:"settings"` // of all runs
 	Grid     yaml.MapSlice `yaml:"grid"`     // lists of values
 	Random   *random       `yaml:"random"`
-	Seeds    int           `yaml:"seeds"`
+	Seeds    *int          `yaml:"seeds"`
 }
 
 // random are combinations that are drawn.
@@ -100,7 +101,10 @@ func parse(text []byte) (*Sweep, error) {
 	if err := yaml.UnmarshalWithOptions(text, &f, yaml.Strict(), yaml.UseOrderedMap()); err != nil {
 		return nil, oneLine(err)
 	}
-	s := &Sweep{Dataset: f.Dataset, Config: f.Config, Seeds: f.Seeds, Text: text}
+	s := &Sweep{Dataset: f.Dataset, Config: f.Config, Text: text}
+	if f.Seeds != nil {
+		s.Seeds = *f.Seeds
+	}
 	var shared Combination
 	for _, item := range f.Settings {
 		values, err := list(item)
@@ -114,8 +118,8 @@ func parse(text []byte) (*Sweep, error) {
 	}
 	var err error
 	switch {
-	case f.Seeds < 0:
-		return nil, fmt.Errorf("seeds: %d: a number of runs of each combination was expected", f.Seeds)
+	case f.Seeds != nil && (s.Seeds < 1 || s.Seeds > MaxSeeds):
+		return nil, fmt.Errorf("seeds: %d: a number of runs of each combination from 1 to %d was expected", s.Seeds, MaxSeeds)
 	case (f.Random != nil) == (f.Grid != nil):
 		return nil, errors.New("one of grid and random was expected: which values to try of which settings")
 	case f.Random == nil && len(f.Grid) == 0:
@@ -250,10 +254,6 @@ func short(x float64) string {
 // check refuses combinations that a run would refuse, as far as can be told without the graph.
 func (s *Sweep) check() error {
 	all := setting.All()
-	var names []string
-	for _, one := range all {
-		names = append(names, one.Name)
-	}
 	for _, c := range s.Combinations {
 		o := setting.Defaults()
 		if s.Config != "" {
@@ -266,7 +266,7 @@ func (s *Sweep) check() error {
 			k := slices.IndexFunc(all, func(one setting.Setting) bool { return one.Name == a.Setting })
 			switch {
 			case k < 0:
-				return fmt.Errorf("unknown setting %q; %s", a.Setting, suggest.OneOf(a.Setting, names))
+				return fmt.Errorf("unknown setting %q; %s", a.Setting, setting.Unknown(a.Setting))
 			case slices.Contains(given, a.Setting):
 				return fmt.Errorf("%s stands twice", a.Setting)
 			case a.Setting == "seed" && s.Seeds > 0:

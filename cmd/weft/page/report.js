@@ -1,9 +1,7 @@
 "use strict";
 // Draws the charts: curves is a list of {title, unit, series: [{name, color, dash, x, y}]}, memory one of
 // {title, x, at, series: [{name, color, bytes}]}.
-const text = getComputedStyle(document.body).color;
-const line = getComputedStyle(document.documentElement).getPropertyValue("--line");
-const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+const plots = [];
 const short = (v, unit, digits) => v == null ? "" : +v.toPrecision(digits) + unit;
 
 function draw(box, title, x, unit, series, data) {
@@ -13,11 +11,12 @@ function draw(box, title, x, unit, series, data) {
     series: [x, ...series],
   };
   const plot = new uPlot(options, data, box);
+  plots.push(plot);
   new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 280 })).observe(box);
 }
 
 const charts = document.getElementById("charts");
-for (const chart of curves) {
+for (const chart of curves || []) {
   const box = document.createElement("div");
   charts.append(box);
   const value = (u, v) => short(v, chart.unit, 5) || "–";

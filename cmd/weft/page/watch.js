@@ -1,13 +1,12 @@
 "use strict";
-// Draws the epochs that /events sends. Beyond so many points every second one goes.
+// Draws the epochs that /events sends. Beyond so many points one of two goes, rather that without metrics.
 const mostPoints = 4000;
-const text = getComputedStyle(document.body).color;
-const line = getComputedStyle(document.documentElement).getPropertyValue("--line");
 const status = document.getElementById("status");
 const number = (v, unit) => v == null ? "–" : +v.toPrecision(5) + unit;
-let share, points, plots = [];
+let share, points, plots = [], ended = false;
 
 function begin(run) {
+  ended = false;
   document.getElementById("run").textContent = run.name;
   for (const plot of plots) plot.end();
   document.getElementById("charts").replaceChildren();
@@ -25,7 +24,6 @@ function begin(run) {
 function chart(title, unit, series) {
   const box = document.createElement("div");
   document.getElementById("charts").append(box);
-  const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
   const plot = new uPlot({
     title, width: box.clientWidth, height: 280, scales: { x: { time: false } },
     axes: [axis, { ...axis, size: 70, values: (u, all) => all.map(v => number(v, unit)) }],
@@ -35,6 +33,7 @@ function chart(title, unit, series) {
   resized.observe(box);
   return {
     draw: () => plot.setData([points.map(p => p.epoch), ...series.map(([, key, , scale]) => points.map(p => p[key] == null ? null : p[key] * scale))]),
+    redraw: () => plot.redraw(),
     end: () => { resized.disconnect(); plot.destroy(); },
   };
 }
@@ -54,12 +53,18 @@ events.addEventListener("begin", e => begin(JSON.parse(e.data)));
 events.addEventListener("epochs", e => {
   const sent = JSON.parse(e.data);
   points.push(...sent.points);
-  while (points.length > mostPoints) points = points.filter((p, k) => k % 2 == 0 || k == points.length - 1);
+  const measured = p => p && p.val !== undefined;
+  while (points.length > mostPoints) {
+    points = points.filter((p, k) => k == points.length - 1 || (k % 2 == 0 ? measured(p) || !measured(points[k + 1]) : measured(p) && !measured(points[k - 1])));
+  }
   status.textContent = sent.status;
   draw();
 });
 events.addEventListener("end", e => {
   status.textContent = JSON.parse(e.data);
-  events.close();
+  ended = true; // of several runs the next one may begin
 });
-events.onerror = () => { status.textContent = "the run does not answer: it has ended, or goes on without this page"; };
+events.onerror = () => {
+  if (ended) events.close();
+  else status.textContent = "the run does not answer: it has ended, or goes on without this page";
+};
