@@ -317,7 +317,7 @@ func check(t *testing.T, o Options, g *graph.Graph) *graph.Graph {
 		t.Errorf("notes (-memory +stream):\n%s", diff)
 	}
 	s := summary.Graph
-	if summary.Edges != read.Edges() || s.Vertices() != read.Vertices() || s.Labels.Classes != read.Labels.Classes ||
+	if summary.Edges != read.Edges() || summary.OneClass != read.Labels.OneClass() || s.Vertices() != read.Vertices() || s.Labels.Classes != read.Labels.Classes ||
 		s.Features.Columns != read.Features.Columns || s.Labels.MultiLabel() != read.Labels.MultiLabel() {
 		t.Errorf("summary %+v of %+v", summary, s)
 	}

@@ -3,6 +3,7 @@ package pyg
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -43,6 +44,31 @@ func (s *store) Array(key string) (*npy.Array, error) {
 		return a, nil
 	}
 	return nil, s.Refuse(key, fmt.Errorf("is %s, no tensor", kind(value)))
+}
+
+// Header reads what the field of a key that exists is: a tensor or an array of NumPy.
+func (s *store) Header(key string) (npy.Header, error) {
+	switch v := s.fields[key].(type) {
+	case *torchfile.Tensor:
+		return npy.Header{Shape: v.Shape}, nil
+	case *pickle.Array:
+		return npy.Header{Descr: v.Dtype, Fortran: v.Fortran, Shape: v.Shape}, nil
+	}
+	return npy.Header{}, s.Refuse(key, fmt.Errorf("is %s, no tensor", kind(s.fields[key])))
+}
+
+// Open opens the field of a key that exists: a tensor or an array of NumPy.
+func (s *store) Open(key string) (*arrays.Entry, error) {
+	s.used[key] = true
+	v, ok := s.fields[key].(torchfile.Dense)
+	if !ok {
+		return nil, fmt.Errorf("is %s, no tensor", kind(s.fields[key]))
+	}
+	r, size, err := v.Open()
+	if err != nil {
+		return nil, err
+	}
+	return &arrays.Entry{ReadCloser: io.NopCloser(r), Size: size}, nil
 }
 
 // Count returns how many rows the field of a key that exists has, all of which take bytes of the file.
