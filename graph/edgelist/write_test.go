@@ -4,20 +4,16 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"weft/graph"
+	"weft/graph/streamed"
+	"weft/graph/streamed/streamedtest"
 	"weft/internal/refusal"
 )
 
@@ -67,8 +63,6 @@ func TestWrite(t *testing.T) {
 		"names":           {o: Options{Path: list, Strings: true, Labels: write(t, "words.csv", words)}, symmetrize: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			streamed, whole := filepath.Join(dir, "streamed"), filepath.Join(dir, "whole")
 			g, err := Open(c.o)
 			if err != nil {
 				t.Fatal(err)
@@ -76,54 +70,19 @@ func TestWrite(t *testing.T) {
 			if g.Symmetrize = c.symmetrize; c.split != nil {
 				g.Prepare = func() error { return c.split(g.InMemory) }
 			}
-			got, err := g.Write(streamed)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := Read(c.o)
+			whole, err := Read(c.o)
 			if err == nil && c.symmetrize {
-				want, err = want.Symmetrize()
+				whole, err = whole.Symmetrize()
 			}
 			if err == nil && c.split != nil {
-				err = c.split(want)
-			}
-			if err == nil {
-				err = want.Write(whole)
+				err = c.split(whole)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(files(t, whole), files(t, streamed)); diff != "" {
-				t.Error("(-in memory +streamed): ", diff)
-			}
-			ignored := cmpopts.IgnoreFields(graph.Graph{}, "Count", "Relations", "Features.Dense", "Features.Indptr", "Labels.Class", "Labels.Multi", "Labels.Values")
-			if diff := cmp.Diff(want, got.Graph, ignored, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty()); diff != "" {
-				t.Error("(-in memory +streamed): ", diff)
-			}
-			if got.Edges != want.Edges() || got.Weighted != (want.Relations[0].Weights != nil) || got.Graph.Count != want.Vertices() || got.OneClass != want.Labels.OneClass() ||
-				got.Features.Sparse() != want.Features.Sparse() {
-				t.Errorf("%d edges, weighted %v, %d vertices, one class %v", got.Edges, got.Weighted, got.Graph.Count, got.OneClass)
-			}
+			streamedtest.Equal(t, g, whole)
 		})
 	}
-}
-
-// files are the contents of a directory's files.
-func files(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(filepath.Join(dir, path))
-		found[path] = string(data)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
 }
 
 // TestWriteRefuses: what is refused names the file, and nothing is left.
@@ -145,7 +104,7 @@ func TestWriteRefuses(t *testing.T) {
 		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want a refusal with %q", err, want)
 		}
-		if left := files(t, dir); len(left) > 0 {
+		if left := streamedtest.Files(t, dir); len(left) > 0 {
 			t.Errorf("%s: left %v", want, left)
 		}
 	}
@@ -178,22 +137,5 @@ func TestWriteWithoutMemory(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // pools keep what they have for one collection
-		runtime.GC()
-	}
-	var now runtime.MemStats
-	runtime.ReadMemStats(&now)
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.Sys-now.HeapIdle) + left))
-	o := Options{Path: path}
-	if _, err := Read(o); !refusal.Is(err) || !strings.Contains(err.Error(), " needs ") {
-		t.Errorf("read: error %v, want a refusal with the figure", err)
-	}
-	g, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := g.Write(filepath.Join(t.TempDir(), "store"))
-	if err != nil || got.Edges != edges {
-		t.Errorf("%+v, error %v", got, err)
-	}
+	streamedtest.BeyondMemory(t, left, edges, func() (*streamed.Graph, error) { return Open(Options{Path: path}) })
 }

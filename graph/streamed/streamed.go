@@ -115,14 +115,14 @@ func (g *Graph) Read() (*graph.Graph, error) {
 	made := *g.InMemory
 	if g.Rows != nil {
 		made.Features.Columns = g.Rows.Columns
-		if made.Features.Dense, err = g.Rows.gather(made.Count); err != nil {
-			return nil, g.refuse(err)
+		if made.Features.Dense, err = g.Rows.gather(made.Count, g.refuse); err != nil {
+			return nil, err
 		}
 	}
 	for _, a := range g.Arrays {
 		array, err := a.Read(made.Count)
 		if err != nil {
-			return nil, g.refuse(err)
+			return nil, err
 		}
 		made.Arrays = append(made.Arrays, array)
 	}
@@ -215,28 +215,30 @@ func (g *Graph) gather() (all graph.Edges, l Listed, err error) {
 	return all, l, err
 }
 
-// gather reads a row for each of so many vertices into memory.
-func (r *Rows) gather(vertices int) (all []float32, err error) {
+// gather reads a row for each of so many vertices into memory. refuse says where memory is too small for what.
+func (r *Rows) gather(vertices int, refuse func(error) error) (all []float32, err error) {
 	err = r.Each(func(rows []float32) error {
-		if all, err = memory.GrowTo(all, len(rows), int64(vertices)*int64(r.Columns)); err == nil {
-			all = append(all, rows...)
+		if all, err = memory.GrowTo(all, len(rows), int64(vertices)*int64(r.Columns)); err != nil {
+			return refuse(err)
 		}
-		return err
+		all = append(all, rows...)
+		return nil
 	})
 	return all, err
 }
 
 // Read reads the array of so many vertices into memory.
 func (a *Array) Read(vertices int) (made graph.Array, err error) {
+	refuse := func(err error) error { return fmt.Errorf("array %q: %w", a.Name, err) }
 	made.Name, made.Columns = a.Name, a.Columns
 	if a.Dtype == graph.Float32 {
 		rows := Rows{a.Columns, a.Each}
-		made.Floats, err = rows.gather(vertices)
+		made.Floats, err = rows.gather(vertices, refuse)
 		return made, err
 	}
 	err = a.Each(func(rows []float32) error {
 		if made.Ints, err = memory.GrowTo(made.Ints, len(rows), int64(vertices)*int64(made.Columns)); err != nil {
-			return err
+			return refuse(err)
 		}
 		for _, x := range rows {
 			made.Ints = append(made.Ints, int64(x))

@@ -143,17 +143,23 @@ func (e *Ends) once() (*reading, error) {
 // read begins to read the ids, but for the first of them. Those of even and of odd place have bounds of their
 // own.
 func (e *Ends) read(from *reading, skip int, high [2]int64) {
+	e.ends = append(e.ends, from.ids(skip, e.Low, high, e.Outside))
+}
+
+// ids reads the elements, but for the first of them, ahead. outside refuses one that is below low, or not below
+// high: that of even or that of odd place.
+func (r *reading) ids(skip int, low int64, high [2]int64, outside func(element int, id, high int64) error) *pump.Pump[[]int32] {
 	at := 0
-	e.ends = append(e.ends, pump.New(func(ids []int32) ([]int32, error) {
+	return pump.New(func(ids []int32) ([]int32, error) {
 		if at < skip {
-			if err := from.Skip(skip); err != nil {
+			if err := r.Skip(skip); err != nil {
 				return nil, err
 			}
 			at = skip
 		}
-		block, err := from.Next()
+		block, err := r.Next()
 		if err != nil {
-			return nil, cmp.Or(from.entry.sumAtEnd(err), err)
+			return nil, cmp.Or(r.entry.sumAtEnd(err), err)
 		}
 		wide, err := block.Int64s()
 		if err != nil {
@@ -163,14 +169,14 @@ func (e *Ends) read(from *reading, skip int, high [2]int64) {
 			return nil, err
 		}
 		for k, id := range wide {
-			if id < e.Low || id >= high[k%2] {
-				return nil, e.Outside(at+k, id, high[k%2])
+			if id < low || id >= high[k%2] {
+				return nil, outside(at+k, id, high[k%2])
 			}
 			ids = append(ids, int32(id))
 		}
 		at += len(wide)
 		return ids, nil
-	}))
+	})
 }
 
 // Next returns the ends of the next edges, which the next call may overwrite, and io.EOF after the last. The

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 
 	"weft/graph"
+	"weft/graph/internal/pump"
 	"weft/graph/streamed"
 	"weft/internal/npy"
 )
@@ -17,13 +19,14 @@ func (f Fields) Edges(key string) (e streamed.Edges, err error) {
 	if err != nil {
 		return e, err
 	}
-	list := &edgeFields{Fields: f, key: key}
-	if list.edges, err = f.countEdges(key, h.Shape); err != nil {
+	edges, err := f.countEdges(key, h.Shape)
+	if err != nil {
 		return e, err
 	}
-	if list.weighted = f.Has(weightsKey); list.weighted {
+	e.Count = int64(edges)
+	if e.Weighted = f.Has(weightsKey); e.Weighted {
 		if h, err = f.Header(weightsKey); err == nil {
-			err = f.checkWeights(h.Shape, list.edges)
+			err = f.checkWeights(h.Shape, edges)
 		}
 		if err != nil {
 			return e, err
@@ -31,44 +34,74 @@ func (f Fields) Edges(key string) (e streamed.Edges, err error) {
 	}
 	if f.Has(edgeFeaturesKey) {
 		if h, err = f.Header(edgeFeaturesKey); err == nil {
-			list.columns, err = f.edgeColumns(h.Shape, list.edges)
+			e.Columns, err = f.edgeColumns(h.Shape, edges)
 		}
 		if err != nil {
 			return e, err
 		}
 	}
-	refuse := func(err error) error { return f.Refuse(key, err) }
-	return streamed.Edges{Count: int64(list.edges), Weighted: list.weighted, Columns: list.columns, Each: list.each, Refuse: refuse}, nil
+	e.Refuse = func(err error) error { return f.Refuse(key, err) }
+	list := &edgeArrays{Fields: f, weights: weightsKey, weighted: e.Weighted, columns: e.Columns}
+	list.open = func() (endsReader, error) {
+		ends, err := OpenEnds(EndsOptions{
+			Open: func() (*Entry, error) { return f.Open(key) }, ByEnd: key == EdgeIndexKey,
+			Low: math.MinInt32, High: [2]int64{math.MaxInt32 + 1, math.MaxInt32 + 1},
+			Outside: func(element int, id, _ int64) error { return npy.ExceedsInt32(element, id) },
+		})
+		if err != nil {
+			return nil, f.Refuse(key, err)
+		}
+		return endsOf{ends, e.Refuse}, nil
+	}
+	e.Each = list.each
+	return e, nil
 }
 
-// edgeFields are edges and what they have, in arrays.
-type edgeFields struct {
+// endsReader reads the ends of edges.
+type endsReader interface {
+	// Next is that of Ends. Its errors name the array.
+	Next() (source, target []int32, err error)
+	Close()
+}
+
+// endsOf is Ends of an array.
+type endsOf struct {
+	*Ends
+	refuse func(error) error
+}
+
+func (e endsOf) Next() (source, target []int32, err error) {
+	if source, target, err = e.Ends.Next(); err != nil && !errors.Is(err, io.EOF) {
+		err = e.refuse(err)
+	}
+	return source, target, err
+}
+
+// edgeArrays are edges and what they have, in arrays.
+type edgeArrays struct {
 	Fields
-	key      string
-	edges    int
+	open     func() (endsReader, error)
+	weights  string // key
 	weighted bool
-	columns  int
+	columns  int // of edge_attr
 }
 
 // each implements streamed.Edges.Each.
-func (l *edgeFields) each(do func(graph.Edges) error) error {
-	ends, err := OpenEnds(EndsOptions{
-		Open: func() (*Entry, error) { return l.Open(l.key) }, ByEnd: l.key == EdgeIndexKey, Low: math.MinInt32, High: [2]int64{math.MaxInt32 + 1, math.MaxInt32 + 1},
-		Outside: func(element int, id, _ int64) error { return npy.ExceedsInt32(element, id) },
-	})
+func (l *edgeArrays) each(do func(graph.Edges) error) error {
+	ends, err := l.open()
 	if err != nil {
-		return l.Refuse(l.key, err)
+		return err
 	}
 	defer ends.Close()
-	beside := []*besideEdges{{key: weightsKey, columns: 1}, {key: edgeFeaturesKey, columns: l.columns}}
-	if !l.weighted {
-		beside[0].columns = 0
+	beside := [2]besideEdges{{key: l.weights}, {key: edgeFeaturesKey, columns: l.columns}}
+	if l.weighted {
+		beside[0].columns = 1
 	}
-	for _, b := range beside {
-		if err := b.open(l.Fields); err != nil {
+	for k := range beside {
+		if err := beside[k].open(l.Fields); err != nil {
 			return err
 		}
-		defer b.close()
+		defer beside[k].close()
 	}
 	for at := 0; ; {
 		source, target, err := ends.Next()
@@ -76,12 +109,12 @@ func (l *edgeFields) each(do func(graph.Edges) error) error {
 			break
 		}
 		if err != nil {
-			return l.Refuse(l.key, err)
+			return err
 		}
 		for len(source) > 0 {
 			n := len(source)
-			for _, b := range beside {
-				if n, err = b.atMost(l.Fields, n, at); err != nil {
+			for k := range beside {
+				if n, err = beside[k].atMost(l.Fields, n, at); err != nil {
 					return err
 				}
 			}
@@ -92,8 +125,8 @@ func (l *edgeFields) each(do func(graph.Edges) error) error {
 			source, target, at = source[n:], target[n:], at+n
 		}
 	}
-	for _, b := range beside {
-		if err := b.end(l.Fields); err != nil {
+	for k := range beside {
+		if err := beside[k].end(l.Fields); err != nil {
 			return err
 		}
 	}
@@ -167,15 +200,121 @@ func (b *besideEdges) end(f Fields) error {
 	return nil
 }
 
-// DenseRows are the features under a key, of so many vertices, if they stay dense and can be read in blocks;
-// otherwise nil.
-func (f Fields) DenseRows(key string, vertices int, keepDense bool) (*streamed.Rows, error) {
-	refuse := func(err error) error { return f.Refuse(key, err) }
-	rows, n, err := denseRows(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
-	if err != nil || rows == nil {
-		return nil, err
+// CSREdges are the edges from the rows of a sparse matrix to its columns, one for each value. The arrays of the
+// keys are those of a SciPy csr_matrix: indptr, indices and data. The edges have no weights where all values
+// are one. refuse says of an error that it is about the matrix.
+func (f Fields) CSREdges(rows, columns int64, keys [3]string, refuse func(error) error) (e streamed.Edges, err error) {
+	indptr, err := f.Array(keys[0])
+	if err != nil {
+		return e, err
 	}
-	return rows, f.Rows(key, n, vertices)
+	var shapes [2][]int
+	for k := range shapes {
+		h, err := f.Header(keys[1+k])
+		if err != nil {
+			return e, err
+		}
+		shapes[k] = h.Shape
+	}
+	m, err := newBounds(rows, columns, indptr, shapes[0], shapes[1])
+	if err != nil {
+		return e, refuse(err)
+	}
+	e.Count, e.Refuse = int64(shapes[0][0]), refuse
+	values := besideEdges{key: keys[2], columns: 1}
+	if err := values.open(f); err != nil {
+		return e, err
+	}
+	defer values.close()
+	for at := 0; ; at += len(values.left) {
+		if values.left, err = values.rows.Next(); errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return e, f.Refuse(keys[2], err)
+		}
+		if err := checkValues(values.left, at); err != nil {
+			return e, refuse(err)
+		}
+		e.Weighted = e.Weighted || slices.ContainsFunc(values.left, func(w float32) bool { return w != 1 })
+	}
+	list := &edgeArrays{Fields: f, weights: keys[2], weighted: e.Weighted}
+	list.open = func() (endsReader, error) { return f.openCSR(m, keys[1], refuse) }
+	e.Each = list.each
+	return e, nil
+}
+
+// csrEnds reads the ends of the edges of a sparse matrix.
+type csrEnds struct {
+	Fields
+	*CSR
+	key     string // of the columns
+	refuse  func(error) error
+	file    *reading
+	columns *pump.Pump[[]int32]
+	outside error // an id is no column
+
+	row    int   // of the next edge
+	at     int64 // its number
+	source []int32
+}
+
+func (f Fields) openCSR(m *CSR, key string, refuse func(error) error) (*csrEnds, error) {
+	c := &csrEnds{Fields: f, CSR: m, key: key, refuse: refuse}
+	entry, err := f.Open(key)
+	if err != nil {
+		return nil, f.Refuse(key, err)
+	}
+	blocks, err := npy.NewBlocks(entry, entry.Size)
+	if err != nil {
+		_ = entry.Close()
+		return nil, f.Refuse(key, err)
+	}
+	c.file = &reading{blocks, entry}
+	high := int64(m.Columns)
+	c.columns = c.file.ids(0, 0, [2]int64{high, high}, func(element int, id, _ int64) error {
+		if id < math.MinInt32 || id > math.MaxInt32 {
+			return npy.ExceedsInt32(element, id)
+		}
+		c.outside = noColumn(id, m.Columns)
+		return c.outside
+	})
+	return c, nil
+}
+
+// Next implements endsReader.
+func (c *csrEnds) Next() (source, target []int32, err error) {
+	target, err = c.columns.Next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, nil, err
+	case err != nil && c.outside != nil: // the pump has ended
+		return nil, nil, c.refuse(c.outside)
+	case err != nil:
+		return nil, nil, c.Refuse(c.key, err)
+	}
+	c.source = c.source[:0]
+	for range target {
+		for c.at == c.Indptr[c.row+1] {
+			c.row++
+		}
+		c.source = append(c.source, int32(c.row))
+		c.at++
+	}
+	return c.source, target, nil
+}
+
+// Close implements endsReader.
+func (c *csrEnds) Close() {
+	c.columns.Close()
+	_ = c.file.entry.Close()
+}
+
+// DenseRows are the features under a key, and how many rows they have, if they stay dense and can be read in
+// blocks. Otherwise rows is nil.
+func (f Fields) DenseRows(key string, keepDense bool) (rows *streamed.Rows, n int, err error) {
+	refuse := func(err error) error { return f.Refuse(key, err) }
+	return denseRows(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
 }
 
 // denseRows are the rows of a matrix, and how many there are, if they stay dense and can be read in blocks.
@@ -192,13 +331,12 @@ func denseRows(open func() (*Entry, error), keepDense bool, refuse func(error) e
 	if len(b.Shape) != 2 || b.Fortran || b.Shape[0] == 0 || b.Shape[1] == 0 {
 		return nil, 0, nil
 	}
-	shape := b.Shape
-	if dense, err := staysDense(b, keepDense); err != nil || !dense {
-		if err != nil {
-			err = refuse(err)
-		}
-		return nil, 0, err
+	if dense, err := staysDense(b, keepDense); err != nil {
+		return nil, 0, refuse(err)
+	} else if !dense {
+		return nil, 0, nil
 	}
+	columns := b.Shape[1]
 	each := func(do func([]float32) error) error {
 		entry, err := open()
 		if err != nil {
@@ -215,7 +353,7 @@ func denseRows(open func() (*Entry, error), keepDense bool, refuse func(error) e
 				return nil
 			}
 			if err == nil {
-				err = CheckFinite(rows, shape[1], at)
+				err = CheckFinite(rows, columns, at)
 			}
 			if err != nil {
 				return refuse(err)
@@ -223,8 +361,8 @@ func denseRows(open func() (*Entry, error), keepDense bool, refuse func(error) e
 			if err := do(rows); err != nil {
 				return err
 			}
-			at += len(rows) / shape[1]
+			at += len(rows) / columns
 		}
 	}
-	return &streamed.Rows{Columns: shape[1], Each: each}, shape[0], nil
+	return &streamed.Rows{Columns: columns, Each: each}, b.Shape[0], nil
 }
