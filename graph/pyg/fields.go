@@ -48,6 +48,7 @@ func (s *store) Array(key string) (*npy.Array, error) {
 
 // Header reads what the field of a key that exists is: a tensor or an array of NumPy.
 func (s *store) Header(key string) (npy.Header, error) {
+	s.used[key] = true
 	switch v := s.fields[key].(type) {
 	case *torchfile.Tensor:
 		return npy.Header{Shape: v.Shape}, nil
@@ -57,18 +58,35 @@ func (s *store) Header(key string) (npy.Header, error) {
 	return npy.Header{}, s.Refuse(key, fmt.Errorf("is %s, no tensor", kind(s.fields[key])))
 }
 
-// Open opens the field of a key that exists: a tensor or an array of NumPy.
+// Open opens the field of a key that exists, which is in blocks.
 func (s *store) Open(key string) (*arrays.Entry, error) {
-	s.used[key] = true
-	v, ok := s.fields[key].(torchfile.Dense)
-	if !ok {
-		return nil, fmt.Errorf("is %s, no tensor", kind(s.fields[key]))
+	var r io.Reader
+	var size int64
+	var err error
+	switch v := s.fields[key].(type) {
+	case *torchfile.Tensor:
+		r, size, err = v.OpenInBlocks(s.opened[key])
+	case *pickle.Array:
+		r, size, err = v.Open()
+	default:
+		err = fmt.Errorf("is %s, no tensor", kind(v))
 	}
-	r, size, err := v.Open()
 	if err != nil {
 		return nil, err
 	}
+	s.used[key], s.opened[key] = true, true
 	return &arrays.Entry{ReadCloser: io.NopCloser(r), Size: size}, nil
+}
+
+// inBlocks reports whether the field of a key, if it is there, can be read in blocks.
+func (s *store) inBlocks(key string) bool {
+	switch v := s.fields[key].(type) {
+	case nil, *pickle.Array:
+		return true
+	case *torchfile.Tensor:
+		return v.InBlocks()
+	}
+	return false
 }
 
 // Count returns how many rows the field of a key that exists has, all of which take bytes of the file.
@@ -128,8 +146,8 @@ func (s *store) read() (graph.Edges, error) {
 	var e graph.Edges
 	var err error
 	switch {
-	case s.Has("edge_index"):
-		s.key = "edge_index"
+	case s.Has(arrays.EdgeIndexKey):
+		s.key = arrays.EdgeIndexKey
 		if _, ok := s.fields[s.key].(torchfile.Dense); ok {
 			e, err = arrays.Fields{Source: s}.EdgeIndex()
 			break
@@ -151,7 +169,7 @@ func (s *store) read() (graph.Edges, error) {
 	if err != nil {
 		return e, err
 	}
-	if s.key != "edge_index" || e.Weights != nil { // what else there is may be in another order
+	if s.key != arrays.EdgeIndexKey || e.Weights != nil { // what else there is may be in another order
 		return e, nil
 	}
 	if s.Has("edge_weight") {
@@ -165,11 +183,14 @@ func (s *store) read() (graph.Edges, error) {
 	return e, err
 }
 
+// edgeTypeKey is the name of the edges' relations.
+const edgeTypeKey = "edge_type"
+
 // byType divides the edges that were read by edge_type, where there is one, into a relation for each type
 // that occurs, by its number.
 func (s *store) byType() ([]*store, error) {
-	const key = "edge_type"
-	if s.key != "edge_index" || !s.Has(key) {
+	const key = edgeTypeKey
+	if s.key != arrays.EdgeIndexKey || !s.Has(key) {
 		return []*store{s}, nil
 	}
 	array, err := s.Array(key)

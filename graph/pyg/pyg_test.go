@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/graph/streamed"
+	"weft/graph/streamed/streamedtest"
 	"weft/internal/alloctest"
 	"weft/internal/refusal"
 )
@@ -179,6 +181,7 @@ func TestRefused(t *testing.T) {
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want a refusal in one line with %q", c.name, err, c.want)
 		}
+		streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{Target: c.target}) }, err)
 	}
 }
 
@@ -305,6 +308,7 @@ func TestDamaged(t *testing.T) {
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: error %v, want a refusal in one line with the file and %q", c.code, err, c.want)
 		}
+		streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
 	}
 }
 

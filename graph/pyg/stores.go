@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weft/graph"
+	"weft/graph/internal/arrays"
 	"weft/internal/npy"
 	"weft/internal/pickle"
 	"weft/internal/refusal"
@@ -29,6 +30,7 @@ type store struct {
 	keys   []string // in the order of the file
 	fields map[string]any
 	used   map[string]bool // those that were read
+	opened map[string]bool // those that were opened in blocks
 	// dropped are the fields of graphs of a list that are not joined.
 	dropped []string
 
@@ -39,6 +41,16 @@ type store struct {
 	key      string    // of the field that lists the edges
 	list     graph.Edges
 	sizes    [2]int // how many sources and targets there are at least
+}
+
+// inBlocks reports whether the edges can be read in blocks, with what they have: those of one type of vertices
+// and one relation, in an edge_index.
+func (s *stores) inBlocks() bool {
+	e := s.edges[0]
+	if s.typed || !e.Has(arrays.EdgeIndexKey) || e.Has(edgeTypeKey) {
+		return false
+	}
+	return e.inBlocks(arrays.EdgeIndexKey) && e.inBlocks("edge_weight") && e.inBlocks("edge_attr")
 }
 
 // The bounds of a file: a pickle that names the same dict many times is short.
@@ -277,7 +289,7 @@ func (r *reader) dicts(all *store) (*stores, error) {
 
 // store makes a store of fields. Those that are None are not there.
 func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
-	s := &store{reader: r, name: name, fields: map[string]any{}, used: map[string]bool{}}
+	s := &store{reader: r, name: name, fields: map[string]any{}, used: map[string]bool{}, opened: map[string]bool{}}
 	if fields == nil || len(fields.Items) > maxFields {
 		return nil, r.refusef("the fields%s are not a dict of at most %d tensors: save it again", s.of(), maxFields)
 	}
