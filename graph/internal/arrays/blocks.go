@@ -66,8 +66,16 @@ func (e *Entry) sumAtEnd(err error) error {
 	return e.Sum()
 }
 
-// Ends are the ends of the edges in an array of integers, 2 × E or E × 2. They are read in blocks, ahead of
-// whoever takes them. Where the sources lie before the targets, the array is read twice, side by side.
+// EndsReader reads the ends of edges.
+type EndsReader interface {
+	// Next returns the ends of the next edges, which the next call may overwrite, and io.EOF after the last.
+	Next() (source, target []int32, err error)
+	Close()
+}
+
+// Ends are the ends of the edges in an array of integers, 2 × E or E × 2, or in two vectors. They are read in
+// blocks, ahead of whoever takes them. Where the sources lie before the targets, the array is read twice, side
+// by side.
 type Ends struct {
 	EndsOptions
 	entries []*Entry
@@ -95,10 +103,29 @@ func OpenEnds(o EndsOptions) (*Ends, error) {
 	return e, nil
 }
 
+// OpenVectors begins to read the ends of edges from two vectors of one length and type, of sources and of
+// targets. Options are as for OpenEnds, without Open.
+func OpenVectors(open [2]func() (*Entry, error), o EndsOptions) (*Ends, error) {
+	e := &Ends{EndsOptions: o}
+	for k := range open {
+		e.Open = open[k]
+		from, err := e.once()
+		if err != nil {
+			e.Close()
+			return nil, err
+		}
+		e.ends = append(e.ends, from.ids(0, o.Low, [2]int64{o.High[k], o.High[k]}, o.Outside))
+	}
+	return e, nil
+}
+
 func (e *Ends) open() error {
 	first, err := e.once()
 	if err != nil {
 		return err
+	}
+	if len(first.Shape) != 2 {
+		return fmt.Errorf("has shape %v, where edges have two ends", first.Shape)
 	}
 	apart, edges := e.ByEnd != first.Fortran, first.Shape[0]
 	if e.ByEnd {
@@ -106,7 +133,7 @@ func (e *Ends) open() error {
 	}
 	first.Flat()
 	if !apart {
-		e.read(first, 0, e.High)
+		e.ends = append(e.ends, first.ids(0, e.Low, e.High, e.Outside))
 		return nil
 	}
 	second, err := e.once()
@@ -115,12 +142,12 @@ func (e *Ends) open() error {
 	}
 	second.Flat()
 	first.Keep(edges)
-	e.read(first, 0, [2]int64{e.High[0], e.High[0]})
-	e.read(second, edges, [2]int64{e.High[1], e.High[1]})
+	e.ends = append(e.ends, first.ids(0, e.Low, [2]int64{e.High[0], e.High[0]}, e.Outside))
+	e.ends = append(e.ends, second.ids(edges, e.Low, [2]int64{e.High[1], e.High[1]}, e.Outside))
 	return nil
 }
 
-// reading is the array, read once.
+// reading is an array that is read once.
 type reading struct {
 	*npy.Blocks
 	entry *Entry
@@ -134,16 +161,7 @@ func (e *Ends) once() (*reading, error) {
 	}
 	e.entries = append(e.entries, entry)
 	blocks, err := npy.NewBlocks(entry, entry.Size)
-	if err == nil && len(blocks.Shape) != 2 {
-		err = fmt.Errorf("has shape %v, where edges have two ends", blocks.Shape)
-	}
 	return &reading{blocks, entry}, err
-}
-
-// read begins to read the ids, but for the first of them. Those of even and of odd place have bounds of their
-// own.
-func (e *Ends) read(from *reading, skip int, high [2]int64) {
-	e.ends = append(e.ends, from.ids(skip, e.Low, high, e.Outside))
 }
 
 // ids reads the elements, but for the first of them, ahead. outside refuses one that is below low, or not below
@@ -179,8 +197,7 @@ func (r *reading) ids(skip int, low int64, high [2]int64, outside func(element i
 	})
 }
 
-// Next returns the ends of the next edges, which the next call may overwrite, and io.EOF after the last. The
-// checksums of the entry hold then.
+// Next implements EndsReader. At the end the checksums of the entry hold.
 func (e *Ends) Next() (source, target []int32, err error) {
 	var ids [2][]int32
 	for k, p := range e.ends {
@@ -211,4 +228,48 @@ func (e *Ends) Close() {
 	for _, entry := range e.entries {
 		_ = entry.Close()
 	}
+}
+
+// CSREnds are the ends of the edges of a sparse matrix: from its rows to its columns.
+type CSREnds struct {
+	bounds []int64 // of the rows
+	file   *reading
+	ids    *pump.Pump[[]int32] // of the columns
+	row    int                 // of the next edge
+	at     int64               // its number
+	rows   []int32
+}
+
+// OpenCSR begins to read the ends of the edges of a sparse matrix, of which the bounds of the rows are known.
+// Its columns are in an open entry, which it closes if it fails. outside refuses an element that is no column.
+func OpenCSR(m *CSR, e *Entry, outside func(element int, id, high int64) error) (*CSREnds, error) {
+	blocks, err := npy.NewBlocks(e, e.Size)
+	if err != nil {
+		_ = e.Close()
+		return nil, err
+	}
+	file, high := &reading{blocks, e}, int64(m.Columns)
+	return &CSREnds{bounds: m.Indptr, file: file, ids: file.ids(0, 0, [2]int64{high, high}, outside)}, nil
+}
+
+// Next implements EndsReader.
+func (c *CSREnds) Next() (source, target []int32, err error) {
+	if target, err = c.ids.Next(); err != nil {
+		return nil, nil, err
+	}
+	c.rows = c.rows[:0]
+	for range target {
+		for c.at == c.bounds[c.row+1] {
+			c.row++
+		}
+		c.rows = append(c.rows, int32(c.row))
+		c.at++
+	}
+	return c.rows, target, nil
+}
+
+// Close closes the entry.
+func (c *CSREnds) Close() {
+	c.ids.Close()
+	_ = c.file.entry.Close()
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"weft/graph"
-	"weft/graph/internal/pump"
 	"weft/graph/streamed"
 	"weft/internal/npy"
 )
@@ -41,67 +40,66 @@ func (f Fields) Edges(key string) (e streamed.Edges, err error) {
 		}
 	}
 	e.Refuse = func(err error) error { return f.Refuse(key, err) }
-	list := &edgeArrays{Fields: f, weights: weightsKey, weighted: e.Weighted, columns: e.Columns}
-	list.open = func() (endsReader, error) {
-		ends, err := OpenEnds(EndsOptions{
+	list := EdgeArrays{Open: func() (EndsReader, error) {
+		return OpenEnds(EndsOptions{
 			Open: func() (*Entry, error) { return f.Open(key) }, ByEnd: key == EdgeIndexKey,
 			Low: math.MinInt32, High: [2]int64{math.MaxInt32 + 1, math.MaxInt32 + 1},
 			Outside: func(element int, id, _ int64) error { return npy.ExceedsInt32(element, id) },
 		})
-		if err != nil {
-			return nil, f.Refuse(key, err)
-		}
-		return endsOf{ends, e.Refuse}, nil
+	}, Refuse: e.Refuse}
+	if e.Weighted {
+		list.Weights = f.beside(weightsKey, 1)
 	}
-	e.Each = list.each
+	if e.Columns > 0 {
+		list.Features = f.beside(edgeFeaturesKey, e.Columns)
+		list.Features.Check = func(rows []float32, first int) error { return f.checkEdgeFeatures(rows, e.Columns, first) }
+	}
+	e.Each = list.Each
 	return e, nil
 }
 
-// endsReader reads the ends of edges.
-type endsReader interface {
-	// Next is that of Ends. Its errors name the array.
-	Next() (source, target []int32, err error)
-	Close()
-}
-
-// endsOf is Ends of an array.
-type endsOf struct {
-	*Ends
-	refuse func(error) error
-}
-
-func (e endsOf) Next() (source, target []int32, err error) {
-	if source, target, err = e.Ends.Next(); err != nil && !errors.Is(err, io.EOF) {
-		err = e.refuse(err)
+// beside is the array of a key, which has a row for each edge.
+func (f Fields) beside(key string, columns int) *Beside {
+	return &Beside{
+		Columns: columns, Open: func() (*Entry, error) { return f.Open(key) }, Refuse: func(err error) error { return f.Refuse(key, err) },
 	}
-	return source, target, err
 }
 
-// edgeArrays are edges and what they have, in arrays.
-type edgeArrays struct {
-	Fields
-	open     func() (endsReader, error)
-	weights  string // key
-	weighted bool
-	columns  int // of edge_attr
+// EdgeArrays are edges and what they have, in arrays that are opened when they are read.
+type EdgeArrays struct {
+	Open              func() (EndsReader, error)
+	Refuse            func(error) error // says that an error is about the ends
+	Weights, Features *Beside           // nil: there are none
 }
 
-// each implements streamed.Edges.Each.
-func (l *edgeArrays) each(do func(graph.Edges) error) error {
-	ends, err := l.open()
+// Beside is an array with a row for each edge.
+type Beside struct {
+	Columns int
+	Open    func() (*Entry, error)
+	Check   func(rows []float32, first int) error // refuses values of the edges from the first on; nil: none
+	Refuse  func(error) error                     // says that an error is about the array
+}
+
+// Each implements streamed.Edges.Each.
+func (l *EdgeArrays) Each(do func(graph.Edges) error) error {
+	ends, err := l.Open()
 	if err != nil {
-		return err
+		return l.Refuse(err)
 	}
 	defer ends.Close()
-	beside := [2]besideEdges{{key: l.weights}, {key: edgeFeaturesKey, columns: l.columns}}
-	if l.weighted {
-		beside[0].columns = 1
-	}
-	for k := range beside {
-		if err := beside[k].open(l.Fields); err != nil {
+	var rows [2]*edgeRows
+	for k, b := range []*Beside{l.Weights, l.Features} {
+		if b == nil {
+			continue
+		}
+		if rows[k], err = b.open(); err != nil {
 			return err
 		}
-		defer beside[k].close()
+		defer rows[k].rows.Close()
+	}
+	columns := 0
+	if l.Features != nil {
+		columns = l.Features.Columns
 	}
 	for at := 0; ; {
 		source, target, err := ends.Next()
@@ -109,93 +107,83 @@ func (l *edgeArrays) each(do func(graph.Edges) error) error {
 			break
 		}
 		if err != nil {
-			return err
+			return l.Refuse(err)
 		}
 		for len(source) > 0 {
 			n := len(source)
-			for k := range beside {
-				if n, err = beside[k].atMost(l.Fields, n, at); err != nil {
+			for _, r := range rows {
+				if n, err = r.atMost(n, at); err != nil {
 					return err
 				}
 			}
-			e := graph.Edges{Source: source[:n], Target: target[:n], Weights: beside[0].take(n), Features: beside[1].take(n), FeatureColumns: l.columns}
+			e := graph.Edges{Source: source[:n], Target: target[:n], Weights: rows[0].take(n), Features: rows[1].take(n), FeatureColumns: columns}
 			if err := do(e); err != nil {
 				return err
 			}
 			source, target, at = source[n:], target[n:], at+n
 		}
 	}
-	for k := range beside {
-		if err := beside[k].end(l.Fields); err != nil {
+	for _, r := range rows {
+		if err := r.end(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// besideEdges is an array with a row for each edge, of no columns if it is not there.
-type besideEdges struct {
-	key     string
-	columns int
-	rows    *Rows
-	left    []float32 // values that have been read, and not taken
+// edgeRows are the rows of a Beside, nil where there are none.
+type edgeRows struct {
+	*Beside
+	rows *Rows
+	left []float32 // values that have been read, and not taken
 }
 
-func (b *besideEdges) open(f Fields) error {
-	if b.columns == 0 {
-		return nil
-	}
-	entry, err := f.Open(b.key)
-	if err == nil {
-		b.rows, err = OpenRows(entry)
-	}
+func (b *Beside) open() (*edgeRows, error) {
+	entry, err := b.Open()
 	if err != nil {
-		return f.Refuse(b.key, err)
+		return nil, b.Refuse(err)
 	}
-	return nil
-}
-
-func (b *besideEdges) close() {
-	if b.rows != nil {
-		b.rows.Close()
+	rows, err := OpenRows(entry)
+	if err != nil {
+		return nil, b.Refuse(err)
 	}
+	return &edgeRows{Beside: b, rows: rows}, nil
 }
 
 // atMost returns how many rows are there to take, at most n. The first is that of edge at.
-func (b *besideEdges) atMost(f Fields, n, at int) (int, error) {
-	if b.columns == 0 {
+func (r *edgeRows) atMost(n, at int) (_ int, err error) {
+	if r == nil {
 		return n, nil
 	}
-	if len(b.left) == 0 {
-		var err error
-		if b.left, err = b.rows.Next(); err != nil { // not io.EOF: there are as many rows as edges
-			return 0, f.Refuse(b.key, err)
+	if len(r.left) == 0 {
+		if r.left, err = r.rows.Next(); err != nil { // not io.EOF: there are as many rows as edges
+			return 0, r.Refuse(err)
 		}
-		if b.key == edgeFeaturesKey {
-			if err := f.checkEdgeFeatures(b.left, b.columns, at); err != nil {
+		if r.Check != nil {
+			if err := r.Check(r.left, at); err != nil {
 				return 0, err
 			}
 		}
 	}
-	return min(n, len(b.left)/b.columns), nil
+	return min(n, len(r.left)/r.Columns), nil
 }
 
-// take returns the next n rows, nil where there are none.
-func (b *besideEdges) take(n int) (rows []float32) {
-	if b.columns == 0 {
+// take returns the next n rows.
+func (r *edgeRows) take(n int) (rows []float32) {
+	if r == nil {
 		return nil
 	}
-	rows, b.left = b.left[:n*b.columns], b.left[n*b.columns:]
+	rows, r.left = r.left[:n*r.Columns], r.left[n*r.Columns:]
 	return rows
 }
 
 // end makes sure that the array ends behind the rows that were taken.
-func (b *besideEdges) end(f Fields) error {
-	if b.columns == 0 {
+func (r *edgeRows) end() error {
+	if r == nil {
 		return nil
 	}
-	if _, err := b.rows.Next(); err != nil && !errors.Is(err, io.EOF) {
-		return f.Refuse(b.key, err)
+	if _, err := r.rows.Next(); err != nil && !errors.Is(err, io.EOF) {
+		return r.Refuse(err)
 	}
 	return nil
 }
@@ -220,12 +208,12 @@ func (f Fields) CSREdges(rows, columns int64, keys [3]string, refuse func(error)
 	if err != nil {
 		return e, refuse(err)
 	}
-	e.Count, e.Refuse = int64(shapes[0][0]), refuse
-	values := besideEdges{key: keys[2], columns: 1}
-	if err := values.open(f); err != nil {
+	weights := f.beside(keys[2], 1)
+	values, err := weights.open()
+	if err != nil {
 		return e, err
 	}
-	defer values.close()
+	defer values.rows.Close()
 	for at := 0; ; at += len(values.left) {
 		if values.left, err = values.rows.Next(); errors.Is(err, io.EOF) {
 			break
@@ -238,87 +226,43 @@ func (f Fields) CSREdges(rows, columns int64, keys [3]string, refuse func(error)
 		}
 		e.Weighted = e.Weighted || slices.ContainsFunc(values.left, func(w float32) bool { return w != 1 })
 	}
-	list := &edgeArrays{Fields: f, weights: keys[2], weighted: e.Weighted}
-	list.open = func() (endsReader, error) { return f.openCSR(m, keys[1], refuse) }
-	e.Each = list.each
+	var noColumn error // an element is no column
+	list := EdgeArrays{Open: func() (EndsReader, error) {
+		entry, err := f.Open(keys[1])
+		if err != nil {
+			return nil, err
+		}
+		return OpenCSR(m, entry, func(element int, id, high int64) error {
+			if id < math.MinInt32 || id > math.MaxInt32 {
+				return npy.ExceedsInt32(element, id)
+			}
+			noColumn = columnOutside(id, high)
+			return noColumn
+		})
+	}, Refuse: func(err error) error {
+		if noColumn != nil { // whoever reads ahead has ended
+			return refuse(noColumn)
+		}
+		return f.Refuse(keys[1], err)
+	}}
+	if e.Weighted {
+		list.Weights = weights
+	}
+	e.Count, e.Each, e.Refuse = int64(shapes[0][0]), list.Each, refuse
 	return e, nil
-}
-
-// csrEnds reads the ends of the edges of a sparse matrix.
-type csrEnds struct {
-	Fields
-	*CSR
-	key     string // of the columns
-	refuse  func(error) error
-	file    *reading
-	columns *pump.Pump[[]int32]
-	outside error // an id is no column
-
-	row    int   // of the next edge
-	at     int64 // its number
-	source []int32
-}
-
-func (f Fields) openCSR(m *CSR, key string, refuse func(error) error) (*csrEnds, error) {
-	c := &csrEnds{Fields: f, CSR: m, key: key, refuse: refuse}
-	entry, err := f.Open(key)
-	if err != nil {
-		return nil, f.Refuse(key, err)
-	}
-	blocks, err := npy.NewBlocks(entry, entry.Size)
-	if err != nil {
-		_ = entry.Close()
-		return nil, f.Refuse(key, err)
-	}
-	c.file = &reading{blocks, entry}
-	high := int64(m.Columns)
-	c.columns = c.file.ids(0, 0, [2]int64{high, high}, func(element int, id, _ int64) error {
-		if id < math.MinInt32 || id > math.MaxInt32 {
-			return npy.ExceedsInt32(element, id)
-		}
-		c.outside = noColumn(id, m.Columns)
-		return c.outside
-	})
-	return c, nil
-}
-
-// Next implements endsReader.
-func (c *csrEnds) Next() (source, target []int32, err error) {
-	target, err = c.columns.Next()
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil, nil, err
-	case err != nil && c.outside != nil: // the pump has ended
-		return nil, nil, c.refuse(c.outside)
-	case err != nil:
-		return nil, nil, c.Refuse(c.key, err)
-	}
-	c.source = c.source[:0]
-	for range target {
-		for c.at == c.Indptr[c.row+1] {
-			c.row++
-		}
-		c.source = append(c.source, int32(c.row))
-		c.at++
-	}
-	return c.source, target, nil
-}
-
-// Close implements endsReader.
-func (c *csrEnds) Close() {
-	c.columns.Close()
-	_ = c.file.entry.Close()
 }
 
 // DenseRows are the features under a key, and how many rows they have, if they stay dense and can be read in
 // blocks. Otherwise rows is nil.
 func (f Fields) DenseRows(key string, keepDense bool) (rows *streamed.Rows, n int, err error) {
 	refuse := func(err error) error { return f.Refuse(key, err) }
-	return denseRows(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
+	return OpenDense(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
 }
 
-// denseRows are the rows of a matrix, and how many there are, if they stay dense and can be read in blocks.
-func denseRows(open func() (*Entry, error), keepDense bool, refuse func(error) error) (made *streamed.Rows, rows int, err error) {
+// OpenDense are the rows of a matrix, and how many there are, if they stay dense and can be read in blocks.
+// Otherwise they are nil. The matrix is opened each time that it is read, and refuse says of an error that it
+// is about it.
+func OpenDense(open func() (*Entry, error), keepDense bool, refuse func(error) error) (made *streamed.Rows, rows int, err error) {
 	entry, err := open()
 	if err != nil {
 		return nil, 0, refuse(err)

@@ -98,7 +98,7 @@ func DenseRows(path string, keepDense bool) (rows *streamed.Rows, n int, err err
 			io.Closer
 		}{f.r, f.file}, f.size}, nil
 	}
-	return denseRows(open, keepDense, func(err error) error { return refusal.Errorf("%s: %w", path, err) })
+	return OpenDense(open, keepDense, func(err error) error { return refusal.Errorf("%s: %w", path, err) })
 }
 
 // table begins a table of text.

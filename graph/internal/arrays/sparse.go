@@ -32,7 +32,7 @@ func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 		return nil, err
 	}
 	if k := slices.IndexFunc(m.Indices, func(c int32) bool { return c < 0 || int(c) >= m.Columns }); k >= 0 {
-		return nil, noColumn(int64(m.Indices[k]), m.Columns)
+		return nil, columnOutside(int64(m.Indices[k]), int64(m.Columns))
 	}
 	return m, checkValues(m.Data, 0)
 }
@@ -61,8 +61,8 @@ func newBounds(rows, columns int64, indptr *npy.Array, indices, data []int) (*CS
 	return m, nil
 }
 
-// noColumn refuses the id of a column.
-func noColumn(id int64, columns int) error {
+// columnOutside refuses the id of a column.
+func columnOutside(id, columns int64) error {
 	return refusal.Errorf("column %d of a sparse matrix of %d columns", id, columns)
 }
 
