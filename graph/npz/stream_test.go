@@ -146,12 +146,12 @@ func TestRefusedInStream(t *testing.T) {
 
 // TestBeyondMemory: edges and features that exceed the memory are written, in a stream. Read refuses them.
 func TestBeyondMemory(t *testing.T) {
-	const vertices, edges, columns, left = 5000, 4 << 20, 512, 64 << 20
+	const vertices, edges, columns, left = 5000, 4 << 20, 4096, 64 << 20
 	ids := make([]int32, 2*edges)
 	for k := range ids {
 		ids[k] = int32(k * 7919 % vertices)
 	}
-	path := write(t, array("edge_index", "<i4", fmt.Sprintf("(2, %d)", edges), ids), array("x", "<f8", fmt.Sprintf("(%d, %d)", vertices, columns), make([]float64, vertices*columns)))
+	path := write(t, array("edge_index", "<i4", fmt.Sprintf("(2, %d)", edges), ids), array("x", "<f4", fmt.Sprintf("(%d, %d)", vertices, columns), make([]float32, vertices*columns)))
 	ids = nil
 	streamedtest.BeyondMemory(t, left, edges, func() (*streamed.Graph, error) { return Open(path, Options{DenseFeatures: true}) })
 }

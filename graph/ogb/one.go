@@ -47,7 +47,8 @@ func (f *folder) rows() (*streamed.Rows, error) {
 		defer m.close()
 		return (&whole{matrix: m, want: int64(f.counts.vertices), finite: true}).each(do)
 	}
-	return &streamed.Rows{Columns: m.width(), Each: each}, nil
+	where := m.where(0)
+	return &streamed.Rows{Columns: m.width(), Each: each, Refuse: func(err error) error { return refusal.Errorf("%s: %w", where, err) }}, nil
 }
 
 // edgesOf are the edges as they are stored, but for Symmetrize.

@@ -60,6 +60,8 @@ type Rows struct {
 	Columns int
 	// Each calls do with all rows in their order, some at a time, row-major, which are valid until do returns.
 	Each func(do func(rows []float32) error) error
+	// Refuse says of an error that it is about the rows.
+	Refuse func(error) error
 }
 
 // Array is data of the vertices that no model reads, as graph.Array.
@@ -115,7 +117,7 @@ func (g *Graph) Read() (*graph.Graph, error) {
 	made := *g.InMemory
 	if g.Rows != nil {
 		made.Features.Columns = g.Rows.Columns
-		if made.Features.Dense, err = g.Rows.gather(made.Count, g.refuse); err != nil {
+		if made.Features.Dense, err = g.Rows.gather(made.Count); err != nil {
 			return nil, err
 		}
 	}
@@ -215,11 +217,11 @@ func (g *Graph) gather() (all graph.Edges, l Listed, err error) {
 	return all, l, err
 }
 
-// gather reads a row for each of so many vertices into memory. refuse says where memory is too small for what.
-func (r *Rows) gather(vertices int, refuse func(error) error) (all []float32, err error) {
+// gather reads a row for each of so many vertices into memory.
+func (r *Rows) gather(vertices int) (all []float32, err error) {
 	err = r.Each(func(rows []float32) error {
 		if all, err = memory.GrowTo(all, len(rows), int64(vertices)*int64(r.Columns)); err != nil {
-			return refuse(err)
+			return r.Refuse(err)
 		}
 		all = append(all, rows...)
 		return nil
@@ -232,8 +234,8 @@ func (a *Array) Read(vertices int) (made graph.Array, err error) {
 	refuse := func(err error) error { return fmt.Errorf("array %q: %w", a.Name, err) }
 	made.Name, made.Columns = a.Name, a.Columns
 	if a.Dtype == graph.Float32 {
-		rows := Rows{a.Columns, a.Each}
-		made.Floats, err = rows.gather(vertices, refuse)
+		rows := Rows{a.Columns, a.Each, refuse}
+		made.Floats, err = rows.gather(vertices)
 		return made, err
 	}
 	err = a.Each(func(rows []float32) error {

@@ -168,13 +168,19 @@ func (a *Archive) Array(key string) (array *npy.Array, err error) {
 	return array, err
 }
 
-// Count returns how many rows the array of a key that exists has, all of which take bytes of the file.
+// Count returns how many rows the array of a key that exists has. They take bytes of the file: no more than its
+// compressed bytes can expand to.
 func (a *Archive) Count(key string) (int, error) {
-	array, err := a.Array(key)
+	entry, err := a.Open(key)
 	if err != nil {
-		return 0, err
+		return 0, a.Refuse(key, err)
 	}
-	n, err := CountRows(array.Header)
+	defer entry.Close()
+	b, err := npy.NewBlocks(entry, entry.Size)
+	if err != nil {
+		return 0, a.Refuse(key, err)
+	}
+	n, err := CountRows(b.Header)
 	if err != nil {
 		return 0, a.Refuse(key, err)
 	}

@@ -308,5 +308,5 @@ func OpenDense(open func() (*Entry, error), keepDense bool, refuse func(error) e
 			at += len(rows) / columns
 		}
 	}
-	return &streamed.Rows{Columns: columns, Each: each}, b.Shape[0], nil
+	return &streamed.Rows{Columns: columns, Each: each, Refuse: refuse}, b.Shape[0], nil
 }
