@@ -55,7 +55,8 @@ func Read(path string, o Options) (*graph.Graph, error) {
 
 // Open opens the graph of Read, to be written in a stream, until it is closed. It returns nil if the file must
 // be read into memory as a whole: unless it has one graph, or a Batch, of one type of vertices and one
-// relation, whose edge_index, edge_weight and edge_attr lie in it one number behind the other.
+// relation, whose edge_index, edge_weight and edge_attr, or compressed rows of adj_t or adj, lie in it one
+// number behind the other.
 func Open(path string, o Options) (*streamed.Graph, error) {
 	f, err := torchfile.Open(path, classes...)
 	if err != nil {
@@ -165,14 +166,15 @@ func (r *reader) read(value any) (s *stores, bounds vertexBounds, err error) {
 		return nil, nil, err
 	}
 	if r.stream != nil {
-		if slices != nil || !s.inBlocks() {
+		if slices != nil {
 			return nil, nil, nil
 		}
-		e := s.edges[0]
-		e.key = arrays.EdgeIndexKey
-		r.stream.Edges, err = arrays.Fields{Source: e}.Edges(e.key)
+		ok := false
+		if r.stream.Edges, ok, err = s.edgesInBlocks(); !ok || err != nil {
+			return nil, nil, err
+		}
 		r.edges = int(r.stream.Edges.Count)
-		return s, nil, err
+		return s, nil, nil
 	}
 	// Edges first: a file with n of them may have some n vertices, and not many more.
 	for _, e := range s.edges {
@@ -204,11 +206,15 @@ func (r *reader) vertexCount(v *store, edges []*store) (n int, known bool, err e
 		return n, true, err
 	}
 	if r.stream != nil {
-		largest, err := r.stream.Edges.Largest()
-		if err != nil {
-			return 0, false, err
+		e := edges[0]
+		n, known, edges = max(e.sizes[0], e.sizes[1]), e.sizes[0] > 0 || e.sizes[1] > 0, nil
+		if !known {
+			largest, err := r.stream.Edges.Largest()
+			if err != nil {
+				return 0, false, err
+			}
+			n = int(largest) + 1
 		}
-		n, edges = int(largest)+1, nil
 	}
 	for _, e := range edges {
 		for end, ids := range [][]int32{e.list.Source, e.list.Target} {

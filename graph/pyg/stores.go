@@ -8,6 +8,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
 	"weft/internal/npy"
 	"weft/internal/pickle"
 	"weft/internal/refusal"
@@ -43,14 +44,31 @@ type store struct {
 	sizes    [2]int // how many sources and targets there are at least
 }
 
-// inBlocks reports whether the edges can be read in blocks, with what they have: those of one type of vertices
-// and one relation, in an edge_index.
-func (s *stores) inBlocks() bool {
+// edgesInBlocks are the edges of one type of vertices and one relation, to be read in blocks; ok is false where
+// they are others, or must be in memory.
+func (s *stores) edgesInBlocks() (list streamed.Edges, ok bool, err error) {
 	e := s.edges[0]
-	if s.typed || !e.Has(arrays.EdgeIndexKey) || e.Has(edgeTypeKey) {
-		return false
+	switch {
+	case s.typed:
+	case e.Has(arrays.EdgeIndexKey):
+		if e.Has(edgeTypeKey) || !e.inBlocks(arrays.EdgeIndexKey) || !e.inBlocks("edge_weight") || !e.inBlocks("edge_attr") {
+			break
+		}
+		e.key = arrays.EdgeIndexKey
+		list, err = arrays.Fields{Source: e}.Edges(e.key)
+		return list, true, err
+	case e.Has("adj_t"), e.Has("adj"):
+		if e.key = "adj"; e.Has("adj_t") {
+			e.key = "adj_t"
+		}
+		p, ok := compressed(e.fields[e.key])
+		if !ok {
+			break
+		}
+		list, err = e.compressedEdges(p, e.key == "adj_t")
+		return list, true, err
 	}
-	return e.inBlocks(arrays.EdgeIndexKey) && e.inBlocks("edge_weight") && e.inBlocks("edge_attr")
+	return list, false, nil
 }
 
 // The bounds of a file: a pickle that names the same dict many times is short.

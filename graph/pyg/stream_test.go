@@ -55,7 +55,7 @@ func TestFilesInStream(t *testing.T) {
 		}
 	}
 	want := []string{
-		"bare", "data", "dataset", "dataset-1", "dataset-2", "edge_index-class", "edge_index-class-dataset", "float-labels", "floats", "links", "multi",
+		"adj_t", "adj_t-csr", "adj_t-weighted", "adj_t-weighted-csr", "bare", "data", "dataset", "dataset-1", "dataset-2", "edge_index-class", "edge_index-class-dataset", "float-labels", "floats", "links", "multi",
 		"several-batch", "several-pickled", "several-pickled-list", "several-whole-batch", "splits", "version-1", "wide", "wikics",
 	}
 	slices.Sort(inStream)
@@ -80,8 +80,44 @@ func row(name, kind string, values any, shape ...int) tensorOf {
 	return tensorOf{name, kind, values, shape, strides}
 }
 
+// number is the code of a number.
+func number(n int) string { return "J" + string(binary.LittleEndian.AppendUint32(nil, uint32(n))) }
+
+// numbers is the code of a tuple of numbers.
+func numbers(list []int) string {
+	code := "("
+	for _, n := range list {
+		code += number(n)
+	}
+	return code + "t"
+}
+
+// code is that of a tensor on the storage of a key.
+func (t *tensorOf) code(key int) string {
+	return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\n" + t.kind + "\n" + text(fmt.Sprint(key)) + text("cpu") +
+		number(reflect.ValueOf(t.values).Len()) + "tQK\x00" + numbers(t.shape) + numbers(t.strides) + "\x89NtR"
+}
+
 // saved writes a dict of tensors, each with a storage of its own.
 func saved(t testing.TB, tensors ...tensorOf) string {
+	t.Helper()
+	code := "}("
+	for k, one := range tensors {
+		code += text(one.name) + one.code(k)
+	}
+	return savedAs(t, code+"u.", tensors...)
+}
+
+// savedCSR writes a dict with a sparse adj_t of so many rows and columns.
+func savedCSR(t testing.TB, bounds, ids, values tensorOf, rows, columns int) string {
+	t.Helper()
+	code := "}" + text("adj_t") + "ctorch._utils\n_rebuild_sparse_csr_tensor\n(ctorch.serialization\n_get_layout\n(" + text("torch.sparse_csr") + "tR(" +
+		bounds.code(0) + ids.code(1) + values.code(2) + numbers([]int{rows, columns}) + "ttRs."
+	return savedAs(t, code, bounds, ids, values)
+}
+
+// savedAs writes a file of a pickle and of storages.
+func savedAs(t testing.TB, code string, tensors ...tensorOf) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "graph.pt")
 	f, err := os.Create(path)
@@ -101,29 +137,14 @@ func saved(t testing.TB, tensors ...tensorOf) string {
 			t.Fatal(err)
 		}
 	}
-	number := func(n int) string {
-		return "J" + string(binary.LittleEndian.AppendUint32(nil, uint32(n)))
-	}
-	numbers := func(list []int) string {
-		code := "("
-		for _, n := range list {
-			code += number(n)
-		}
-		return code + "t"
-	}
-	code := "}("
+	write("data.pkl", []byte(code))
 	for k, one := range tensors {
 		content, err := binary.Append(nil, binary.LittleEndian, one.values)
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := fmt.Sprint(k)
-		write("data/"+key, content)
-		elements := reflect.ValueOf(one.values).Len()
-		code += text(one.name) + "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\n" + one.kind + "\n" + text(key) + text("cpu") +
-			number(elements) + "tQK\x00" + numbers(one.shape) + numbers(one.strides) + "\x89NtR"
+		write(fmt.Sprint("data/", k), content)
 	}
-	write("data.pkl", []byte(code+"u."))
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -199,6 +220,37 @@ func TestInStream(t *testing.T) {
 			}
 		})
 	}
+	// Compressed rows of targets, with and without weights
+	bounds, columns, values := make([]int64, vertices+1), make([]int64, edges), make([]float32, edges)
+	for k := range columns {
+		columns[k], values[k] = int64(k*7919%vertices), 1
+		bounds[k*vertices/edges+1] = int64(k + 1)
+	}
+	for _, weighted := range []bool{false, true} {
+		if weighted {
+			values[edges-1] = 2
+		}
+		path := savedCSR(t, row("", "LongStorage", bounds, vertices+1), row("", "LongStorage", columns, edges), row("", "FloatStorage", values, edges), vertices, vertices)
+		whole, err := Read(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		if w := streamedtest.Equal(t, g, whole); w.Weighted != weighted {
+			t.Errorf("weighted %v, want %v", w.Weighted, weighted)
+		}
+	}
+	columns[100_000] = vertices
+	path := savedCSR(t, row("", "LongStorage", bounds, vertices+1), row("", "LongStorage", columns, edges), row("", "FloatStorage", values, edges), vertices, vertices)
+	_, err := Read(path, Options{})
+	if want := `"adj_t": column 331 of a sparse matrix of 331 columns`; !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want a refusal with %s", err, want)
+	}
+	streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
 	byEnd[edges+100_000] = vertices
 	for want, tensors := range map[string][]tensorOf{
 		`"edge_index": edge 100000 (`: {row("edge_index", "LongStorage", byEnd, 2, edges), labels},

@@ -190,14 +190,18 @@ func (r *edgeRows) end() error {
 
 // CSREdges are the edges from the rows of a sparse matrix to its columns, one for each value. The arrays of the
 // keys are those of a SciPy csr_matrix: indptr, indices and data. The edges have no weights where all values
-// are one. refuse says of an error that it is about the matrix.
+// are one, or the key of data is empty. refuse says of an error that it is about the matrix.
 func (f Fields) CSREdges(rows, columns int64, keys [3]string, refuse func(error) error) (e streamed.Edges, err error) {
 	indptr, err := f.Array(keys[0])
 	if err != nil {
 		return e, err
 	}
-	var shapes [2][]int
+	var shapes [2][]int // of indices and data
 	for k := range shapes {
+		shapes[k] = shapes[0]
+		if keys[1+k] == "" {
+			continue
+		}
 		h, err := f.Header(keys[1+k])
 		if err != nil {
 			return e, err
@@ -208,23 +212,10 @@ func (f Fields) CSREdges(rows, columns int64, keys [3]string, refuse func(error)
 	if err != nil {
 		return e, refuse(err)
 	}
-	weights := f.beside(keys[2], 1)
-	values, err := weights.open()
-	if err != nil {
-		return e, err
-	}
-	defer values.rows.Close()
-	for at := 0; ; at += len(values.left) {
-		if values.left, err = values.rows.Next(); errors.Is(err, io.EOF) {
-			break
+	if keys[2] != "" {
+		if e.Weighted, err = f.weighted(keys[2], refuse); err != nil {
+			return e, err
 		}
-		if err != nil {
-			return e, f.Refuse(keys[2], err)
-		}
-		if err := checkValues(values.left, at); err != nil {
-			return e, refuse(err)
-		}
-		e.Weighted = e.Weighted || slices.ContainsFunc(values.left, func(w float32) bool { return w != 1 })
 	}
 	var noColumn error // an element is no column
 	list := EdgeArrays{Open: func() (EndsReader, error) {
@@ -246,10 +237,33 @@ func (f Fields) CSREdges(rows, columns int64, keys [3]string, refuse func(error)
 		return f.Refuse(keys[1], err)
 	}}
 	if e.Weighted {
-		list.Weights = weights
+		list.Weights = f.beside(keys[2], 1)
 	}
 	e.Count, e.Each, e.Refuse = int64(shapes[0][0]), list.Each, refuse
 	return e, nil
+}
+
+// weighted reads the values of a sparse matrix, and reports whether one of them is not one.
+func (f Fields) weighted(key string, refuse func(error) error) (some bool, err error) {
+	values, err := f.beside(key, 1).open()
+	if err != nil {
+		return false, err
+	}
+	defer values.rows.Close()
+	for at := 0; ; {
+		rows, err := values.rows.Next()
+		if errors.Is(err, io.EOF) {
+			return some, nil
+		}
+		if err != nil {
+			return false, f.Refuse(key, err)
+		}
+		if err := checkValues(rows, at); err != nil {
+			return false, refuse(err)
+		}
+		some = some || slices.ContainsFunc(rows, func(w float32) bool { return w != 1 })
+		at += len(rows)
+	}
 }
 
 // DenseRows are the features under a key, and how many rows they have, if they stay dense and can be read in
