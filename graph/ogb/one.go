@@ -65,7 +65,6 @@ func (f *folder) edgesOf() (streamed.Edges, error) {
 		return streamed.Edges{}, err
 	}
 	defer list.close()
-	name := list.name()
 	return streamed.Edges{
 		Count: list.stored(), Columns: list.columns(), Symmetric: f.inverse,
 		Each: func(do func(graph.Edges) error) error {
@@ -76,7 +75,7 @@ func (f *folder) edgesOf() (streamed.Edges, error) {
 			defer list.close()
 			return list.eachStored(do)
 		},
-		Refuse: func(err error) error { return refusal.Errorf("%s: %w", name, err) },
+		Refuse: list.refuse, // by the name alone
 	}, nil
 }
 

@@ -214,6 +214,9 @@ func (l *edgeList) eachStored(do func(graph.Edges) error) error {
 	})
 }
 
+// refuse says of an error that it is about the edges.
+func (l *edgeList) refuse(err error) error { return refusal.Errorf("%s: %w", l.name(), err) }
+
 func (l *edgeList) close() {
 	l.edges.close()
 	if l.features != nil {

@@ -10,7 +10,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
-	"weft/internal/memory"
+	"weft/graph/streamed"
 	"weft/internal/refusal"
 )
 
@@ -269,26 +269,7 @@ func (t *typed) readEdges(r triplet) (e graph.Edges, err error) {
 	}
 	l := newEdgeList(list, features, count)
 	defer l.close()
-	return gather(l, t.Progress)
-}
-
-// gather reads the edges, as they are stored, into memory.
-func gather(l *edgeList, tell graph.Progress) (graph.Edges, error) {
-	e := graph.Edges{FeatureColumns: l.columns()}
-	err := l.eachStored(func(batch graph.Edges) (err error) {
-		tell.Of("reading edges", int64(e.Len()), l.stored())
-		n := batch.Len()
-		if e.Source, err = memory.GrowTo(e.Source, n, l.stored()); err != nil {
-			return err
-		}
-		if e.Target, err = memory.GrowTo(e.Target, n, l.stored()); err != nil {
-			return err
-		}
-		if e.Features, err = memory.GrowTo(e.Features, len(batch.Features), l.stored()*int64(e.FeatureColumns)); err != nil {
-			return err
-		}
-		e.Source, e.Target, e.Features = append(e.Source, batch.Source...), append(e.Target, batch.Target...), append(e.Features, batch.Features...)
-		return nil
-	})
+	listed := streamed.Edges{Count: l.stored(), Columns: l.columns(), Each: l.eachStored, Refuse: l.refuse}
+	e, _, err = listed.Read(t.Progress)
 	return e, err
 }

@@ -97,17 +97,13 @@ func (g *Graph) Close() {
 
 // Largest reads all edges, and returns the largest id of an end, −1 where there is no edge.
 func (e *Edges) Largest() (int32, error) {
-	l := Listed{Largest: -1}
-	err := e.Each(func(batch graph.Edges) error {
-		l.add(&batch)
-		return nil
-	})
+	l, err := e.each(nil, func(graph.Edges, Listed) error { return nil })
 	return l.Largest, err
 }
 
 // Read reads the graph into memory. Its errors are those of Write, and that there is too little memory.
 func (g *Graph) Read() (*graph.Graph, error) {
-	edges, listed, err := g.gather()
+	edges, listed, err := g.Edges.Read(g.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -177,23 +173,23 @@ func (g *Graph) complete(l Listed) error {
 }
 
 // each calls do with all edges, and tells how many have been read.
-func (g *Graph) each(do func(e graph.Edges, before Listed) error) (l Listed, err error) {
+func (e *Edges) each(tell graph.Progress, do func(batch graph.Edges, before Listed) error) (l Listed, err error) {
 	l.Largest = -1
-	err = g.Edges.Each(func(e graph.Edges) error {
-		if g.Edges.Count != Unknown {
-			g.Progress.Of("reading edges", l.Count, g.Edges.Count)
+	err = e.Each(func(batch graph.Edges) error {
+		if e.Count != Unknown {
+			tell.Of("reading edges", l.Count, e.Count)
 		}
 		before := l
-		l.add(&e)
-		return do(e, before)
+		l.add(&batch)
+		return do(batch, before)
 	})
 	return l, err
 }
 
-// gather reads the edges into memory.
-func (g *Graph) gather() (all graph.Edges, l Listed, err error) {
-	e, count := &g.Edges, max(g.Edges.Count, 0)
-	l, err = g.each(func(batch graph.Edges, _ Listed) (err error) {
+// Read reads the edges into memory.
+func (e *Edges) Read(tell graph.Progress) (all graph.Edges, l Listed, err error) {
+	count := max(e.Count, 0)
+	l, err = e.each(tell, func(batch graph.Edges, _ Listed) (err error) {
 		n := batch.Len()
 		if all.Source, err = memory.GrowTo(all.Source, n, count); err == nil {
 			all.Target, err = memory.GrowTo(all.Target, n, count)

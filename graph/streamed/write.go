@@ -177,7 +177,7 @@ func (g *Graph) sort(dir string, vertices int) (*sorted, error) {
 		return nil, err
 	}
 	s := &sorted{scratch: scratch}
-	s.listed, err = g.each(func(e graph.Edges, before Listed) error {
+	s.listed, err = g.Edges.each(g.Progress, func(e graph.Edges, before Listed) error {
 		if s.sorter == nil { // whether they are weighted is known by now
 			if err := s.begin(g, vertices); err != nil {
 				return err
