@@ -113,6 +113,7 @@ const Counted = npy.Growing
 // The calls for these may alternate in any way. After an error only Abort may be called.
 type Writer struct {
 	shape     Shape
+	vertices  vertexDescription // without what is appended or set
 	s         *staging
 	indptr    *arrayFile
 	indices   *arrayFile
@@ -161,7 +162,10 @@ func Create(dir string, shape Shape) (*Writer, error) {
 		w.labels = s.array(labelsFile, "<i8", shape.Vertices)
 	}
 	s.names(classNamesFile, shape.ClassNames)
-	s.vertices(VertexType{Count: shape.Vertices, Features: shape.Sparse, Names: shape.Names, GraphOf: shape.GraphOf})
+	vertices := VertexType{Type: VertexName, Count: shape.Vertices, Features: shape.Sparse, Names: shape.Names, GraphOf: shape.GraphOf}
+	s.vertices(vertices)
+	w.vertices = describeVertices(vertices)
+	w.shape.Sparse, w.shape.Names = Features{}, nil // the caller may need their memory
 	w.indptr.int64s([]int64{0})
 	if s.err != nil {
 		_ = w.Abort()
@@ -386,7 +390,7 @@ func (w *Writer) Close() error {
 
 // describe returns the description of the store.
 func (w *Writer) describe() *description {
-	v := describeVertices(VertexType{Type: VertexName, Count: w.rows, Features: w.shape.Sparse, Names: w.shape.Names})
+	v := w.vertices
 	v.Splits, v.Arrays, v.Graphs = describeSplits(w.splits), w.arrays, w.shape.Graphs
 	if w.features != nil {
 		v.Features = &featuresDescription{Layout: layoutDense, Dtype: "float32", Columns: w.shape.FeatureColumns}

@@ -104,6 +104,5 @@ func TestBeyondMemory(t *testing.T) {
 		r.From, r.To = append(r.From, k*7919%vertices), append(r.To, k*k%vertices)
 	}
 	path := write(t, "g.bin", dgltest.Graphs(nil, g))
-	g = nil
 	streamedtest.BeyondMemory(t, left, edges, func() (*streamed.Graph, error) { return Open(path, only) })
 }

@@ -152,6 +152,5 @@ func TestBeyondMemory(t *testing.T) {
 		ids[k] = int32(k * 7919 % vertices)
 	}
 	path := write(t, array("edge_index", "<i4", fmt.Sprintf("(2, %d)", edges), ids), array("x", "<f4", fmt.Sprintf("(%d, %d)", vertices, columns), make([]float32, vertices*columns)))
-	ids = nil
 	streamedtest.BeyondMemory(t, left, edges, func() (*streamed.Graph, error) { return Open(path, Options{DenseFeatures: true}) })
 }

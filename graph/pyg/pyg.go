@@ -169,11 +169,11 @@ func (r *reader) read(value any) (s *stores, bounds vertexBounds, err error) {
 		if slices != nil {
 			return nil, nil, nil
 		}
-		ok := false
-		if r.stream.Edges, ok, err = s.edgesInBlocks(); !ok || err != nil {
+		list, ok, err := s.edgesInBlocks()
+		if !ok || err != nil {
 			return nil, nil, err
 		}
-		r.edges = int(r.stream.Edges.Count)
+		r.stream.Edges, r.edges = list, int(list.Count)
 		return s, nil, nil
 	}
 	// Edges first: a file with n of them may have some n vertices, and not many more.

@@ -273,6 +273,5 @@ func TestBeyondMemory(t *testing.T) {
 		ids[k] = int32(k * 7919 % vertices)
 	}
 	path := saved(t, row("edge_index", "IntStorage", ids, 2, edges), row("x", "FloatStorage", make([]float32, 4000*vertices), vertices, 4000))
-	ids = nil
 	streamedtest.BeyondMemory(t, left, edges, func() (*streamed.Graph, error) { return Open(path, Options{DenseFeatures: true}) })
 }

@@ -42,7 +42,7 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 		t.Errorf("the store written in a stream is another one than that of the graph in memory (-memory +stream):\n%.3000s", diff)
 	}
 	of := *whole // the rows of labels and features, and edges, are in the store alone
-	of.Count, of.Relations, of.Arrays = w.Count, w.Relations, w.Graph.Arrays
+	of.Count, of.Relations, of.Arrays = w.Count, w.Relations, w.Arrays
 	rows := cmpopts.IgnoreFields(graph.Labels{}, "Class", "Multi", "Values")
 	features := cmpopts.IgnoreFields(graph.Features{}, "Dense", "Indptr", "Indices", "Data")
 	if diff := cmp.Diff(&of, w.Graph, rows, features, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty()); diff != "" {
