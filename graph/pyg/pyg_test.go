@@ -373,6 +373,7 @@ func FuzzRead(f *testing.F) {
 		var g *graph.Graph
 		var err error
 		alloctest.Reading(t, len(code)+len(numbers), func() { g, err = Read(path, Options{}) })
+		streamedtest.Try(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
 		if err != nil {
 			if !refusal.Is(err) {
 				t.Errorf("%v is not a refusal", err)

@@ -96,6 +96,23 @@ func Refused(t testing.TB, open func() (*streamed.Graph, error), want error) {
 	}
 }
 
+// Try writes a graph that open opens, of any bytes. It fails unless it is refused where the graph in memory was
+// refused, and only there. It does nothing if open returns no graph.
+func Try(t testing.TB, open func() (*streamed.Graph, error), inMemory error) {
+	t.Helper()
+	g, err := open()
+	if g == nil && err == nil {
+		return
+	}
+	if err == nil {
+		defer g.Close()
+		_, err = g.Write(filepath.Join(t.TempDir(), "store"))
+	}
+	if err != nil && !refusal.Is(err) || (err == nil) != (inMemory == nil) {
+		t.Errorf("in a stream: error %v, in memory %v", err, inMemory)
+	}
+}
+
 // BeyondMemory writes a graph of so many edges where this process has only so many bytes left. Read must
 // refuse it then.
 func BeyondMemory(t testing.TB, left int64, edges int64, open func() (*streamed.Graph, error)) {
