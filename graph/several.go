@@ -69,6 +69,16 @@ func checkOneGraph(from, to []int32, v int, sources []int32) error {
 	return nil
 }
 
+// CheckGraphs refuses an edge that joins two graphs, by the graph of each vertex.
+func (e *Edges) CheckGraphs(graphOf []int32) error {
+	for k, v := range e.Target {
+		if err := checkOneGraph(graphOf, graphOf, int(v), e.Source[k:k+1]); err != nil {
+			return refusal.Errorf("%w", err)
+		}
+	}
+	return nil
+}
+
 // NumberGraphs numbers graphs from 0 in the order of their ids, of which each vertex has that of its graph.
 // It returns the number of each vertex' graph, and how many there are.
 func NumberGraphs(ids []int64) (graphOf []int32, graphs int, err error) {

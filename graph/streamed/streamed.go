@@ -128,6 +128,9 @@ func (g *Graph) Read() (*graph.Graph, error) {
 	if err != nil {
 		return nil, g.Edges.Refuse(err)
 	}
+	if err := g.checkGraphs(&edges); err != nil {
+		return nil, err
+	}
 	relation.EdgeSplit = g.EdgeSplit
 	made.Count, made.Relations = 0, []graph.Relation{relation} // has a row for each vertex
 	whole := &made
@@ -154,6 +157,17 @@ func (g *Graph) Read() (*graph.Graph, error) {
 		return nil, g.refuse(err)
 	}
 	return whole, nil
+}
+
+// checkGraphs refuses an edge between two graphs before its reverse is added, which the file does not have.
+func (g *Graph) checkGraphs(e *graph.Edges) error {
+	if g.InMemory.GraphOf == nil || !g.Symmetrize {
+		return nil // it is checked with the rows
+	}
+	if err := e.CheckGraphs(g.InMemory.GraphOf); err != nil {
+		return g.refuse(err)
+	}
+	return nil
 }
 
 // refuse puts the source before an error about it.

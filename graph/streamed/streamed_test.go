@@ -83,7 +83,7 @@ func TestWithoutEdges(t *testing.T) {
 // What is refused, is refused in the same words in a stream and in memory; the disk is not the list's fault.
 func TestRefused(t *testing.T) {
 	edge := func(u, v int32) graph.Edges { return graph.Edges{Source: []int32{0, u}, Target: []int32{0, v}} }
-	graphs := list(3, edge(1, 0))
+	graphs := list(3, edge(0, 2))
 	graphs.InMemory.GraphOf, graphs.InMemory.Graphs = []int32{0, 1, 1}, 2
 	split := list(3, edge(1, 0))
 	split.EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 3}}}
@@ -94,7 +94,7 @@ func TestRefused(t *testing.T) {
 		"list: edge 1 (-1→0) leaves the range of 3 vertices":                        list(3, edge(-1, 0)),
 		"source: train_edges: edge 0 has an end 3, which is outside the range of 3": split,
 		"source: val: split 0: vertex 1 is also in train.npy":                       splits,
-		"source: graph_ids: the edge from vertex 1 of graph 1 leads to vertex 0 of graph 0; edges join vertices of one graph, so leave the edge or the ids out": graphs,
+		"source: graph_ids: the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1; edges join vertices of one graph, so leave the edge or the ids out": graphs,
 	} {
 		_, err := g.Read()
 		if !refusal.Is(err) || err.Error() != want {
@@ -103,6 +103,9 @@ func TestRefused(t *testing.T) {
 		}
 		streamedtest.Refused(t, func() (*streamed.Graph, error) { return g, nil }, err)
 	}
+	graphs.Symmetrize = true // the edge is named as it is listed
+	_, err := graphs.Read()
+	streamedtest.Refused(t, func() (*streamed.Graph, error) { return graphs, nil }, err)
 	full := list(3)
 	full.Edges.Each = func(func(graph.Edges) error) error { return syscall.ENOSPC }
 	dir := t.TempDir()

@@ -186,6 +186,9 @@ func (g *Graph) sort(dir string, vertices int) (*sorted, error) {
 		if err := e.CheckEnds(before.Count, vertices); err != nil {
 			return g.Edges.Refuse(err)
 		}
+		if err := g.checkGraphs(&e); err != nil {
+			return err
+		}
 		return s.add(&e, g.Symmetrize)
 	})
 	if err == nil && s.sorter == nil {
