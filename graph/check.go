@@ -30,6 +30,26 @@ func (g *Graph) Check() error {
 	return nil
 }
 
+// CheckVertices is Check of what a graph of one type has of its vertices, where edges and dense features are
+// elsewhere. The edge split of the first relation is checked, if there is one.
+func (g *Graph) CheckVertices() error {
+	t := g.Types()[0]
+	if t.Features.Dense == nil && !t.Features.Sparse() {
+		t.Features = Features{}
+	}
+	err := cmp.Or(checkMetric(g.Metric), t.check(everything), g.checkGraphIDs(), g.Labels.check(t.Count, maxClasses(t.Count), everything))
+	if err == nil {
+		err = checkSplits(g.Splits, t.Count, &g.Labels)
+	}
+	if err == nil && len(g.Relations) > 0 {
+		err = g.Relations[0].EdgeSplit.check(t.Count, t.Count)
+	}
+	if err != nil {
+		return refusal.Errorf("%w", err)
+	}
+	return nil
+}
+
 // depth is how much is checked.
 type depth bool
 

@@ -28,6 +28,26 @@ func (e *Edges) Largest() int32 {
 	return largest
 }
 
+// CheckEnds refuses an end outside the range of so many vertices. first is the number of the first edge, of a
+// part of a list.
+func (e *Edges) CheckEnds(first int64, vertices int) error {
+	return e.checkEnds(first, vertices, vertices)
+}
+
+// checkEnds is CheckEnds for edges from so many sources to so many targets.
+func (e *Edges) checkEnds(first int64, sources, targets int) error {
+	for k := range e.Source {
+		if u, v := e.Source[k], e.Target[k]; u < 0 || int(u) >= sources || v < 0 || int(v) >= targets {
+			of := fmt.Sprint(sources)
+			if sources != targets {
+				of = fmt.Sprintf("%d to %d", sources, targets)
+			}
+			return fmt.Errorf("edge %d (%d→%d) leaves the range of %s vertices", first+int64(k), u, v, of)
+		}
+	}
+	return nil
+}
+
 // NewRelation sorts an edge list over vertices 0…vertices−1 into in-neighbour lists: by target, then by
 // source, duplicates in the order they were given. An end outside the range is an error that names the edge;
 // what exceeds the memory is refused.
@@ -42,14 +62,8 @@ func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 		return Relation{}, fmt.Errorf("%d sources, %d targets, %d weights and %d edge feature values do not agree",
 			n, len(e.Target), len(e.Weights), len(e.Features))
 	}
-	for k := range n {
-		if u, v := e.Source[k], e.Target[k]; u < 0 || int(u) >= sources || v < 0 || int(v) >= targets {
-			of := fmt.Sprint(sources)
-			if sources != targets {
-				of = fmt.Sprintf("%d to %d", sources, targets)
-			}
-			return Relation{}, fmt.Errorf("edge %d (%d→%d) leaves the range of %s vertices", k, u, v, of)
-		}
+	if err := e.checkEnds(0, sources, targets); err != nil {
+		return Relation{}, err
 	}
 	const order, bound, source = 8, 8, 4
 	if err := memory.Need(2*order*int64(n) + bound*int64(max(sources, targets)+1)); err != nil {

@@ -23,9 +23,6 @@ func (s *staging) graph(g *Graph) {
 				s.labels(&g.Labels)
 				s.splits(g.Splits)
 			}
-			if t.GraphOf != nil {
-				s.int32s(graphIDsFile, t.GraphOf, len(t.GraphOf))
-			}
 		})
 	}
 	for i := range g.Relations {
@@ -45,6 +42,9 @@ func (s *staging) vertices(t VertexType) {
 	}
 	s.names(namesFile, t.Names)
 	s.arrays(t.Arrays, t.Count)
+	if t.GraphOf != nil {
+		s.int32s(graphIDsFile, t.GraphOf, len(t.GraphOf))
+	}
 }
 
 // labels writes the labels of the first type.

@@ -16,9 +16,30 @@ const graphIDsFile = "graph_ids.npy" // int32, V: the graph of each vertex
 
 // checkGraphs checks the graph of each vertex. No edge may join two graphs.
 func (g *Graph) checkGraphs(d depth) error {
+	if err := g.checkGraphIDs(); err != nil || d == indices || g.GraphOf == nil {
+		return err
+	}
 	types := g.Types()
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		s, t, err := g.Joins(r)
+		if err != nil {
+			return err
+		}
+		from, to := types[s].GraphOf, types[t].GraphOf
+		for v := range r.rows() {
+			if err := checkOneGraph(from, to, v, r.Sources[r.Indptr[v]:r.Indptr[v+1]]); err != nil {
+				return inFolder(g.layout().vertices(types[t].Type), err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkGraphIDs checks the numbers of the vertices' graphs.
+func (g *Graph) checkGraphIDs() error {
 	several := g.GraphOf != nil || g.Graphs != 0
-	for i, t := range types {
+	for i, t := range g.Types() {
 		at := g.layout().vertices(t.Type)
 		switch {
 		case !several && t.GraphOf == nil:
@@ -32,24 +53,27 @@ func (g *Graph) checkGraphs(d depth) error {
 			}
 		}
 	}
-	if d == indices || !several {
-		return nil
-	}
-	for i := range g.Relations {
-		r := &g.Relations[i]
-		s, t, err := g.Joins(r)
-		if err != nil {
-			return err
+	return nil
+}
+
+// checkOneGraph checks that the edges into vertex v come from its graph. from and to have the graphs of the
+// sources and of the targets.
+func checkOneGraph(from, to []int32, v int, sources []int32) error {
+	for _, u := range sources {
+		if from[u] != to[v] {
+			return flawf(graphIDsFile,
+				"the edge from vertex %d of graph %d leads to vertex %d of graph %d; edges join vertices of one graph, so leave the edge or the ids out",
+				u, from[u], v, to[v])
 		}
-		from, to := types[s].GraphOf, types[t].GraphOf
-		for v := range r.rows() {
-			for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
-				if from[u] != to[v] {
-					return inFolder(g.layout().vertices(types[t].Type), flawf(graphIDsFile,
-						"the edge from vertex %d of graph %d leads to vertex %d of graph %d; edges join vertices of one graph, so leave the edge or the ids out",
-						u, from[u], v, to[v]))
-				}
-			}
+	}
+	return nil
+}
+
+// CheckGraphs refuses an edge that joins two graphs, by the graph of each vertex.
+func (e *Edges) CheckGraphs(graphOf []int32) error {
+	for k, v := range e.Target {
+		if err := checkOneGraph(graphOf, graphOf, int(v), e.Source[k:k+1]); err != nil {
+			return refusal.Errorf("%w", err)
 		}
 	}
 	return nil

@@ -96,6 +96,10 @@ type Shape struct {
 	MultiLabel     bool     // a vertex may carry several labels
 	ClassNames     []string // of the classes, nil: they have none
 	ValueColumns   int      // of labels that are values; 0 for classes or none
+	Sparse         Features // sparse rows in the place of dense features, written by Create
+	Names          []string // of the vertices, nil: they have none
+	GraphOf        []int32  // the graph of each vertex, of several (see Graph); nil: there is one
+	Graphs         int      // how many there are, 0 of one
 	Symmetric      bool     // each edge is stored in both directions, equally often
 	Metric         string
 	Provenance     string
@@ -105,10 +109,11 @@ type Shape struct {
 const Counted = npy.Growing
 
 // Writer writes a store in batches, so that a graph larger than memory can be generated or imported. Rows,
-// features and labels are appended in the order of the vertices, and edge features in the order of the rows.
+// dense features and labels are appended in the order of the vertices, and edge features in the order of the rows.
 // The calls for these may alternate in any way. After an error only Abort may be called.
 type Writer struct {
 	shape     Shape
+	vertices  vertexDescription // without what is appended or set
 	s         *staging
 	indptr    *arrayFile
 	indices   *arrayFile
@@ -157,6 +162,10 @@ func Create(dir string, shape Shape) (*Writer, error) {
 		w.labels = s.array(labelsFile, "<i8", shape.Vertices)
 	}
 	s.names(classNamesFile, shape.ClassNames)
+	vertices := VertexType{Type: VertexName, Count: shape.Vertices, Features: shape.Sparse, Names: shape.Names, GraphOf: shape.GraphOf}
+	s.vertices(vertices)
+	w.vertices = describeVertices(vertices)
+	w.shape.Sparse, w.shape.Names = Features{}, nil // the caller may need their memory
 	w.indptr.int64s([]int64{0})
 	if s.err != nil {
 		_ = w.Abort()
@@ -176,7 +185,11 @@ func (s *Shape) check() error {
 		return refusal.Errorf("%d edges with %d feature columns, and %d feature columns and %d classes of vertices are not possible",
 			s.Edges, s.EdgeColumns, s.FeatureColumns, s.Classes)
 	}
-	return nil
+	if s.Sparse.Columns > 0 && (!s.Sparse.Sparse() || s.FeatureColumns > 0) {
+		return refusal.Errorf("features of %d dense columns and of %d that are sparse rows are not possible", s.FeatureColumns, s.Sparse.Columns)
+	}
+	g := Graph{Count: s.Vertices, Features: s.Sparse, Names: s.Names, GraphOf: s.GraphOf, Graphs: s.Graphs}
+	return g.CheckVertices()
 }
 
 // Scratch makes a temporary file, on the disk of a store that will be in dir. It has no name, and is removed
@@ -213,7 +226,8 @@ func (w *Writer) Scratch() (*os.File, error) {
 }
 
 // AppendRows appends the in-neighbours of the next len(indegree) vertices. sources has indegree[0] ids for
-// the first of these vertices, ascending, then indegree[1] ids for the second, and so on.
+// the first of these vertices, ascending, then indegree[1] ids for the second, and so on. It refuses an edge
+// between two graphs.
 func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
 	if len(indegree) > w.shape.Vertices-w.rows || !w.counted() && int64(len(sources)) > w.shape.Edges-w.edges {
 		return fmt.Errorf("%s: %d rows with %d edges after %d and %d are more than the %d and %d announced",
@@ -227,6 +241,11 @@ func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
 		}
 		if err := checkRow(inEdges, w.rows+k, sources[at:at+int(degree)], w.shape.Vertices); err != nil {
 			return fmt.Errorf("%s: %w", w.s.name, err)
+		}
+		if w.shape.GraphOf != nil {
+			if err := checkOneGraph(w.shape.GraphOf, w.shape.GraphOf, w.rows+k, sources[at:at+int(degree)]); err != nil {
+				return refusal.Errorf("%w", err)
+			}
 		}
 		at += int(degree)
 		ends[k] = w.edges + int64(at)
@@ -244,13 +263,14 @@ func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
 // counted reports whether the number of edges was not known in advance.
 func (w *Writer) counted() bool { return w.shape.Edges == Counted }
 
-// AppendWeights appends the weights of the next edges, in the order of the rows.
+// AppendWeights appends the weights of the next edges, in the order of the rows. It refuses those that are
+// not finite.
 func (w *Writer) AppendWeights(weights []float32) error {
 	if w.weights == nil {
 		return fmt.Errorf("%s: weights for a graph that was announced without", w.s.name)
 	}
 	if k := notFinite(weights); k >= 0 {
-		return fmt.Errorf("%s: the weight of edge %d is %v", w.s.name, w.weighted+int64(k), weights[k])
+		return refusal.Errorf("%w", flawf(weightsFile, "the weight of edge %d is %v", w.weighted+int64(k), weights[k]))
 	}
 	w.weighted += int64(len(weights))
 	w.weights.float32s(weights)
@@ -370,7 +390,8 @@ func (w *Writer) Close() error {
 
 // describe returns the description of the store.
 func (w *Writer) describe() *description {
-	v := vertexDescription{Type: VertexName, Count: w.rows, Splits: describeSplits(w.splits), Arrays: w.arrays}
+	v := w.vertices
+	v.Splits, v.Arrays, v.Graphs = describeSplits(w.splits), w.arrays, w.shape.Graphs
 	if w.features != nil {
 		v.Features = &featuresDescription{Layout: layoutDense, Dtype: "float32", Columns: w.shape.FeatureColumns}
 	}

@@ -183,6 +183,64 @@ func TestStreamEqualsWrite(t *testing.T) {
 	sameFiles(t, written, streamed)
 }
 
+// Names, the graphs of vertices and sparse rows are written by Create.
+func TestStreamOfSeveralGraphs(t *testing.T) {
+	g := sparse()
+	g.Relations[0].Sources, g.Names, g.GraphOf, g.Graphs = []int32{0, 2, 1, 2}, []string{"a", "", "ä"}, []int32{0, 1, 1}, 2
+	g.Relations[0].Weights = []float32{.5, 1, 2, -3}
+	parent := t.TempDir()
+	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
+	if err := g.Write(written); err != nil {
+		t.Fatal(err)
+	}
+	shape := Shape{
+		Vertices: 3, Edges: 4, Weighted: true, Classes: 2, MultiLabel: true, Sparse: g.Features, Names: g.Names, GraphOf: g.GraphOf, Graphs: g.Graphs,
+	}
+	w, err := Create(streamed, shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	w.SetSplits(g.Splits)
+	for _, err := range []error{
+		w.AppendMultiLabels(g.Labels.Multi), w.AppendRows([]int32{1, 1, 2}, g.Relations[0].Sources), w.AppendWeights(g.Relations[0].Weights), w.Close(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sameFiles(t, written, streamed)
+
+	for want, change := range map[string]func(*Shape){
+		"names.json: 2 names for 3 vertices":                         func(s *Shape) { s.Names = s.Names[1:] },
+		"graph_ids: 2 ids of 2 graphs for 3 vertices":                func(s *Shape) { s.GraphOf = s.GraphOf[1:] },
+		"graph_ids: vertex 1 is of graph 1, where graphs are 0 to 0": func(s *Shape) { s.Graphs = 1 },
+		"features of 2 dense columns and of 5 that are sparse rows":  func(s *Shape) { s.FeatureColumns = 2 },
+		"features_data: 2 values for 3 columns stored":               func(s *Shape) { s.Sparse.Data = s.Sparse.Data[1:] },
+	} {
+		spoilt := shape
+		change(&spoilt)
+		if _, err := Create(filepath.Join(parent, "spoilt"), spoilt); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want a refusal with %q", err, want)
+		}
+	}
+	for want, add := range map[string]func(*Writer) error{
+		"graph_ids: the edge from vertex 0 of graph 0 leads to vertex 1 of graph 1": func(w *Writer) error { return w.AppendRows([]int32{0, 1}, []int32{0}) },
+		"edge_weight: the weight of edge 1 is NaN":                                  func(w *Writer) error { return w.AppendWeights([]float32{1, nan}) },
+	} {
+		w, err := Create(filepath.Join(parent, "refused"), shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := add(w); !refusal.Is(err) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want a refusal that begins with %q", err, want)
+		}
+		if err := w.Abort(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // sameFiles fails where two stores have not the same files, to the byte.
 func sameFiles(t *testing.T, written, streamed string) {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/graph"
+	"weft/graph/streamed"
 	"weft/internal/refusal"
 	"weft/partition"
 )
@@ -29,9 +30,8 @@ type importer interface {
 // streamer is an importer that can also write a store without having the whole graph in memory.
 type streamer interface {
 	importer
-	// streams reports whether it can do so with these sources. It also reads what there is to refuse of them.
-	streams(*importRequest) (bool, error)
-	stream(*importRequest) (*contents, error)
+	// open opens the graph, with the request's split; nil if it must be in memory as a whole, by read.
+	open(*importRequest) (*streamed.Graph, error)
 }
 
 // format describes a foreign format on the command line.
@@ -207,16 +207,24 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 // makeStore imports in a stream where that is possible.
 func makeStore(i importer, r *importRequest) (*contents, error) {
 	s, streams := i.(streamer)
-	if streams && !r.changes.needGraph() {
-		streams, err := s.streams(r)
-		if err != nil {
-			return nil, err
-		}
-		if streams {
-			return s.stream(r)
-		}
+	if !streams || r.changes.needGraph() {
+		return readAndWrite(i, r)
 	}
-	return readAndWrite(i, r)
+	g, err := s.open(r)
+	if err != nil {
+		return nil, err
+	}
+	if g == nil {
+		return readAndWrite(i, r)
+	}
+	defer g.Close()
+	g.Symmetrize = g.Symmetrize || r.changes.symmetrize
+	g.InMemory.Provenance, g.Progress = r.provenance(g.InMemory.Provenance), r.progress
+	w, err := g.Write(r.store)
+	if err != nil {
+		return nil, err
+	}
+	return &contents{w.Graph, w.Edges, w.Weighted, w.OneClass}, nil
 }
 
 // readAndWrite reads a graph, applies the changes, and writes it.
@@ -283,14 +291,35 @@ func (d *denseFeatures) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&d.keep, "dense-features", false, "store features dense although most are zero")
 }
 
-// checked returns the graph that was read of a source. It refuses the flag if the graph has no dense
-// features.
+// check refuses the flag if a graph has no dense features.
+func (d *denseFeatures) check(source string, dense bool) error {
+	if d.keep && !dense {
+		return refusal.Errorf("--dense-features: %s comes without dense features; leave it out", source)
+	}
+	return nil
+}
+
+// checked returns the graph that was read of a source, if it passes check.
 func (d *denseFeatures) checked(source string, g *graph.Graph, err error) (*imported, error) {
 	dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
-	if err == nil && d.keep && !slices.ContainsFunc(g.Types(), dense) {
-		err = refusal.Errorf("--dense-features: %s comes without dense features; leave it out", source)
+	if err == nil {
+		err = d.check(source, slices.ContainsFunc(g.Types(), dense))
 	}
 	return onlyGraph(g, err)
+}
+
+// opened returns the graph that was opened, which will have the request's split if it passes check.
+func (d *denseFeatures) opened(r *importRequest, g *streamed.Graph, err error) (*streamed.Graph, error) {
+	if g == nil || err != nil {
+		return nil, err
+	}
+	g.Prepare = func() error {
+		if err := d.check(r.source(), g.Dense()); err != nil || r.changes.split == "" {
+			return err
+		}
+		return r.changes.makeSplits(g.InMemory)
+	}
+	return g, nil
 }
 
 // onlyGraph returns the result of an importer whose format holds no partitions.

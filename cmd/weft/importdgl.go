@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/graph/dgl"
+	"weft/graph/streamed"
 	"weft/internal/refusal"
 	"weft/partition"
 )
@@ -38,11 +39,28 @@ func (i *dglImport) flags(flags *pflag.FlagSet) {
 	i.dense.flags(flags)
 }
 
-func (i *dglImport) read(r *importRequest) (*imported, error) {
+func (i *dglImport) options() (dgl.Options, error) {
 	o := i.columns
 	o.DenseFeatures = i.dense.keep
 	if o.Graph = i.graph; o.Graph < dgl.AllGraphs {
-		return nil, refusal.Errorf("--graph %d: graphs count from 0, and %d is all of them", o.Graph, dgl.AllGraphs)
+		return o, refusal.Errorf("--graph %d: graphs count from 0, and %d is all of them", o.Graph, dgl.AllGraphs)
+	}
+	return o, nil
+}
+
+func (i *dglImport) open(r *importRequest) (*streamed.Graph, error) {
+	o, err := i.options()
+	if err != nil {
+		return nil, err
+	}
+	g, err := dgl.Open(r.source(), o)
+	return i.dense.opened(r, g, err)
+}
+
+func (i *dglImport) read(r *importRequest) (*imported, error) {
+	o, err := i.options()
+	if err != nil {
+		return nil, err
 	}
 	g, division, err := dgl.Read(r.source(), o)
 	read, err := i.dense.checked(r.source(), g, err)

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/graph/edgelist"
+	"weft/graph/streamed"
 )
 
 // edgesImport reads lists of edges, and arrays beside them.
@@ -44,23 +45,7 @@ func (i *edgesImport) read(r *importRequest) (*imported, error) {
 	return i.dense.checked(o.Path, g, err)
 }
 
-func (i *edgesImport) streams(r *importRequest) (bool, error) {
-	o := i.options(r)
-	if i.dense.keep && o.Features == "" { // read refuses it
-		return false, nil
-	}
-	return o.Streams()
-}
-
-func (i *edgesImport) stream(r *importRequest) (*contents, error) {
-	c := edgelist.Changes{Symmetrize: r.changes.symmetrize, Provenance: r.provenance("edges " + r.source())}
-	if r.changes.split != "" {
-		c.Split = r.changes.makeSplits
-	}
-	o := i.options(r)
-	s, err := o.Write(r.store, c)
-	if err != nil {
-		return nil, err
-	}
-	return &contents{s.Graph, s.Edges, s.Weighted, s.Graph.Labels.OneClass()}, nil
+func (i *edgesImport) open(r *importRequest) (*streamed.Graph, error) {
+	g, err := edgelist.Open(i.options(r))
+	return i.dense.opened(r, g, err)
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/graph/npz"
+	"weft/graph/streamed"
 	"weft/internal/refusal"
 )
 
@@ -25,10 +26,27 @@ func (i *npzImport) flags(flags *pflag.FlagSet) {
 	i.dense.flags(flags)
 }
 
-func (i *npzImport) read(r *importRequest) (*imported, error) {
+func (i *npzImport) options(r *importRequest) (npz.Options, error) {
 	if i.directed && r.changes.symmetrize {
-		return nil, refusal.Errorf("--directed and --symmetrize: give one of the two")
+		return npz.Options{}, refusal.Errorf("--directed and --symmetrize: give one of the two")
 	}
-	g, err := npz.Read(r.source(), npz.Options{AsListed: i.directed || r.changes.symmetrize, DenseFeatures: i.dense.keep})
+	return npz.Options{AsListed: i.directed || r.changes.symmetrize, DenseFeatures: i.dense.keep}, nil
+}
+
+func (i *npzImport) read(r *importRequest) (*imported, error) {
+	o, err := i.options(r)
+	if err != nil {
+		return nil, err
+	}
+	g, err := npz.Read(r.source(), o)
 	return i.dense.checked(r.source(), g, err)
+}
+
+func (i *npzImport) open(r *importRequest) (*streamed.Graph, error) {
+	o, err := i.options(r)
+	if err != nil {
+		return nil, err
+	}
+	g, err := npz.Open(r.source(), o)
+	return i.dense.opened(r, g, err)
 }

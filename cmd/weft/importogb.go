@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/graph/ogb"
+	"weft/graph/streamed"
 )
 
 // ogbImport reads folders of the Open Graph Benchmark.
@@ -53,7 +54,7 @@ func (s *splitOrRule) Set(text string) error {
 
 func (i *ogbImport) options(r *importRequest) ogb.Options {
 	c := r.changes
-	o := ogb.Options{Folder: r.source(), Split: i.split.name, FromEdges: i.fromEdges, Symmetrize: c.symmetrize}
+	o := ogb.Options{Folder: r.source(), Split: i.split.name, FromEdges: i.fromEdges, Symmetrize: c.symmetrize, Progress: r.progress}
 	switch {
 	case i.inverse:
 		o.Inverse = ogb.Add
@@ -76,15 +77,5 @@ func (i *ogbImport) read(r *importRequest) (*imported, error) {
 	return read, err
 }
 
-func (i *ogbImport) streams(*importRequest) (bool, error) { return true, nil }
-
-func (i *ogbImport) stream(r *importRequest) (*contents, error) {
-	o := i.options(r)
-	o.Progress = r.progress
-	o.Provenance = r.provenance("ogb " + r.source())
-	s, err := ogb.Write(r.store, o)
-	if err != nil {
-		return nil, err
-	}
-	return &contents{s.Graph, s.Edges, false, s.OneClass}, nil
-}
+// open opens a graph. It has made the split already.
+func (i *ogbImport) open(r *importRequest) (*streamed.Graph, error) { return ogb.Open(i.options(r)) }

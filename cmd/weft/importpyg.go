@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/graph/pyg"
+	"weft/graph/streamed"
 )
 
 // pygImport reads files of PyTorch Geometric.
@@ -24,7 +25,16 @@ func (i *pygImport) flags(flags *pflag.FlagSet) {
 	i.dense.flags(flags)
 }
 
+func (i *pygImport) options() pyg.Options {
+	return pyg.Options{Target: i.target, DenseFeatures: i.dense.keep}
+}
+
 func (i *pygImport) read(r *importRequest) (*imported, error) {
-	g, err := pyg.Read(r.source(), pyg.Options{Target: i.target, DenseFeatures: i.dense.keep})
+	g, err := pyg.Read(r.source(), i.options())
 	return i.dense.checked(r.source(), g, err)
+}
+
+func (i *pygImport) open(r *importRequest) (*streamed.Graph, error) {
+	g, err := pyg.Open(r.source(), i.options())
+	return i.dense.opened(r, g, err)
 }

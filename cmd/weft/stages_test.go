@@ -105,7 +105,7 @@ func TestProgressOfSetUp(t *testing.T) {
 		{"partition %s/made -k 2 --method stream", []string{"clustering, pass 1", "contracting", "refining, pass 1, moves", "dividing edges"}},
 		{"inspect %s/made --json", []string{"checking the bytes of the graph", "counting edges", "checking the bytes of range-2, share 0", "checking the bytes of stream-2, share 1"}},
 		{"import edges " + list + " %s/listed", []string{"reading " + list, "sorting edges"}},
-		{"import edges " + list + " %s/named --string-ids", []string{"reading " + list, "writing"}},
+		{"import edges " + list + " %s/named --self-loops", []string{"reading " + list, "writing"}},
 	} {
 		command := func(err io.Writer, store string) string {
 			var out strings.Builder

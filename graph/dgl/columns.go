@@ -42,6 +42,7 @@ type column struct {
 	npy.Header
 	size int64 // bytes
 	rows func() io.Reader
+	at   int64 // where the rows lie in the only file
 }
 
 // table is the columns of one type.
@@ -56,7 +57,7 @@ type table struct {
 func newTable(name string, rows int, tensors map[string]tensor) *table {
 	t := &table{name: name, rows: rows, columns: map[string]column{}}
 	for name, from := range tensors {
-		t.columns[name] = column{from.Header, int64(len(from.data)), func() io.Reader { return bytes.NewReader(from.data) }}
+		t.columns[name] = column{from.Header, int64(len(from.data)), func() io.Reader { return bytes.NewReader(from.data) }, from.at}
 	}
 	return t
 }
@@ -147,14 +148,19 @@ func (t *table) take(name string, use func(c *column) error) error {
 // array returns the column in memory.
 func (c *column) array() (*npy.Array, error) { return npy.ReadData(c.rows(), c.size, c.Header) }
 
-// matrix returns the column as a matrix, whatever its dimensions.
-func (c *column) matrix(o arrays.MatrixOptions) (*arrays.Matrix, error) {
+// flat is what the column is as a matrix, whatever its dimensions.
+func (c *column) flat() npy.Header {
 	h, width := c.Header, 1
 	for _, n := range h.Shape[1:] {
 		width *= n
 	}
 	h.Shape = []int{h.Shape[0], width}
-	b, err := npy.NewDataBlocks(c.rows(), c.size, h)
+	return h
+}
+
+// matrix returns the column as a matrix.
+func (c *column) matrix(o arrays.MatrixOptions) (*arrays.Matrix, error) {
+	b, err := npy.NewDataBlocks(c.rows(), c.size, c.flat())
 	if err != nil {
 		return nil, err
 	}

@@ -174,14 +174,19 @@ func readFile(path string, o *Options) (*graph.Graph, *Division, error) {
 		}
 		g.Notes = append(g.Notes, fmt.Sprintf("%d graphs as one; %s takes one of them", g.Graphs, refusal.Setting("graph")))
 	}
-	g.Provenance = "dgl " + path
 	if err := c.splitByLists(g, o); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
+	c.sayOrigin(g, path)
+	return g, nil, nil
+}
+
+// sayOrigin notes where a graph comes from, and what was left out of that.
+func (c *cursor) sayOrigin(g *graph.Graph, path string) {
+	g.Provenance = "dgl " + path
 	if len(c.labels) > 0 {
 		g.Notes = append(g.Notes, "labels of whole graphs left out: "+arrays.Listed(slices.Sorted(maps.Keys(c.labels))))
 	}
-	return g, nil, nil
 }
 
 // choose returns the graph of that number, or all of them.
@@ -206,7 +211,8 @@ type contents struct {
 	types     []*table // of vertices
 	relations []*relation
 	notes     []string
-	vertices  int // of all graphs that have the same classes; 0: of this one
+	vertices  int     // of all graphs that have the same classes; 0: of this one
+	stream    *stream // takes edges and dense features; nil: they are read
 }
 
 // relation is the edges of one type.
@@ -214,6 +220,7 @@ type relation struct {
 	*table
 	source, target int // vertex types
 	ends           func() (source, target []int32, err error)
+	matrix         *matrix // of a file of graphs
 }
 
 // contents returns the contents of one graph of a file.
@@ -224,7 +231,7 @@ func (s *structure) contents() *contents {
 	}
 	for k, name := range s.relationTypes {
 		m := &s.relations[k]
-		c.relations = append(c.relations, &relation{newTable(name, m.second.elements(), s.edgeTensors[k]), s.ends[k][0], s.ends[k][1], m.edges})
+		c.relations = append(c.relations, &relation{newTable(name, m.second.elements(), s.edgeTensors[k]), s.ends[k][0], s.ends[k][1], m.edges, m})
 	}
 	return c
 }
@@ -241,7 +248,8 @@ func typeName(name string) string {
 	return name
 }
 
-// graph makes the graph. The type that has labels comes first; order lists all types as they come in it.
+// graph makes the graph. The type that has labels comes first; order lists all types as they come in it. The
+// graph is nil if it cannot be read in a stream, as it should be.
 func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 	if err := c.checkCounts(); err != nil {
 		return nil, nil, err
@@ -267,7 +275,7 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 		return nil, nil, err
 	}
 	masks, err := c.readsMasks(o, labels)
-	if err != nil {
+	if err != nil || masks && c.stream != nil {
 		return nil, nil, err
 	}
 	first, err := c.first(labels, splits)
@@ -282,6 +290,12 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 	}
 	g = &graph.Graph{Type: typeName(c.types[first].name), Count: c.types[first].rows, Notes: c.notes}
 	for k, r := range c.relations {
+		if c.stream != nil {
+			if err := c.stream.takeEdges(r, weights[k], edgeFeatures[k]); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
 		made, err := c.relation(r, weights[k], edgeFeatures[k], masks)
 		if err != nil {
 			return nil, nil, err
@@ -297,6 +311,12 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 	}
 	for i, k := range order {
 		t := c.types[k]
+		if taken, err := c.stream.takeFeatures(t, features[k], o.DenseFeatures); taken || err != nil {
+			if err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
 		m, err := t.features(features[k], arrays.MatrixOptions{Backed: true, KeepDense: o.DenseFeatures})
 		if err != nil {
 			return nil, nil, err
@@ -324,6 +344,9 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 		if names := namesOf(left.tables, (*table).left); len(names) > 0 {
 			g.Notes = append(g.Notes, fmt.Sprintf("columns of %s left out: %s", left.of, arrays.Listed(names)))
 		}
+	}
+	if c.stream != nil {
+		return g, order, nil
 	}
 	return g, order, g.Check()
 }
@@ -401,6 +424,14 @@ func (c *contents) checkCounts() error {
 	return nil
 }
 
+// checkWeights refuses a column of weights that has several.
+func checkWeights(name string, columns int) error {
+	if columns > 1 {
+		return refusal.Errorf("%s %.40q: has %d columns, where an edge has one weight", refusal.Setting("edge-weights"), name, columns)
+	}
+	return nil
+}
+
 // relation sorts a relation's edges into in-neighbour lists.
 func (c *contents) relation(r *relation, weights, features string, masks bool) (made graph.Relation, err error) {
 	source, target := c.types[r.source], c.types[r.target]
@@ -413,8 +444,8 @@ func (c *contents) relation(r *relation, weights, features string, masks bool) (
 	if err != nil {
 		return made, err
 	}
-	if w.Columns > 1 {
-		return made, refusal.Errorf("%s %.40q: has %d columns, where an edge has one weight", refusal.Setting("edge-weights"), weights, w.Columns)
+	if err := checkWeights(weights, w.Columns); err != nil {
+		return made, err
 	}
 	f, err := r.features(features, dense)
 	if err != nil {

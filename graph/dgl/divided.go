@@ -147,7 +147,7 @@ func (d *divided) contents() (*contents, error) {
 			e.source, e.target = nil, nil // the caller's now
 			return source, target, nil
 		}
-		c.relations = append(c.relations, &relation{&table{name: name, rows: e.count, columns: edges[t]}, e.ends[0], e.ends[1], take})
+		c.relations = append(c.relations, &relation{&table{name: name, rows: e.count, columns: edges[t]}, e.ends[0], e.ends[1], take, nil})
 	}
 	return c, nil
 }

@@ -144,6 +144,7 @@ func (c *cursor) texts() []string {
 type tensor struct {
 	npy.Header
 	data []byte
+	at   int64 // where they lie in the file
 }
 
 // tensor reads an array.
@@ -187,6 +188,7 @@ func (c *cursor) tensor() tensor {
 	if c.err == nil && (elements > math.MaxInt64/8 || n != elements*uint64(bits/8)) {
 		c.fail("a tensor of shape %v and %d bits has %d bytes", t.Shape, bits, n)
 	}
+	t.at = int64(c.at)
 	t.data = c.bytes(n)
 	return t
 }
@@ -255,10 +257,23 @@ func (c *cursor) end() {
 	}
 }
 
+// checkVector refuses a tensor of ids that is no vector.
+func (t *tensor) checkVector() error {
+	if len(t.Shape) != 1 {
+		return refusal.Errorf("ids of shape %v, where a vector was to come", t.Shape)
+	}
+	return nil
+}
+
+// outside refuses an element that is not below the limit, or below 0.
+func outside(element int, x, limit int64) error {
+	return refusal.Errorf("element %d is %d, where 0 to %d are possible", element, x, limit-1)
+}
+
 // integers returns the elements of a vector of integers, all from 0 and below the limit.
 func integers[T int32 | int64](t *tensor, limit int64) ([]T, error) {
-	if len(t.Shape) != 1 {
-		return nil, refusal.Errorf("ids of shape %v, where a vector was to come", t.Shape)
+	if err := t.checkVector(); err != nil {
+		return nil, err
 	}
 	if err := memory.Need(int64(binary.Size(T(0))) * int64(t.Shape[0])); err != nil {
 		return nil, err
@@ -282,7 +297,7 @@ func integers[T int32 | int64](t *tensor, limit int64) ([]T, error) {
 		}
 		for _, x := range values {
 			if x < 0 || x >= limit {
-				return nil, refusal.Errorf("element %d is %d, where 0 to %d are possible", len(all), x, limit-1)
+				return nil, outside(len(all), x, limit)
 			}
 			all = append(all, T(x))
 		}

@@ -265,12 +265,9 @@ func (m *matrix) rowOfEach() ([]int32, error) {
 		return integers[int32](&m.first, int64(m.rows))
 	}
 	edges := m.second.elements()
-	bounds, err := integers[int64](&m.first, int64(edges)+1)
+	bounds, err := m.bounds()
 	if err != nil {
 		return nil, err
-	}
-	if len(bounds) != m.rows+1 || !slices.IsSorted(bounds) || bounds[0] != 0 || bounds[m.rows] != int64(edges) {
-		return nil, refusal.Errorf("the %d bounds of %d rows do not ascend from 0 to its %d edges", len(bounds), m.rows, edges)
 	}
 	if err := memory.Need(4 * int64(edges)); err != nil {
 		return nil, err
@@ -282,6 +279,16 @@ func (m *matrix) rowOfEach() ([]int32, error) {
 		}
 	}
 	return rows, nil
+}
+
+// bounds returns the bounds of the rows, of compressed ones.
+func (m *matrix) bounds() ([]int64, error) {
+	edges := m.second.elements()
+	bounds, err := integers[int64](&m.first, int64(edges)+1)
+	if err == nil && (len(bounds) != m.rows+1 || !slices.IsSorted(bounds) || bounds[0] != 0 || bounds[m.rows] != int64(edges)) {
+		err = refusal.Errorf("the %d bounds of %d rows do not ascend from 0 to its %d edges", len(bounds), m.rows, edges)
+	}
+	return bounds, err
 }
 
 // byID puts the ends of edges in the order of the edges' ids.

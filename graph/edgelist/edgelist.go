@@ -22,6 +22,7 @@ import (
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/names"
 	"weft/graph/npz"
+	"weft/graph/streamed"
 	"weft/internal/foreign"
 	"weft/internal/memory"
 	"weft/internal/refusal"
@@ -55,7 +56,7 @@ type Options struct {
 	// Strings says that the ends of edges are names: vertices are numbered by first appearance, and the graph
 	// keeps Names.
 	Strings bool
-	// Progress is told how many bytes of Path were read, and by Write what is sorted and written.
+	// Progress is told how many bytes of Path were read, and what is sorted and written in a stream.
 	Progress graph.Progress
 }
 
@@ -68,68 +69,119 @@ type Options struct {
 // be in double quotes. A Parquet file, known by its first bytes, has columns of these names, or 0 and 1,
 // among others.
 func Read(o Options) (*graph.Graph, error) {
+	g, err := Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return g.Read()
+}
+
+// Open returns the graph of Read, to be written in a stream. No file is open before.
+func Open(o Options) (*streamed.Graph, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	list, edges, err := o.gather()
-	if err != nil {
-		return nil, err
+	g := &streamed.Graph{InMemory: &graph.Graph{Provenance: "edges " + o.Path}, Source: o.Path, Progress: o.Progress}
+	l := &opened{Options: o, graph: g}
+	g.Edges = streamed.Edges{Count: streamed.Unknown, Columns: len(o.EdgeFeatures), Each: l.each, Refuse: l.refuse}
+	if info, err := os.Stat(o.Path); err == nil { // if not, reading it says why
+		g.Edges.About = info.Size() // an edge takes more of plain text, and less of compressed
 	}
-	numbered := o.Strings && list.numbered()
-	features, err := o.readFeatures(list)
-	if err != nil {
-		return nil, err
+	g.Complete = func(streamed.Listed) error { return l.complete() }
+	return g, nil
+}
+
+// opened is a graph whose list of edges is read when that is needed.
+type opened struct {
+	Options
+	*list // nil before
+	graph *streamed.Graph
+}
+
+// refuse implements streamed.Edges.Refuse.
+func (l *opened) refuse(err error) error {
+	if l.list == nil {
+		return refusal.Errorf("%s: %w", l.Path, err)
 	}
-	labels, err := o.readLabels(list)
+	return refusal.Errorf("%s: %d vertices, %d edges: %w", l.Path, l.graph.InMemory.Count, l.edges, err)
+}
+
+// each implements streamed.Edges.Each.
+func (l *opened) each(do func(graph.Edges) error) error {
+	const most = 1 << 13 // edges of a batch
+	e := graph.Edges{FeatureColumns: len(l.EdgeFeatures)}
+	var failed error // of do
+	flush := func() error {
+		if failed = do(e); failed != nil {
+			return failed
+		}
+		e.Source, e.Target, e.Weights, e.Features = e.Source[:0], e.Target[:0], e.Weights[:0], e.Features[:0]
+		return nil
+	}
+	read, err := l.read(func(source, target int32, values []float32) error {
+		at := len(values) - e.FeatureColumns
+		l.graph.Edges.Weighted = at > 0
+		e.Source, e.Target = append(e.Source, source), append(e.Target, target)
+		e.Weights, e.Features = append(e.Weights, values[:at]...), append(e.Features, values[at:]...)
+		if len(e.Source) < most {
+			return nil
+		}
+		return flush()
+	})
+	if err == nil && len(e.Source) > 0 {
+		err = flush()
+	}
+	if failed != nil {
+		return failed
+	}
+	l.list = read
+	return err
+}
+
+// complete reads all but the edges.
+func (l *opened) complete() error {
+	g := l.graph.InMemory
+	numbered := l.Strings && l.numbered()
+	features, rows, err := l.readFeatures()
 	if err != nil {
-		return nil, err
+		return err
+	}
+	labels, err := l.readLabels(l.list)
+	if err != nil {
+		return err
 	}
 	array := ""
 	switch { // of what has no column of ids
-	case features != nil && !features.ByID:
-		array = o.Features
+	case rows >= 0 && (features == nil || !features.ByID):
+		array = l.Features
 	case labels != nil && !labels.ByID:
-		array = o.Labels
-	case features == nil && labels == nil:
-		array = o.Train
+		array = l.Labels
+	case rows < 0 && labels == nil:
+		array = l.Train
 	}
 	if array != "" && numbered {
-		return nil, refusal.Errorf("%s: with %s its rows follow the first appearance of an id, and all ids of %s are integers: "+
-			"leave %s out", array, refusal.Setting("string-ids"), o.Path, refusal.Setting("string-ids"))
+		return refusal.Errorf("%s: with %s its rows follow the first appearance of an id, and all ids of %s are integers: "+
+			"leave %s out", array, refusal.Setting("string-ids"), l.Path, refusal.Setting("string-ids"))
 	}
-	rows := -1
-	if features != nil {
-		rows = features.Rows
+	if g.Count, err = l.count(l.list, rows, labels); err != nil {
+		return err
 	}
-	vertices, err := o.count(list, rows, labels)
-	if err != nil {
-		return nil, err
-	}
-	relation, err := graph.NewRelation(vertices, *edges)
-	if err != nil {
-		return nil, refusal.Errorf("%s: %d vertices, %d edges: %w", o.Path, vertices, list.edges, err)
-	}
-	g := &graph.Graph{Relations: []graph.Relation{relation}, Provenance: "edges " + o.Path, Warnings: list.warnings()}
-	if o.Strings {
-		g.Names = list.names.Names
+	g.Warnings = l.warnings()
+	if l.Strings {
+		g.Names = l.names.Names
 		if array != "" {
 			g.Notes = append(g.Notes, fmt.Sprintf("rows of %s are those of the names in the order in which %s first has them; "+
-				"a column id, before the others, says whose row each is", array, o.Path))
+				"a column id, before the others, says whose row each is", array, l.Path))
 		}
 	}
 	if features != nil {
 		features.Of(g)
 	}
-	if g.Labels, err = o.labels(labels); err != nil {
-		return nil, err
+	if g.Labels, err = l.labels(labels); err != nil {
+		return err
 	}
-	if g.Splits, err = o.splits(vertices, list.edges, &g.Labels); err != nil {
-		return nil, err
-	}
-	if err := g.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", o.Path, err)
-	}
-	return g, nil
+	g.Splits, err = l.splits(g.Count, l.edges, &g.Labels)
+	return err
 }
 
 // check refuses options that no list of edges fits.
@@ -152,36 +204,6 @@ func (o *Options) check() error {
 		return fmt.Errorf("%s %d: %w", refusal.Setting("vertices"), o.Vertices, err)
 	}
 	return nil
-}
-
-// gather reads the edges into memory.
-func (o *Options) gather() (*list, *graph.Edges, error) {
-	e := graph.Edges{FeatureColumns: len(o.EdgeFeatures)}
-	l, err := o.read(func(source, target int32, values []float32) (err error) {
-		weight, features := o.divide(values)
-		if e.Source, err = memory.Grow(e.Source, 1); err != nil {
-			return err
-		}
-		if e.Target, err = memory.Grow(e.Target, 1); err != nil {
-			return err
-		}
-		if e.Weights, err = memory.Grow(e.Weights, len(weight)); err != nil {
-			return err
-		}
-		if e.Features, err = memory.Grow(e.Features, len(features)); err != nil {
-			return err
-		}
-		e.Source, e.Target, e.Weights = append(e.Source, source), append(e.Target, target), append(e.Weights, weight...)
-		e.Features = append(e.Features, features...)
-		return nil
-	})
-	return l, &e, err
-}
-
-// divide returns an edge's weight, if it has one, and its features.
-func (o *Options) divide(values []float32) (weight, features []float32) {
-	at := len(values) - len(o.EdgeFeatures)
-	return values[:at], values[at:]
 }
 
 // warnings name the columns that are not read. Those of a text file are all read.
@@ -295,26 +317,32 @@ func (o *Options) labels(rows *arrays.LabelRows) (graph.Labels, error) {
 	return l, nil
 }
 
-// readFeatures reads features of any kind; nil where there are none.
-func (o *Options) readFeatures(l *list) (*arrays.Matrix, error) {
-	if o.Features == "" {
-		return nil, nil
+// readFeatures reads features, and returns how many rows they have, −1 where there are none. Those that are
+// written in blocks become Rows of the graph, and the others are returned.
+func (l *opened) readFeatures() (m *arrays.Matrix, rows int, err error) {
+	if l.Features == "" {
+		return nil, -1, nil
 	}
-	f, err := arrays.Open(o.Features)
+	if l.graph.Rows, rows, err = arrays.DenseRows(l.Features, l.DenseFeatures); err != nil || l.graph.Rows != nil {
+		return nil, rows, err
+	}
+	f, err := arrays.Open(l.Features)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer f.Close()
-	var m *arrays.Matrix
 	if f.Kind == foreign.Archive {
-		m, err = npz.ReadMatrix(o.Features)
+		m, err = npz.ReadMatrix(l.Features)
 	} else {
-		m, err = f.Features(o.most(l.edges), o.DenseFeatures, o.key(l))
+		m, err = f.Features(l.most(l.edges), l.DenseFeatures, l.key(l.list))
 	}
 	if err == nil && m.Columns == 0 {
-		err = o.noFeatures()
+		err = l.noFeatures()
 	}
-	return m, err
+	if err != nil {
+		return nil, 0, err
+	}
+	return m, m.Rows, nil
 }
 
 func (o *Options) noFeatures() error {
@@ -442,9 +470,6 @@ func (l *list) what(i, n int) string {
 	}
 	return "the weight"
 }
-
-// weighted reports whether edges have weights, when some have been read.
-func (l *list) weighted() bool { return len(l.values) > len(l.features) }
 
 // numbered reports whether all names are ids that would be read without Strings.
 func (l *list) numbered() bool {

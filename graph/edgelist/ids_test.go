@@ -58,11 +58,12 @@ func TestRowsByID(t *testing.T) {
 			if diff := cmp.Diff(&c.want, &got, cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if streams, err := o.Streams(); err != nil || !streams {
-				return
+			streamed, err := Open(o)
+			if err != nil {
+				t.Fatal(err)
 			}
 			store := filepath.Join(t.TempDir(), "store")
-			if _, err := o.Write(store, Changes{}); err != nil {
+			if _, err := streamed.Write(store); err != nil {
 				t.Fatal(err)
 			}
 			s, err := graph.Open(store)

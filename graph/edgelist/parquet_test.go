@@ -112,11 +112,19 @@ func TestParquetPages(t *testing.T) {
 	}
 	for version := 1; version <= 2; version++ {
 		content := table(t, rows, parquet.PageBufferSize(4096), parquet.DataPageVersion(version), parquet.MaxRowsPerRowGroup(n/3))
-		_, edges, err := (&Options{Path: write(t, "edges.parquet", content)}).gather()
+		g, err := Open(Options{Path: write(t, "edges.parquet", content)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, *edges); diff != "" {
+		var edges graph.Edges
+		err = g.Edges.Each(func(e graph.Edges) error {
+			edges.Source, edges.Target, edges.Weights = append(edges.Source, e.Source...), append(edges.Target, e.Target...), append(edges.Weights, e.Weights...)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, edges); diff != "" {
 			t.Errorf("page version %d: edges differ", version)
 		}
 	}

@@ -4,20 +4,16 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"weft/graph"
+	"weft/graph/streamed"
+	"weft/graph/streamed/streamedtest"
 	"weft/internal/refusal"
 )
 
@@ -41,89 +37,51 @@ func TestWrite(t *testing.T) {
 	}
 	list, x, y := write(t, "list.txt", plain.String()), array(t, rows, vertices, 2), array(t, class, vertices)
 	split := func(g *graph.Graph) error { return g.MakeSplits("random:50/25/25", 2, 7) }
+	words := "id,label\n"
+	for v := range vertices {
+		words += fmt.Sprintf("%d,%c\n", (v+100)%vertices, 'a'+v%3)
+	}
 	for name, c := range map[string]struct {
-		o Options
-		c Changes
+		o          Options
+		symmetrize bool
+		split      func(*graph.Graph) error
 	}{
-		"edges alone":     {Options{Path: list}, Changes{}},
-		"vertices given":  {Options{Path: list, Vertices: 5000}, Changes{}},
-		"symmetric":       {Options{Path: list}, Changes{Symmetrize: true}},
-		"weights":         {Options{Path: write(t, "weighted.csv", weighted.String()), Features: x, Labels: y}, Changes{}},
-		"weights, both":   {Options{Path: write(t, "both.csv", weighted.String()), Features: x}, Changes{Symmetrize: true}},
-		"features":        {Options{Path: write(t, "featured.csv", featured.String()), EdgeFeatures: []string{"b", "a"}}, Changes{}},
-		"all columns":     {Options{Path: write(t, "all.csv", featured.String()), EdgeFeatures: []string{"b", "a", "weight"}}, Changes{Symmetrize: true}},
-		"given split":     {Options{Path: list, Labels: y, Train: array(t, marks, vertices)}, Changes{}},
-		"a rule":          {Options{Path: list, Features: array(t, wide, vertices, 200), Labels: y}, Changes{Split: split}},
-		"several classes": {Options{Path: list, Labels: array(t, make([]uint8, 3*vertices), vertices, 3)}, Changes{}},
-		"kept dense":      {Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices, 300), DenseFeatures: true}, Changes{}},
+		"edges alone":     {o: Options{Path: list}},
+		"vertices given":  {o: Options{Path: list, Vertices: 5000}},
+		"symmetric":       {o: Options{Path: list}, symmetrize: true},
+		"weights":         {o: Options{Path: write(t, "weighted.csv", weighted.String()), Features: x, Labels: y}},
+		"weights, both":   {o: Options{Path: write(t, "both.csv", weighted.String()), Features: x}, symmetrize: true},
+		"features":        {o: Options{Path: write(t, "featured.csv", featured.String()), EdgeFeatures: []string{"b", "a"}}},
+		"all columns":     {o: Options{Path: write(t, "all.csv", featured.String()), EdgeFeatures: []string{"b", "a", "weight"}}, symmetrize: true},
+		"given split":     {o: Options{Path: list, Labels: y, Train: array(t, marks, vertices)}},
+		"a rule":          {o: Options{Path: list, Features: array(t, wide, vertices, 200), Labels: y}, split: split},
+		"several classes": {o: Options{Path: list, Labels: array(t, make([]uint8, 3*vertices), vertices, 3)}},
+		"values":          {o: Options{Path: list, Labels: array(t, rows, vertices, 2)}},
+		"kept dense":      {o: Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices, 300), DenseFeatures: true}},
+		"sparse rows":     {o: Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices, 300)}},
+		"text":            {o: Options{Path: list, Features: write(t, "x.csv", strings.Repeat("1,2.5\n", vertices)), Labels: write(t, "words.csv", words)}},
+		"names":           {o: Options{Path: list, Strings: true, Labels: write(t, "words.csv", words)}, symmetrize: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if streams, err := c.o.Streams(); err != nil || !streams {
-				t.Fatalf("streams: %v, %v", streams, err)
-			}
-			dir := t.TempDir()
-			streamed, whole := filepath.Join(dir, "streamed"), filepath.Join(dir, "whole")
-			c.c.Provenance = "edges " + c.o.Path
-			got, err := c.o.Write(streamed, c.c)
+			g, err := Open(c.o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := Read(c.o)
-			if err == nil && c.c.Symmetrize {
-				want, err = want.Symmetrize()
+			if g.Symmetrize = c.symmetrize; c.split != nil {
+				g.Prepare = func() error { return c.split(g.InMemory) }
 			}
-			if err == nil && c.c.Split != nil {
-				err = c.c.Split(want)
+			whole, err := Read(c.o)
+			if err == nil && c.symmetrize {
+				whole, err = whole.Symmetrize()
 			}
-			if err == nil {
-				err = want.Write(whole)
+			if err == nil && c.split != nil {
+				err = c.split(whole)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(files(t, whole), files(t, streamed)); diff != "" {
-				t.Error("(-in memory +streamed): ", diff)
-			}
-			ignored := cmpopts.IgnoreFields(graph.Graph{}, "Count", "Relations", "Features.Dense")
-			if diff := cmp.Diff(want, got.Graph, ignored, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
-				t.Error("(-in memory +streamed): ", diff)
-			}
-			if got.Edges != want.Edges() || got.Weighted != (want.Relations[0].Weights != nil) || got.Graph.Count != want.Vertices() {
-				t.Errorf("%d edges, weighted %v, %d vertices", got.Edges, got.Weighted, got.Graph.Count)
-			}
+			streamedtest.Equal(t, g, whole)
 		})
-	}
-}
-
-// files are the contents of a directory's files.
-func files(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(filepath.Join(dir, path))
-		found[path] = string(data)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
-// TestStreams: names, text and sparse rows need memory for all of them.
-func TestStreams(t *testing.T) {
-	list := write(t, "list.txt", "0 1\n")
-	for name, o := range map[string]Options{
-		"names":       {Path: list, Strings: true},
-		"text":        {Path: list, Features: write(t, "x.csv", "1\n2\n")},
-		"sparse rows": {Path: list, Features: array(t, make([]float32, 600), 2, 300)},
-	} {
-		if streams, err := o.Streams(); streams || err != nil {
-			t.Errorf("%s: streams %v, error %v", name, streams, err)
-		}
 	}
 }
 
@@ -139,11 +97,14 @@ func TestWriteRefuses(t *testing.T) {
 		list + ":2: vertex 2 is out of the range":   {Path: list, Vertices: 2},
 	} {
 		dir := t.TempDir()
-		_, err := o.Write(filepath.Join(dir, "store"), Changes{})
+		g, err := Open(o)
+		if err == nil {
+			_, err = g.Write(filepath.Join(dir, "store"))
+		}
 		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want a refusal with %q", err, want)
 		}
-		if left := files(t, dir); len(left) > 0 {
+		if left := streamedtest.Files(t, dir); len(left) > 0 {
 			t.Errorf("%s: left %v", want, left)
 		}
 	}
@@ -176,18 +137,5 @@ func TestWriteWithoutMemory(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // pools keep what they have for one collection
-		runtime.GC()
-	}
-	var now runtime.MemStats
-	runtime.ReadMemStats(&now)
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.Sys-now.HeapIdle) + left))
-	o := Options{Path: path}
-	if _, err := Read(o); !refusal.Is(err) || !strings.Contains(err.Error(), " needs ") {
-		t.Errorf("read: error %v, want a refusal with the figure", err)
-	}
-	got, err := o.Write(filepath.Join(t.TempDir(), "store"), Changes{})
-	if err != nil || got.Edges != edges {
-		t.Errorf("%+v, error %v", got, err)
-	}
+	streamedtest.BeyondMemory(t, left, edges, func() (*streamed.Graph, error) { return Open(Options{Path: path}) })
 }

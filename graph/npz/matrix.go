@@ -66,18 +66,27 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 // isMatrix reports whether the archive is of scipy.sparse.save_npz.
 func (a *archive) isMatrix() bool { return a.Has("format", "shape", "data") }
 
-// sparse reads the sparse matrix of that layout in the arrays whose names begin so.
-func (a *archive) sparse(prefix string, l layout) (*arrays.CSR, error) {
+// shape reads the rows and columns of the sparse matrix in the arrays whose names begin so.
+func (a *archive) shape(prefix string) (rows, columns int64, err error) {
 	shape, err := a.Array(prefix + "shape")
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	dims, err := shape.Int64s()
 	if err != nil {
-		return nil, a.Refuse(prefix+"shape", err)
+		return 0, 0, a.Refuse(prefix+"shape", err)
 	}
 	if len(dims) != 2 {
-		return nil, refusal.Errorf("%s: array %q has %d values: a matrix has two dimensions", a.Path, prefix+"shape", len(dims))
+		return 0, 0, refusal.Errorf("%s: array %q has %d values: a matrix has two dimensions", a.Path, prefix+"shape", len(dims))
+	}
+	return dims[0], dims[1], nil
+}
+
+// sparse reads the sparse matrix of that layout in the arrays whose names begin so.
+func (a *archive) sparse(prefix string, l layout) (*arrays.CSR, error) {
+	rows, columns, err := a.shape(prefix)
+	if err != nil {
+		return nil, err
 	}
 	var parts [3]*npy.Array
 	for i, part := range l.parts {
@@ -85,9 +94,14 @@ func (a *archive) sparse(prefix string, l layout) (*arrays.CSR, error) {
 			return nil, err
 		}
 	}
-	m, err := l.read(dims[0], dims[1], parts[0], parts[1], parts[2])
+	m, err := l.read(rows, columns, parts[0], parts[1], parts[2])
 	if err != nil {
-		return nil, refusal.Errorf("%s: arrays %q: %w", a.Path, prefix+"…", err)
+		return nil, a.refuseMatrix(prefix, err)
 	}
 	return m, nil
+}
+
+// refuseMatrix puts the file and the arrays whose names begin so before an error.
+func (a *archive) refuseMatrix(prefix string, err error) error {
+	return refusal.Errorf("%s: arrays %q: %w", a.Path, prefix+"…", err)
 }

@@ -26,7 +26,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
-	"weft/internal/memory"
+	"weft/graph/streamed"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -64,6 +64,16 @@ var maskKeys = [3]string{"train_masks", "val_masks", "test_masks"}
 // in _directed, and with AsListed. The graph's Notes say which it was. An adjacency whose values are all one
 // is unweighted. Complaints about the file are refusals that name it and the array.
 func Read(path string, o Options) (*graph.Graph, error) {
+	g, err := Open(path, o)
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	return g.Read()
+}
+
+// Open opens the graph of Read, to be read or written in a stream, until it is closed.
+func Open(path string, o Options) (*streamed.Graph, error) {
 	file, err := arrays.OpenArchive(path)
 	if parts := strings.Split(filepath.Base(path), "."); err != nil && parts[0] == "ind" && len(parts) > 1 { // ind.NAME.x
 		return nil, refusal.Errorf("%w; weft import planetoid reads the files of Planetoid, by the prefix %s", err,
@@ -72,68 +82,72 @@ func Read(path string, o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
 	a := &archive{file, arrays.Fields{Source: file}, o}
+	g, err := a.open()
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	g.Release = file.Close
+	return g, nil
+}
+
+// open opens the graph in the layout that the archive has.
+func (a *archive) open() (*streamed.Graph, error) {
 	sparse, err := a.Group(adjacency[:]...)
 	if err != nil {
 		return nil, err
 	}
-	read := a.plain
+	open := a.plain
 	switch {
 	case sparse:
-		read = a.sparseAdjacency
+		open = a.sparseAdjacency
 	case a.Has("edges", "node_features", "node_labels"):
-		read = a.heterophilous
-	case a.Has("edge_index"), a.Has("edges", "num_nodes"):
+		open = a.heterophilous
+	case a.Has(arrays.EdgeIndexKey), a.Has("edges", "num_nodes"):
 	default:
 		if a.isMatrix() {
 			return nil, refusal.Errorf("%s: is a sparse matrix of scipy.sparse.save_npz, and no graph: give it as %s of import edges, "+
-				"or save an adjacency under the names adj_{data,indices,indptr,shape}", path, refusal.Setting("features"))
+				"or save an adjacency under the names adj_{data,indices,indptr,shape}", a.Path, refusal.Setting("features"))
 		}
 		if err := a.CheckObjects(); err != nil {
 			return nil, err
 		}
 		return nil, refusal.Errorf("%s: its arrays (%s) have none of the layouts that are read: adj_{data,indices,indptr,shape} with "+
 			"attr_{data,indices,indptr,shape} or attr_matrix, and labels; node_features, node_labels, edges and {train,val,test}_masks; "+
-			"edge_index, x, y and {train,val,test}_mask; edges and num_nodes", path, a.Keys())
+			"edge_index, x, y and {train,val,test}_mask; edges and num_nodes", a.Path, a.Keys())
 	}
-	g, err := read()
+	g, err := open()
 	if err != nil {
 		return nil, err
 	}
-	g.Provenance = "npz " + path
+	g.InMemory.Provenance = "npz " + a.Path
 	if others := a.Others(); len(others) > 0 {
-		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: not read, as they are no arrays (.npy): %s", path, arrays.Listed(others)))
-	}
-	if err := g.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		g.InMemory.Warnings = append(g.InMemory.Warnings, fmt.Sprintf("%s: not read, as they are no arrays (.npy): %s", a.Path, arrays.Listed(others)))
 	}
 	return g, nil
 }
 
-// sparseAdjacency reads the first layout.
-func (a *archive) sparseAdjacency() (*graph.Graph, error) {
+// sparseAdjacency opens the first layout.
+func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 	attributed, err := a.checkSparse()
 	if err != nil {
 		return nil, err
 	}
-	m, err := a.sparse("adj_", csr)
+	rows, columns, err := a.shape("adj_")
 	if err != nil {
 		return nil, err
 	}
-	vertices := m.Rows
-	if m.Columns != vertices || vertices == 0 {
-		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty",
-			a.Path, vertices, m.Columns)
-	}
-	e, err := m.Edges()
-	if err != nil {
-		return nil, refusal.Errorf("%s: %w", a.Path, err)
-	}
-	g, err := a.graph(vertices, e)
+	e, err := a.CSREdges(rows, columns, [3]string{"adj_indptr", "adj_indices", "adj_data"}, func(err error) error { return a.refuseMatrix("adj_", err) })
 	if err != nil {
 		return nil, err
 	}
+	if columns != rows || rows == 0 {
+		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty", a.Path, rows, columns)
+	}
+	vertices := int(rows)
+	g := a.graph(vertices, e)
+	of := g.InMemory
 	switch {
 	case attributed:
 		m, err := a.sparse("attr_", csr)
@@ -143,7 +157,7 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 		if err := a.Rows("attr_shape", m.Rows, vertices); err != nil {
 			return nil, err
 		}
-		if g.Features, err = m.Features(); err != nil {
+		if of.Features, err = m.Features(); err != nil {
 			return nil, a.Refuse("attr_indices", err)
 		}
 	case a.Has("attr_matrix"):
@@ -152,21 +166,21 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 		}
 	}
 	if a.Has("labels") {
-		if g.Labels, err = a.Labels("labels", vertices); err != nil {
+		if of.Labels, err = a.Labels("labels", vertices); err != nil {
 			return nil, err
 		}
 	} else {
-		g.Notes = append(g.Notes, `no "labels": the vertices cannot be classified`)
+		of.Notes = append(of.Notes, `no "labels": the vertices cannot be classified`)
 	}
-	if g.Names, err = a.names(g, "node_names", vertices); err != nil {
+	if of.Names, err = a.names(of, "node_names", vertices); err != nil {
 		return nil, err
 	}
-	if g.Labels.Names, err = a.names(g, "class_names", g.Labels.Classes); err != nil {
+	if of.Labels.Names, err = a.names(of, "class_names", of.Labels.Classes); err != nil {
 		return nil, err
 	}
 	for _, key := range unread {
 		if a.Has(key) {
-			g.Notes = append(g.Notes, fmt.Sprintf("left out: %q", key))
+			of.Notes = append(of.Notes, fmt.Sprintf("left out: %q", key))
 		}
 	}
 	return g, nil
@@ -197,8 +211,8 @@ func (a *archive) namedDirected() bool {
 	return strings.HasSuffix(strings.TrimSuffix(filepath.Base(a.Path), ".npz"), "_directed")
 }
 
-// heterophilous reads the second layout. Its binary graphs are published as areas under the ROC curve.
-func (a *archive) heterophilous() (*graph.Graph, error) {
+// heterophilous opens the second layout. Its binary graphs are published as areas under the ROC curve.
+func (a *archive) heterophilous() (*streamed.Graph, error) {
 	if err := a.Only(append([]string{"node_features", "node_labels", "edges"}, maskKeys[:]...)...); err != nil {
 		return nil, err
 	}
@@ -206,11 +220,17 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	features, err := a.Matrix("node_features", a.options.DenseFeatures)
+	dense, vertices, err := a.DenseRows("node_features", a.options.DenseFeatures)
 	if err != nil {
 		return nil, err
 	}
-	vertices := features.Rows
+	features := &arrays.Matrix{}
+	if dense == nil {
+		if features, err = a.Matrix("node_features", a.options.DenseFeatures); err != nil {
+			return nil, err
+		}
+		vertices = features.Rows
+	}
 	// Labels are read first: rows of features may be empty, and then any number of them takes no bytes.
 	labels, err := a.Labels("node_labels", vertices)
 	if err != nil {
@@ -219,70 +239,54 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	if vertices == 0 {
 		return nil, refusal.Errorf("%s: array %q has no vertex", a.Path, "node_features")
 	}
-	e, err := a.edges("edges")
+	e, err := a.Edges("edges")
 	if err != nil {
 		return nil, err
 	}
-	g, err := a.graph(vertices, e)
-	if err != nil {
-		return nil, err
-	}
+	g := a.graph(vertices, e)
+	g.Rows = dense
+	of := g.InMemory
 	switch {
 	case a.options.AsListed:
 	case a.namedDirected():
-		g.Notes = []string{fmt.Sprintf("%d edges stay directed, as the file's name says", e.Len())}
+		of.Notes = []string{fmt.Sprintf("%d edges stay directed, as the file's name says", e.Count)}
 	default:
-		g.Notes = nil
-		if g, err = g.Symmetrize(); err != nil {
-			return nil, refusal.Errorf("%s: %w", a.Path, err)
-		}
+		of.Notes, g.Symmetrize = nil, true
 	}
-	g.Labels = labels
-	features.Of(g)
-	if g.Labels.Classes == 2 && !g.Labels.MultiLabel() {
-		g.Metric = "roc-auc"
+	features.Of(of)
+	of.Labels = labels
+	if of.Labels.Classes == 2 && !of.Labels.MultiLabel() {
+		of.Metric = "roc-auc"
 	}
 	if divided {
-		g.Splits, err = a.Splits(maskKeys, vertices, &g.Labels, masks)
+		of.Splits, err = a.Splits(maskKeys, vertices, &of.Labels, masks)
 	}
 	return g, err
 }
 
-// plain reads the layouts whose edges are a list and whose other arrays have the names of PyTorch Geometric.
-func (a *archive) plain() (*graph.Graph, error) {
+// plain opens the layouts whose edges are a list and whose other arrays have the names of PyTorch Geometric.
+func (a *archive) plain() (*streamed.Graph, error) {
 	key := "edges"
-	if a.Has("edge_index") {
-		key = "edge_index"
+	if a.Has(arrays.EdgeIndexKey) {
+		key = arrays.EdgeIndexKey
 	}
 	if err := a.Only(append([]string{key, "edge_weight", "edge_attr", "num_nodes", "x", "y", arrays.BatchKey}, slices.Concat(arrays.MaskKeys[:], arrays.EdgeSplitKeys)...)...); err != nil {
 		return nil, err
 	}
-	e, err := a.edges(key)
+	e, err := a.Edges(key)
 	if err != nil {
 		return nil, err
-	}
-	if a.Has("edge_weight") {
-		if e.Weights, err = a.Weights(e.Len()); err != nil {
-			return nil, err
-		}
-	}
-	if a.Has("edge_attr") {
-		if err := a.EdgeFeatures(&e); err != nil {
-			return nil, err
-		}
 	}
 	vertices, err := a.vertices(&e)
 	if err != nil {
 		return nil, err
 	}
-	g, err := a.graph(vertices, e)
-	if err != nil {
+	g := a.graph(vertices, e)
+	of := g.InMemory
+	if err := a.Graphs(of, vertices); err != nil {
 		return nil, err
 	}
-	if err := a.Graphs(g, vertices); err != nil {
-		return nil, err
-	}
-	if g.Relations[0].EdgeSplit, err = a.EdgeSplit(); err != nil {
+	if g.EdgeSplit, err = a.EdgeSplit(); err != nil {
 		return nil, err
 	}
 	if a.Has("x") {
@@ -291,69 +295,51 @@ func (a *archive) plain() (*graph.Graph, error) {
 		}
 	}
 	if a.Has("y") {
-		if g.Labels, err = a.Labels("y", vertices); err != nil {
+		if of.Labels, err = a.Labels("y", vertices); err != nil {
 			return nil, err
 		}
 	}
-	g.Splits, err = a.Splits(arrays.MaskKeys, vertices, &g.Labels, arrays.Masks)
+	of.Splits, err = a.Splits(arrays.MaskKeys, vertices, &of.Labels, arrays.Masks)
 	return g, err
 }
 
 // vertices returns V: what the arrays say, else the largest id plus one.
-func (a *archive) vertices(e *graph.Edges) (int, error) {
-	if n, err := a.Vertices(e.Len()); n > 0 || err != nil {
+func (a *archive) vertices(e *streamed.Edges) (int, error) {
+	if n, err := a.Vertices(int(e.Count)); n > 0 || err != nil {
 		return n, err
 	}
-	largest := e.Largest()
-	if largest < 0 || int64(largest) >= arrays.MaxVertices(e.Len()) {
-		return 0, refusal.Errorf("%s: the largest id of %d edges is %d: give the number of vertices as num_nodes", a.Path, e.Len(), largest)
+	largest, err := e.Largest()
+	if err != nil {
+		return 0, err
+	}
+	if largest < 0 || int64(largest) >= arrays.MaxVertices(int(e.Count)) {
+		return 0, refusal.Errorf("%s: the largest id of %d edges is %d: give the number of vertices as num_nodes", a.Path, e.Count, largest)
 	}
 	return int(largest) + 1, nil
 }
 
 // graph makes a graph of edges that the archive lists.
-func (a *archive) graph(vertices int, e graph.Edges) (*graph.Graph, error) {
-	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		return nil, refusal.Errorf("%s: %w", a.Path, err)
-	}
-	return &graph.Graph{Relations: []graph.Relation{relation}, Notes: []string{fmt.Sprintf("%d edges, as the file lists them", e.Len())}}, nil
+func (a *archive) graph(vertices int, e streamed.Edges) *streamed.Graph {
+	e.Refuse = func(err error) error { return refusal.Errorf("%s: %w", a.Path, err) }
+	notes := []string{fmt.Sprintf("%d edges, as the file lists them", e.Count)}
+	return &streamed.Graph{InMemory: &graph.Graph{Count: vertices, Notes: notes}, Source: a.Path, Edges: e}
 }
 
-// edges reads the pairs of an array, E × 2 or, as PyTorch Geometric has them, 2 × E.
-func (a *archive) edges(key string) (graph.Edges, error) {
-	if key == "edge_index" {
-		return a.EdgeIndex()
-	}
-	array, err := a.Array(key)
-	if err != nil {
-		return graph.Edges{}, err
-	}
-	if len(array.Shape) != 2 || array.Shape[1] != 2 {
-		return graph.Edges{}, a.Refuse(key, refusal.Errorf("has shape %v: it must be E × 2, source and target", array.Shape))
-	}
-	ids, err := array.Int32s()
-	if err != nil {
-		return graph.Edges{}, a.Refuse(key, err)
-	}
-	n := len(ids) / 2
-	if err := memory.Need(2 * 4 * int64(n)); err != nil {
-		return graph.Edges{}, a.Refuse(key, err)
-	}
-	e := graph.Edges{Source: make([]int32, n), Target: make([]int32, n)}
-	for k := range e.Source {
-		e.Source[k], e.Target[k] = ids[2*k], ids[2*k+1]
-	}
-	return e, nil
-}
-
-// features reads the features of a graph whose vertices are known.
-func (a *archive) features(g *graph.Graph, key string) error {
-	m, err := a.Features(key, g.Vertices(), a.options.DenseFeatures)
+// features reads the features of a graph whose vertices are known, unless they are read when they are needed.
+func (a *archive) features(g *streamed.Graph, key string) error {
+	of, keep := g.InMemory, a.options.DenseFeatures
+	rows, n, err := a.DenseRows(key, keep)
 	if err != nil {
 		return err
 	}
-	m.Of(g)
+	if g.Rows = rows; rows != nil {
+		return a.Rows(key, n, of.Count)
+	}
+	m, err := a.Features(key, of.Count, keep)
+	if err != nil {
+		return err
+	}
+	m.Of(of)
 	return nil
 }
 

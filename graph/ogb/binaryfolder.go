@@ -1,7 +1,6 @@
 package ogb
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +9,6 @@ import (
 	"strings"
 
 	"weft/graph/internal/arrays"
-	"weft/internal/memory"
-	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
@@ -21,8 +18,10 @@ type binaryFolder struct {
 	data, labelsOfAll *arrays.Archive
 }
 
-// nodeLabels is the archive of labels.
-const nodeLabels = "node-label.npz"
+const (
+	nodeLabels = "node-label.npz" // the archive of labels
+	edgeIndex  = "edge_index"     // the array of edges, 2 × E
+)
 
 func openBinary(raw string) (*binaryFolder, error) {
 	data, err := arrays.OpenArchive(filepath.Join(raw, "data.npz"))
@@ -92,7 +91,7 @@ func (f *binaryFolder) labels() (matrix, error) {
 }
 
 func (f *binaryFolder) more() []string {
-	known := []string{"edge_index", "node_feat", "edge_feat", "num_nodes_list", "num_edges_list"}
+	known := []string{edgeIndex, "node_feat", "edge_feat", "num_nodes_list", "num_edges_list"}
 	return slices.DeleteFunc(f.data.Names(), func(key string) bool { return slices.Contains(known, key) })
 }
 
@@ -107,53 +106,32 @@ func (f *binaryFolder) unknown() (names []string) {
 
 // stored is a matrix in an archive.
 type stored struct {
+	*arrays.Rows
 	archive *arrays.Archive
 	key     string
-	columns int
-	file    io.Closer
-	pump    *pump[[]float32]
 }
 
 // openStored opens the matrix of a key that exists. A vector is a matrix of one column.
 func openStored(a *arrays.Archive, key string) (*stored, error) {
 	entry, err := a.Open(key)
 	if err != nil {
-		return nil, err
-	}
-	blocks, err := npy.NewBlocks(entry, entry.Size)
-	if err != nil {
-		_ = entry.Close()
 		return nil, a.Refuse(key, err)
 	}
-	m := &stored{archive: a, key: key, columns: 1, file: entry}
-	if len(blocks.Shape) == 2 {
-		m.columns = blocks.Shape[1]
+	rows, err := arrays.OpenRows(entry)
+	if err != nil {
+		return nil, a.Refuse(key, err)
 	}
-	if len(blocks.Shape) < 1 || len(blocks.Shape) > 2 || m.columns == 0 {
-		_ = entry.Close()
-		return nil, a.Refuse(key, fmt.Errorf("has shape %v, where a matrix is expected; %s", blocks.Shape, fetchAgain))
+	if len(rows.Shape) < 1 || len(rows.Shape) > 2 || rows.Columns == 0 {
+		rows.Close()
+		return nil, a.Refuse(key, fmt.Errorf("has shape %v, where a matrix is expected; %s", rows.Shape, fetchAgain))
 	}
-	m.pump = newPump(func(buffer []float32) ([]float32, error) {
-		block, err := blocks.Next()
-		if err != nil {
-			return nil, cmp.Or(sumAtEnd(entry, err), err)
-		}
-		rows, err := block.Float32s()
-		if err != nil {
-			return nil, err
-		}
-		if buffer, err = memory.Grow(buffer[:0], len(rows)); err != nil {
-			return nil, err
-		}
-		return append(buffer, rows...), nil
-	})
-	return m, nil
+	return &stored{rows, a, key}, nil
 }
 
-func (m *stored) width() int { return m.columns }
+func (m *stored) width() int { return m.Columns }
 
 func (m *stored) rows() ([]float32, error) {
-	rows, err := m.pump.next()
+	rows, err := m.Next()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, m.archive.Refuse(m.key, err)
 	}
@@ -164,30 +142,14 @@ func (m *stored) where(row int64) string {
 	return fmt.Sprintf("%s: array %q: row %d", m.archive.Path, m.key, row)
 }
 
-func (m *stored) close() {
-	m.pump.close()
-	_ = m.file.Close()
-}
+func (m *stored) close() { m.Close() }
 
-// sumAtEnd compares the checksum of an entry if err says that it has come to its end.
-func sumAtEnd(e *arrays.Entry, err error) error {
-	if !errors.Is(err, io.EOF) {
-		return nil
-	}
-	return e.Sum()
-}
-
-// storedEdges reads an array 2 × E. The sources lie before the targets, so that the entry is read twice side
-// by side; in an array in Fortran order the two ends of an edge lie together.
+// storedEdges reads an array 2 × E.
 type storedEdges struct {
+	*arrays.Ends
 	archive *arrays.Archive
 	key     string
-	files   []*arrays.Entry
-	ends    []*pump[[]int32] // of sources and of targets, or of both together
-	last    pairs            // edges whose ends lay together
 }
-
-const edgeIndex = "edge_index"
 
 func (f *binaryFolder) edges(within ends) (edges, error) {
 	return openStoredEdges(f.data, edgeIndex, within)
@@ -198,122 +160,32 @@ func openStoredEdges(a *arrays.Archive, key string, within ends) (edges, error) 
 	if err := need(a, key); err != nil {
 		return nil, err
 	}
-	e := &storedEdges{archive: a, key: key}
-	if err := e.open(within); err != nil {
-		e.close()
-		return nil, err
-	}
-	return e, nil
-}
-
-func (e *storedEdges) open(within ends) error {
-	first, err := e.once()
-	if err != nil {
-		return err
-	}
-	together, edges := first.Fortran, first.Shape[1]
-	first.Flat()
-	if together {
-		e.pump(first, 0, within)
-		return nil
-	}
-	second, err := e.once()
-	if err != nil {
-		return err
-	}
-	second.Flat()
-	first.Keep(edges)
-	e.pump(first, 0, ends{within.source, within.source})
-	e.pump(second, edges, ends{within.target, within.target})
-	return nil
-}
-
-// reading is the array, read once.
-type reading struct {
-	*npy.Blocks
-	entry *arrays.Entry
-}
-
-// once opens the array once more.
-func (e *storedEdges) once() (*reading, error) {
-	entry, err := e.archive.Open(e.key)
+	h, err := a.Header(key)
 	if err != nil {
 		return nil, err
 	}
-	e.files = append(e.files, entry)
-	blocks, err := npy.NewBlocks(entry, entry.Size)
+	if len(h.Shape) != 2 || h.Shape[0] != 2 {
+		return nil, a.Refuse(key, fmt.Errorf("has shape %v: it must be 2 × E, sources and targets; %s", h.Shape, fetchAgain))
+	}
+	list, err := arrays.OpenEnds(arrays.EndsOptions{
+		Open: func() (*arrays.Entry, error) { return a.Open(key) }, ByEnd: true, High: [2]int64{int64(within.source), int64(within.target)},
+		Outside: func(element int, id, high int64) error {
+			return fmt.Errorf("element %d, %d, is out of the range of %d vertices; %s", element, id, high, fetchAgain)
+		},
+	})
 	if err != nil {
-		return nil, e.archive.Refuse(e.key, err)
+		return nil, a.Refuse(key, err)
 	}
-	if len(blocks.Shape) != 2 || blocks.Shape[0] != 2 {
-		return nil, e.archive.Refuse(e.key, fmt.Errorf("has shape %v: it must be 2 × E, sources and targets; %s", blocks.Shape, fetchAgain))
-	}
-	return &reading{blocks, entry}, nil
-}
-
-// pump begins to read the ids, but for the first of them. Those of even and of odd place have limits of their
-// own.
-func (e *storedEdges) pump(blocks *reading, skip int, within ends) {
-	at, limits := 0, [2]int64{int64(within.source), int64(within.target)}
-	e.ends = append(e.ends, newPump(func(buffer []int32) ([]int32, error) {
-		if at < skip {
-			if err := blocks.Skip(skip); err != nil {
-				return nil, err
-			}
-			at = skip
-		}
-		block, err := blocks.Next()
-		if err != nil {
-			return nil, cmp.Or(sumAtEnd(blocks.entry, err), err)
-		}
-		ids, err := block.Int64s()
-		if err != nil {
-			return nil, err
-		}
-		if buffer, err = memory.Grow(buffer[:0], len(ids)); err != nil {
-			return nil, err
-		}
-		for k, id := range ids {
-			if limit := limits[k%2]; id < 0 || id >= limit {
-				return nil, fmt.Errorf("element %d, %d, is out of the range of %d vertices; %s", at+k, id, limit, fetchAgain)
-			}
-			buffer = append(buffer, int32(id))
-		}
-		at += len(ids)
-		return buffer, nil
-	}))
+	return &storedEdges{list, a, key}, nil
 }
 
 func (e *storedEdges) name() string { return fmt.Sprintf("%s: array %q", e.archive.Path, e.key) }
 
-func (e *storedEdges) next() (pairs, error) {
-	var ids [2][]int32
-	var end error
-	for k, p := range e.ends {
-		var err error
-		if ids[k], err = p.next(); err != nil && !errors.Is(err, io.EOF) {
-			return pairs{}, e.archive.Refuse(e.key, err)
-		}
-		end = cmp.Or(end, err)
+func (e *storedEdges) next() (p pairs, err error) {
+	if p.source, p.target, err = e.Next(); err != nil && !errors.Is(err, io.EOF) {
+		err = e.archive.Refuse(e.key, err)
 	}
-	if end != nil {
-		return pairs{}, end
-	}
-	if len(e.ends) == 2 { // blocks of as many elements
-		return pairs{ids[0], ids[1]}, nil
-	}
-	e.last = pairs{e.last.source[:0], e.last.target[:0]}
-	for k := 0; k+1 < len(ids[0]); k += 2 {
-		e.last.source, e.last.target = append(e.last.source, ids[0][k]), append(e.last.target, ids[0][k+1])
-	}
-	return e.last, nil
+	return p, err
 }
 
-func (e *storedEdges) close() {
-	for _, p := range e.ends {
-		p.close()
-	}
-	for _, f := range e.files {
-		_ = f.Close()
-	}
-}
+func (e *storedEdges) close() { e.Close() }

@@ -30,7 +30,7 @@ func labelsOf(m matrix, vertices int) (graph.Labels, error) {
 func classes(m *whole) (graph.Labels, error) {
 	var ids []int64
 	err := m.each(func(rows []float32) (err error) {
-		if ids, err = grow(ids, len(rows), m.want); err != nil {
+		if ids, err = memory.GrowTo(ids, len(rows), m.want); err != nil {
 			return refusal.Errorf("%s: %w", m.where(m.at), err)
 		}
 		for k, x := range rows {

@@ -31,6 +31,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
 	"weft/internal/refusal"
 )
 
@@ -106,14 +107,6 @@ func nameOf(folder string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(name, "_pyg"), "_dgl") // of the library's two loaders
 }
 
-// Summary is what Write wrote.
-type Summary struct {
-	// Graph has sizes, splits, also of edges, and notes, but no features, labels and edges.
-	Graph    *graph.Graph
-	Edges    int64
-	OneClass bool // all labels are the same
-}
-
 // raw are the forms of raw/, one of which is there.
 type raw struct {
 	layout
@@ -155,8 +148,9 @@ func (o *Options) check() error {
 
 func (o *Options) provenance() string { return cmp.Or(o.Provenance, "ogb "+o.Folder) }
 
-// Read reads the folder into memory: the graph that Write stores.
-func Read(o Options) (*graph.Graph, error) {
+// Open opens a folder of a graph of one type, to be read or written in a stream, until it is closed. Of
+// several types it returns nil: Read reads them.
+func Open(o Options) (*streamed.Graph, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -165,35 +159,52 @@ func Read(o Options) (*graph.Graph, error) {
 		return nil, err
 	}
 	if r.typed != nil {
-		defer r.typed.close()
-		return readTyped(r.typed, o)
+		r.typed.close()
+		return nil, nil
 	}
-	defer r.close()
-	return readOne(r.layout, o)
+	g, err := openOne(r.layout, o)
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	g.Release = r.close
+	return g, nil
 }
 
-// Write reads the folder and writes a new store, dir. For a graph of one type it does not need memory for
-// the whole graph: only for labels, splits and some of the edges. It sorts the edges in a temporary file
-// beside the store, with eight bytes for each edge and four for each edge feature. The store appears when it
-// is complete. If Write fails, it leaves nothing behind.
-func Write(dir string, o Options) (*Summary, error) {
-	if err := o.check(); err != nil {
+// Read reads the folder into memory: the graph that Write stores.
+func Read(o Options) (*graph.Graph, error) {
+	g, err := Open(o)
+	if err != nil {
 		return nil, err
+	}
+	if g != nil {
+		defer g.Close()
+		return g.Read()
 	}
 	r, err := openRaw(o.Folder)
 	if err != nil {
 		return nil, err
 	}
-	if r.typed == nil {
-		defer r.close()
-		return writeOne(dir, r.layout, o)
-	}
 	defer r.typed.close()
-	g, err := readTyped(r.typed, o)
+	return readTyped(r.typed, o)
+}
+
+// Write reads the folder and writes a new store, dir. A graph of one type is written in a stream (package
+// streamed); one of several types is read into memory as a whole. If Write fails, it leaves nothing behind.
+func Write(dir string, o Options) (*streamed.Written, error) {
+	one, err := Open(o)
 	if err != nil {
 		return nil, err
 	}
-	return &Summary{g, g.Edges(), g.Labels.OneClass()}, g.Write(dir)
+	if one != nil {
+		defer one.Close()
+		return one.Write(dir)
+	}
+	g, err := Read(o)
+	if err != nil {
+		return nil, err
+	}
+	return streamed.WrittenOf(g), g.Write(dir)
 }
 
 // folder is an open folder of a graph of one type. It has in memory all but features and edges.

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"weft/graph"
+	"weft/graph/streamed/streamedtest"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -272,24 +272,6 @@ func (y *toy) want(t testing.TB, inverse bool) *graph.Graph {
 	return g
 }
 
-// filesOf are the files of a store, by name.
-func filesOf(t testing.TB, dir string) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(filepath.Join(dir, path))
-		files[path] = string(data)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
-
 // check reads and writes a folder, and wants g of both.
 func check(t *testing.T, o Options, g *graph.Graph) *graph.Graph {
 	t.Helper()
@@ -301,27 +283,12 @@ func check(t *testing.T, o Options, g *graph.Graph) *graph.Graph {
 	if diff := cmp.Diff(g, read, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
 		t.Fatalf("read (-want +got):\n%s", diff)
 	}
-	parent := t.TempDir()
-	inMemory, streamed := filepath.Join(parent, "memory"), filepath.Join(parent, "stream")
-	if err := read.Write(inMemory); err != nil {
-		t.Fatal(err)
-	}
-	summary, err := Write(streamed, o)
+	one, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(filesOf(t, inMemory), filesOf(t, streamed)); diff != "" {
-		t.Errorf("the stream is another store than the graph in memory (-memory +stream):\n%.2000s", diff)
-	}
-	if diff := cmp.Diff(read.Notes, summary.Graph.Notes); diff != "" {
-		t.Errorf("notes (-memory +stream):\n%s", diff)
-	}
-	s := summary.Graph
-	if summary.Edges != read.Edges() || s.Vertices() != read.Vertices() || s.Labels.Classes != read.Labels.Classes ||
-		s.Features.Columns != read.Features.Columns || s.Labels.MultiLabel() != read.Labels.MultiLabel() {
-		t.Errorf("summary %+v of %+v", summary, s)
-	}
-	return s
+	defer one.Close()
+	return streamedtest.Equal(t, one, read).Graph
 }
 
 // Text and archives, stored and compressed, hold the same graph.
@@ -616,7 +583,7 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 					t.Errorf("got %v, want %q", err, c.want)
 				}
 			}
-			if left := filesOf(t, parent); len(left) > 0 {
+			if left := streamedtest.Files(t, parent); len(left) > 0 {
 				t.Errorf("left %d files", len(left))
 			}
 		})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"unsafe"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
@@ -110,30 +109,13 @@ func (w *whole) each(do func(rows []float32) error) error {
 // collect reads all rows into memory.
 func (w *whole) collect() (all []float32, err error) {
 	err = w.each(func(rows []float32) error {
-		if all, err = grow(all, len(rows), w.want*int64(w.width())); err != nil {
+		if all, err = memory.GrowTo(all, len(rows), w.want*int64(w.width())); err != nil {
 			return refusal.Errorf("%s: %w", w.where(w.at), err)
 		}
 		all = append(all, rows...)
 		return nil
 	})
 	return all, err
-}
-
-// grow returns s with capacity for n more elements. The file claims that there are all elements in all. So
-// grow doubles the capacity, until an eighth of them was read; then it allocates the rest.
-func grow[T any](s []T, n int, all int64) ([]T, error) {
-	if n <= cap(s)-len(s) {
-		return s, nil
-	}
-	const known = 8
-	size := len(s) + n
-	if size *= 2; int64(size) > all/known {
-		size = int(all)
-	}
-	if err := memory.Need(int64(unsafe.Sizeof(*new(T))) * int64(size)); err != nil {
-		return s, err
-	}
-	return append(make([]T, 0, size), s...), nil
 }
 
 // edgeList is a list of edges, and the matrix of their features, nil where there are none.
@@ -214,46 +196,26 @@ func (l *edgeList) stored() int64 {
 	return l.want
 }
 
-// eachStored calls add with all edges in the order in which they are stored: each as it is listed, and its
+// eachStored calls do with all edges in the order in which they are stored: each as it is listed, and its
 // inverse behind it where inverse edges are added.
-func (l *edgeList) eachStored(tell graph.Progress, add func(source, target int32, features []float32) error) error {
-	taken, columns := int64(0), l.columns()
+func (l *edgeList) eachStored(do func(graph.Edges) error) error {
+	both := graph.Edges{FeatureColumns: l.columns()}
 	return l.each(func(p pairs, features []float32) error {
-		tell.Of("reading edges", taken, l.want)
-		taken += int64(len(p.source))
-		for k, source := range p.source {
-			target, of := p.target[k], features[k*columns:(k+1)*columns]
-			if err := add(source, target, of); err != nil {
-				return err
-			}
-			if l.inverse {
-				if err := add(target, source, of); err != nil {
-					return err
-				}
-			}
+		if !l.inverse {
+			return do(graph.Edges{Source: p.source, Target: p.target, Features: features, FeatureColumns: both.FeatureColumns})
 		}
-		return nil
+		both.Source, both.Target, both.Features = both.Source[:0], both.Target[:0], both.Features[:0]
+		for k, u := range p.source {
+			v, of := p.target[k], features[k*both.FeatureColumns:(k+1)*both.FeatureColumns]
+			both.Source, both.Target = append(both.Source, u, v), append(both.Target, v, u)
+			both.Features = append(append(both.Features, of...), of...)
+		}
+		return do(both)
 	})
 }
 
-// gather reads the edges, as they are stored, into memory.
-func (l *edgeList) gather(tell graph.Progress) (graph.Edges, error) {
-	e := graph.Edges{FeatureColumns: l.columns()}
-	err := l.eachStored(tell, func(source, target int32, features []float32) (err error) {
-		if e.Source, err = memory.Grow(e.Source, 1); err != nil {
-			return err
-		}
-		if e.Target, err = memory.Grow(e.Target, 1); err != nil {
-			return err
-		}
-		if e.Features, err = memory.Grow(e.Features, len(features)); err != nil {
-			return err
-		}
-		e.Source, e.Target, e.Features = append(e.Source, source), append(e.Target, target), append(e.Features, features...)
-		return nil
-	})
-	return e, err
-}
+// refuse says of an error that it is about the edges.
+func (l *edgeList) refuse(err error) error { return refusal.Errorf("%s: %w", l.name(), err) }
 
 func (l *edgeList) close() {
 	l.edges.close()

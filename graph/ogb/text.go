@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"weft/graph/internal/pump"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -22,7 +23,7 @@ type table struct {
 	path    string
 	columns int // of a file without rows, 0 where they were not given
 	file    *os.File
-	pump    *pump[[]byte]
+	pump    *pump.Pump[[]byte]
 	text    []byte    // whole lines that are not read yet
 	line    int64     // lines that were read
 	values  []float32 // of the last rows
@@ -47,7 +48,7 @@ func openTable(path string, columns int) (*table, error) {
 	}
 	t := &table{path: path, columns: columns, file: file}
 	var rest []byte // the begin of a line
-	t.pump = newPump(func(buffer []byte) (lines []byte, err error) {
+	t.pump = pump.New(func(buffer []byte) (lines []byte, err error) {
 		lines, rest, err = wholeLines(z, buffer, rest)
 		return lines, err
 	})
@@ -62,7 +63,7 @@ func openTable(path string, columns int) (*table, error) {
 }
 
 func (t *table) close() {
-	t.pump.close()
+	t.pump.Close()
 	_ = t.file.Close()
 }
 
@@ -104,7 +105,7 @@ func wholeLines(r io.Reader, buffer, rest []byte) (lines, more []byte, err error
 
 // fill takes the next lines, and returns io.EOF where there are none.
 func (t *table) fill() error {
-	text, err := t.pump.next()
+	text, err := t.pump.Next()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return refusal.Errorf("%w; %s", t.located(t.line, err), fetchAgain)
 	}

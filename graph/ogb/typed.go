@@ -10,6 +10,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
 	"weft/internal/refusal"
 )
 
@@ -148,7 +149,7 @@ func (t *typed) readTypes(g *graph.Graph) error {
 			if err != nil {
 				return err
 			}
-			read, err := a.read()
+			read, err := a.Read(v.Count)
 			if err != nil {
 				return err
 			}
@@ -268,5 +269,7 @@ func (t *typed) readEdges(r triplet) (e graph.Edges, err error) {
 	}
 	l := newEdgeList(list, features, count)
 	defer l.close()
-	return l.gather(t.Progress)
+	listed := streamed.Edges{Count: l.stored(), Columns: l.columns(), Each: l.eachStored, Refuse: l.refuse}
+	e, _, err = listed.Read(t.Progress)
+	return e, err
 }

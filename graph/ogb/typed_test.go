@@ -139,7 +139,7 @@ func TestTypedLayouts(t *testing.T) {
 			}
 			store := filepath.Join(t.TempDir(), "store")
 			s, err := Write(store, Options{Folder: folder, Rule: &Rule{"random:50/25/25", 1, 0}})
-			if err != nil || s.Edges != 190 || s.Graph.Vertices() != 46 {
+			if err != nil || s.Edges != 190 || s.Vertices() != 46 {
 				t.Fatal(s, err)
 			}
 			stored, err := graph.Open(store)
@@ -180,8 +180,8 @@ func TestUnknownFilesAreNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(g.Warnings, s.Graph.Warnings) || len(g.Warnings) != 1 || !strings.HasSuffix(g.Warnings[0], c.want) {
-			t.Errorf("%s: warnings %q and %q, want %q", c.file, g.Warnings, s.Graph.Warnings, c.want)
+		if !slices.Equal(g.Warnings, s.Warnings) || len(g.Warnings) != 1 || !strings.HasSuffix(g.Warnings[0], c.want) {
+			t.Errorf("%s: warnings %q and %q, want %q", c.file, g.Warnings, s.Warnings, c.want)
 		}
 	}
 	folder := plain.binary(t, "ogbn_arxiv", zip.Store)

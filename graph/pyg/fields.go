@@ -3,12 +3,14 @@ package pyg
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
 	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/pickle"
@@ -43,6 +45,49 @@ func (s *store) Array(key string) (*npy.Array, error) {
 		return a, nil
 	}
 	return nil, s.Refuse(key, fmt.Errorf("is %s, no tensor", kind(value)))
+}
+
+// Header reads what the field of a key that exists is: a tensor or an array of NumPy.
+func (s *store) Header(key string) (npy.Header, error) {
+	s.used[key] = true
+	switch v := s.fields[key].(type) {
+	case *torchfile.Tensor:
+		return npy.Header{Shape: v.Shape}, nil
+	case *pickle.Array:
+		return npy.Header{Descr: v.Dtype, Fortran: v.Fortran, Shape: v.Shape}, nil
+	}
+	return npy.Header{}, s.Refuse(key, fmt.Errorf("is %s, no tensor", kind(s.fields[key])))
+}
+
+// Open opens the field of a key that exists, which is in blocks.
+func (s *store) Open(key string) (*arrays.Entry, error) {
+	var r io.Reader
+	var size int64
+	var err error
+	switch v := s.fields[key].(type) {
+	case *torchfile.Tensor:
+		r, size, err = v.OpenInBlocks(s.opened[key])
+	case *pickle.Array:
+		r, size, err = v.Open()
+	default:
+		err = fmt.Errorf("is %s, no tensor", kind(v))
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.used[key], s.opened[key] = true, true
+	return &arrays.Entry{ReadCloser: io.NopCloser(r), Size: size}, nil
+}
+
+// inBlocks reports whether the field of a key, if it is there, can be read in blocks.
+func (s *store) inBlocks(key string) bool {
+	switch v := s.fields[key].(type) {
+	case nil, *pickle.Array:
+		return true
+	case *torchfile.Tensor:
+		return v.InBlocks()
+	}
+	return false
 }
 
 // Count returns how many rows the field of a key that exists has, all of which take bytes of the file.
@@ -102,8 +147,8 @@ func (s *store) read() (graph.Edges, error) {
 	var e graph.Edges
 	var err error
 	switch {
-	case s.Has("edge_index"):
-		s.key = "edge_index"
+	case s.Has(arrays.EdgeIndexKey):
+		s.key = arrays.EdgeIndexKey
 		if _, ok := s.fields[s.key].(torchfile.Dense); ok {
 			e, err = arrays.Fields{Source: s}.EdgeIndex()
 			break
@@ -125,7 +170,7 @@ func (s *store) read() (graph.Edges, error) {
 	if err != nil {
 		return e, err
 	}
-	if s.key != "edge_index" || e.Weights != nil { // what else there is may be in another order
+	if s.key != arrays.EdgeIndexKey || e.Weights != nil { // what else there is may be in another order
 		return e, nil
 	}
 	if s.Has("edge_weight") {
@@ -139,11 +184,14 @@ func (s *store) read() (graph.Edges, error) {
 	return e, err
 }
 
+// edgeTypeKey is the name of the edges' relations.
+const edgeTypeKey = "edge_type"
+
 // byType divides the edges that were read by edge_type, where there is one, into a relation for each type
 // that occurs, by its number.
 func (s *store) byType() ([]*store, error) {
-	const key = "edge_type"
-	if s.key != "edge_index" || !s.Has(key) {
+	const key = edgeTypeKey
+	if s.key != arrays.EdgeIndexKey || !s.Has(key) {
 		return []*store{s}, nil
 	}
 	array, err := s.Array(key)
@@ -260,70 +308,140 @@ func coordinates(rows, columns int64, indices, values *npy.Array) (*arrays.CSR, 
 	return arrays.NewCoordinates(rows, columns, npy.New(ids[:n]), npy.New(ids[n:]), values)
 }
 
-// sparseStorage makes a matrix of a SparseTensor: of its columns, with the bounds of the rows or the row of
-// each, and values where there are any.
-func sparseStorage(o *pickle.Object) (*arrays.CSR, error) {
+// sparseParts are the tensors of a sparse matrix with its columns, nil where one is not there: those that
+// compressed rows have, and the row of each value.
+type sparseParts struct {
+	rows, columns               int64
+	bounds, column, values, row *torchfile.Tensor
+}
+
+// storageParts are those of a SparseTensor.
+func storageParts(o *pickle.Object) (p sparseParts, err error) {
 	attributes, ok := o.State.(*pickle.Dict)
 	if !ok || len(attributes.Items) > maxFields {
-		return nil, errSparse
+		return p, errSparse
 	}
 	value, _ := attributes.Get("storage")
 	storage, ok := value.(*pickle.Object)
 	if !ok {
-		return nil, errSparse
+		return p, errSparse
 	}
 	if attributes, ok = storage.State.(*pickle.Dict); !ok || len(attributes.Items) > maxFields {
-		return nil, errSparse
+		return p, errSparse
 	}
-	read := func(key string) (*npy.Array, error) {
-		value, _ := attributes.Get(key)
-		if t, ok := value.(*torchfile.Tensor); ok {
-			return torchfile.Array(t)
-		}
-		return nil, nil
-	}
-	var sizes [2]int64
 	value, _ = attributes.Get("_sparse_sizes")
 	dims, ok := value.(pickle.Tuple)
-	if !ok || len(dims) != len(sizes) {
-		return nil, errSparse
+	if !ok || len(dims) != 2 {
+		return p, errSparse
 	}
-	for k := range sizes {
-		if sizes[k], ok = dims[k].(int64); !ok {
-			return nil, errSparse
+	for k, to := range []*int64{&p.rows, &p.columns} {
+		if *to, ok = dims[k].(int64); !ok {
+			return p, errSparse
 		}
 	}
-	column, err := read("_col")
+	for key, to := range map[string]**torchfile.Tensor{"_rowptr": &p.bounds, "_col": &p.column, "_value": &p.values, "_row": &p.row} {
+		value, _ := attributes.Get(key)
+		*to, _ = value.(*torchfile.Tensor)
+	}
+	if p.column == nil || len(p.column.Shape) != 1 {
+		return p, errSparse
+	}
+	return p, nil
+}
+
+// sparseStorage makes a matrix of a SparseTensor: of its columns, with the bounds of the rows or the row of
+// each, and values where there are any.
+func sparseStorage(o *pickle.Object) (*arrays.CSR, error) {
+	p, err := storageParts(o)
 	if err != nil {
 		return nil, err
 	}
-	if column == nil || len(column.Shape) != 1 {
-		return nil, errSparse
-	}
-	values, err := read("_value")
+	column, err := torchfile.Array(p.column)
 	if err != nil {
 		return nil, err
 	}
-	if values == nil {
-		if values, err = ones(column.Shape[0]); err != nil {
+	var values *npy.Array
+	if p.values != nil {
+		values, err = torchfile.Array(p.values)
+	} else {
+		values, err = ones(column.Shape[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.bounds != nil {
+		bounds, err := torchfile.Array(p.bounds)
+		if err != nil {
 			return nil, err
 		}
+		return arrays.NewCSR(p.rows, p.columns, bounds, column, values)
 	}
-	bounds, err := read("_rowptr")
-	if err != nil {
-		return nil, err
-	}
-	if bounds != nil {
-		return arrays.NewCSR(sizes[0], sizes[1], bounds, column, values)
-	}
-	row, err := read("_row")
-	if err != nil {
-		return nil, err
-	}
-	if row == nil || len(row.Shape) != 1 || row.Shape[0] != column.Shape[0] {
+	if p.row == nil || len(p.row.Shape) != 1 || p.row.Shape[0] != column.Shape[0] {
 		return nil, errSparse
 	}
-	return arrays.NewCoordinates(sizes[0], sizes[1], row, column, values)
+	row, err := torchfile.Array(p.row)
+	if err != nil {
+		return nil, err
+	}
+	return arrays.NewCoordinates(p.rows, p.columns, row, column, values)
+}
+
+// compressed returns the tensors of the compressed rows of the matrix in a field; false for what else there
+// is, and where they cannot be read in blocks.
+func compressed(value any) (p sparseParts, ok bool) {
+	switch v := value.(type) {
+	case *torchfile.Sparse:
+		if v.Layout != torchfile.CSR || len(v.Parts) != 3 || len(v.Shape) != 2 {
+			return p, false
+		}
+		p = sparseParts{rows: int64(v.Shape[0]), columns: int64(v.Shape[1]), bounds: v.Parts[0], column: v.Parts[1], values: v.Parts[2]}
+	case *pickle.Object:
+		var err error
+		if v.Class != sparseClass {
+			return p, false
+		}
+		if p, err = storageParts(v); err != nil || p.bounds == nil {
+			return p, false
+		}
+	default:
+		return p, false
+	}
+	return p, p.column.InBlocks() && (p.values == nil || p.values.InBlocks())
+}
+
+// partsOf is a matrix of a store, whose tensors are fields.
+type partsOf struct {
+	*store        // with the tensors as fields
+	of     *store // of the matrix
+}
+
+// Refuse puts the file and the field of the matrix before an error.
+func (p partsOf) Refuse(_ string, err error) error { return p.of.Refuse(p.of.key, err) }
+
+// compressedEdges are the edges of the matrix under the store's key, which are read in blocks.
+func (s *store) compressedEdges(p sparseParts, byTarget bool) (streamed.Edges, error) {
+	s.used[s.key] = true
+	keys := [3]string{"bounds", "columns", "values"}
+	fields := map[string]any{keys[0]: p.bounds, keys[1]: p.column}
+	if p.values != nil {
+		fields[keys[2]] = p.values
+	} else {
+		keys[2] = ""
+	}
+	tensors := &store{reader: s.reader, fields: fields, used: map[string]bool{}, opened: map[string]bool{}}
+	matrix := arrays.Fields{Source: partsOf{tensors, s}}
+	e, err := matrix.CSREdges(p.rows, p.columns, keys, func(err error) error { return s.Refuse(s.key, err) })
+	if s.sizes = [2]int{int(p.rows), int(p.columns)}; err != nil || !byTarget {
+		return e, err
+	}
+	each := e.Each
+	e.Each = func(do func(graph.Edges) error) error {
+		return each(func(e graph.Edges) error {
+			e.Source, e.Target = e.Target, e.Source
+			return do(e)
+		})
+	}
+	return e, nil
 }
 
 // ones returns a vector of ones.

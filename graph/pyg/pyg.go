@@ -17,6 +17,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
 	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/pickle"
@@ -46,12 +47,27 @@ func Read(path string, o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.Notes = append(r.notes, g.Notes...)
-	g.Provenance = "pyg " + path
 	if err := g.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return g, nil
+}
+
+// Open opens the graph of Read, to be written in a stream, until it is closed. It returns nil if the file must
+// be read into memory as a whole: unless it has one graph, or a Batch, of one type of vertices and one
+// relation, whose edge_index, edge_weight and edge_attr, or compressed rows of adj_t or adj, lie in it one
+// number behind the other.
+func Open(path string, o Options) (*streamed.Graph, error) {
+	f, err := torchfile.Open(path, classes...)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{path: path, options: o, size: f.Size, stream: &streamed.Graph{Source: path, Release: f.Close}}
+	if r.stream.InMemory, err = r.graph(f.Value); err != nil || r.stream.InMemory == nil {
+		f.Close()
+		return nil, err
+	}
+	return r.stream, nil
 }
 
 // reader reads one file.
@@ -62,6 +78,8 @@ type reader struct {
 	fields  int64 // of all stores
 	edges   int   // of all relations
 	notes   []string
+	// stream takes edges and dense features, which are read when they are needed; nil: they are read.
+	stream *streamed.Graph
 }
 
 // refusef refuses the file.
@@ -76,10 +94,10 @@ func (r *reader) note(format string, args ...any) {
 	}
 }
 
-// graph makes the graph of what the file holds.
+// graph makes the graph of what the file holds; nil if that cannot be read in a stream, as it should be.
 func (r *reader) graph(value any) (*graph.Graph, error) {
 	s, several, err := r.read(value)
-	if err != nil {
+	if s == nil || err != nil {
 		return nil, err
 	}
 	for _, v := range s.vertices {
@@ -124,14 +142,18 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 		of = fmt.Sprintf(" of %d relations", n)
 	}
 	r.note("%d edges%s, as the file lists them", r.edges, of)
-	g.Notes = append(g.Notes, s.left()...)
+	g.Notes = slices.Concat(r.notes, g.Notes, s.left())
+	g.Provenance = "pyg " + r.path
 	return g, nil
 }
 
 // read finds the fields in what the file holds, and reads the edges. bounds are those of several graphs, nil
-// for one.
+// for one. There are no stores if they cannot be read in a stream, as they should be.
 func (r *reader) read(value any) (s *stores, bounds vertexBounds, err error) {
 	if list, ok := value.(*pickle.List); ok && len(list.Items) != 1 {
+		if r.stream != nil {
+			return nil, nil, nil
+		}
 		return r.joined(list.Items)
 	} else if ok {
 		value = list.Items[0]
@@ -142,6 +164,17 @@ func (r *reader) read(value any) (s *stores, bounds vertexBounds, err error) {
 	}
 	if s, err = r.stores(value); err != nil {
 		return nil, nil, err
+	}
+	if r.stream != nil {
+		if slices != nil {
+			return nil, nil, nil
+		}
+		list, ok, err := s.edgesInBlocks()
+		if !ok || err != nil {
+			return nil, nil, err
+		}
+		r.stream.Edges, r.edges = list, int(list.Count)
+		return s, nil, nil
 	}
 	// Edges first: a file with n of them may have some n vertices, and not many more.
 	for _, e := range s.edges {
@@ -171,6 +204,17 @@ func (r *reader) count(v *store, edges []*store) (int, error) {
 func (r *reader) vertexCount(v *store, edges []*store) (n int, known bool, err error) {
 	if n, err := (arrays.Fields{Source: v}).Vertices(r.edges); n > 0 || err != nil {
 		return n, true, err
+	}
+	if r.stream != nil {
+		e := edges[0]
+		n, known, edges = max(e.sizes[0], e.sizes[1]), e.sizes[0] > 0 || e.sizes[1] > 0, nil
+		if !known {
+			largest, err := r.stream.Edges.Largest()
+			if err != nil {
+				return 0, false, err
+			}
+			n = int(largest) + 1
+		}
 	}
 	for _, e := range edges {
 		for end, ids := range [][]int32{e.list.Source, e.list.Target} {
@@ -238,6 +282,11 @@ func (r *reader) relations(g *graph.Graph, s *stores) error {
 		// A relation without edges costs the file a few bytes, and a row for each vertex.
 		if rows += int64(max(sources, targets)); rows > 1<<24+4*r.size {
 			return r.refusef("%d relations of some %d vertices each: too many for a file of %d bytes", len(s.edges), targets, r.size)
+		}
+		if r.stream != nil {
+			var err error
+			r.stream.EdgeSplit, err = arrays.Fields{Source: e}.EdgeSplit()
+			return err
 		}
 		relation, err := graph.NewBipartite(sources, targets, e.list)
 		if err != nil {
@@ -355,10 +404,20 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 	return l, nil
 }
 
-// features returns the features of a type, none if it has no x.
+// features returns the features of a type, none if it has no x, or they are read when they are needed.
 func (r *reader) features(v *store) (graph.Features, error) {
 	if !v.Has("x") {
 		return graph.Features{}, nil
+	}
+	if r.stream != nil && v.inBlocks("x") {
+		f := arrays.Fields{Source: v}
+		rows, n, err := f.DenseRows("x", r.options.DenseFeatures)
+		if err != nil {
+			return graph.Features{}, err
+		}
+		if r.stream.Rows = rows; rows != nil {
+			return graph.Features{}, f.Rows("x", n, v.count)
+		}
 	}
 	m, err := (arrays.Fields{Source: v}).Features("x", v.count, r.options.DenseFeatures)
 	if err != nil {

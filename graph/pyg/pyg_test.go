@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/graph/streamed"
+	"weft/graph/streamed/streamedtest"
 	"weft/internal/alloctest"
 	"weft/internal/refusal"
 )
@@ -179,6 +181,7 @@ func TestRefused(t *testing.T) {
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want a refusal in one line with %q", c.name, err, c.want)
 		}
+		streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{Target: c.target}) }, err)
 	}
 }
 
@@ -305,6 +308,7 @@ func TestDamaged(t *testing.T) {
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: error %v, want a refusal in one line with the file and %q", c.code, err, c.want)
 		}
+		streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
 	}
 }
 
@@ -369,6 +373,7 @@ func FuzzRead(f *testing.F) {
 		var g *graph.Graph
 		var err error
 		alloctest.Reading(t, len(code)+len(numbers), func() { g, err = Read(path, Options{}) })
+		streamedtest.Try(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
 		if err != nil {
 			if !refusal.Is(err) {
 				t.Errorf("%v is not a refusal", err)

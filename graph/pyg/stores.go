@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
 	"weft/internal/npy"
 	"weft/internal/pickle"
 	"weft/internal/refusal"
@@ -29,6 +31,7 @@ type store struct {
 	keys   []string // in the order of the file
 	fields map[string]any
 	used   map[string]bool // those that were read
+	opened map[string]bool // those that were opened in blocks
 	// dropped are the fields of graphs of a list that are not joined.
 	dropped []string
 
@@ -39,6 +42,33 @@ type store struct {
 	key      string    // of the field that lists the edges
 	list     graph.Edges
 	sizes    [2]int // how many sources and targets there are at least
+}
+
+// edgesInBlocks are the edges of one type of vertices and one relation, to be read in blocks; ok is false where
+// they are others, or must be in memory.
+func (s *stores) edgesInBlocks() (list streamed.Edges, ok bool, err error) {
+	e := s.edges[0]
+	switch {
+	case s.typed:
+	case e.Has(arrays.EdgeIndexKey):
+		if e.Has(edgeTypeKey) || !e.inBlocks(arrays.EdgeIndexKey) || !e.inBlocks("edge_weight") || !e.inBlocks("edge_attr") {
+			break
+		}
+		e.key = arrays.EdgeIndexKey
+		list, err = arrays.Fields{Source: e}.Edges(e.key)
+		return list, true, err
+	case e.Has("adj_t"), e.Has("adj"):
+		if e.key = "adj"; e.Has("adj_t") {
+			e.key = "adj_t"
+		}
+		p, ok := compressed(e.fields[e.key])
+		if !ok {
+			break
+		}
+		list, err = e.compressedEdges(p, e.key == "adj_t")
+		return list, true, err
+	}
+	return list, false, nil
 }
 
 // The bounds of a file: a pickle that names the same dict many times is short.
@@ -277,7 +307,7 @@ func (r *reader) dicts(all *store) (*stores, error) {
 
 // store makes a store of fields. Those that are None are not there.
 func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
-	s := &store{reader: r, name: name, fields: map[string]any{}, used: map[string]bool{}}
+	s := &store{reader: r, name: name, fields: map[string]any{}, used: map[string]bool{}, opened: map[string]bool{}}
 	if fields == nil || len(fields.Items) > maxFields {
 		return nil, r.refusef("the fields%s are not a dict of at most %d tensors: save it again", s.of(), maxFields)
 	}

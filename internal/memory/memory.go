@@ -52,6 +52,26 @@ func grow[E any](s []E, n int) ([]E, error) {
 	return grown, nil
 }
 
+// GrowTo is Grow for a slice that a file claims to have so many elements in all; 0: it does not say. GrowTo
+// doubles the capacity until an eighth of them was read. Then it allocates the rest.
+func GrowTo[E any](s []E, n int, all int64) ([]E, error) {
+	size := len(s) + n
+	switch {
+	case size <= cap(s):
+		return s, nil
+	case int64(size) > all:
+		return grow(s, n)
+	}
+	const known = 8
+	if size *= 2; int64(size) > all/known {
+		size = int(all)
+	}
+	if err := Need(int64(unsafe.Sizeof(*new(E))) * int64(size)); err != nil {
+		return s, err
+	}
+	return append(make([]E, 0, size), s...), nil
+}
+
 // Left returns the number of bytes that Go's runtime may allocate beyond what is in use. Garbage that is not
 // collected yet is in use.
 func Left() int64 { return max(debug.SetMemoryLimit(-1)-inUse(), 0) }

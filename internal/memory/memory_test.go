@@ -24,6 +24,32 @@ func TestGrow(t *testing.T) {
 	}
 }
 
+// A claim is believed when an eighth of it is there.
+func TestGrowTo(t *testing.T) {
+	for _, c := range []struct {
+		has, more int
+		all       int64
+		want      int // capacity
+	}{
+		{0, 10, 1000, 20},
+		{50, 10, 1000, 120},
+		{50, 13, 1000, 1000},
+		{5, 5, 10, 10},
+		{10, 1, 10, 10 + 1024},
+		{10, 1, 0, 10 + 1024},
+		{3, 0, 10, 3},
+	} {
+		s, err := GrowTo(make([]int64, c.has, max(c.has, 1)), c.more, c.all)
+		if err != nil || len(s) != c.has || cap(s) != c.want {
+			t.Errorf("%+v: %d elements with room for %d, %v", c, len(s), cap(s), err)
+		}
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
+	if _, err := GrowTo(make([]int64, 1<<20), 1<<20, 16<<20); !refusal.Is(err) || !strings.Contains(err.Error(), "needs 134.2 MB") {
+		t.Errorf("%v, want a refusal", err)
+	}
+}
+
 // What is asked for is held against the limit less what is in use, and garbage does not count.
 func TestNeed(t *testing.T) {
 	if err := Need(1 << 30); err != nil {

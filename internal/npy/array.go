@@ -149,11 +149,16 @@ func (a *Array) Int32s() ([]int32, error) {
 	narrow := make([]int32, len(wide))
 	for k, x := range wide {
 		if x < math.MinInt32 || x > math.MaxInt32 {
-			return nil, refusal.Errorf("element %d, %d, exceeds a 32-bit integer", k, x)
+			return nil, ExceedsInt32(k, x)
 		}
 		narrow[k] = int32(x)
 	}
 	return narrow, nil
+}
+
+// ExceedsInt32 is what is wrong with an element that is no int32.
+func ExceedsInt32(element int, x int64) error {
+	return refusal.Errorf("element %d, %d, exceeds a 32-bit integer", element, x)
 }
 
 // Bools returns the elements of an array of booleans, or of numbers that are all 0 or 1.

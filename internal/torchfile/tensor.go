@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 
 	"weft/internal/memory"
 	"weft/internal/npy"
@@ -198,31 +199,110 @@ func Array(d Dense) (*npy.Array, error) {
 }
 
 // Open returns the tensor as a .npy file, and its size in bytes. Rows are read when they are needed, if they
-// lie in the file as they are.
+// lie in the file one behind the other.
 func (t *Tensor) Open() (r io.Reader, size int64, err error) {
+	if err := t.charge(); err != nil {
+		return nil, 0, err
+	}
+	return t.open()
+}
+
+// InBlocks reports whether OpenInBlocks reads no more of the tensor than is asked for: its rows, or its
+// columns, lie in the file one behind the other.
+func (t *Tensor) InBlocks() bool { return t.contiguous() || t.transposed().contiguous() }
+
+// OpenInBlocks is Open for a tensor that is in blocks. A matrix whose columns lie one behind the other is a
+// .npy file in Fortran order. again says that the tensor was opened before, and that its bytes are counted.
+func (t *Tensor) OpenInBlocks(again bool) (r io.Reader, size int64, err error) {
+	if !again {
+		if err := t.charge(); err != nil {
+			return nil, 0, err
+		}
+	}
+	if t.contiguous() {
+		return t.open()
+	}
+	columns := t.transposed()
+	section, err := columns.section()
+	if err != nil {
+		return nil, 0, err
+	}
+	return npy.Header{Descr: t.descr(), Fortran: true, Shape: t.Shape}.Stream(section)
+}
+
+// transposed is the tensor with its dimensions in the opposite order.
+func (t *Tensor) transposed() *Tensor {
+	turned := *t
+	turned.Shape, turned.strides = slices.Clone(t.Shape), slices.Clone(t.strides)
+	slices.Reverse(turned.Shape)
+	slices.Reverse(turned.strides)
+	return &turned
+}
+
+// elements returns how many elements the tensor has, and how many bytes of the file they take.
+func (t *Tensor) elements() (n int, bytes uint64, err error) {
+	if n, err = (npy.Header{Shape: t.Shape}).Elements(); err != nil {
+		return 0, 0, err
+	}
+	high, bytes := bits.Mul64(uint64(n), uint64(t.dtype.size))
+	if high != 0 {
+		bytes = math.MaxUint64
+	}
+	return n, bytes, nil
+}
+
+// charge counts the bytes that are about to be read.
+func (t *Tensor) charge() error {
+	_, bytes, err := t.elements()
+	if err != nil {
+		return err
+	}
+	if err := t.storage.file.charge(bytes); err != nil {
+		return fmt.Errorf("a tensor of shape %v: %w", t.Shape, err)
+	}
+	return nil
+}
+
+// section returns the bytes of a tensor whose elements lie one behind the other, as float32 where NumPy lacks
+// their type.
+func (t *Tensor) section() (io.Reader, error) {
+	n, bytes, err := t.elements()
+	if err != nil || n == 0 {
+		return strings.NewReader(""), err
+	}
+	whole, err := t.storage.open()
+	if err != nil {
+		return nil, err
+	}
+	section := io.NewSectionReader(whole, t.offset*int64(t.dtype.size), int64(bytes))
+	if t.dtype.widens() {
+		return &widened{tensor: t, from: section}, nil
+	}
+	return section, nil
+}
+
+// open is Open for bytes that have been counted.
+func (t *Tensor) open() (r io.Reader, size int64, err error) {
 	h := npy.Header{Descr: t.descr(), Shape: t.Shape}
-	n, err := h.Elements()
+	if t.contiguous() {
+		section, err := t.section()
+		if err != nil {
+			return nil, 0, err
+		}
+		return h.Stream(section)
+	}
+	n, need, err := t.elements()
 	if err != nil {
 		return nil, 0, err
 	}
 	if n == 0 {
-		return h.Stream(bytes.NewReader(nil))
-	}
-	high, need := bits.Mul64(uint64(n), uint64(t.dtype.size))
-	if high != 0 {
-		need = math.MaxUint64
-	}
-	if err := t.storage.file.charge(need); err != nil {
-		return nil, 0, fmt.Errorf("a tensor of shape %v: %w", t.Shape, err)
+		return h.Stream(strings.NewReader(""))
 	}
 	section, err := t.storage.open()
 	if err != nil {
 		return nil, 0, err
 	}
 	width, first := int64(t.dtype.size), t.offset*int64(t.dtype.size)
-	if t.contiguous() && !t.dtype.widens() {
-		return h.Stream(io.NewSectionReader(section, first, int64(n)*width))
-	}
 	span := int64(t.end())*width - first
 	const float = 4
 	if err := memory.Need(span + int64(need) + float*int64(n)); err != nil {
@@ -232,13 +312,31 @@ func (t *Tensor) Open() (r io.Reader, size int64, err error) {
 	if _, err := section.ReadAt(data, first); err != nil && !errors.Is(err, io.EOF) {
 		return nil, 0, fmt.Errorf("storage %.40q: %w", t.storage.key, err)
 	}
-	if !t.contiguous() {
-		data = t.gather(data, n)
-	}
-	if t.dtype.widens() {
+	if data = t.gather(data, n); t.dtype.widens() {
 		data = t.widen(data)
 	}
 	return h.Stream(bytes.NewReader(data))
+}
+
+// widened reads elements as float32.
+type widened struct {
+	tensor *Tensor
+	from   io.Reader
+	block  [1 << 15]byte // a multiple of an element
+	left   []byte        // of float32
+}
+
+func (w *widened) Read(b []byte) (int, error) {
+	if len(w.left) == 0 {
+		n, err := io.ReadFull(w.from, w.block[:])
+		if n == 0 {
+			return 0, err
+		}
+		w.left = w.tensor.widen(w.block[:n-n%w.tensor.dtype.size])
+	}
+	n := copy(b, w.left)
+	w.left = w.left[n:]
+	return n, nil
 }
 
 // descr is the element type as NumPy spells it.

@@ -86,7 +86,8 @@ type Relation struct {
 	Name           string
 	Source, Target int // vertex types
 	From, To       []int64
-	Formats        int // a set; 0: COO
+	Formats        int  // a set; 0: COO
+	Sorted         bool // edges are sorted by the rows of the format, which then has no ids
 	Tensors        Tensors
 }
 
@@ -119,8 +120,9 @@ func (w *writer) named(all Tensors) {
 	}
 }
 
-// compressed writes edges as rows of a matrix. Rows keep the edges' order, and the edges' ids go along.
-func (w *writer) compressed(rows, columns int, row, column []int64) {
+// compressed writes edges as rows of a matrix. Rows keep the edges' order, and the edges' ids go along unless
+// the edges are sorted by row.
+func (w *writer) compressed(rows, columns int, row, column []int64, isSorted bool) {
 	bounds, order := make([]int64, rows+1), make([]int64, len(row))
 	for k, r := range row {
 		order[k] = int64(k)
@@ -137,6 +139,9 @@ func (w *writer) compressed(rows, columns int, row, column []int64) {
 	w.put(uint64(0xDD6CD31205DFF127), int64(columns), int64(rows))
 	w.tensor(Of(bounds))
 	w.tensor(Of(sorted))
+	if isSorted {
+		order = nil
+	}
 	w.tensor(Of(order))
 	w.put(uint8(0))
 }
@@ -144,7 +149,7 @@ func (w *writer) compressed(rows, columns int, row, column []int64) {
 // meta writes a graph of types.
 func (w *writer) meta(types int, from, to []int64) {
 	w.put(uint64(0xDD3C5FFE20046ABF))
-	w.compressed(types, types, from, to)
+	w.compressed(types, types, from, to, false)
 }
 
 func (w *writer) relation(g *Graph, r *Relation) {
@@ -172,9 +177,9 @@ func (w *writer) relation(g *Graph, r *Relation) {
 			w.tensor(Of([]int64{}))
 			w.put(uint16(0))
 		case CSR:
-			w.compressed(sources, targets, r.From, r.To)
+			w.compressed(sources, targets, r.From, r.To, r.Sorted)
 		case CSC:
-			w.compressed(targets, sources, r.To, r.From)
+			w.compressed(targets, sources, r.To, r.From, r.Sorted)
 		}
 	}
 }

@@ -168,13 +168,19 @@ func (a *Archive) Array(key string) (array *npy.Array, err error) {
 	return array, err
 }
 
-// Count returns how many rows the array of a key that exists has, all of which take bytes of the file.
+// Count returns how many rows the array of a key that exists has. They take bytes of the file: no more than its
+// compressed bytes can expand to.
 func (a *Archive) Count(key string) (int, error) {
-	array, err := a.Array(key)
+	entry, err := a.Open(key)
 	if err != nil {
-		return 0, err
+		return 0, a.Refuse(key, err)
 	}
-	n, err := CountRows(array.Header)
+	defer entry.Close()
+	b, err := npy.NewBlocks(entry, entry.Size)
+	if err != nil {
+		return 0, a.Refuse(key, err)
+	}
+	n, err := CountRows(b.Header)
 	if err != nil {
 		return 0, a.Refuse(key, err)
 	}
@@ -196,13 +202,14 @@ type Entry struct {
 	Size int64 // in bytes, at most
 }
 
-// Open opens the entry of a key that exists. The size that it claims is capped as said at Array.
+// Open opens the entry of a key that exists. The size that it claims is capped as said at Array. Errors do not
+// name the array.
 func (a *Archive) Open(key string) (*Entry, error) {
 	entry := a.entries[key]
 	compressed := min(entry.CompressedSize64, uint64(a.size))
 	r, err := entry.Open()
 	if err != nil {
-		return nil, a.Refuse(key, err)
+		return nil, err
 	}
 	return &Entry{r, int64(min(entry.UncompressedSize64, compressed*deflateRatio))}, nil
 }
@@ -219,7 +226,7 @@ func (e *Entry) Sum() error {
 func (a *Archive) read(key string, f func(r io.Reader, size int64) error) error {
 	entry, err := a.Open(key)
 	if err != nil {
-		return err
+		return a.Refuse(key, err)
 	}
 	defer entry.Close()
 	err = f(entry, entry.Size)

@@ -17,6 +17,10 @@ type Source interface {
 	Has(keys ...string) bool
 	// Array reads the array of a key that exists.
 	Array(key string) (*npy.Array, error)
+	// Header reads what the array of a key that exists is.
+	Header(key string) (npy.Header, error)
+	// Open opens the array of a key that exists, to read it as a .npy file. Its errors do not name the array.
+	Open(key string) (*Entry, error)
 	// Count is how many rows the array of a key that exists has, all of which take bytes of the file.
 	Count(key string) (int, error)
 	// Matrix reads features from the array of a key that exists.
@@ -64,65 +68,104 @@ func (f Fields) Vertices(edges int) (int, error) {
 	return n, nil
 }
 
-// EdgeIndex reads edge_index, 2 × E, sources above targets.
+// EdgeIndexKey is the name of the edges, 2 × E, sources above targets.
+const EdgeIndexKey = "edge_index"
+
+// The names of the edges' weights and features.
+const (
+	weightsKey      = "edge_weight"
+	edgeFeaturesKey = "edge_attr"
+)
+
+// EdgeIndex reads edge_index.
 func (f Fields) EdgeIndex() (graph.Edges, error) {
-	const key = "edge_index"
-	array, err := f.Array(key)
+	array, err := f.Array(EdgeIndexKey)
 	if err != nil {
 		return graph.Edges{}, err
 	}
-	if len(array.Shape) != 2 || array.Shape[0] != 2 {
-		return graph.Edges{}, f.refusef(key, "has shape %v: it must be 2 × E, source and target", array.Shape)
+	n, err := f.countEdges(EdgeIndexKey, array.Shape)
+	if err != nil {
+		return graph.Edges{}, err
 	}
 	ids, err := array.Int32s()
 	if err != nil {
-		return graph.Edges{}, f.Refuse(key, err)
+		return graph.Edges{}, f.Refuse(EdgeIndexKey, err)
 	}
-	n := len(ids) / 2
 	return graph.Edges{Source: ids[:n:n], Target: ids[n:]}, nil
+}
+
+// countEdges returns how many edges an array of that shape has: 2 × E under EdgeIndexKey, E × 2 under any
+// other.
+func (f Fields) countEdges(key string, shape []int) (int, error) {
+	switch {
+	case key == EdgeIndexKey && len(shape) == 2 && shape[0] == 2:
+		return shape[1], nil
+	case key == EdgeIndexKey:
+		return 0, f.refusef(key, "has shape %v: it must be 2 × E, source and target", shape)
+	case len(shape) == 2 && shape[1] == 2:
+		return shape[0], nil
+	}
+	return 0, f.refusef(key, "has shape %v: it must be E × 2, source and target", shape)
 }
 
 // Weights reads edge_weight.
 func (f Fields) Weights(edges int) ([]float32, error) {
-	const key = "edge_weight"
-	array, err := f.Array(key)
+	array, err := f.Array(weightsKey)
+	if err == nil {
+		err = f.checkWeights(array.Shape, edges)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(array.Shape) != 1 || array.Shape[0] != edges {
-		return nil, f.refusef(key, "has shape %v: it must be one number for each of %d edges", array.Shape, edges)
-	}
 	w, err := array.Float32s()
 	if err != nil {
-		return nil, f.Refuse(key, err)
+		return nil, f.Refuse(weightsKey, err)
 	}
 	return w, nil
 }
 
+func (f Fields) checkWeights(shape []int, edges int) error {
+	if len(shape) != 1 || shape[0] != edges {
+		return f.refusef(weightsKey, "has shape %v: it must be one number for each of %d edges", shape, edges)
+	}
+	return nil
+}
+
 // EdgeFeatures reads edge_attr, a number or a row of numbers for each of the edges.
 func (f Fields) EdgeFeatures(e *graph.Edges) error {
-	const key = "edge_attr"
-	array, err := f.Array(key)
+	array, err := f.Array(edgeFeaturesKey)
 	if err != nil {
 		return err
 	}
-	if n := len(array.Shape); n < 1 || n > 2 || array.Shape[0] != e.Len() {
-		return f.refusef(key, "has shape %v: it must have a row for each of %d edges", array.Shape, e.Len())
-	}
-	columns := 1
-	if len(array.Shape) == 2 {
-		columns = array.Shape[1]
-	}
-	if e.Len() == 0 || columns == 0 {
-		return nil
+	columns, err := f.edgeColumns(array.Shape, e.Len())
+	if err != nil || columns == 0 {
+		return err
 	}
 	if e.Features, err = array.Float32s(); err != nil {
-		return f.Refuse(key, err)
-	}
-	if k := NotFinite(e.Features); k >= 0 {
-		return f.refusef(key, "edge %d of the file has the value %v in column %d", k/columns, e.Features[k], k%columns)
+		return f.Refuse(edgeFeaturesKey, err)
 	}
 	e.FeatureColumns = columns
+	return f.checkEdgeFeatures(e.Features, columns, 0)
+}
+
+// edgeColumns returns how many features an edge has in an array of that shape; 0 where there is no edge.
+func (f Fields) edgeColumns(shape []int, edges int) (int, error) {
+	switch n := len(shape); {
+	case n < 1 || n > 2 || shape[0] != edges:
+		return 0, f.refusef(edgeFeaturesKey, "has shape %v: it must have a row for each of %d edges", shape, edges)
+	case edges == 0:
+		return 0, nil
+	case n == 1:
+		return 1, nil
+	}
+	return shape[1], nil
+}
+
+// checkEdgeFeatures refuses features that are no finite numbers, of which the first row is that of edge first.
+func (f Fields) checkEdgeFeatures(rows []float32, columns, first int) error {
+	if k := NotFinite(rows); k >= 0 {
+		return f.refusef(edgeFeaturesKey, "edge %d of the file has the value %v in column %d", first+k/columns, rows[k], k%columns)
+	}
 	return nil
 }
 

@@ -3,8 +3,10 @@ package arrays
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 
+	"weft/graph/streamed"
 	"weft/internal/foreign"
 	"weft/internal/npy"
 	"weft/internal/refusal"
@@ -76,33 +78,27 @@ func (f *File) Features(most int64, keepDense bool, key *Key) (*Matrix, error) {
 	return t.matrix(keepDense)
 }
 
-// Rows returns the rows of an array of numpy.save with two dimensions, in blocks.
-func (f *File) Rows() (*npy.Blocks, error) {
-	b, err := npy.NewBlocks(f.r, f.size)
-	if err == nil && len(b.Shape) != 2 {
-		err = refusal.Errorf("features of shape %v: give a matrix, one row per vertex", b.Shape)
-	}
+// DenseRows are the rows of the array in a file of numpy.save, and how many there are, if they stay dense and
+// can be read in blocks. Otherwise rows is nil. Errors name the file.
+func DenseRows(path string, keepDense bool) (rows *streamed.Rows, n int, err error) {
+	f, err := Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.path, err)
+		return nil, 0, err
 	}
-	return b, nil
-}
-
-// StaysDense reports whether the file is an array of numpy.save with rows, which Features would keep dense,
-// and which can be read in blocks.
-func (f *File) StaysDense(keepDense bool) (bool, error) {
-	if f.Kind != foreign.Array {
-		return false, nil
+	if err := f.Close(); err != nil || f.Kind != foreign.Array {
+		return nil, 0, err
 	}
-	b, err := f.Rows()
-	if err != nil || b.Fortran || b.Shape[1] == 0 {
-		return false, err
+	open := func() (*Entry, error) {
+		f, err := Open(path)
+		if err != nil {
+			return nil, err
+		}
+		return &Entry{struct {
+			io.Reader
+			io.Closer
+		}{f.r, f.file}, f.size}, nil
 	}
-	dense, err := staysDense(b, keepDense)
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", f.path, err)
-	}
-	return dense, nil
+	return OpenDense(open, keepDense, func(err error) error { return refusal.Errorf("%s: %w", path, err) })
 }
 
 // table begins a table of text.

@@ -21,15 +21,8 @@ type CSR struct {
 
 // NewCSR checks the three arrays of a SciPy csr_matrix against its shape and each other.
 func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error) {
-	if rows < 0 || columns < 0 || rows > math.MaxInt32 || columns > math.MaxInt32 {
-		return nil, refusal.Errorf("a sparse matrix of %d × %d: at most 2³¹−1 rows and columns are read", rows, columns)
-	}
-	m := &CSR{Rows: int(rows), Columns: int(columns)}
-	if len(indptr.Shape) != 1 || len(indices.Shape) != 1 || len(data.Shape) != 1 {
-		return nil, refusal.Errorf("indptr, indices and data of a sparse matrix must be vectors")
-	}
-	var err error
-	if m.Indptr, err = indptr.Int64s(); err != nil {
+	m, err := newBounds(rows, columns, indptr, indices.Shape, data.Shape)
+	if err != nil {
 		return nil, err
 	}
 	if m.Indices, err = indices.Int32s(); err != nil {
@@ -38,20 +31,47 @@ func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 	if m.Data, err = data.Float32s(); err != nil {
 		return nil, err
 	}
-	if len(m.Indptr) != m.Rows+1 || len(m.Data) != len(m.Indices) {
-		return nil, refusal.Errorf("a sparse matrix of %d rows with %d row bounds, %d column ids and %d values",
-			rows, len(m.Indptr), len(m.Indices), len(m.Data))
-	}
-	if !slices.IsSorted(m.Indptr) || m.Indptr[0] != 0 || m.Indptr[m.Rows] != int64(len(m.Indices)) {
-		return nil, refusal.Errorf("the row bounds of a sparse matrix do not ascend from 0 to the %d values it has", len(m.Indices))
-	}
 	if k := slices.IndexFunc(m.Indices, func(c int32) bool { return c < 0 || int(c) >= m.Columns }); k >= 0 {
-		return nil, refusal.Errorf("column %d of a sparse matrix of %d columns", m.Indices[k], m.Columns)
+		return nil, columnOutside(int64(m.Indices[k]), int64(m.Columns))
 	}
-	if k := NotFinite(m.Data); k >= 0 {
-		return nil, refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite", k, m.Data[k])
+	return m, checkValues(m.Data, 0)
+}
+
+// newBounds is NewCSR for arrays of which only the bounds of the rows are there, and the shapes of the other
+// two.
+func newBounds(rows, columns int64, indptr *npy.Array, indices, data []int) (*CSR, error) {
+	if rows < 0 || columns < 0 || rows > math.MaxInt32 || columns > math.MaxInt32 {
+		return nil, refusal.Errorf("a sparse matrix of %d × %d: at most 2³¹−1 rows and columns are read", rows, columns)
+	}
+	if len(indptr.Shape) != 1 || len(indices) != 1 || len(data) != 1 {
+		return nil, refusal.Errorf("indptr, indices and data of a sparse matrix must be vectors")
+	}
+	m := &CSR{Rows: int(rows), Columns: int(columns)}
+	var err error
+	if m.Indptr, err = indptr.Int64s(); err != nil {
+		return nil, err
+	}
+	if len(m.Indptr) != m.Rows+1 || data[0] != indices[0] {
+		return nil, refusal.Errorf("a sparse matrix of %d rows with %d row bounds, %d column ids and %d values",
+			rows, len(m.Indptr), indices[0], data[0])
+	}
+	if !slices.IsSorted(m.Indptr) || m.Indptr[0] != 0 || m.Indptr[m.Rows] != int64(indices[0]) {
+		return nil, refusal.Errorf("the row bounds of a sparse matrix do not ascend from 0 to the %d values it has", indices[0])
 	}
 	return m, nil
+}
+
+// columnOutside refuses the id of a column.
+func columnOutside(id, columns int64) error {
+	return refusal.Errorf("column %d of a sparse matrix of %d columns", id, columns)
+}
+
+// checkValues refuses values that are not finite, the first of which is value first of the matrix.
+func checkValues(values []float32, first int) error {
+	if k := NotFinite(values); k >= 0 {
+		return refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite", first+k, values[k])
+	}
+	return nil
 }
 
 // NewCoordinates makes the matrix that has data[k] at row row[k] and column column[k]. The vectors are of

@@ -1,9 +1,10 @@
-package ogb
+// Package pump reads ahead.
+package pump
 
 import "sync"
 
-// pump fills buffers on a goroutine of its own, ahead of the reader that takes them.
-type pump[T any] struct {
+// Pump fills buffers on a goroutine of its own, ahead of the reader that takes them.
+type Pump[T any] struct {
 	full  chan filled[T]
 	free  chan T
 	stop  chan struct{}
@@ -21,10 +22,10 @@ type filled[T any] struct {
 // buffersAhead is the number of buffers of a pump.
 const buffersAhead = 3
 
-// newPump begins to fill buffers. Each is a zero T at first. An error of fill, such as io.EOF, ends the
+// New begins to fill buffers. Each is a zero T at first. An error of fill, such as io.EOF, ends the
 // filling.
-func newPump[T any](fill func(buffer T) (T, error)) *pump[T] {
-	p := &pump[T]{full: make(chan filled[T], buffersAhead), free: make(chan T, buffersAhead), stop: make(chan struct{})}
+func New[T any](fill func(buffer T) (T, error)) *Pump[T] {
+	p := &Pump[T]{full: make(chan filled[T], buffersAhead), free: make(chan T, buffersAhead), stop: make(chan struct{})}
 	for range buffersAhead {
 		var empty T
 		p.free <- empty
@@ -46,8 +47,8 @@ func newPump[T any](fill func(buffer T) (T, error)) *pump[T] {
 	return p
 }
 
-// next returns the next buffer, or the error that ended the filling. The buffer is valid until the next call.
-func (p *pump[T]) next() (T, error) {
+// Next returns the next buffer, or the error that ended the filling. The buffer is valid until the next call.
+func (p *Pump[T]) Next() (T, error) {
 	if p.lent {
 		p.free <- p.last.buffer
 	}
@@ -58,8 +59,8 @@ func (p *pump[T]) next() (T, error) {
 	return p.last.buffer, p.last.err
 }
 
-// close ends the filling, and returns after the goroutine has ended.
-func (p *pump[T]) close() {
+// Close ends the filling, and returns after the goroutine has ended.
+func (p *Pump[T]) Close() {
 	close(p.stop)
 	p.ended.Wait()
 }

@@ -1,0 +1,326 @@
+package arrays
+
+import (
+	"errors"
+	"io"
+	"math"
+	"slices"
+
+	"weft/graph"
+	"weft/graph/streamed"
+	"weft/internal/npy"
+)
+
+// Edges are the edges in the array of a key, 2 × E under EdgeIndexKey and E × 2 under any other, with
+// edge_weight and edge_attr, where these are there. The arrays are opened, and read, when Each is called.
+func (f Fields) Edges(key string) (e streamed.Edges, err error) {
+	h, err := f.Header(key)
+	if err != nil {
+		return e, err
+	}
+	edges, err := f.countEdges(key, h.Shape)
+	if err != nil {
+		return e, err
+	}
+	e.Count = int64(edges)
+	if e.Weighted = f.Has(weightsKey); e.Weighted {
+		if h, err = f.Header(weightsKey); err == nil {
+			err = f.checkWeights(h.Shape, edges)
+		}
+		if err != nil {
+			return e, err
+		}
+	}
+	if f.Has(edgeFeaturesKey) {
+		if h, err = f.Header(edgeFeaturesKey); err == nil {
+			e.Columns, err = f.edgeColumns(h.Shape, edges)
+		}
+		if err != nil {
+			return e, err
+		}
+	}
+	e.Refuse = func(err error) error { return f.Refuse(key, err) }
+	list := EdgeArrays{Open: func() (EndsReader, error) {
+		return OpenEnds(EndsOptions{
+			Open: func() (*Entry, error) { return f.Open(key) }, ByEnd: key == EdgeIndexKey,
+			Low: math.MinInt32, High: [2]int64{math.MaxInt32 + 1, math.MaxInt32 + 1},
+			Outside: func(element int, id, _ int64) error { return npy.ExceedsInt32(element, id) },
+		})
+	}, Refuse: e.Refuse}
+	if e.Weighted {
+		list.Weights = f.beside(weightsKey, 1)
+	}
+	if e.Columns > 0 {
+		list.Features = f.beside(edgeFeaturesKey, e.Columns)
+		list.Features.Check = func(rows []float32, first int) error { return f.checkEdgeFeatures(rows, e.Columns, first) }
+	}
+	e.Each = list.Each
+	return e, nil
+}
+
+// beside is the array of a key, which has a row for each edge.
+func (f Fields) beside(key string, columns int) *Beside {
+	return &Beside{
+		Columns: columns, Open: func() (*Entry, error) { return f.Open(key) }, Refuse: func(err error) error { return f.Refuse(key, err) },
+	}
+}
+
+// EdgeArrays are edges and what they have, in arrays that are opened when they are read.
+type EdgeArrays struct {
+	Open              func() (EndsReader, error)
+	Refuse            func(error) error // says that an error is about the ends
+	Weights, Features *Beside           // nil: there are none
+}
+
+// Beside is an array with a row for each edge.
+type Beside struct {
+	Columns int
+	Open    func() (*Entry, error)
+	Check   func(rows []float32, first int) error // refuses values of the edges from the first on; nil: none
+	Refuse  func(error) error                     // says that an error is about the array
+}
+
+// Each implements streamed.Edges.Each.
+func (l *EdgeArrays) Each(do func(graph.Edges) error) error {
+	ends, err := l.Open()
+	if err != nil {
+		return l.Refuse(err)
+	}
+	defer ends.Close()
+	var rows [2]*edgeRows
+	for k, b := range []*Beside{l.Weights, l.Features} {
+		if b == nil {
+			continue
+		}
+		if rows[k], err = b.open(); err != nil {
+			return err
+		}
+		defer rows[k].rows.Close()
+	}
+	columns := 0
+	if l.Features != nil {
+		columns = l.Features.Columns
+	}
+	for at := 0; ; {
+		source, target, err := ends.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return l.Refuse(err)
+		}
+		for len(source) > 0 {
+			n := len(source)
+			for _, r := range rows {
+				if n, err = r.atMost(n, at); err != nil {
+					return err
+				}
+			}
+			e := graph.Edges{Source: source[:n], Target: target[:n], Weights: rows[0].take(n), Features: rows[1].take(n), FeatureColumns: columns}
+			if err := do(e); err != nil {
+				return err
+			}
+			source, target, at = source[n:], target[n:], at+n
+		}
+	}
+	for _, r := range rows {
+		if err := r.end(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// edgeRows are the rows of a Beside, nil where there are none.
+type edgeRows struct {
+	*Beside
+	rows *Rows
+	left []float32 // values that have been read, and not taken
+}
+
+func (b *Beside) open() (*edgeRows, error) {
+	entry, err := b.Open()
+	if err != nil {
+		return nil, b.Refuse(err)
+	}
+	rows, err := OpenRows(entry)
+	if err != nil {
+		return nil, b.Refuse(err)
+	}
+	return &edgeRows{Beside: b, rows: rows}, nil
+}
+
+// atMost returns how many rows are there to take, at most n. The first is that of edge at.
+func (r *edgeRows) atMost(n, at int) (_ int, err error) {
+	if r == nil {
+		return n, nil
+	}
+	if len(r.left) == 0 {
+		if r.left, err = r.rows.Next(); err != nil { // not io.EOF: there are as many rows as edges
+			return 0, r.Refuse(err)
+		}
+		if r.Check != nil {
+			if err := r.Check(r.left, at); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return min(n, len(r.left)/r.Columns), nil
+}
+
+// take returns the next n rows.
+func (r *edgeRows) take(n int) (rows []float32) {
+	if r == nil {
+		return nil
+	}
+	rows, r.left = r.left[:n*r.Columns], r.left[n*r.Columns:]
+	return rows
+}
+
+// end makes sure that the array ends behind the rows that were taken.
+func (r *edgeRows) end() error {
+	if r == nil {
+		return nil
+	}
+	if _, err := r.rows.Next(); err != nil && !errors.Is(err, io.EOF) {
+		return r.Refuse(err)
+	}
+	return nil
+}
+
+// CSREdges are the edges from the rows of a sparse matrix to its columns, one for each value. The arrays of the
+// keys are those of a SciPy csr_matrix: indptr, indices and data. The edges have no weights where all values
+// are one, or the key of data is empty. refuse says of an error that it is about the matrix.
+func (f Fields) CSREdges(rows, columns int64, keys [3]string, refuse func(error) error) (e streamed.Edges, err error) {
+	indptr, err := f.Array(keys[0])
+	if err != nil {
+		return e, err
+	}
+	var shapes [2][]int // of indices and data
+	for k := range shapes {
+		shapes[k] = shapes[0]
+		if keys[1+k] == "" {
+			continue
+		}
+		h, err := f.Header(keys[1+k])
+		if err != nil {
+			return e, err
+		}
+		shapes[k] = h.Shape
+	}
+	m, err := newBounds(rows, columns, indptr, shapes[0], shapes[1])
+	if err != nil {
+		return e, refuse(err)
+	}
+	if keys[2] != "" {
+		if e.Weighted, err = f.weighted(keys[2], refuse); err != nil {
+			return e, err
+		}
+	}
+	var noColumn error // an element is no column
+	list := EdgeArrays{Open: func() (EndsReader, error) {
+		entry, err := f.Open(keys[1])
+		if err != nil {
+			return nil, err
+		}
+		return OpenCSR(m, entry, func(element int, id, high int64) error {
+			if id < math.MinInt32 || id > math.MaxInt32 {
+				return npy.ExceedsInt32(element, id)
+			}
+			noColumn = columnOutside(id, high)
+			return noColumn
+		})
+	}, Refuse: func(err error) error {
+		if noColumn != nil { // whoever reads ahead has ended
+			return refuse(noColumn)
+		}
+		return f.Refuse(keys[1], err)
+	}}
+	if e.Weighted {
+		list.Weights = f.beside(keys[2], 1)
+	}
+	e.Count, e.Each, e.Refuse = int64(shapes[0][0]), list.Each, refuse
+	return e, nil
+}
+
+// weighted reads the values of a sparse matrix, and reports whether one of them is not one.
+func (f Fields) weighted(key string, refuse func(error) error) (some bool, err error) {
+	values, err := f.beside(key, 1).open()
+	if err != nil {
+		return false, err
+	}
+	defer values.rows.Close()
+	for at := 0; ; {
+		rows, err := values.rows.Next()
+		if errors.Is(err, io.EOF) {
+			return some, nil
+		}
+		if err != nil {
+			return false, f.Refuse(key, err)
+		}
+		if err := checkValues(rows, at); err != nil {
+			return false, refuse(err)
+		}
+		some = some || slices.ContainsFunc(rows, func(w float32) bool { return w != 1 })
+		at += len(rows)
+	}
+}
+
+// DenseRows are the features under a key, and how many rows they have, if they stay dense and can be read in
+// blocks. Otherwise rows is nil.
+func (f Fields) DenseRows(key string, keepDense bool) (rows *streamed.Rows, n int, err error) {
+	refuse := func(err error) error { return f.Refuse(key, err) }
+	return OpenDense(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
+}
+
+// OpenDense are the rows of a matrix, and how many there are, if they stay dense and can be read in blocks.
+// Otherwise they are nil. The matrix is opened each time that it is read, and refuse says of an error that it
+// is about it.
+func OpenDense(open func() (*Entry, error), keepDense bool, refuse func(error) error) (made *streamed.Rows, rows int, err error) {
+	entry, err := open()
+	if err != nil {
+		return nil, 0, refuse(err)
+	}
+	defer entry.Close()
+	b, err := npy.NewBlocks(entry, entry.Size)
+	if err != nil {
+		return nil, 0, refuse(err)
+	}
+	if len(b.Shape) != 2 || b.Fortran || b.Shape[0] == 0 || b.Shape[1] == 0 {
+		return nil, 0, nil
+	}
+	if dense, err := staysDense(b, keepDense); err != nil {
+		return nil, 0, refuse(err)
+	} else if !dense {
+		return nil, 0, nil
+	}
+	columns := b.Shape[1]
+	each := func(do func([]float32) error) error {
+		entry, err := open()
+		if err != nil {
+			return refuse(err)
+		}
+		r, err := OpenRows(entry)
+		if err != nil {
+			return refuse(err)
+		}
+		defer r.Close()
+		for at := 0; ; {
+			rows, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err == nil {
+				err = CheckFinite(rows, columns, at)
+			}
+			if err != nil {
+				return refuse(err)
+			}
+			if err := do(rows); err != nil {
+				return err
+			}
+			at += len(rows) / columns
+		}
+	}
+	return &streamed.Rows{Columns: columns, Each: each, Refuse: refuse}, b.Shape[0], nil
+}

@@ -1,0 +1,277 @@
+package pyg
+
+import (
+	"archive/zip"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/graph/streamed"
+	"weft/graph/streamed/streamedtest"
+	"weft/internal/refusal"
+)
+
+// TestFilesInStream: of the files that PyG wrote, those of one graph without types, and of a Batch of such, are
+// written in a stream, to the store of the graph in memory.
+func TestFilesInStream(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.pt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inStream []string
+	for _, path := range files {
+		name := strings.TrimSuffix(filepath.Base(path), ".pt")
+		if strings.HasPrefix(name, "refused") || name == "two-labels" {
+			continue
+		}
+		for _, dense := range []bool{false, true} {
+			o := Options{DenseFeatures: dense}
+			g, err := Open(path, o)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if g == nil {
+				continue
+			}
+			if !dense {
+				inStream = append(inStream, name)
+			}
+			whole, err := Read(path, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			streamedtest.Equal(t, g, whole)
+			g.Close()
+		}
+	}
+	want := []string{
+		"adj_t", "adj_t-csr", "adj_t-weighted", "adj_t-weighted-csr", "bare", "data", "dataset", "dataset-1", "dataset-2", "edge_index-class", "edge_index-class-dataset", "float-labels", "floats", "links", "multi",
+		"several-batch", "several-pickled", "several-pickled-list", "several-whole-batch", "splits", "version-1", "wide", "wikics",
+	}
+	slices.Sort(inStream)
+	if diff := cmp.Diff(want, inStream); diff != "" {
+		t.Errorf("in a stream (-want +got):\n%s", diff)
+	}
+}
+
+// tensorOf is a tensor as torch.save writes it.
+type tensorOf struct {
+	name, kind     string // kind of the storage
+	values         any
+	shape, strides []int
+}
+
+// row returns a tensor whose numbers lie in row order.
+func row(name, kind string, values any, shape ...int) tensorOf {
+	strides, step := make([]int, len(shape)), 1
+	for k := range slices.Backward(shape) {
+		strides[k], step = step, step*shape[k]
+	}
+	return tensorOf{name, kind, values, shape, strides}
+}
+
+// number is the code of a number.
+func number(n int) string { return "J" + string(binary.LittleEndian.AppendUint32(nil, uint32(n))) }
+
+// numbers is the code of a tuple of numbers.
+func numbers(list []int) string {
+	code := "("
+	for _, n := range list {
+		code += number(n)
+	}
+	return code + "t"
+}
+
+// code is that of a tensor on the storage of a key.
+func (t *tensorOf) code(key int) string {
+	return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\n" + t.kind + "\n" + text(fmt.Sprint(key)) + text("cpu") +
+		number(reflect.ValueOf(t.values).Len()) + "tQK\x00" + numbers(t.shape) + numbers(t.strides) + "\x89NtR"
+}
+
+// saved writes a dict of tensors, each with a storage of its own.
+func saved(t testing.TB, tensors ...tensorOf) string {
+	t.Helper()
+	code := "}("
+	for k, one := range tensors {
+		code += text(one.name) + one.code(k)
+	}
+	return savedAs(t, code+"u.", tensors...)
+}
+
+// savedCSR writes a dict with a sparse adj_t of so many rows and columns.
+func savedCSR(t testing.TB, bounds, ids, values tensorOf, rows, columns int) string {
+	t.Helper()
+	code := "}" + text("adj_t") + "ctorch._utils\n_rebuild_sparse_csr_tensor\n(ctorch.serialization\n_get_layout\n(" + text("torch.sparse_csr") + "tR(" +
+		bounds.code(0) + ids.code(1) + values.code(2) + numbers([]int{rows, columns}) + "ttRs."
+	return savedAs(t, code, bounds, ids, values)
+}
+
+// savedAs writes a file of a pickle and of storages.
+func savedAs(t testing.TB, code string, tensors ...tensorOf) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "graph.pt")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z := zip.NewWriter(f)
+	write := func(name string, content []byte) {
+		w, err := z.CreateRaw(&zip.FileHeader{
+			Name: "archive/" + name, Method: zip.Store, CRC32: crc32.ChecksumIEEE(content), UncompressedSize64: uint64(len(content)), CompressedSize64: uint64(len(content)),
+		})
+		if err == nil {
+			_, err = w.Write(content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("data.pkl", []byte(code))
+	for k, one := range tensors {
+		content, err := binary.Append(nil, binary.LittleEndian, one.values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(fmt.Sprint("data/", k), content)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Edges, and what they have, are read in blocks however they lie in the file, and features of each type.
+func TestInStream(t *testing.T) {
+	const vertices, edges = 331, 140_000
+	byEnd, both := make([]int64, 2*edges), make([]int64, 2*edges)
+	narrow, weights, features := make([]int32, 2*edges), make([]float64, edges), make([]float32, 3*edges)
+	for k := range edges {
+		u, v := int64(k*7919%vertices), int64(k*k%vertices)
+		byEnd[k], byEnd[edges+k], both[2*k], both[2*k+1], narrow[k], narrow[edges+k] = u, v, u, v, int32(u), int32(v)
+		weights[k], features[3*k] = float64(k%9)/2, float32(k)
+	}
+	half, x, y, graphs := make([]uint16, 1000*vertices), make([]float32, 200*vertices), make([]int64, vertices), make([]int64, vertices)
+	for k := range half {
+		half[k] = uint16(math.Float32bits(float32(k%17)) >> 16)
+	}
+	for k := range x {
+		x[k] = float32(k % 3)
+	}
+	for k := range y {
+		y[k] = int64(k % 4)
+	}
+	transposed := tensorOf{"edge_index", "LongStorage", both, []int{2, edges}, []int{1, 2}}
+	strided := tensorOf{"edge_index", "LongStorage", both, []int{2, edges / 2}, []int{1, 4}}
+	labels := row("y", "LongStorage", y, vertices)
+	for name, c := range map[string]struct {
+		tensors []tensorOf
+		whole   bool
+	}{
+		"rows":               {tensors: []tensorOf{row("edge_index", "LongStorage", byEnd, 2, edges), row("x", "FloatStorage", x, vertices, 200), labels}},
+		"narrow":             {tensors: []tensorOf{row("edge_index", "IntStorage", narrow, 2, edges), row("edge_weight", "DoubleStorage", weights, edges), labels}},
+		"transposed":         {tensors: []tensorOf{transposed, row("edge_attr", "FloatStorage", features, edges, 3), row("x", "BFloat16Storage", half, vertices, 1000)}},
+		"all of edges":       {tensors: []tensorOf{transposed, row("edge_attr", "FloatStorage", features, edges, 3), row("edge_weight", "DoubleStorage", weights, edges)}},
+		"features by column": {tensors: []tensorOf{transposed, {"x", "FloatStorage", x, []int{vertices, 200}, []int{1, vertices}}, row("batch", "LongStorage", graphs, vertices)}},
+		"every other":        {tensors: []tensorOf{strided}, whole: true},
+		"weights by twos":    {tensors: []tensorOf{transposed, {"edge_weight", "FloatStorage", features, []int{edges}, []int{2}}}, whole: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := saved(t, c.tensors...)
+			for _, symmetrize := range []bool{false, true} {
+				whole, err := Read(path, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				g, err := Open(path, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if (g == nil) != c.whole {
+					t.Fatalf("in a stream: %v, want %v", g != nil, !c.whole)
+				}
+				if c.whole {
+					return
+				}
+				defer g.Close()
+				if symmetrize {
+					g.Symmetrize = true
+					if whole, err = whole.Symmetrize(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if rule := "random:50/25/25"; whole.Labels.There() {
+					g.Prepare = func() error { return g.InMemory.MakeSplits(rule, 2, 7) }
+					if err := whole.MakeSplits(rule, 2, 7); err != nil {
+						t.Fatal(err)
+					}
+				}
+				streamedtest.Equal(t, g, whole)
+			}
+		})
+	}
+	// Compressed rows of targets, with and without weights
+	bounds, columns, values := make([]int64, vertices+1), make([]int64, edges), make([]float32, edges)
+	for k := range columns {
+		columns[k], values[k] = int64(k*7919%vertices), 1
+		bounds[k*vertices/edges+1] = int64(k + 1)
+	}
+	for _, weighted := range []bool{false, true} {
+		if weighted {
+			values[edges-1] = 2
+		}
+		path := savedCSR(t, row("", "LongStorage", bounds, vertices+1), row("", "LongStorage", columns, edges), row("", "FloatStorage", values, edges), vertices, vertices)
+		whole, err := Read(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		if w := streamedtest.Equal(t, g, whole); w.Weighted != weighted {
+			t.Errorf("weighted %v, want %v", w.Weighted, weighted)
+		}
+	}
+	columns[100_000] = vertices
+	path := savedCSR(t, row("", "LongStorage", bounds, vertices+1), row("", "LongStorage", columns, edges), row("", "FloatStorage", values, edges), vertices, vertices)
+	_, err := Read(path, Options{})
+	if want := `"adj_t": column 331 of a sparse matrix of 331 columns`; !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want a refusal with %s", err, want)
+	}
+	streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
+	byEnd[edges+100_000] = vertices
+	for want, tensors := range map[string][]tensorOf{
+		`"edge_index": edge 100000 (`: {row("edge_index", "LongStorage", byEnd, 2, edges), labels},
+		`"edge_index": a tensor of float32, where integers are due: save it after .long()`: {row("edge_index", "FloatStorage", x, 2, 100), labels},
+	} {
+		path := saved(t, tensors...)
+		_, err := Read(path, Options{})
+		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want a refusal with %s", err, want)
+		}
+		streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
+	}
+}
+
+// TestBeyondMemory: edges and features that exceed the memory are written, in a stream. Read refuses them.
+func TestBeyondMemory(t *testing.T) {
+	const vertices, edges, left = 5000, 4 << 20, 64 << 20
+	ids := make([]int32, 2*edges)
+	for k := range ids {
+		ids[k] = int32(k * 7919 % vertices)
+	}
+	path := saved(t, row("edge_index", "IntStorage", ids, 2, edges), row("x", "FloatStorage", make([]float32, 4000*vertices), vertices, 4000))
+	streamedtest.BeyondMemory(t, left, edges, func() (*streamed.Graph, error) { return Open(path, Options{DenseFeatures: true}) })
+}

@@ -1,0 +1,118 @@
+package streamed_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/graph"
+	"weft/graph/streamed"
+	"weft/graph/streamed/streamedtest"
+	"weft/internal/refusal"
+)
+
+// list is a graph of so many vertices whose edges come in these batches.
+func list(vertices int, batches ...graph.Edges) *streamed.Graph {
+	e := streamed.Edges{Refuse: func(err error) error { return refusal.Errorf("list: %w", err) }}
+	for _, batch := range batches {
+		e.Count += int64(batch.Len())
+		e.Columns, e.Weighted = batch.FeatureColumns, batch.Weights != nil
+	}
+	e.Each = func(do func(graph.Edges) error) error {
+		for _, batch := range batches {
+			if err := do(batch); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return &streamed.Graph{InMemory: &graph.Graph{Count: vertices}, Source: "source", Edges: e}
+}
+
+// Batches are one list: edges are sorted by target and source, and parallel ones stay in their order. Of these
+// Symmetrize keeps the first one that was listed.
+func TestBatches(t *testing.T) {
+	batches := []graph.Edges{
+		{Source: []int32{2, 0}, Target: []int32{1, 1}, Weights: []float32{1, 2}, Features: []float32{10, 11, 20, 21}, FeatureColumns: 2},
+		{Source: []int32{}, Target: []int32{}, Weights: []float32{}, FeatureColumns: 2},
+		{Source: []int32{2, 1}, Target: []int32{1, 3}, Weights: []float32{3, 4}, Features: []float32{30, 31, 40, 41}, FeatureColumns: 2},
+	}
+	for _, c := range []struct {
+		symmetrize bool
+		want       graph.Relation
+		notes      []string
+	}{
+		{false, graph.Relation{
+			Indptr: []int64{0, 0, 3, 3, 4}, Sources: []int32{0, 2, 2, 1}, Weights: []float32{2, 1, 3, 4},
+			EdgeFeatures: []float32{20, 21, 10, 11, 30, 31, 40, 41}, EdgeColumns: 2,
+		}, nil},
+		{true, graph.Relation{
+			Indptr: []int64{0, 1, 4, 5, 6}, Sources: []int32{1, 0, 2, 3, 1, 1}, Weights: []float32{2, 2, 1, 4, 1, 4},
+			EdgeFeatures: []float32{20, 21, 20, 21, 10, 11, 40, 41, 10, 11, 40, 41}, EdgeColumns: 2, Symmetric: true,
+		}, []string{"4 edges made undirected: 3 added, 1 duplicates left out"}},
+	} {
+		g := list(4, batches...)
+		g.Symmetrize = c.symmetrize
+		whole, err := g.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, whole.Relations[0]); diff != "" || !slices.Equal(whole.Notes, c.notes) {
+			t.Errorf("symmetrize %v: notes %q, (-want +got):\n%s", c.symmetrize, whole.Notes, diff)
+		}
+		streamedtest.Equal(t, g, whole)
+	}
+}
+
+// A graph may have no edge, and say that edges have weights and features.
+func TestWithoutEdges(t *testing.T) {
+	g := list(3)
+	g.Edges.Weighted, g.Edges.Columns = true, 2
+	whole, err := g.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	streamedtest.Equal(t, g, whole)
+}
+
+// What is refused, is refused in the same words in a stream and in memory; the disk is not the list's fault.
+func TestRefused(t *testing.T) {
+	edge := func(u, v int32) graph.Edges { return graph.Edges{Source: []int32{0, u}, Target: []int32{0, v}} }
+	graphs := list(3, edge(0, 2))
+	graphs.InMemory.GraphOf, graphs.InMemory.Graphs = []int32{0, 1, 1}, 2
+	split := list(3, edge(1, 0))
+	split.EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 3}}}
+	splits := list(3, edge(1, 0))
+	splits.InMemory.Splits = []graph.Split{{Train: []int64{1}, Val: []int64{1}}}
+	for want, g := range map[string]*streamed.Graph{
+		"list: edge 3 (2→3) leaves the range of 3 vertices":                         list(3, edge(1, 0), edge(2, 3)),
+		"list: edge 1 (-1→0) leaves the range of 3 vertices":                        list(3, edge(-1, 0)),
+		"source: train_edges: edge 0 has an end 3, which is outside the range of 3": split,
+		"source: val: split 0: vertex 1 is also in train.npy":                       splits,
+		"source: graph_ids: the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1; edges join vertices of one graph, so leave the edge or the ids out": graphs,
+	} {
+		_, err := g.Read()
+		if !refusal.Is(err) || err.Error() != want {
+			t.Errorf("%v, want the refusal %q", err, want)
+			continue
+		}
+		streamedtest.Refused(t, func() (*streamed.Graph, error) { return g, nil }, err)
+	}
+	graphs.Symmetrize = true // the edge is named as it is listed
+	_, err := graphs.Read()
+	streamedtest.Refused(t, func() (*streamed.Graph, error) { return graphs, nil }, err)
+	full := list(3)
+	full.Edges.Each = func(func(graph.Edges) error) error { return syscall.ENOSPC }
+	dir := t.TempDir()
+	if _, err := full.Write(filepath.Join(dir, "store")); !errors.Is(err, syscall.ENOSPC) || refusal.Is(err) {
+		t.Errorf("error %v, want that of the disk", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}

@@ -1,0 +1,144 @@
+// Package streamedtest compares graphs that are written in a stream with those in memory, in the tests of
+// readers.
+package streamedtest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/graph"
+	"weft/graph/streamed"
+	"weft/internal/refusal"
+)
+
+// Equal writes a graph in a stream, and fails unless the store and what Write says of it are those of whole.
+func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Written {
+	t.Helper()
+	dir := t.TempDir()
+	inStream, inMemory := filepath.Join(dir, "stream"), filepath.Join(dir, "memory")
+	w, err := g.Write(inStream)
+	if err == nil {
+		err = whole.Write(inMemory)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stores := [2]map[string]string{Files(t, inMemory), Files(t, inStream)}
+	for _, files := range stores { // their record has the times of files, and no sums of those that grew
+		if record, there := files["checked.json"]; there {
+			files["checked.json"] = regexp.MustCompile(`,?\n +"(modified|sha256)": "[^"]*"`).ReplaceAllString(record, "")
+		}
+	}
+	if diff := cmp.Diff(stores[0], stores[1]); diff != "" {
+		t.Errorf("the store written in a stream is another one than that of the graph in memory (-memory +stream):\n%.3000s", diff)
+	}
+	of := *whole // the rows of labels and features, and edges, are in the store alone
+	of.Count, of.Relations, of.Arrays = w.Count, w.Relations, w.Arrays
+	rows := cmpopts.IgnoreFields(graph.Labels{}, "Class", "Multi", "Values")
+	features := cmpopts.IgnoreFields(graph.Features{}, "Dense", "Indptr", "Indices", "Data")
+	if diff := cmp.Diff(&of, w.Graph, rows, features, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-memory +stream):\n%s", diff)
+	}
+	want := streamed.WrittenOf(whole)
+	if w.Edges != want.Edges || w.Weighted != want.Weighted || w.OneClass != want.OneClass || w.Vertices() != whole.Vertices() ||
+		w.Features.Sparse() != whole.Features.Sparse() || w.Labels.There() != whole.Labels.There() {
+		t.Errorf("%d vertices, %d edges, weighted %v, one class %v, sparse features %v; want %d, %d, %v, %v, %v", w.Vertices(), w.Edges, w.Weighted,
+			w.OneClass, w.Features.Sparse(), whole.Vertices(), want.Edges, want.Weighted, want.OneClass, whole.Features.Sparse())
+	}
+	return w
+}
+
+// Files are the contents of the files below a directory, by name.
+func Files(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, path))
+		files[path] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// Refused writes a graph that open opens, and fails unless it is refused in the words of want, and leaves
+// nothing behind. It does nothing if open returns no graph.
+func Refused(t testing.TB, open func() (*streamed.Graph, error), want error) {
+	t.Helper()
+	dir := t.TempDir()
+	g, err := open()
+	if g == nil && err == nil {
+		return
+	}
+	if err == nil {
+		defer g.Close()
+		_, err = g.Write(filepath.Join(dir, "store"))
+	}
+	if err == nil || !refusal.Is(err) || err.Error() != want.Error() {
+		t.Errorf("in a stream: error %v, want that of the graph in memory, %v", err, want)
+	}
+	if left := Files(t, dir); len(left) > 0 {
+		t.Errorf("left %d files", len(left))
+	}
+}
+
+// Try writes a graph that open opens, of any bytes. It fails unless it is refused where the graph in memory was
+// refused, and only there. It does nothing if open returns no graph.
+func Try(t testing.TB, open func() (*streamed.Graph, error), inMemory error) {
+	t.Helper()
+	g, err := open()
+	if g == nil && err == nil {
+		return
+	}
+	if err == nil {
+		defer g.Close()
+		_, err = g.Write(filepath.Join(t.TempDir(), "store"))
+	}
+	if err != nil && !refusal.Is(err) || (err == nil) != (inMemory == nil) {
+		t.Errorf("in a stream: error %v, in memory %v", err, inMemory)
+	}
+}
+
+// BeyondMemory writes a graph of so many edges where this process has only so many bytes left. Read must
+// refuse it then.
+func BeyondMemory(t testing.TB, left int64, edges int64, open func() (*streamed.Graph, error)) {
+	t.Helper()
+	for range 2 { // pools keep what they have for one collection
+		runtime.GC()
+	}
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.Sys-now.HeapIdle) + left))
+	opened := func() *streamed.Graph {
+		g, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	whole := opened()
+	if _, err := whole.Read(); !refusal.Is(err) || !strings.Contains(err.Error(), " needs ") {
+		t.Errorf("read: error %v, want a refusal with the figure", err)
+	}
+	whole.Close()
+	g := opened()
+	defer g.Close()
+	w, err := g.Write(filepath.Join(t.TempDir(), "store"))
+	if err != nil || w.Edges != edges {
+		t.Errorf("%+v, error %v; want %d edges", w, err, edges)
+	}
+}
