@@ -42,8 +42,8 @@ func OpenFolder(path string) (*Folder, error) {
 	return OpenFolderIn(above, path)
 }
 
-// OpenFolderIn is OpenFolder in the folder above the path, which is open: another one that has taken its place
-// since is left alone.
+// OpenFolderIn is OpenFolder in the folder above the path, which is open: one that has taken its place since
+// then is left alone.
 func OpenFolderIn(above *os.Root, path string) (*Folder, error) {
 	base := filepath.Base(path)
 	err := above.Mkdir(base, 0o777)
