@@ -213,6 +213,8 @@ func (l *linkTask) ValidationLoss(embeddings *autograd.Var) float64 {
 
 func (l *linkTask) Validates() bool { return l.any(links.Val) }
 
+func (l *linkTask) HasValidationLoss() bool { return l.Validates() }
+
 func (*linkTask) OneClass() bool { return false }
 
 func (*linkTask) Predict(*tensor.Matrix) {}
