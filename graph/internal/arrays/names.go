@@ -32,7 +32,8 @@ func (l *LabelRows) Labels() (graph.Labels, error) {
 }
 
 // ReadLabels is ReadFile for labels, which may also be names of classes in one column: an array of text, or
-// lines of words. Of these the first is a header, unless another line has the same word. An empty line, or
+// lines of words, also several between spaces. Of these the first is a header, unless another line has the same
+// words. An empty line, or
 // NaN, is no label. Text may have a first column of ids, by that key.
 func ReadLabels(path string, most int64, key *Key) (*LabelRows, error) {
 	f, err := Open(path)
@@ -104,7 +105,7 @@ func (t *table) nameClass(line []byte) (row bool, err error) {
 	if x, _ := t.number(name); math.IsNaN(x) { // unlabelled
 		return false, nil
 	}
-	if !n.text && !slices.ContainsFunc(t.fields, func(field []byte) bool { _, ok := t.number(field); return !ok }) {
+	if !n.text && !t.hasWord() {
 		return false, nil
 	}
 	n.text = true
