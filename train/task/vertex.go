@@ -142,8 +142,8 @@ func (k classification) Begin(e Env) (Task, error) {
 	c.labels = labels
 	trained, _ := e.Trained.(*classes)
 	if own := &e.Share.Values.Labels; trained != nil && (own.MultiLabel() != trained.Share.Values.Labels.MultiLabel() || own.MultiLabel() && own.Classes != trained.labels.Classes) {
-		return nil, &launch.Common{Err: refusal.Errorf("%s: a vertex has one class in one of the graphs and several labels in the other, or labels of other classes; give graphs with the same labels",
-			refusal.Setting("validate"))}
+		return nil, &launch.Common{Err: refusal.Errorf(
+			"a vertex has one class in one of the graphs and several labels in the other, or labels of other classes; give graphs with the same labels")}
 	}
 	if trained != nil && labels.Class != nil { // all classes, also those that no vertex here has
 		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names

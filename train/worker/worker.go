@@ -90,8 +90,17 @@ type Worker struct {
 
 // Validation is another graph, whose validation and test vertices select and measure the model.
 type Validation struct {
-	Config                  // the run's, for this graph
-	Share  *partition.Share // of this worker's partition
+	Config                   // the run's, for this graph
+	Share   *partition.Share // of this worker's partition
+	Dataset string           // how errors name the graph
+}
+
+// named puts the setting and the graph before a refusal of the graph.
+func (v *Validation) named(err error) error {
+	if !refusal.Is(err) {
+		return err
+	}
+	return &launch.Common{Err: refusal.Errorf("%s %s: %v", refusal.Setting("validate"), v.Dataset, err)}
 }
 
 // New makes one of the workers that world connects, for training: its engine, its task and the optimizer's
@@ -156,16 +165,16 @@ func (w *Worker) onOther(other *Validation, world *comm.Comm) (*Worker, error) {
 	c.Savings, c.Standard = w.Savings, w.Standard
 	v, err := NewInference(c, w.Team, world, other.Share)
 	if err != nil {
-		return nil, err
+		return nil, other.named(err)
 	}
 	v.Task, err = c.Kind.Begin(task.Env{
 		Team: w.Team, World: v.Groups.World, Share: other.Share, Vertices: v.Inference.Vertices(), Params: v.Params, Trained: w.Task, Loss: c.OwnLoss,
 	})
 	if err != nil {
-		return nil, err
+		return nil, other.named(err)
 	}
 	if err := v.Params.Like(w.Params); err != nil {
-		return nil, &launch.Common{Err: err}
+		return nil, other.named(err)
 	}
 	return v, nil
 }
