@@ -340,6 +340,12 @@ func TestLinksNeedNoLabels(t *testing.T) {
 
 func TestLinksRefused(t *testing.T) {
 	g := tangled(t)
+	untrained := benchmarked(t, graph.NoNegatives)
+	for i := range untrained.Relations {
+		if split := untrained.Relations[i].EdgeSplit; split != nil {
+			split.Edges[0] = nil
+		}
+	}
 	loops, err := graph.NewRelation(g.Vertices(), graph.Edges{Source: []int32{3}, Target: []int32{3}})
 	if err != nil {
 		t.Fatal(err)
@@ -361,6 +367,7 @@ func TestLinksRefused(t *testing.T) {
 		{types, func(o *Options) { o.Model, o.LinkRelation, o.Decoupled = "rgcn", "b,y,a", true }, "decoupled: its rounds end in the rows of the first vertex type"},
 		{types, func(o *Options) { o.Model, o.LinkRelation, o.Parallel = "rgcn", "b,y,a", "pipeline=2" }, "take parallel graph=2 or tensor=2"},
 		{g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2 or tensor=2"},
+		{untrained, func(*Options) {}, "the graph's split of edges has none to train on"},
 		{&lonely, func(*Options) {}, "the graph has no edges to train on"},
 		{&lonely, func(o *Options) { o.Parallel, o.Partition = "graph=2", "random" }, "the graph has no edges to train on"},
 	} {

@@ -199,7 +199,7 @@ func (s *store) joinRows(from *store, k int) error {
 		}
 		part, ok := from.fields[key].(torchfile.Dense)
 		if !ok {
-			return from.Refuse(key, fmt.Errorf("is %s, no tensor", kind(from.fields[key])))
+			return from.Refuse(key, noTensor(from.fields[key]))
 		}
 		n := 1 // a number for the graph
 		if shape := shapeOf(part); len(shape) > 0 {
