@@ -145,7 +145,7 @@ func (t *table) parse(line []byte) (row bool, err error) {
 		}
 		t.names.begin(unquoted(bytes.TrimSpace(line)))
 		if one {
-			t.columns = 1
+			t.columns, t.names.spaced = 1, t.separator[0] == ' ' && !isQuoted(line)
 			return false, nil
 		}
 		return false, t.narrow()
@@ -185,11 +185,14 @@ func (t *table) isOneName(line []byte) bool {
 	if t.names == nil || t.columns < 2 {
 		return false
 	}
+	return isQuoted(line) || t.separator[0] == ' ' && t.hasWord() && !t.isHeader()
+}
+
+// isQuoted reports whether a line is one field in quotes.
+func isQuoted(line []byte) bool {
 	line = bytes.TrimSpace(line)
-	if name := unquoted(line); len(name) < len(line) && bytes.Count(line, []byte{'"'}) == 2+2*bytes.Count(name, []byte{'"'}) {
-		return true
-	}
-	return t.separator[0] == ' ' && t.hasWord() && !t.isHeader()
+	name := unquoted(line)
+	return len(name) < len(line) && bytes.Count(line, []byte{'"'}) == 2+2*bytes.Count(name, []byte{'"'})
 }
 
 // narrow is called after a header. Labels whose header has spaces have one column, unless the next line has several
@@ -214,7 +217,7 @@ func (t *table) narrow() error {
 			return t.lines.Errorf("%w", err)
 		}
 		if len(t.fields) == 1 || t.hasWord() {
-			t.columns = 1
+			t.columns, t.names.spaced = 1, true
 		}
 		return nil
 	}
