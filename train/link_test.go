@@ -192,7 +192,7 @@ func TestLinksBetweenTypes(t *testing.T) {
 }
 
 // TestLinksOfAnotherType: relations within a type that is not the first are learned as in the same graph
-// where that type is first.
+// where that type is first, also if the first type has no edges.
 func TestLinksOfAnotherType(t *testing.T) {
 	g, _, _, _ := shop(t, 1)
 	var e graph.Edges
@@ -209,13 +209,18 @@ func TestLinksOfAnotherType(t *testing.T) {
 	users := g.Others[0]
 	first.Type, first.Count, first.Features = users.Type, users.Count, users.Features
 	first.Others = []graph.VertexType{{Type: "item", Count: g.Count, Features: g.Features}, g.Others[1]}
+	beside := *g
+	beside.Type, beside.Count, beside.Features, beside.Labels, beside.Splits = "aside", 4, graph.Features{Columns: 1, Dense: make([]float32, 4)}, graph.Labels{}, nil
+	beside.Others = slices.Concat([]graph.VertexType{{Type: "item", Count: g.Count, Features: g.Features}}, g.Others)
 	for _, model := range []string{"rgcn", "gatv2"} {
 		want := mustRun(t, &Job{Graph: &first, Options: linked(func(o *Options) { o.Model = model })})
 		asked := linked(func(o *Options) { o.Model, o.LinkRelation = model, "user,follows,user" })
 		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
-			got := mustRun(t, onMesh(g, asked, mesh))
-			if d := away(got.Losses, want.Losses); d > 1e-5 || len(got.Logits) != len(want.Logits) || got.Links.TestEdges != want.Links.TestEdges {
-				t.Errorf("%s, %s: the losses differ by %.1e; %+v, want %+v", model, mesh, d, got.Links, want.Links)
+			for _, g := range []*graph.Graph{g, &beside} {
+				got := mustRun(t, onMesh(g, asked, mesh))
+				if d := away(got.Losses, want.Losses); d > 1e-5 || len(got.Logits) != len(want.Logits) || got.Links.TestEdges != want.Links.TestEdges {
+					t.Errorf("%s, %s, %s first: the losses differ by %.1e; %+v, want %+v", model, mesh, g.Type, d, got.Links, want.Links)
+				}
 			}
 		}
 	}
