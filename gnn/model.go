@@ -27,7 +27,7 @@ type numbered struct {
 
 // Forward implements Block.
 func (b numbered) Forward(s State) State {
-	t := s.H.Tape()
+	t := s.tape()
 	t.BeginLayer(b.number)
 	defer t.BeginLayer(autograd.NoLayer)
 	return b.Block.Forward(s)

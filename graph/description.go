@@ -166,11 +166,8 @@ func (d *description) check(whole []int) error {
 		if _, twice := counts[v.Type]; twice {
 			return refusal.Errorf("two vertex types are called %q", v.Type)
 		}
-		if v.Graphs < 0 || v.Graphs > v.Count || v.Graphs > 0 && i > 0 {
-			return refusal.Errorf("%d graphs of %d vertices of the type %q are not possible", v.Graphs, v.Count, v.Type)
-		}
-		if i > 0 && (v.Labels != nil || len(v.Splits) > 0) {
-			return refusal.Errorf("the vertex type %q has labels or splits, which are the first type's, %q", v.Type, d.Vertices[0].Type)
+		if i > 0 && (v.Labels != nil || len(v.Splits) > 0 || v.Graphs != 0) {
+			return refusal.Errorf("the vertex type %q has labels, splits or a number of graphs, which are the first type's, %q", v.Type, d.Vertices[0].Type)
 		}
 		counts[v.Type] = v.Count
 		all += v.Count
@@ -180,6 +177,9 @@ func (d *description) check(whole []int) error {
 	}
 	if err := checkVertexCount(all); err != nil {
 		return err
+	}
+	if n := d.Vertices[0].Graphs; n < 0 || n > all {
+		return refusal.Errorf("%d graphs of %d vertices are not possible", n, all)
 	}
 	for i := range d.Relations {
 		r := &d.Relations[i]

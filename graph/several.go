@@ -39,12 +39,12 @@ func (g *Graph) checkGraphs(d depth) error {
 // checkGraphIDs checks the numbers of the vertices' graphs.
 func (g *Graph) checkGraphIDs() error {
 	several := g.GraphOf != nil || g.Graphs != 0
-	for i, t := range g.Types() {
+	for _, t := range g.Types() {
 		at := g.layout().vertices(t.Type)
 		switch {
 		case !several && t.GraphOf == nil:
 			continue
-		case len(t.GraphOf) != t.Count || g.Graphs < 1 || i == 0 && g.Graphs > t.Count:
+		case len(t.GraphOf) != t.Count || g.Graphs < 1 || g.Graphs > g.Vertices():
 			return inFolder(at, flawf(graphIDsFile, "%d ids of %d graphs for %d vertices", len(t.GraphOf), g.Graphs, t.Count))
 		}
 		for v, id := range t.GraphOf {

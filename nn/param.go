@@ -583,8 +583,12 @@ func (ps *Params) Like(from *Params) error {
 	}
 	mine, theirs := ps.Arrays(), from.Arrays()
 	for k := range max(len(mine), len(theirs)) {
-		if k >= min(len(mine), len(theirs)) || mine[k].Name != theirs[k].Name || !slices.Equal(mine[k].Shape, theirs[k].Shape) {
-			return refusal.Weights.Errorf("the model has other parameters on the other graph (%d and %d)", len(theirs), len(mine))
+		switch {
+		case k >= min(len(mine), len(theirs)) || mine[k].Name != theirs[k].Name:
+			return refusal.Weights.Errorf("the model has other parameters there, as the graphs have other relations or vertex types; give graphs with the same")
+		case !slices.Equal(mine[k].Shape, theirs[k].Shape):
+			return refusal.Weights.Errorf("the model has %s as %v there, and as %v on the graph that is trained on; give graphs with as many features of vertices and edges",
+				strings.TrimPrefix(mine[k].Name, "parameters/"), mine[k].Shape, theirs[k].Shape)
 		}
 	}
 	return nil

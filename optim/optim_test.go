@@ -255,6 +255,27 @@ func TestWarmup(t *testing.T) {
 	}
 }
 
+// TestPlateauAfterNaN: as in PyTorch, whose best measure is infinite before the first, NaN is no progress, and a
+// number after it is.
+func TestPlateauAfterNaN(t *testing.T) {
+	for _, highest := range []bool{false, true} {
+		s := optim.Schedule{Name: "plateau", Plateau: optim.Plateau{Factor: .5, Patience: 1, Highest: highest}}
+		better := -1.
+		if highest {
+			better = 1
+		}
+		nan := math.NaN()
+		for i, c := range []struct{ measure, want float64 }{
+			{nan, 1}, {nan, .5}, {5, .5}, {5 + better, .5}, {5 + 2*better, .5}, {5 + 2*better, .5}, {5 + 2*better, .25}, {nan, .25}, {nan, .125},
+		} {
+			s.Observe(i+1, c.measure)
+			if got := s.Factor(i + 2); got != c.want {
+				t.Errorf("highest %v, after measure %d: factor %v, want %v", highest, i, got, c.want)
+			}
+		}
+	}
+}
+
 // TestPlateau compares with PyTorch's ReduceLROnPlateau. Measures of the warm-up do not count.
 func TestPlateau(t *testing.T) {
 	golden, _, err := safetensors.ReadFile("testdata/golden.safetensors")

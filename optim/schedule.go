@@ -43,16 +43,16 @@ func (s *Schedule) Observe(epoch int, measure float64) {
 }
 
 // Plateau multiplies the learning rate by Factor after more than Patience measures in a row that are not
-// better than the best by a ten-thousandth of it, as PyTorch's ReduceLROnPlateau with its defaults. It has no
-// least change of the rate.
+// better than the best by a ten-thousandth of it, as PyTorch's ReduceLROnPlateau with its defaults. NaN is not
+// better than anything. It has no least change of the rate.
 type Plateau struct {
 	Factor   float64
 	Patience int
 	Highest  bool // the highest measure is the best, not the lowest
 
 	falls int
-	seen  bool    // a measure
-	best  float64 // measure
+	seen  bool    // a measure that is a number
+	best  float64 // measure, of those seen
 	bad   int     // measures since the best or the last fall
 }
 
@@ -62,7 +62,7 @@ func (p *Plateau) observe(measure float64) {
 	if p.Highest {
 		better = measure > p.best*(1+threshold)
 	}
-	if better || !p.seen {
+	if better || !p.seen && !math.IsNaN(measure) {
 		p.seen, p.best, p.bad = true, measure, 0
 		return
 	}

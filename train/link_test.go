@@ -192,7 +192,7 @@ func TestLinksBetweenTypes(t *testing.T) {
 }
 
 // TestLinksOfAnotherType: relations within a type that is not the first are learned as in the same graph
-// where that type is first.
+// where that type is first, also if the first type has no edges.
 func TestLinksOfAnotherType(t *testing.T) {
 	g, _, _, _ := shop(t, 1)
 	var e graph.Edges
@@ -209,13 +209,18 @@ func TestLinksOfAnotherType(t *testing.T) {
 	users := g.Others[0]
 	first.Type, first.Count, first.Features = users.Type, users.Count, users.Features
 	first.Others = []graph.VertexType{{Type: "item", Count: g.Count, Features: g.Features}, g.Others[1]}
+	beside := *g
+	beside.Type, beside.Count, beside.Features, beside.Labels, beside.Splits = "aside", 4, graph.Features{Columns: 1, Dense: make([]float32, 4)}, graph.Labels{}, nil
+	beside.Others = slices.Concat([]graph.VertexType{{Type: "item", Count: g.Count, Features: g.Features}}, g.Others)
 	for _, model := range []string{"rgcn", "gatv2"} {
 		want := mustRun(t, &Job{Graph: &first, Options: linked(func(o *Options) { o.Model = model })})
 		asked := linked(func(o *Options) { o.Model, o.LinkRelation = model, "user,follows,user" })
 		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
-			got := mustRun(t, onMesh(g, asked, mesh))
-			if d := away(got.Losses, want.Losses); d > 1e-5 || len(got.Logits) != len(want.Logits) || got.Links.TestEdges != want.Links.TestEdges {
-				t.Errorf("%s, %s: the losses differ by %.1e; %+v, want %+v", model, mesh, d, got.Links, want.Links)
+			for _, g := range []*graph.Graph{g, &beside} {
+				got := mustRun(t, onMesh(g, asked, mesh))
+				if d := away(got.Losses, want.Losses); d > 1e-5 || len(got.Logits) != len(want.Logits) || got.Links.TestEdges != want.Links.TestEdges {
+					t.Errorf("%s, %s, %s first: the losses differ by %.1e; %+v, want %+v", model, mesh, g.Type, d, got.Links, want.Links)
+				}
 			}
 		}
 	}
@@ -340,6 +345,12 @@ func TestLinksNeedNoLabels(t *testing.T) {
 
 func TestLinksRefused(t *testing.T) {
 	g := tangled(t)
+	untrained := benchmarked(t, graph.NoNegatives)
+	for i := range untrained.Relations {
+		if split := untrained.Relations[i].EdgeSplit; split != nil {
+			split.Edges[0] = nil
+		}
+	}
 	loops, err := graph.NewRelation(g.Vertices(), graph.Edges{Source: []int32{3}, Target: []int32{3}})
 	if err != nil {
 		t.Fatal(err)
@@ -361,6 +372,7 @@ func TestLinksRefused(t *testing.T) {
 		{types, func(o *Options) { o.Model, o.LinkRelation, o.Decoupled = "rgcn", "b,y,a", true }, "decoupled: its rounds end in the rows of the first vertex type"},
 		{types, func(o *Options) { o.Model, o.LinkRelation, o.Parallel = "rgcn", "b,y,a", "pipeline=2" }, "take parallel graph=2 or tensor=2"},
 		{g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2 or tensor=2"},
+		{untrained, func(*Options) {}, "the graph's split of edges has none to train on"},
 		{&lonely, func(*Options) {}, "the graph has no edges to train on"},
 		{&lonely, func(o *Options) { o.Parallel, o.Partition = "graph=2", "random" }, "the graph has no edges to train on"},
 	} {

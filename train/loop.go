@@ -193,10 +193,10 @@ func (b *best) take(epoch int, s worker.Scores, params *nn.Params) {
 }
 
 // better reports whether the epoch is better than all earlier ones. Without validation vertices every epoch
-// is.
+// is. If there is a metric but no loss, as with class weights of 0, the metric alone tells progress.
 func (b *best) better(epoch int, s worker.Scores) bool {
 	gained := b.epoch == 0 || math.IsNaN(s.Val) || s.Val > b.scores.Val && !b.smaller || s.Val < b.scores.Val && b.smaller
-	lower := b.epoch == 0 || math.IsNaN(s.ValLoss) || s.ValLoss < b.lowest
+	lower := b.epoch == 0 || s.ValLoss < b.lowest || math.IsNaN(s.ValLoss) && (b.byLoss || math.IsNaN(s.Val))
 	better, progress := gained, gained || lower
 	if b.byLoss {
 		better, progress = lower, lower

@@ -36,6 +36,7 @@ func TestBestEpoch(t *testing.T) {
 		{setting.SelectLoss, course[2:], 2, 2},
 		{"metric", unmeasured, 2, 2},
 		{setting.SelectLoss, unmeasured, 2, 2},
+		{"metric", []worker.Scores{scored(.5, nan), scored(.7, nan), scored(.6, nan)}, 2, 2}, // no loss
 	} {
 		b := newState(&Options{Select: c.selects, Patience: 2}, time.Time{}, "accuracy").best
 		for k, s := range c.course {

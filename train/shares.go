@@ -60,6 +60,7 @@ type shared struct {
 	open func(p int, use func(*partition.Share) error) error
 	// validate is what the workers share of the graph that the model is validated on. nil: it is the same.
 	validate *shared
+	dataset  string // how errors name the graph, if the model is validated on it
 }
 
 // begin checks the job, for training, or for a prediction with the weights unless nil. All processes call it
@@ -182,7 +183,7 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	case w.ValueColumns != whole.ValueColumns:
 		err = refusal.Errorf("it has %d values to predict, and the graph that is trained on has %d; give graphs with the same labels", w.ValueColumns, whole.ValueColumns)
 	}
-	v.Outputs = s.Outputs
+	v.Outputs, v.dataset = s.Outputs, o.Dataset
 	return v, o.named(err)
 }
 
@@ -202,7 +203,7 @@ func (s *shared) validation(p int, use func(*worker.Validation) error) error {
 		return use(nil)
 	}
 	return s.validate.open(p, func(share *partition.Share) error {
-		return use(&worker.Validation{Config: s.validate.Config, Share: share})
+		return use(&worker.Validation{Config: s.validate.Config, Share: share, Dataset: s.validate.dataset})
 	})
 }
 

@@ -229,8 +229,15 @@ func TestValidateRefuses(t *testing.T) {
 		"the graph has no split into training":                         func(other *graph.Graph, _ *Options) { other.Splits = nil },
 		"split 0 has no validation vertices; import it with split val": func(other *graph.Graph, _ *Options) { other.Splits = []graph.Split{{Train: []int64{1}}} },
 		"with a row for each vertex of its graph":                      func(_ *graph.Graph, o *Options) { o.Model, o.NodeEmbedding = "sage", 4 },
-		"validates labels of vertices":                                 func(_ *graph.Graph, o *Options) { o.Task = task.Link },
-		"a job has that graph as Validate":                             func(_ *graph.Graph, o *Options) { o.Validate = "other" },
+		"model gine: it uses edge features, and the edges have none; import the graph with those of its source, or take model gin": func(other *graph.Graph, o *Options) {
+			o.Model, other.Relations[0].EdgeColumns, other.Relations[0].EdgeFeatures = "gine", 0, nil
+		},
+		"the model has convs.0.lin.weight as [1 13] there, and as [3 13] on the graph that is trained on": func(other *graph.Graph, o *Options) {
+			r := &other.Relations[0]
+			o.Model, r.EdgeColumns, r.EdgeFeatures = "gine", 1, make([]float32, len(r.Sources))
+		},
+		"validates labels of vertices":     func(_ *graph.Graph, o *Options) { o.Task = task.Link },
+		"a job has that graph as Validate": func(_ *graph.Graph, o *Options) { o.Validate = "other" },
 	} {
 		o, other := networks()["gcn"], elsewhereGraph(t, 100)
 		change(other, &o)
@@ -242,8 +249,11 @@ func TestValidateRefuses(t *testing.T) {
 		if o.Validate != "" {
 			j.Validate = nil
 		}
-		if _, err := j.Run(context.Background()); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+		_, err := j.Run(context.Background())
+		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want a refusal with %q", err, want)
+		} else if o.Task != task.Link && o.Validate == "" && !strings.HasPrefix(err.Error(), "validate other: ") {
+			t.Errorf("error %v does not begin with the setting and the graph", err)
 		}
 	}
 }

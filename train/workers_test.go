@@ -21,6 +21,7 @@ import (
 	"weft/nn"
 	"weft/parallel/edges"
 	"weft/partition"
+	"weft/train/setting"
 	"weft/train/task"
 )
 
@@ -185,6 +186,38 @@ func TestWeightedLossesOnWorkers(t *testing.T) {
 		if _, err := (&Job{Graph: &several, Options: o}).Run(t.Context()); !refusal.Is(err) {
 			t.Errorf("loss %s and weights %s of several labels: %v", o.Loss, o.ClassWeights, err)
 		}
+	}
+}
+
+// TestValidationOfWeightZero: the class of all validation vertices is none of the training vertices', and weighs
+// 0. There is no validation loss, which is refused as what selects. The metric selects, and patience ends the run.
+func TestValidationOfWeightZero(t *testing.T) {
+	g, o := tangle(t, 300, 900), networks()["gcn"]
+	var train, val []int64
+	for v, class := range g.Labels.Class {
+		if class == 2 {
+			val = append(val, int64(v))
+		} else {
+			train = append(train, int64(v))
+		}
+	}
+	g.Splits = []graph.Split{{Train: train, Val: val}}
+	o.ClassWeights, o.Epochs, o.Patience = task.Balanced, 50, 3
+	one, _ := planAndRun(t, &Job{Graph: g, Options: o})
+	if math.IsNaN(one.Val) || !math.IsNaN(one.ValLoss) {
+		t.Errorf("accuracy %v and loss %v of validation, want a number and NaN", one.Val, one.ValLoss)
+	}
+	if one.Ended != EndedPatience || one.Epochs != one.BestEpoch+3 {
+		t.Errorf("%d epochs, the best is %d: %s", one.Epochs, one.BestEpoch, one.Ended)
+	}
+	if many := mustRun(t, onMesh(g, o, "graph=2")); many.Val != one.Val || many.BestEpoch != one.BestEpoch {
+		t.Errorf("2 workers: validation %v in epoch %d, want %v in %d", many.Val, many.BestEpoch, one.Val, one.BestEpoch)
+	}
+	o.Select = setting.SelectLoss
+	const want = "select loss: there is no validation loss, as the classes of all validation vertices weigh 0; " +
+		"take select metric, or other class weights (class-weights)"
+	if _, err := onMesh(g, o, "graph=2").Run(t.Context()); !refusal.Is(err) || err.Error() != want {
+		t.Errorf("selection by the loss: %v", err)
 	}
 }
 

@@ -169,6 +169,10 @@ func readFile(path string, o *Options) (*graph.Graph, *Division, error) {
 	}
 	g := graphs[0]
 	if len(graphs) > 1 {
+		if slices.ContainsFunc(graphs, hasEdgeSplit) {
+			return nil, nil, refusal.Errorf("%s: masks of edges in several graphs, where a split of edges is of one; %s takes one graph by its number, and %s %s leaves masks out",
+				path, refusal.Setting("graph"), refusal.Setting("edge-split"), None)
+		}
 		if g, err = graph.Merge(graphs); err != nil {
 			return nil, nil, refusal.Errorf("%s: %w; %s takes one graph by its number", path, err, refusal.Setting("graph"))
 		}

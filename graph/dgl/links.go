@@ -117,6 +117,11 @@ func without(e graph.Edges, held []bool) graph.Edges {
 	return rest
 }
 
+// hasEdgeSplit reports whether edges of the graph have a split.
+func hasEdgeSplit(g *graph.Graph) bool {
+	return slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.EdgeSplit != nil })
+}
+
 // withoutReverses removes from reverse relations the edges that a split holds out. It returns how many edges
 // pass no messages for a split's sake, and how many of them are reverses.
 func withoutReverses(g *graph.Graph) (held, reverses int, err error) {

@@ -86,6 +86,14 @@ func TestEdgeMasks(t *testing.T) {
 }
 
 func TestEdgeMasksRefused(t *testing.T) {
+	masked := follows(map[string][]uint8{"train_mask": {1, 0, 0, 0, 0, 0, 0, 0}})
+	several, o := write(t, "several.bin", dgltest.Graphs(nil, masked, masked)), only
+	o.Graph = AllGraphs
+	refused(t, several, o, "masks of edges in several graphs, where a split of edges is of one; graph takes one graph by its number, and edge-split none leaves masks out")
+	o.EdgeSplit = None
+	if g, _ := read(t, several, o); g.Graphs != 2 {
+		t.Errorf("%d graphs", g.Graphs)
+	}
 	good := []uint8{1, 0, 0, 0, 0, 0, 0, 0}
 	for want, c := range map[string]struct {
 		masks map[string][]uint8

@@ -68,6 +68,9 @@ func (l *links) read(d *json.Decoder, vertices int) error {
 	if _, err := d.Token(); err != nil { // the closing brace
 		return err
 	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return firstOf(err, "more than one object")
+	}
 	if !nodes || !edges {
 		return errors.New("the object has no list nodes, or none of links")
 	}

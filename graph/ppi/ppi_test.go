@@ -106,6 +106,8 @@ func TestRefused(t *testing.T) {
 		{"valid_graph.json", nodes + `[{"source":"a","target":1}]}`, `source "a" is not a whole number`},
 		{"valid_graph.json", nodes + `[{"source":0,"weight":{"of":[1]}}]}`, `an object without ["source" "target"]`},
 		{"valid_graph.json", nodes + `{}}`, "no list"},
+		{"valid_graph.json", nodes + `[]}{}`, "more than one object"},
+		{"valid_graph.json", nodes + `[]}}`, "the file is damaged or cut short"},
 		{"valid_graph.json", `{"nodes":[{"id":0},{"id":0}]}`, "node 0: a node has an id from 0 to 3"},
 		{"valid_graph.json", `{"nodes":[{"id":7}]}`, "node 7: a node has an id from 0 to 3"},
 	} {

@@ -44,7 +44,7 @@ func (s *store) Array(key string) (*npy.Array, error) {
 		}
 		return a, nil
 	}
-	return nil, s.Refuse(key, fmt.Errorf("is %s, no tensor", kind(value)))
+	return nil, s.Refuse(key, noTensor(value))
 }
 
 // Header reads what the field of a key that exists is: a tensor or an array of NumPy.

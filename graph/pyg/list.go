@@ -199,10 +199,13 @@ func (s *store) joinRows(from *store, k int) error {
 		}
 		part, ok := from.fields[key].(torchfile.Dense)
 		if !ok {
-			return from.Refuse(key, fmt.Errorf("is %s, no tensor", kind(from.fields[key])))
+			return from.Refuse(key, noTensor(from.fields[key]))
 		}
-		n := 1 // a number for the graph
-		if shape := shapeOf(part); len(shape) > 0 {
+		n, shape := 1, shapeOf(part) // a number for the graph
+		switch {
+		case len(shape) > 0 && shape[0] == 0 && from.empty():
+			n = 0
+		case len(shape) > 0:
 			var err error
 			if n, err = from.Count(key); err != nil {
 				return err

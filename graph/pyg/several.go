@@ -27,12 +27,28 @@ func (r *reader) collated(value any) (data any, slices *pickle.Dict, err error) 
 	if len(v) != 2 && len(v) != 3 {
 		return nil, nil, r.refusef("a tuple of %d values: give a Data or HeteroData object, or its to_dict()", len(v))
 	}
+	if !isBounds(v[1], 3) {
+		return nil, nil, r.refusef("a tuple of %d graphs or other values, which a data set does not have: save one graph, or a list of them", len(v))
+	}
 	if n := divided(v[1], 2); n > 1 {
 		if slices, ok = v[1].(*pickle.Dict); !ok {
 			return nil, nil, r.refusef("a data set of %d graphs without slices: %s", n, oneOfThem)
 		}
 	}
 	return v[0], slices, nil
+}
+
+// isBounds reports whether a value may be slices: vectors and numbers, in dicts at most that deep, or none.
+func isBounds(value any, depth int) bool {
+	switch s := value.(type) {
+	case nil, int64, *pickle.List:
+		return true
+	case *torchfile.Tensor, *pickle.Array:
+		return len(shapeOf(s)) == 1
+	case *pickle.Dict:
+		return depth > 0 && !slices.ContainsFunc(s.Items, func(item pickle.Item) bool { return !isBounds(item.Value, depth-1) })
+	}
+	return false
 }
 
 // divided returns how many graphs slices divide a data set into: its vectors have a bound for each and one
@@ -183,10 +199,13 @@ func (r *reader) graphIDs(v *store, bounds []int64) (ids []int64, err error) {
 		if err == nil && (len(array.Shape) != 1 || array.Shape[0] != v.count) {
 			err = v.Refuse(arrays.BatchKey, fmt.Errorf("has shape %v: it must be the number of a graph for each of %d vertices", array.Shape, v.count))
 		}
-		if err == nil {
-			ids, err = array.Int64s()
+		if err != nil {
+			return nil, err
 		}
-		return ids, err
+		if ids, err = array.Int64s(); err != nil {
+			return nil, v.Refuse(arrays.BatchKey, err)
+		}
+		return ids, nil
 	}
 	if v.count != int(bounds[len(bounds)-1]) {
 		return nil, r.refusef("%d vertices%s, and its graphs have %d: save it again", v.count, v.of(), bounds[len(bounds)-1])

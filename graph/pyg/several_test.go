@@ -127,3 +127,27 @@ func TestSeveralTypedGraphs(t *testing.T) {
 		}
 	}
 }
+
+// TestNoVertexOfAType: a graph of a list may have features of no vertices of a type.
+func TestNoVertexOfAType(t *testing.T) {
+	typed := func(authors int) string {
+		relation := "(" + text("paper") + text("cites") + text("paper") + "t"
+		return dict(text("author"), dict(text("x"), ids(20, authors, 1)), text("paper"), dict(text("x"), ids(20, 3, 2)), relation, dict(text("edge_index"), ids(20, 2, 3)))
+	}
+	for _, authors := range [][]int{{0, 2}, {2, 0}, {0, 0, 2, 0}} {
+		code := "]("
+		var want []int32
+		for k, n := range authors {
+			code += typed(n)
+			want = append(want, slices.Repeat([]int32{int32(k)}, n)...)
+		}
+		g, err := Read(pickled(t, code+"e.", 20), Options{})
+		if err != nil {
+			t.Fatalf("%v authors: %v", authors, err)
+		}
+		at := slices.IndexFunc(g.Types(), func(v graph.VertexType) bool { return v.Type == "author" })
+		if a := g.Types()[at]; g.Graphs != len(authors) || a.Count != 2 || !slices.Equal(a.GraphOf, want) || len(a.Features.Dense) != 2 {
+			t.Errorf("%v authors: %d graphs, %+v", authors, g.Graphs, a)
+		}
+	}
+}

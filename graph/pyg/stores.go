@@ -113,6 +113,14 @@ func classOf(o *pickle.Object) pickle.Class {
 	return class
 }
 
+// noTensor is the reason why a value is not read as a tensor.
+func noTensor(value any) error {
+	if _, sparse := value.(*torchfile.Sparse); sparse {
+		return errors.New("is a sparse tensor: save it after .to_dense()")
+	}
+	return fmt.Errorf("is %s, no tensor", kind(value))
+}
+
 // kind says what a value is.
 func kind(value any) string {
 	switch v := value.(type) {

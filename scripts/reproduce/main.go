@@ -1,6 +1,7 @@
 // Command reproduce trains every configuration of configs/ whose data is there, with several seeds, and
-// prints our test accuracy beside the published one. It drives the built command and nothing else, as a user
-// would:
+// prints our test accuracy beside the published one. Where an experiment has a smoothing, it also smooths the
+// predictions by weft smooth, and prints a row for them. It drives the built command and nothing else, as a
+// user would:
 //
 //	go run ./scripts/reproduce --data FOLDER [--only cora-gcn,cora-gat] [--seeds N] \
 //		[--with '--precision f32; --precision bf16'] [--json FILE]
@@ -117,11 +118,14 @@ func (p *reproduction) run(ctx context.Context, chosen []experiment) ([]row, err
 			continue
 		}
 		for _, flags := range p.with {
-			runs, err := p.train(ctx, e, flags)
+			runs, smoothed, err := p.train(ctx, e, flags)
 			if err != nil {
 				return rows, fmt.Errorf("%s: %w", e.config, err)
 			}
 			rows = append(rows, summarise(e, flags, runs))
+			if len(smoothed) > 0 {
+				rows = append(rows, summarise(e.smoothed(smoothings[e.config]), flags, smoothed))
+			}
 		}
 	}
 	if len(rows) == 0 {
@@ -130,17 +134,18 @@ func (p *reproduction) run(ctx context.Context, chosen []experiment) ([]row, err
 	return rows, nil
 }
 
-// train runs one experiment with seeds 0, 1, 2, …
-func (p *reproduction) train(ctx context.Context, e experiment, flags []string) ([]result, error) {
+// train runs one experiment with seeds 0, 1, 2, …, and smooths the predictions of each run where the experiment
+// has a smoothing.
+func (p *reproduction) train(ctx context.Context, e experiment, flags []string) (runs, smoothed []result, err error) {
 	seeds := p.seeds
 	if seeds == 0 {
 		seeds = e.seeds
 	}
 	store, err := p.store(ctx, e.dataset)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var runs []result
+	smoothing, smooths := smoothings[e.config]
 	for seed := range seeds {
 		p.trained++
 		out := filepath.Join(p.folder, fmt.Sprintf("run-%d", p.trained))
@@ -155,16 +160,48 @@ func (p *reproduction) train(ctx context.Context, e experiment, flags []string) 
 		begin := time.Now()
 		text, err := p.call(ctx, args)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		r := result{Seconds: time.Since(begin).Seconds()}
 		if err := json.Unmarshal(text, &r); err != nil {
-			return nil, fmt.Errorf("%s: what it printed is not JSON: %w", p.weft, err)
+			return nil, nil, fmt.Errorf("%s: what it printed is not JSON: %w", p.weft, err)
 		}
 		fmt.Fprintf(os.Stderr, "%s %s seed %d: test %.2f %% after %d epochs, %.1f s\n", e.config, strings.Join(flags, " "), seed, 100*r.Test, r.EpochsRun, r.Seconds)
 		runs = append(runs, r)
+		if smooths {
+			s, err := p.smooth(ctx, out, smoothing.flags, r)
+			if err != nil {
+				return nil, nil, err
+			}
+			smoothed = append(smoothed, s)
+		}
 	}
-	return runs, nil
+	return runs, smoothed, nil
+}
+
+// smooth smooths the predictions of a run, in the folder dir. Of the run's result it replaces the accuracies, and
+// the seconds by those of its own command.
+func (p *reproduction) smooth(ctx context.Context, dir string, flags []string, r result) (result, error) {
+	begin := time.Now()
+	text, err := p.call(ctx, append([]string{"smooth", dir, "--json"}, flags...))
+	if err != nil {
+		return r, err
+	}
+	type part struct {
+		Accuracy float64 `json:"accuracy"`
+	}
+	var measured struct {
+		After struct {
+			Val  part `json:"val"`
+			Test part `json:"test"`
+		} `json:"after"`
+	}
+	if err := json.Unmarshal(text, &measured); err != nil {
+		return r, fmt.Errorf("%s: what it printed is not JSON: %w", p.weft, err)
+	}
+	r.Val, r.Test, r.Seconds = measured.After.Val.Accuracy, measured.After.Test.Accuracy, time.Since(begin).Seconds()
+	r.Communication.Halo.Bytes = 0
+	return r, nil
 }
 
 // store imports a dataset, once.

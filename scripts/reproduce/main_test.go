@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,14 +32,17 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "ind.broken: damaged")
 		os.Exit(2)
 	}
-	if os.Args[1] == "train" {
+	switch os.Args[1] {
+	case "train":
 		fmt.Println(`{"test": 0.81, "val": 0.8, "seed": 0, "epochs_run": 7, "peak_tensor_bytes": [5], "communication": {"halo": {"bytes": 2.5e6}}}`)
+	case "smooth":
+		fmt.Println(`{"before": {"test": {"accuracy": 0.81}}, "after": {"val": {"accuracy": 0.9}, "test": {"accuracy": 0.88}}}`)
 	}
 	os.Exit(0)
 }
 
-// TestConfigs holds configs/ and the table of experiments together: the same names, and the published figure
-// in the comment.
+// TestConfigs holds configs/ and the table of experiments together: the same names, and the published figures
+// and the flags of weft smooth in the comment.
 func TestConfigs(t *testing.T) {
 	files, err := filepath.Glob("../../configs/*.yaml")
 	if err != nil {
@@ -60,20 +64,39 @@ func TestConfigs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		figure := "No published figure"
+		says := []string{"No published figure"}
 		if e.published > 0 {
-			figure = fmt.Sprintf("Published: %.1f", e.published)
+			says[0] = figure("Published", e)
 		}
-		if e.deviation > 0 {
-			figure += fmt.Sprintf(" ± %.1f", e.deviation)
+		if s, ok := smoothings[name]; ok {
+			says = append(says, "weft smooth", strings.Join(s.flags, " "))
+			if s.published > 0 {
+				says = append(says, figure("Correct & Smooth", e.smoothed(s)))
+			}
 		}
-		if !strings.Contains(string(text), figure) {
-			t.Errorf("%s: its comment does not say %q", file, figure)
+		for _, what := range says {
+			if !strings.Contains(string(text), what) {
+				t.Errorf("%s: its comment does not say %q", file, what)
+			}
 		}
 	}
 	for name := range want {
 		t.Errorf("configs/%s.yaml: missing", name)
 	}
+	for name := range smoothings {
+		if !slices.ContainsFunc(experiments, func(e experiment) bool { return e.config == name }) {
+			t.Errorf("%s: a smoothing of no experiment", name)
+		}
+	}
+}
+
+// figure is how the comment of a configuration gives the published figure of e.
+func figure(word string, e experiment) string {
+	s := fmt.Sprintf("%s: %.1f", word, e.published)
+	if e.deviation > 0 {
+		s += fmt.Sprintf(" ± %.1f", e.deviation)
+	}
+	return s
 }
 
 func TestTable(t *testing.T) {
@@ -142,6 +165,53 @@ train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 0 --json
 train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 1 --json --out /tmp/w/run-8 --parallel graph=2 --split 1
 `, folder)
 	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestSmoothing: each run is smoothed after it was trained, and gives the figures of a row of its own.
+func TestSmoothing(t *testing.T) {
+	folder := t.TempDir()
+	log := filepath.Join(folder, "log")
+	t.Setenv(standIn, log)
+	touch(t, filepath.Join(folder, "ogbn_products", "raw", "edge.csv.gz"))
+	p := &reproduction{weft: os.Args[0], data: folder, folder: "/tmp/w", seeds: 2, stores: map[*dataset]string{}, with: [][]string{nil}}
+	chosen, err := choose("ogbn-products-linear")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := p.run(t.Context(), chosen)
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%d rows, %v; want that of the model and that after smoothing", len(rows), err)
+	}
+	var got bytes.Buffer
+	for i := range rows {
+		rows[i].SecondsPerRun = 1
+	}
+	if err := writeTable(&got, rows); err != nil {
+		t.Fatal(err)
+	}
+	table := `dataset         model                      test %, ours       published    difference   s/run   halo, MB   flags
+ogbn-products   linear                     81.00 ± 0.00 (2)   47.7         +33.27       1.0     2.5        -
+ogbn-products   linear, Correct & Smooth   88.00 ± 0.00 (2)   82.5 ± 0.0   +5.46        1.0     -          -
+`
+	if diff := cmp.Diff(table, got.String()); diff != "" {
+		t.Error(diff)
+	}
+	if rows[0].Runs[1].Val != .8 || rows[1].Runs[1].Val != .9 {
+		t.Errorf("validation: %v and smoothed %v", rows[0].Runs, rows[1].Runs)
+	}
+	asked, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(`import ogb %s/ogbn_products /tmp/w/ogbn-products
+train /tmp/w/ogbn-products --config configs/ogbn-products-linear.yaml --seed 0 --json --out /tmp/w/run-1
+smooth /tmp/w/run-1 --json --correct-alpha 1 --scale 20 --smooth-alpha 0.9
+train /tmp/w/ogbn-products --config configs/ogbn-products-linear.yaml --seed 1 --json --out /tmp/w/run-2
+smooth /tmp/w/run-2 --json --correct-alpha 1 --scale 20 --smooth-alpha 0.9
+`, folder)
+	if diff := cmp.Diff(want, string(asked)); diff != "" {
 		t.Error(diff)
 	}
 }

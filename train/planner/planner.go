@@ -256,13 +256,17 @@ func fewer(grid mesh.Mesh) mesh.Mesh {
 // rates are those of a mesh with these options: kept ones, or measured. of is the plan of the whole graph.
 func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine, say func(what string)) (*Rates, error) {
 	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init, o.Validate = machine.Threads, measuredEpochs, measuredEpochs, 0, 0, "", ""
-	if o.Task == task.Link {
-		o.Metric = metric.ROCAUC // evaluation does not count, and this one ranks nothing
-	}
 	atOnce := max(1, min(machine.Sharers, machine.Cores/machine.Threads))
 	work := 0.0
 	for _, cost := range of.Workers[0].Costs {
 		work += cost
+	}
+	large := work > measuredWork
+	if large { // which is measured on another graph, of one relation and one split
+		o.Split, o.LinkRelation = 0, ""
+	}
+	if o.Task == task.Link && (large || !p.givesTargets()) {
+		o.Metric = metric.ROCAUC // evaluation does not count, and this one ranks nothing
 	}
 	r, err := o.Resolve()
 	if err != nil {
@@ -273,10 +277,10 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, m
 		return nil, err
 	}
 	key := fmt.Appendf(text, "%s\n%d at once\n", p.On, atOnce)
-	if work > measuredWork {
+	if large {
 		like := p.smaller(measuredWork / work)
 		return p.Cache.of(fmt.Appendf(key, "%+v", like), func() (*Rates, error) {
-			g, err := generate.Graph(like)
+			g, err := like.graph()
 			if err != nil {
 				return nil, err
 			}
@@ -294,14 +298,58 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, m
 	})
 }
 
-// smaller describes a uniform graph with a fraction of the vertices, and the graph's degree, features and
-// classes.
-func (p *Planner) smaller(fraction float64) generate.Options {
+// givesTargets reports whether the graph's split of edges gives each edge negative targets of its own.
+func (p *Planner) givesTargets() bool {
+	splits := partition.All(p.Graph).Whole.EdgeSplits
+	return len(splits) > 0 && splits[0].Negatives == graph.TargetNegatives
+}
+
+// likeness describes a uniform graph that is like another.
+type likeness struct {
+	generate.Options
+	EdgeColumns, ValueColumns int
+	SeveralLabels             bool // for each vertex
+}
+
+// smaller describes a graph with a fraction of the vertices, and the graph's degree, features and kind of
+// labels. Edges have as many features as those of the relation that has most.
+func (p *Planner) smaller(fraction float64) likeness {
 	const fewest = 2000
 	whole := partition.All(p.Graph).Whole
-	o := generate.Default(generate.Uniform)
-	o.Vertices = min(whole.Vertices, max(fewest, int(fraction*float64(whole.Vertices))))
-	o.Degree, o.Directed = float64(whole.Edges)/float64(whole.Vertices), true
-	o.Features, o.Classes = whole.FeatureColumns, max(1, whole.Classes, whole.ValueColumns)
-	return o
+	l := likeness{Options: generate.Default(generate.Uniform), ValueColumns: whole.ValueColumns, SeveralLabels: p.Graph.Labels.MultiLabel()}
+	l.Vertices = min(whole.Vertices, max(fewest, int(fraction*float64(whole.Vertices))))
+	l.Degree, l.Directed = float64(whole.Edges)/float64(whole.Vertices), true
+	l.Features, l.Classes = whole.FeatureColumns, max(1, whole.Classes)
+	for i := range p.Graph.Relations {
+		l.EdgeColumns = max(l.EdgeColumns, p.Graph.Relations[i].EdgeColumns)
+	}
+	return l
+}
+
+// graph makes the graph. Labels and edge features beside classes are few numbers in turn.
+func (l *likeness) graph() (*graph.Graph, error) {
+	g, err := generate.Graph(l.Options)
+	if err != nil {
+		return nil, err
+	}
+	inTurn := func(n int, different float32) []float32 {
+		all := make([]float32, n)
+		for k := 1; k < n; k++ {
+			if all[k] = all[k-1] + 1; all[k] == different {
+				all[k] = 0
+			}
+		}
+		return all
+	}
+	r := &g.Relations[0]
+	if r.EdgeColumns = l.EdgeColumns; l.EdgeColumns > 0 {
+		r.EdgeFeatures = inTurn(len(r.Sources)*l.EdgeColumns, 7)
+	}
+	switch {
+	case l.ValueColumns > 0:
+		g.Labels = graph.Labels{Columns: l.ValueColumns, Values: inTurn(g.Own()*l.ValueColumns, 5)}
+	case l.SeveralLabels:
+		g.Labels = graph.Labels{Classes: l.Classes, Multi: inTurn(g.Own()*l.Classes, 2)}
+	}
+	return g, nil
 }

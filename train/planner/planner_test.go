@@ -17,6 +17,7 @@ import (
 	"weft/internal/trace"
 	"weft/parallel/mesh"
 	"weft/train"
+	"weft/train/plan"
 	"weft/train/setting"
 )
 
@@ -133,6 +134,51 @@ func TestLimit(t *testing.T) {
 	meshes, refused, err := p.Meshes(context.Background(), 2)
 	if err != nil || len(meshes) > 0 || len(refused) != 3 {
 		t.Errorf("%d meshes, %d refused, %v", len(meshes), len(refused), err)
+	}
+}
+
+// TestLargeGraphs: the rates of a large graph are measured on a smaller one, with the settings that the large one
+// allows: of edge features, values, several labels, splits, and relations to learn. So they are where a split
+// gives negative targets.
+func TestLargeGraphs(t *testing.T) {
+	g := small(t)
+	r := &g.Relations[0]
+	r.Source, r.Name, r.Target, g.Type = "v", "joins", "v", "v"
+	r.EdgeColumns, r.EdgeFeatures = 2, make([]float32, 2*len(r.Sources))
+	g.Splits = append(g.Splits, g.Splits[0])
+	values, several, split := *g, *g, *g
+	values.Labels = graph.Labels{Columns: 2, Values: make([]float32, 2*g.Own())}
+	several.Labels = graph.Labels{Classes: 3, Multi: make([]float32, 3*g.Own())}
+	split.Relations = slices.Clone(g.Relations)
+	split.Relations[0].EdgeSplit = &graph.EdgeSplit{
+		Negatives: graph.TargetNegatives, Edges: [3][]int32{{0, 1, 2, 3}, {4, 5}, {6, 7}}, Negative: [3][]int32{nil, {8, 9}, {10, 11}},
+	}
+	for name, c := range map[string]struct {
+		g      *graph.Graph
+		change func(*setting.Options)
+	}{
+		"edge features":  {g, func(o *setting.Options) { o.Model, o.Split = "gine", 1 }},
+		"values":         {&values, func(o *setting.Options) { o.Model, o.Loss, o.Metric = "gcn", "mae", "rmse" }},
+		"several labels": {&several, func(o *setting.Options) { o.Model, o.Metric = "gcn", "roc-auc" }},
+		"relation": {g, func(o *setting.Options) {
+			o.Model, o.Task, o.OutFeatures, o.LinkRelation = "gcn", "link", 4, "v,joins,v"
+		}},
+		"negative targets": {&split, func(o *setting.Options) { o.Model, o.Task, o.OutFeatures = "gcn", "link", 4 }},
+	} {
+		for _, work := range []float64{1, 2 * measuredWork} {
+			p := planner(c.g)
+			p.Options = train.Defaults()
+			p.Options.Hidden = 8
+			c.change(&p.Options)
+			if err := c.g.Check(); err != nil {
+				t.Fatal(name, err)
+			}
+			of := &plan.Plan{Workers: []plan.Worker{{Costs: []float64{work}}}}
+			rates, err := p.rates(context.Background(), p.options(mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}), of, &Machine{Cores: 2, Sharers: 2, Threads: 1})
+			if err != nil || len(rates.Kernels) == 0 {
+				t.Errorf("%s, work of %g: %v", name, work, err)
+			}
+		}
 	}
 }
 

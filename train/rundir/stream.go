@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"weft/internal/document"
 	"weft/internal/npy"
@@ -115,6 +116,11 @@ func readPredictions(r io.Reader, size int64) (rows []float32, columns int, err 
 	if len(a.Shape) != 2 {
 		return nil, 0, refusal.Damaged("has shape %v, where rows of columns were expected", a.Shape)
 	}
-	rows, err = a.Float32s()
-	return rows, a.Shape[1], err
+	if rows, err = a.Float32s(); err != nil {
+		return nil, 0, err
+	}
+	if k := slices.IndexFunc(rows, func(x float32) bool { return x-x != 0 }); k >= 0 {
+		return nil, 0, refusal.Damaged("row %d has the value %v, and those of a run are finite", k/a.Shape[1], rows[k])
+	}
+	return rows, a.Shape[1], nil
 }

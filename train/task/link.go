@@ -116,6 +116,10 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 	if l.types, err = k.typesIn(e.Share); err != nil {
 		return nil, err
 	}
+	if !l.any(links.Train) && l.stored() {
+		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph's split of edges has none to train on: %s %s learns those; import the graph with some, or without that split",
+			refusal.Setting("task"), Link)}
+	}
 	if !l.any(links.Train) {
 		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: %s %s learns those between different vertices of its only type, "+
 			"or of the type that has labels, or of the relations that %s names, and %s %s divides them",
@@ -212,6 +216,8 @@ func (l *linkTask) ValidationLoss(embeddings *autograd.Var) float64 {
 }
 
 func (l *linkTask) Validates() bool { return l.any(links.Val) }
+
+func (l *linkTask) HasValidationLoss() bool { return l.Validates() }
 
 func (*linkTask) OneClass() bool { return false }
 

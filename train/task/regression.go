@@ -182,6 +182,8 @@ func (t *values) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
 
 func (t *values) Validates() bool { return t.parts[1].total > 0 }
 
+func (t *values) HasValidationLoss() bool { return t.Validates() }
+
 func (*values) OneClass() bool { return false }
 
 func (t *values) Predict(output *tensor.Matrix) {

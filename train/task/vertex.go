@@ -142,8 +142,8 @@ func (k classification) Begin(e Env) (Task, error) {
 	c.labels = labels
 	trained, _ := e.Trained.(*classes)
 	if own := &e.Share.Values.Labels; trained != nil && (own.MultiLabel() != trained.Share.Values.Labels.MultiLabel() || own.MultiLabel() && own.Classes != trained.labels.Classes) {
-		return nil, &launch.Common{Err: refusal.Errorf("%s: a vertex has one class in one of the graphs and several labels in the other, or labels of other classes; give graphs with the same labels",
-			refusal.Setting("validate"))}
+		return nil, &launch.Common{Err: refusal.Errorf(
+			"a vertex has one class in one of the graphs and several labels in the other, or labels of other classes; give graphs with the same labels")}
 	}
 	if trained != nil && labels.Class != nil { // all classes, also those that no vertex here has
 		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names
@@ -169,6 +169,7 @@ func (k classification) Begin(e Env) (Task, error) {
 			return nil, err
 		}
 	}
+	c.validates = c.val.total > 0 // what weighs 0 counts in metrics
 	switch {
 	case k.ClassWeights == NoClassWeights:
 	case trained != nil:
@@ -210,6 +211,7 @@ type classes struct {
 	labels           graph.Labels // of the vertices of this worker's logits
 	targets          nn.Targets
 	train, val, test vertexSet
+	validates        bool
 	input            nn.LabelInput
 	hidden           *tensor.Matrix // room for the training rows whose labels an epoch does not show
 }
@@ -296,7 +298,9 @@ func (c *classes) ValidationLoss(logits *autograd.Var) float64 {
 	return nn.Loss(logits, c.targets, c.val.rows, c.val.total)
 }
 
-func (c *classes) Validates() bool { return c.val.total > 0 }
+func (c *classes) Validates() bool { return c.validates }
+
+func (c *classes) HasValidationLoss() bool { return c.val.total > 0 }
 
 func (c *classes) OneClass() bool {
 	labels := &c.Share.Values.Labels

@@ -90,8 +90,17 @@ type Worker struct {
 
 // Validation is another graph, whose validation and test vertices select and measure the model.
 type Validation struct {
-	Config                  // the run's, for this graph
-	Share  *partition.Share // of this worker's partition
+	Config                   // the run's, for this graph
+	Share   *partition.Share // of this worker's partition
+	Dataset string           // how errors name the graph
+}
+
+// named puts the setting and the graph before a refusal of the graph.
+func (v *Validation) named(err error) error {
+	if !refusal.Is(err) {
+		return err
+	}
+	return &launch.Common{Err: refusal.Errorf("%s %s: %v", refusal.Setting("validate"), v.Dataset, err)}
 }
 
 // New makes one of the workers that world connects, for training: its engine, its task and the optimizer's
@@ -133,7 +142,13 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share, 
 			Highest: c.Select == setting.SelectMetric && !metric.SmallerIsBetter(w.Task.Metric()),
 		},
 	}
-	if c.Schedule == optim.PlateauSchedule && !w.Validates() {
+	validation := w.validation()
+	if c.Select == setting.SelectLoss && validation.Validates() && !validation.HasValidationLoss() {
+		return nil, &launch.Common{Err: refusal.Errorf("%[1]s %[2]s: there is no validation loss, as the classes of all validation vertices weigh 0; "+
+			"take %[1]s %[3]s, or other class weights (%[4]s)",
+			refusal.Setting("select"), c.Select, setting.SelectMetric, refusal.Setting("class-weights"))}
+	}
+	if c.Schedule == optim.PlateauSchedule && !validation.Validates() {
 		return nil, refusal.Errorf("%[1]s %[2]s: nothing is held out for validation; give another split, or take %[1]s %[3]s",
 			refusal.Setting("schedule"), c.Schedule, optim.Schedules[0])
 	}
@@ -150,26 +165,29 @@ func (w *Worker) onOther(other *Validation, world *comm.Comm) (*Worker, error) {
 	c.Savings, c.Standard = w.Savings, w.Standard
 	v, err := NewInference(c, w.Team, world, other.Share)
 	if err != nil {
-		return nil, err
+		return nil, other.named(err)
 	}
 	v.Task, err = c.Kind.Begin(task.Env{
 		Team: w.Team, World: v.Groups.World, Share: other.Share, Vertices: v.Inference.Vertices(), Params: v.Params, Trained: w.Task, Loss: c.OwnLoss,
 	})
 	if err != nil {
-		return nil, err
+		return nil, other.named(err)
 	}
 	if err := v.Params.Like(w.Params); err != nil {
-		return nil, &launch.Common{Err: err}
+		return nil, other.named(err)
 	}
 	return v, nil
 }
 
 // Validates reports whether any worker has something to validate on, as far as this worker knows.
-func (w *Worker) Validates() bool {
+func (w *Worker) Validates() bool { return w.validation().Validates() }
+
+// validation is the task on the graph that the model is validated on.
+func (w *Worker) validation() task.Task {
 	if w.validates != nil {
-		return w.validates.Task.Validates()
+		return w.validates.Task
 	}
-	return w.Task.Validates()
+	return w.Task
 }
 
 // NewInference makes a worker for inference alone, along all edges.
@@ -378,7 +396,7 @@ func (w *Worker) evaluate() (s Scores, err error) {
 	case sums[2] > 0:
 		s.Fault = "the logits are not finite"
 		return s, nil
-	case w.Task.Validates():
+	case w.Task.HasValidationLoss():
 		s.ValLoss = sums[0]
 	}
 	w.Task.Predict(output.Value())

@@ -32,7 +32,8 @@ func (l *LabelRows) Labels() (graph.Labels, error) {
 }
 
 // ReadLabels is ReadFile for labels, which may also be names of classes in one column: an array of text, or
-// lines of words. Of these the first is a header, unless another line has the same word. An empty line, or
+// lines of words, also several between spaces. Of these the first is a header, unless another line has the same
+// words. An empty line, or
 // NaN, is no label. Text may have a first column of ids, by that key.
 func ReadLabels(path string, most int64, key *Key) (*LabelRows, error) {
 	f, err := Open(path)
@@ -62,6 +63,10 @@ func ReadLabels(path string, most int64, key *Key) (*LabelRows, error) {
 	if n.text {
 		a, err = n.withHeader(a)
 	}
+	if err == nil && n.text && n.spaced && !n.alone && a.Shape[0] == len(n.table.Names) {
+		err = refusal.Errorf("%s: several columns, or names of classes with spaces, each in one line alone: "+
+			"give one column, or put names in quotes", path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +83,8 @@ type classNames struct {
 	header  []byte // nil: there is none
 	text    bool   // the column has names
 	numbers bool   // it has a number
+	// spaced: the first line has spaces, which may be between columns. alone: a later one has none, or quotes.
+	spaced, alone bool
 }
 
 // begin keeps the header.
@@ -100,11 +107,13 @@ func (t *table) nameClass(line []byte) (row bool, err error) {
 	if n == nil || n.numbers || t.columns != 1 {
 		return false, nil
 	}
-	name := unquoted(bytes.TrimSpace(line))
+	line = bytes.TrimSpace(line)
+	name := unquoted(line)
+	n.alone = n.alone || len(t.fields) == 1 || len(name) < len(line)
 	if x, _ := t.number(name); math.IsNaN(x) { // unlabelled
 		return false, nil
 	}
-	if !n.text && !slices.ContainsFunc(t.fields, func(field []byte) bool { _, ok := t.number(field); return !ok }) {
+	if !n.text && !t.hasWord() {
 		return false, nil
 	}
 	n.text = true

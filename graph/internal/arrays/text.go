@@ -24,6 +24,7 @@ type table struct {
 	most  int64    // rows
 	file  *counted // what was read of the file
 	lines *lines.Reader
+	ahead [][]byte // lines that were read to understand the first one
 
 	separator []byte // nil before the first line; a space is any number of spaces
 	columns   int
@@ -71,7 +72,7 @@ func newTable(r io.Reader, kind foreign.Kind, path string, most int64) (*table, 
 // next returns the next row, which the call after it overwrites, and io.EOF after the last.
 func (t *table) next() ([]float64, error) {
 	for {
-		line, err := t.lines.Next()
+		line, err := t.line()
 		switch {
 		case errors.Is(err, io.EOF) && t.rows == 0:
 			return nil, refusal.Errorf("%s: has no row of numbers", t.path)
@@ -79,7 +80,7 @@ func (t *table) next() ([]float64, error) {
 			return nil, err
 		}
 		blank := len(bytes.TrimSpace(line)) == 0
-		if blank && (t.columns > 1 || t.ids != nil) || !blank && (line[0] == '#' || line[0] == '%') {
+		if blank && (t.columns > 1 || t.ids != nil) || isComment(line) {
 			continue
 		}
 		row, err := t.parse(line)
@@ -99,6 +100,20 @@ func (t *table) next() ([]float64, error) {
 		}
 		return t.values, nil
 	}
+}
+
+// line returns the next line, which the call after it may overwrite.
+func (t *table) line() ([]byte, error) {
+	if len(t.ahead) == 0 {
+		return t.lines.Next()
+	}
+	line := t.ahead[0]
+	t.ahead = t.ahead[1:]
+	return line, nil
+}
+
+func isComment(line []byte) bool {
+	return len(bytes.TrimSpace(line)) > 0 && (line[0] == '#' || line[0] == '%')
 }
 
 // parse takes the values from a line; row is false for a header.
@@ -124,12 +139,16 @@ func (t *table) parse(line []byte) (row bool, err error) {
 		t.columns--
 		return false, nil
 	}
-	if first && t.isHeader() {
+	if one := first && t.isOneName(line); one || first && t.isHeader() {
 		if len(t.fields[0]) == 0 {
 			return false, t.lines.Errorf("the first column has no name, as pandas writes its index: write it with index=False")
 		}
 		t.names.begin(unquoted(bytes.TrimSpace(line)))
-		return false, nil
+		if one {
+			t.columns, t.names.spaced = 1, t.separator[0] == ' ' && !isQuoted(line)
+			return false, nil
+		}
+		return false, t.narrow()
 	}
 	if t.values, err = memory.Grow(t.values[:0], t.columns); err != nil {
 		return false, t.lines.Errorf("%w", err)
@@ -158,6 +177,55 @@ func (t *table) isHeader() bool {
 		words = true
 	}
 	return words
+}
+
+// isOneName reports whether the first line of labels is the name of a class, or of their column, although it has
+// separators: in quotes as a whole, or words and numbers between spaces.
+func (t *table) isOneName(line []byte) bool {
+	if t.names == nil || t.columns < 2 {
+		return false
+	}
+	return isQuoted(line) || t.separator[0] == ' ' && t.hasWord() && !t.isHeader()
+}
+
+// isQuoted reports whether a line is one field in quotes.
+func isQuoted(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	name := unquoted(line)
+	return len(name) < len(line) && bytes.Count(line, []byte{'"'}) == 2+2*bytes.Count(name, []byte{'"'})
+}
+
+// narrow is called after a header. Labels whose header has spaces have one column, unless the next line has several
+// numbers.
+func (t *table) narrow() error {
+	if t.names == nil || t.separator[0] != ' ' || t.columns < 2 {
+		return nil
+	}
+	for {
+		line, err := t.lines.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		t.ahead = append(t.ahead, bytes.Clone(line))
+		if len(bytes.TrimSpace(line)) == 0 || isComment(line) {
+			continue
+		}
+		if err := t.split(line); err != nil {
+			return t.lines.Errorf("%w", err)
+		}
+		if len(t.fields) == 1 || t.hasWord() {
+			t.columns, t.names.spaced = 1, true
+		}
+		return nil
+	}
+}
+
+// hasWord reports whether a field of the line is no number.
+func (t *table) hasWord() bool {
+	return slices.ContainsFunc(t.fields, func(field []byte) bool { _, ok := t.number(field); return !ok })
 }
 
 // split cuts a line into fields.
