@@ -156,7 +156,9 @@ func int32s(team *kernel.Team, values []int64) *tensor.Matrix {
 }
 
 // near fails unless got is within 1e-5 of the largest wanted value for each layer (single precision), or
-// within 5e-7, the rounding of sums whose terms of about 1 cancel.
+// within 5e-7, the rounding of sums whose terms of about 1 cancel. In a deep model it is 3e-8 for each layer:
+// on x86 too, a change of the last bits of x moves the gradient of att_src in the 27th of 32 layers by up to
+// 7.7e-7 (300 draws).
 func (g *golden) near(what string, got, want []float32) {
 	g.t.Helper()
 	if len(got) != len(want) {
@@ -170,7 +172,8 @@ func (g *golden) near(what string, got, want []float32) {
 			worst = d
 		}
 	}
-	if !(worst <= max(1e-5*float64(g.number("layers"))*largest, 5e-7)) {
+	layers := float64(g.number("layers"))
+	if !(worst <= max(1e-5*layers*largest, 5e-7, 3e-8*layers)) {
 		g.t.Errorf("%s: off by %.3g where the largest value is %.3g", what, worst, largest)
 	}
 }

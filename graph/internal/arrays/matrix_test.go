@@ -166,6 +166,7 @@ func TestTextIsRefused(t *testing.T) {
 		{"1\n2\n3\n4\n", "x.csv:4: more than 3 rows"},
 		{"1,2\n3\n", "x.csv:2: 1 columns, where the lines before have 2"},
 		{"1\nx\n", `x.csv:2: "x" is not a number; classes are numbers too, from 0, or all are names`},
+		{"1,x\n", `x.csv:1: "x" is not a number, as the fields of 2 columns are; give the names of classes in a file of their own`},
 		{",a,b\n0,1,2\n", "x.csv:1: the first column has no name"},
 		{"1,\n", "x.csv:1: field 2 is empty"},
 		{"1,inf\n", "x.csv:1: feature 1 of vertex 0 is +Inf"},

@@ -155,7 +155,11 @@ func (t *table) parse(line []byte) (row bool, err error) {
 	}
 	for _, field := range t.fields {
 		x, ok := t.number(field)
-		if !ok {
+		switch {
+		case !ok && t.columns > 1:
+			return false, t.lines.Errorf("%.40q is not a number, as the fields of %d columns are; give the names of classes in a file of their own, "+
+				"as a column beside that of ids or alone", field, t.columns)
+		case !ok:
 			return false, t.lines.Errorf("%.40q is not a number; classes are numbers too, from 0, or all are names", field)
 		}
 		t.values = append(t.values, x)
