@@ -174,7 +174,7 @@ func TestLargeGraphs(t *testing.T) {
 				t.Fatal(name, err)
 			}
 			of := &plan.Plan{Workers: []plan.Worker{{Costs: []float64{work}}}}
-			rates, err := p.rates(context.Background(), p.options(mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}), of, &Machine{Cores: 2, Sharers: 2, Threads: 1})
+			rates, err := p.rates(context.Background(), p.options(mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}), of, &Machine{Cores: 2, Sharers: 2, Threads: 1}, func(string) {})
 			if err != nil || len(rates.Kernels) == 0 {
 				t.Errorf("%s, work of %g: %v", name, work, err)
 			}
