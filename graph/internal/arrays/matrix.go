@@ -55,11 +55,15 @@ func ReadMatrix(r io.Reader, size int64, o MatrixOptions) (*Matrix, error) {
 }
 
 // staysDense reports whether so many of the values are not zero that sparse rows do not pay. It reads until
-// that is known.
+// that is known, or goes by the first 256 MB.
 func staysDense(b *npy.Blocks, keepDense bool) (bool, error) {
 	c := collector{columns: b.Shape[1], keepDense: keepDense}
+	const looked = 1 << 26 // values
 	most := c.most(b.Shape[0])
 	for c.nonzero <= most {
+		if c.rows*c.columns >= looked {
+			return c.nonzero > c.most(c.rows), nil
+		}
 		block, err := b.Next()
 		if errors.Is(err, io.EOF) {
 			return false, nil
@@ -71,6 +75,7 @@ func staysDense(b *npy.Blocks, keepDense bool) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+		c.rows += len(values) / c.columns
 		for _, x := range values {
 			if x != 0 {
 				c.nonzero++
