@@ -1,4 +1,5 @@
-// Package configs holds the configurations that weft ships: settings of publications, for weft train --config.
+// Package configs holds the configurations that weft ships: settings of publications, for weft train
+// --config.
 package configs
 
 import (

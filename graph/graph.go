@@ -22,8 +22,8 @@ type Graph struct {
 	Others    []VertexType // further types
 	Relations []Relation   // at least one
 	// GraphOf is the graph that each vertex belongs to, 0 to Graphs − 1, where several are stored as one
-	// (PyG's batch). nil: there is one graph, and Graphs is 0. No edge joins two graphs. One may have no vertex
-	// of a type.
+	// (PyG's batch). nil: there is one graph, and Graphs is 0. No edge joins two graphs. One may have no
+	// vertex of a type.
 	GraphOf []int32
 	Graphs  int
 	// Metric names the measure that results on this data are published in: "accuracy", "roc-auc", "micro-f1",

@@ -109,8 +109,8 @@ type Shape struct {
 const Counted = npy.Growing
 
 // Writer writes a store in batches, so that a graph larger than memory can be generated or imported. Rows,
-// dense features and labels are appended in the order of the vertices, and edge features in the order of the rows.
-// The calls for these may alternate in any way. After an error only Abort may be called.
+// dense features and labels are appended in the order of the vertices, and edge features in the order of the
+// rows. The calls for these may alternate in any way. After an error only Abort may be called.
 type Writer struct {
 	shape     Shape
 	vertices  vertexDescription // without what is appended or set

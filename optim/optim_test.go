@@ -255,8 +255,8 @@ func TestWarmup(t *testing.T) {
 	}
 }
 
-// TestPlateauAfterNaN: as in PyTorch, whose best measure is infinite before the first, NaN is no progress, and a
-// number after it is.
+// TestPlateauAfterNaN: as in PyTorch, whose best measure is infinite before the first, NaN is no progress,
+// and a number after it is.
 func TestPlateauAfterNaN(t *testing.T) {
 	for _, highest := range []bool{false, true} {
 		s := optim.Schedule{Name: "plateau", Plateau: optim.Plateau{Factor: .5, Patience: 1, Highest: highest}}

@@ -43,8 +43,8 @@ func (s *Schedule) Observe(epoch int, measure float64) {
 }
 
 // Plateau multiplies the learning rate by Factor after more than Patience measures in a row that are not
-// better than the best by a ten-thousandth of it, as PyTorch's ReduceLROnPlateau with its defaults. NaN is not
-// better than anything. It has no least change of the rate.
+// better than the best by a ten-thousandth of it, as PyTorch's ReduceLROnPlateau with its defaults. NaN is
+// not better than anything. It has no least change of the rate.
 type Plateau struct {
 	Factor   float64
 	Patience int

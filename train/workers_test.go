@@ -189,8 +189,9 @@ func TestWeightedLossesOnWorkers(t *testing.T) {
 	}
 }
 
-// TestValidationOfWeightZero: the class of all validation vertices is none of the training vertices', and weighs
-// 0. There is no validation loss, which is refused as what selects. The metric selects, and patience ends the run.
+// TestValidationOfWeightZero: the class of all validation vertices is none of the training vertices', and
+// weighs 0. There is no validation loss, which is refused as what selects. The metric selects, and patience
+// ends the run.
 func TestValidationOfWeightZero(t *testing.T) {
 	g, o := tangle(t, 300, 900), networks()["gcn"]
 	var train, val []int64

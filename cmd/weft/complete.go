@@ -82,8 +82,8 @@ func completeRun(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion
 	return offer(beginningWith(begun, rundir.Is), begun, func(path string) bool { return isFolder(path) && !rundir.Is(path) && !isStore(path) }, cobra.ShellCompDirectiveFilterDirs)
 }
 
-// offer adds what else begins so and is wanted to the names. Where nothing does, the shell completes by itself,
-// as otherwise says.
+// offer adds what else begins so and is wanted to the names. Where nothing does, the shell completes by
+// itself, as otherwise says.
 func offer(names []cobra.Completion, begun string, wanted func(path string) bool, otherwise cobra.ShellCompDirective) ([]cobra.Completion, cobra.ShellCompDirective) {
 	_, name := filepath.Split(begun)
 	hidden := strings.HasPrefix(name, ".")

@@ -80,8 +80,8 @@ func filled(text string, width int) string {
 }
 
 // continued breaks the lines of commands, at most so wide, so that each line but the last ends as the shell
-// needs it and the next ones are indented further. A flag stays with its value, a comment and what is in quotes
-// on one line. A single word that is wider stays.
+// needs it and the next ones are indented further. A flag stays with its value, a comment and what is in
+// quotes on one line. A single word that is wider stays.
 func continued(text, end string, width int) string {
 	var lines []string
 	for _, old := range strings.Split(text, "\n") {

@@ -307,8 +307,8 @@ func (r *recognition) changed() (c change, err error) {
 	return c, err
 }
 
-// lacks adds to a refusal of a graph that was imported as it is which import can be given flags, and where the
-// store stays that a command with other settings takes.
+// lacks adds to a refusal of a graph that was imported as it is which import can be given flags, and where
+// the store stays that a command with other settings takes.
 func (r *recognition) lacks(err error) error {
 	if err == nil || !refusal.Is(err) {
 		return err

@@ -80,8 +80,8 @@ func runWeft(t *testing.T, args ...string) {
 	}
 }
 
-// TestReportOfStrangeNames: names of runs, stores and classes are text, whatever they hold. On a narrow screen
-// the page has no more than its width, and on a dark one it is dark.
+// TestReportOfStrangeNames: names of runs, stores and classes are text, whatever they hold. On a narrow
+// screen the page has no more than its width, and on a dark one it is dark.
 func TestReportOfStrangeNames(t *testing.T) {
 	dir := t.TempDir()
 	const class, run = "<script>fault()</script>", "<img src=x onerror=fault()>"

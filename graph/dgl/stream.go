@@ -37,8 +37,8 @@ func Open(path string, o Options) (g *streamed.Graph, err error) {
 	return g, nil
 }
 
-// openFile opens the graph of a file. What is mapped of it is not used afterwards: whoever reads ahead does so
-// on a goroutine that would not survive a file that is cut.
+// openFile opens the graph of a file. What is mapped of it is not used afterwards: whoever reads ahead does
+// so on a goroutine that would not survive a file that is cut.
 func openFile(path string, file *os.File, o *Options) (*streamed.Graph, error) {
 	c, err := open(path)
 	if err != nil {

@@ -53,8 +53,8 @@ func Read(path string, o Options) (*graph.Graph, error) {
 	return g, nil
 }
 
-// Open opens the graph of Read, to be written in a stream, until it is closed. It returns nil if the file must
-// be read into memory as a whole: unless it has one graph, or a Batch, of one type of vertices and one
+// Open opens the graph of Read, to be written in a stream, until it is closed. It returns nil if the file
+// must be read into memory as a whole: unless it has one graph, or a Batch, of one type of vertices and one
 // relation, whose edge_index, edge_weight and edge_attr, or compressed rows of adj_t or adj, lie in it one
 // number behind the other.
 func Open(path string, o Options) (*streamed.Graph, error) {

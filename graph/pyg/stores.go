@@ -44,8 +44,8 @@ type store struct {
 	sizes    [2]int // how many sources and targets there are at least
 }
 
-// edgesInBlocks are the edges of one type of vertices and one relation, to be read in blocks; ok is false where
-// they are others, or must be in memory.
+// edgesInBlocks are the edges of one type of vertices and one relation, to be read in blocks; ok is false
+// where they are others, or must be in memory.
 func (s *stores) edgesInBlocks() (list streamed.Edges, ok bool, err error) {
 	e := s.edges[0]
 	switch {

@@ -20,8 +20,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// TestFilesInStream: of the files that PyG wrote, those of one graph without types, and of a Batch of such, are
-// written in a stream, to the store of the graph in memory.
+// TestFilesInStream: of the files that PyG wrote, those of one graph without types, and of a Batch of such,
+// are written in a stream, to the store of the graph in memory.
 func TestFilesInStream(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.pt")
 	if err != nil {

@@ -45,8 +45,8 @@ type Edges struct {
 	Weighted  bool  // they have weights. Where Complete is not nil, it is set when Each has called its argument
 	Columns   int   // of features
 	Symmetric bool  // the reverse of each is there, equally often
-	// Each calls do with all edges in their order, some at a time, which are valid until do returns. It can be
-	// called again, and then reads them again.
+	// Each calls do with all edges in their order, some at a time, which are valid until do returns. It can
+	// be called again, and then reads them again.
 	Each func(do func(graph.Edges) error) error
 	// Refuse says of an error which edges it is about.
 	Refuse func(error) error
@@ -58,7 +58,8 @@ const Unknown = -1
 // Rows are a matrix with a row for each vertex.
 type Rows struct {
 	Columns int
-	// Each calls do with all rows in their order, some at a time, row-major, which are valid until do returns.
+	// Each calls do with all rows in their order, some at a time, row-major, which are valid until do
+	// returns.
 	Each func(do func(rows []float32) error) error
 	// Refuse says of an error that it is about the rows.
 	Refuse func(error) error

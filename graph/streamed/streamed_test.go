@@ -34,8 +34,8 @@ func list(vertices int, batches ...graph.Edges) *streamed.Graph {
 	return &streamed.Graph{InMemory: &graph.Graph{Count: vertices}, Source: "source", Edges: e}
 }
 
-// Batches are one list: edges are sorted by target and source, and parallel ones stay in their order. Of these
-// Symmetrize keeps the first one that was listed.
+// Batches are one list: edges are sorted by target and source, and parallel ones stay in their order. Of
+// these Symmetrize keeps the first one that was listed.
 func TestBatches(t *testing.T) {
 	batches := []graph.Edges{
 		{Source: []int32{2, 0}, Target: []int32{1, 1}, Weights: []float32{1, 2}, Features: []float32{10, 11, 20, 21}, FeatureColumns: 2},

@@ -134,8 +134,8 @@ func (p *reproduction) run(ctx context.Context, chosen []experiment) ([]row, err
 	return rows, nil
 }
 
-// train runs one experiment with seeds 0, 1, 2, …, and smooths the predictions of each run where the experiment
-// has a smoothing.
+// train runs one experiment with seeds 0, 1, 2, …, and smooths the predictions of each run where the
+// experiment has a smoothing.
 func (p *reproduction) train(ctx context.Context, e experiment, flags []string) (runs, smoothed []result, err error) {
 	seeds := p.seeds
 	if seeds == 0 {
@@ -179,8 +179,8 @@ func (p *reproduction) train(ctx context.Context, e experiment, flags []string) 
 	return runs, smoothed, nil
 }
 
-// smooth smooths the predictions of a run, in the folder dir. Of the run's result it replaces the accuracies, and
-// the seconds by those of its own command.
+// smooth smooths the predictions of a run, in the folder dir. Of the run's result it replaces the accuracies,
+// and the seconds by those of its own command.
 func (p *reproduction) smooth(ctx context.Context, dir string, flags []string, r result) (result, error) {
 	begin := time.Now()
 	text, err := p.call(ctx, append([]string{"smooth", dir, "--json"}, flags...))

@@ -137,9 +137,9 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestLargeGraphs: the rates of a large graph are measured on a smaller one, with the settings that the large one
-// allows: of edge features, values, several labels, splits, and relations to learn. So they are where a split
-// gives negative targets.
+// TestLargeGraphs: the rates of a large graph are measured on a smaller one, with the settings that the large
+// one allows: of edge features, values, several labels, splits, and relations to learn. So they are where a
+// split gives negative targets.
 func TestLargeGraphs(t *testing.T) {
 	g := small(t)
 	r := &g.Relations[0]

@@ -171,7 +171,8 @@ func (l *Listed) complete() int {
 	return 0
 }
 
-// MeanAndDeviation are the mean of numbers and their sample deviation (n − 1), NaN of one. Both are NaN of none.
+// MeanAndDeviation are the mean of numbers and their sample deviation (n − 1), NaN of one. Both are NaN of
+// none.
 func MeanAndDeviation(x []float64) (mean, deviation metric.Number) {
 	sum, squares := 0., 0.
 	for _, v := range x {

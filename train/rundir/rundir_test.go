@@ -152,8 +152,8 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestNoProfile: a run whose last process trained no epoch has no profile.json, nor what an earlier one left of
-// it.
+// TestNoProfile: a run whose last process trained no epoch has no profile.json, nor what an earlier one left
+// of it.
 func TestNoProfile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	d := newDir(t, path)

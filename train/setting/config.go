@@ -26,8 +26,8 @@ const maxConfig = 16 << 10
 // ReadConfig reads a configuration file, a YAML mapping from names of settings to values, over the options in
 // o. Settings that the file does not name keep their value. A setting may stand under a name of earlier
 // versions, as in the run.yaml of an old run. An unknown key, a key that stands twice and a value that is not
-// accepted are refused with their line. Where there is no such file, a word without a slash and an ending names
-// one of configs.Names.
+// accepted are refused with their line. Where there is no such file, a word without a slash and an ending
+// names one of configs.Names.
 func ReadConfig(path string, o *Options) error {
 	err := readNamed(path, o)
 	if err != nil {

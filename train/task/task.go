@@ -72,8 +72,8 @@ type Task interface {
 	ValidationLoss(output *autograd.Var) (part float64)
 	// Validates reports whether any worker has something to validate on, as far as this worker knows.
 	Validates() bool
-	// HasValidationLoss reports whether there is a validation loss. It needs validation vertices or edges, whose
-	// classes do not all weigh 0.
+	// HasValidationLoss reports whether there is a validation loss. It needs validation vertices or edges,
+	// whose classes do not all weigh 0.
 	HasValidationLoss() bool
 	// OneClass reports whether all labels are of one class, as far as this worker knows. Then there is
 	// nothing to learn.

@@ -168,8 +168,8 @@ func (a *Archive) Array(key string) (array *npy.Array, err error) {
 	return array, err
 }
 
-// Count returns how many rows the array of a key that exists has. They take bytes of the file: no more than its
-// compressed bytes can expand to.
+// Count returns how many rows the array of a key that exists has. They take bytes of the file: no more than
+// its compressed bytes can expand to.
 func (a *Archive) Count(key string) (int, error) {
 	entry, err := a.Open(key)
 	if err != nil {
@@ -202,8 +202,8 @@ type Entry struct {
 	Size int64 // in bytes, at most
 }
 
-// Open opens the entry of a key that exists. The size that it claims is capped as said at Array. Errors do not
-// name the array.
+// Open opens the entry of a key that exists. The size that it claims is capped as said at Array. Errors do
+// not name the array.
 func (a *Archive) Open(key string) (*Entry, error) {
 	entry := a.entries[key]
 	compressed := min(entry.CompressedSize64, uint64(a.size))

@@ -74,8 +74,8 @@ type EndsReader interface {
 }
 
 // Ends are the ends of the edges in an array of integers, 2 × E or E × 2, or in two vectors. They are read in
-// blocks, ahead of whoever takes them. Where the sources lie before the targets, the array is read twice, side
-// by side.
+// blocks, ahead of whoever takes them. Where the sources lie before the targets, the array is read twice,
+// side by side.
 type Ends struct {
 	EndsOptions
 	entries []*Entry
@@ -164,8 +164,8 @@ func (e *Ends) once() (*reading, error) {
 	return &reading{blocks, entry}, err
 }
 
-// ids reads the elements, but for the first of them, ahead. outside refuses one that is below low, or not below
-// high: that of even or that of odd place.
+// ids reads the elements, but for the first of them, ahead. outside refuses one that is below low, or not
+// below high: that of even or that of odd place.
 func (r *reading) ids(skip int, low int64, high [2]int64, outside func(element int, id, high int64) error) *pump.Pump[[]int32] {
 	at := 0
 	return pump.New(func(ids []int32) ([]int32, error) {
@@ -241,7 +241,8 @@ type CSREnds struct {
 }
 
 // OpenCSR begins to read the ends of the edges of a sparse matrix, of which the bounds of the rows are known.
-// Its columns are in an open entry, which it closes if it fails. outside refuses an element that is no column.
+// Its columns are in an open entry, which it closes if it fails. outside refuses an element that is no
+// column.
 func OpenCSR(m *CSR, e *Entry, outside func(element int, id, high int64) error) (*CSREnds, error) {
 	blocks, err := npy.NewBlocks(e, e.Size)
 	if err != nil {

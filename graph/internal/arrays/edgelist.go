@@ -188,9 +188,9 @@ func (r *edgeRows) end() error {
 	return nil
 }
 
-// CSREdges are the edges from the rows of a sparse matrix to its columns, one for each value. The arrays of the
-// keys are those of a SciPy csr_matrix: indptr, indices and data. The edges have no weights where all values
-// are one, or the key of data is empty. refuse says of an error that it is about the matrix.
+// CSREdges are the edges from the rows of a sparse matrix to its columns, one for each value. The arrays of
+// the keys are those of a SciPy csr_matrix: indptr, indices and data. The edges have no weights where all
+// values are one, or the key of data is empty. refuse says of an error that it is about the matrix.
 func (f Fields) CSREdges(rows, columns int64, keys [3]string, refuse func(error) error) (e streamed.Edges, err error) {
 	indptr, err := f.Array(keys[0])
 	if err != nil {

@@ -161,7 +161,8 @@ func (f Fields) edgeColumns(shape []int, edges int) (int, error) {
 	return shape[1], nil
 }
 
-// checkEdgeFeatures refuses features that are no finite numbers, of which the first row is that of edge first.
+// checkEdgeFeatures refuses features that are no finite numbers, of which the first row is that of edge
+// first.
 func (f Fields) checkEdgeFeatures(rows []float32, columns, first int) error {
 	if k := NotFinite(rows); k >= 0 {
 		return f.refusef(edgeFeaturesKey, "edge %d of the file has the value %v in column %d", first+k/columns, rows[k], k%columns)

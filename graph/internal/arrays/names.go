@@ -32,9 +32,8 @@ func (l *LabelRows) Labels() (graph.Labels, error) {
 }
 
 // ReadLabels is ReadFile for labels, which may also be names of classes in one column: an array of text, or
-// lines of words, also several between spaces. Of these the first is a header, unless another line has the same
-// words. An empty line, or
-// NaN, is no label. Text may have a first column of ids, by that key.
+// lines of words, also several between spaces. Of these the first is a header, unless another line has the
+// same words. An empty line, or NaN, is no label. Text may have a first column of ids, by that key.
 func ReadLabels(path string, most int64, key *Key) (*LabelRows, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -83,7 +82,8 @@ type classNames struct {
 	header  []byte // nil: there is none
 	text    bool   // the column has names
 	numbers bool   // it has a number
-	// spaced: the first line has spaces, which may be between columns. alone: a later one has none, or quotes.
+	// spaced: the first line has spaces, which may be between columns. alone: a later one has none, or
+	// quotes.
 	spaced, alone bool
 }
 

@@ -183,8 +183,8 @@ func (t *table) isHeader() bool {
 	return words
 }
 
-// isOneName reports whether the first line of labels is the name of a class, or of their column, although it has
-// separators: in quotes as a whole, or words and numbers between spaces.
+// isOneName reports whether the first line of labels is the name of a class, or of their column, although it
+// has separators: in quotes as a whole, or words and numbers between spaces.
 func (t *table) isOneName(line []byte) bool {
 	if t.names == nil || t.columns < 2 {
 		return false
@@ -199,8 +199,8 @@ func isQuoted(line []byte) bool {
 	return len(name) < len(line) && bytes.Count(line, []byte{'"'}) == 2+2*bytes.Count(name, []byte{'"'})
 }
 
-// narrow is called after a header. Labels whose header has spaces have one column, unless the next line has several
-// numbers.
+// narrow is called after a header. Labels whose header has spaces have one column, unless the next line has
+// several numbers.
 func (t *table) narrow() error {
 	if t.names == nil || t.separator[0] != ' ' || t.columns < 2 {
 		return nil

@@ -96,8 +96,8 @@ func Refused(t testing.TB, open func() (*streamed.Graph, error), want error) {
 	}
 }
 
-// Try writes a graph that open opens, of any bytes. It fails unless it is refused where the graph in memory was
-// refused, and only there. It does nothing if open returns no graph.
+// Try writes a graph that open opens, of any bytes. It fails unless it is refused where the graph in memory
+// was refused, and only there. It does nothing if open returns no graph.
 func Try(t testing.TB, open func() (*streamed.Graph, error), inMemory error) {
 	t.Helper()
 	g, err := open()
