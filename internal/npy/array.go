@@ -24,7 +24,8 @@ type Array struct {
 	turned [2]int // rows and columns of the whole array, where its columns come one behind the other; else zeros
 }
 
-// Element returns the number of element k in the whole array, in row order. It is k unless the array is a block.
+// Element returns the number of element k in the whole array, in row order. It is k unless the array is a
+// block.
 func (a *Array) Element(k int) int {
 	k += a.before
 	if rows, columns := a.turned[0], a.turned[1]; rows > 0 {
@@ -65,8 +66,8 @@ func (h Header) bounded(size int64) (need int64, err error) {
 	return need, err
 }
 
-// readData reads so many bytes of an array's data, into the buffer where they fit it. cut refuses data that end
-// after fewer bytes.
+// readData reads so many bytes of an array's data, into the buffer where they fit it. cut refuses data that
+// end after fewer bytes.
 func readData(r io.Reader, buffer []byte, need int64, cut func(have int64) error) ([]byte, error) {
 	const step = 16 << 20
 	data := buffer[:min(need, int64(cap(buffer)))]
