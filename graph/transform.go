@@ -183,7 +183,8 @@ func (g *Graph) Symmetrize() (*Graph, error) {
 	e := g.Relations[0].Edges()
 	both := Edges{Source: slices.Concat(e.Source, e.Target), Target: slices.Concat(e.Target, e.Source), FeatureColumns: e.FeatureColumns}
 	if e.Weights != nil {
-		both.Weights = slices.Concat(e.Weights, e.Weights)
+		both.Weights = make([]float32, 0, 2*len(e.Weights)) // not nil, also of no edge
+		both.Weights = append(append(both.Weights, e.Weights...), e.Weights...)
 	}
 	if e.Features != nil {
 		both.Features = slices.Concat(e.Features, e.Features)

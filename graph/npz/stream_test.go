@@ -117,6 +117,10 @@ func TestInStream(t *testing.T) {
 func TestRefusedInStream(t *testing.T) {
 	const vertices, edges = 50, 140_000
 	u, v, w, f := large(vertices, edges)
+	var byColumns []int64
+	for k := range u {
+		byColumns = append(byColumns, u[k], v[k])
+	}
 	byEnd := fmt.Sprintf("(2, %d)", edges)
 	num := array("num_nodes", "<i8", "()", []int64{vertices})
 	change := func(values []int64, at int, to int64) []int64 {
@@ -126,11 +130,13 @@ func TestRefusedInStream(t *testing.T) {
 	}
 	w[125_000], f[2*138_000+1] = float32(math.Inf(1)), float32(math.NaN())
 	for want, entries := range map[string][]entry{
-		`array "edge_index": element 275000, 4294967296, exceeds a 32-bit integer`: {num, array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), change(v, 135_000, 1<<32)...))},
+		`array "edge_index": element 275000, 4294967296, exceeds a 32-bit integer`:                 {num, array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), change(v, 135_000, 1<<32)...))},
+		`array "edge_index": element 275000, 9223372036854775808, exceeds a signed 64-bit integer`: {num, array("edge_index", "<u8", byEnd, append(append([]int64{}, u...), change(v, 135_000, math.MinInt64)...))},
+		`array "edge_index": element 275000, 4294967297, exceeds a 32-bit integer`:                 {num, inFortran(array("edge_index", "<i8", byEnd, change(byColumns, 2*135_000+1, 1<<32+1)))},
 		`graph.npz: edge 135000 (`:                                                                {num, array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), change(v, 135_000, 50)...))},
 		`→-1) leaves the range of 50 vertices`:                                                    {array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), change(v, 135_000, -1)...))},
 		`array "edge_attr": edge 138000 of the file has the value NaN in column 1`:                {num, array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), v...)), array("edge_attr", "<f4", fmt.Sprintf("(%d, 2)", edges), f)},
-		`graph.npz: edge_weight: the weight of edge `:                                             {num, array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), v...)), array("edge_weight", "<f4", fmt.Sprintf("(%d,)", edges), w)},
+		`array "edge_weight": edge 125000 of the file has the weight +Inf`:                        {num, array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), v...)), array("edge_weight", "<f4", fmt.Sprintf("(%d,)", edges), w)},
 		`array "x": feature 1 of vertex 138000 is NaN: replace values that are not finite`:        {array("edge_index", "<i8", "(2, 1)", []int64{0, 1}), array("x", "<f4", fmt.Sprintf("(%d, 2)", edges), f)},
 		`graph.npz: val_edges: edge 0 has an end 50, which is outside the range of 50`:            {num, array("edge_index", "<i8", "(2, 1)", []int64{0, 1}), array("train_edges", "<i8", "(1, 2)", []int64{0, 1}), array("val_edges", "<i8", "(1, 2)", []int64{0, 50}), array("test_edges", "<i8", "(0, 2)", []int64{})},
 		`array "edge_index": it is cut short: (2, 4) of <i8 needs 64 bytes of data, 32 are there`: {num, array("edge_index", "<i8", "(2, 4)", []int64{0, 1, 2, 3})},

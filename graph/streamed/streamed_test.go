@@ -71,13 +71,15 @@ func TestBatches(t *testing.T) {
 
 // A graph may have no edge, and say that edges have weights and features.
 func TestWithoutEdges(t *testing.T) {
-	g := list(3)
-	g.Edges.Weighted, g.Edges.Columns = true, 2
-	whole, err := g.Read()
-	if err != nil {
-		t.Fatal(err)
+	for _, symmetrize := range []bool{false, true} {
+		g := list(3)
+		g.Edges.Weighted, g.Edges.Columns, g.Symmetrize = true, 2, symmetrize
+		whole, err := g.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		streamedtest.Equal(t, g, whole)
 	}
-	streamedtest.Equal(t, g, whole)
 }
 
 // What is refused, is refused in the same words in a stream and in memory; the disk is not the list's fault.

@@ -19,7 +19,19 @@ import (
 // the types are equal, so it must not be written to.
 type Array struct {
 	Header
-	data []byte
+	data   []byte
+	before int    // elements of the whole array in front, of a block
+	turned [2]int // rows and columns of the whole array, where its columns come one behind the other; else zeros
+}
+
+// Element returns the number of element k in the whole array, in row order. It is k unless the array is a
+// block.
+func (a *Array) Element(k int) int {
+	k += a.before
+	if rows, columns := a.turned[0], a.turned[1]; rows > 0 {
+		return k%rows*columns + k/rows
+	}
+	return k
 }
 
 // Read reads one array from r, of which size bytes are available, header included. A header that asks for
@@ -39,11 +51,11 @@ func ReadData(r io.Reader, size int64, h Header) (*Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := readData(r, nil, h, need)
+	data, err := readData(r, nil, need, func(have int64) error { return short(h, need, have) })
 	if err != nil {
 		return nil, err
 	}
-	return &Array{h, data}, nil
+	return &Array{Header: h, data: data}, nil
 }
 
 // bounded is how many bytes of data the header asks for, no more than so many.
@@ -54,8 +66,9 @@ func (h Header) bounded(size int64) (need int64, err error) {
 	return need, err
 }
 
-// readData reads so many bytes of an array's data, into the buffer where they fit it.
-func readData(r io.Reader, buffer []byte, h Header, need int64) ([]byte, error) {
+// readData reads so many bytes of an array's data, into the buffer where they fit it. cut refuses data that
+// end after fewer bytes.
+func readData(r io.Reader, buffer []byte, need int64, cut func(have int64) error) ([]byte, error) {
 	const step = 16 << 20
 	data := buffer[:min(need, int64(cap(buffer)))]
 	if int64(len(data)) < need {
@@ -69,7 +82,7 @@ func readData(r io.Reader, buffer []byte, h Header, need int64) ([]byte, error) 
 		read += n
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			if int64(read) < need {
-				return nil, short(h, need, int64(read))
+				return nil, cut(int64(read))
 			}
 		} else if err != nil {
 			return nil, fmt.Errorf("reading an array: %w", err)
@@ -102,7 +115,7 @@ func New[T float64 | int64 | uint8 | bool](values []T, shape ...int) *Array {
 		order = "|"
 	}
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(one)))
-	return &Array{Header{Descr: order + kind, Shape: shape}, data}
+	return &Array{Header: Header{Descr: order + kind, Shape: shape}, data: data}
 }
 
 func short(h Header, need, have int64) error {
@@ -128,7 +141,7 @@ func (a *Array) Int64s() ([]int64, error) {
 	v, err := convert[int64](a, "i8", "an integer")
 	if err == nil && a.Descr[1:] == "u8" {
 		if k := slices.IndexFunc(v, func(x int64) bool { return x < 0 }); k >= 0 {
-			return nil, refusal.Errorf("element %d, %d, exceeds a signed 64-bit integer", k, uint64(v[k]))
+			return nil, refusal.Errorf("element %d, %d, exceeds a signed 64-bit integer", a.Element(k), uint64(v[k]))
 		}
 	}
 	return v, err
@@ -149,7 +162,7 @@ func (a *Array) Int32s() ([]int32, error) {
 	narrow := make([]int32, len(wide))
 	for k, x := range wide {
 		if x < math.MinInt32 || x > math.MaxInt32 {
-			return nil, ExceedsInt32(k, x)
+			return nil, ExceedsInt32(a.Element(k), x)
 		}
 		narrow[k] = int32(x)
 	}

@@ -1,6 +1,7 @@
 package npy
 
 import (
+	"errors"
 	"fmt"
 	"io"
 )
@@ -9,8 +10,12 @@ import (
 type Blocks struct {
 	Header
 	r      io.Reader
+	whole  Header // of the array
+	need   int64  // bytes of the array
 	rows   int    // still to come
 	size   int64  // bytes of a row
+	passed int    // rows that came, or were left out
+	turned [2]int // rows and columns of an array in Fortran order that comes flat
 	buffer []byte // of the block before
 }
 
@@ -33,7 +38,7 @@ func NewDataBlocks(r io.Reader, size int64, h Header) (*Blocks, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Blocks{Header: h, r: r}
+	b := &Blocks{Header: h, r: r, whole: h, need: need}
 	if len(h.Shape) > 0 && h.Shape[0] > 0 {
 		b.rows, b.size = h.Shape[0], need/int64(h.Shape[0])
 	}
@@ -53,20 +58,36 @@ func (b *Blocks) Next() (*Array, error) {
 	h := b.Header
 	h.Shape = append([]int{n}, b.Shape[1:]...)
 	var err error
-	if b.buffer, err = readData(b.r, b.buffer, h, int64(n)*b.size); err != nil {
+	if b.buffer, err = readData(b.r, b.buffer, int64(n)*b.size, b.cut); err != nil {
 		return nil, err
 	}
-	b.rows -= n
-	return &Array{h, b.buffer}, nil
+	block := &Array{Header: h, data: b.buffer, before: b.passed * width(b.Shape), turned: b.turned}
+	b.pass(n)
+	return block, nil
+}
+
+// pass counts the next n rows.
+func (b *Blocks) pass(n int) { b.rows, b.passed = b.rows-n, b.passed+n }
+
+// cut refuses an array that ends so many bytes behind the rows that have passed.
+func (b *Blocks) cut(have int64) error { return short(b.whole, b.need, int64(b.passed)*b.size+have) }
+
+// width is how many elements a row has.
+func width(shape []int) int {
+	elements := 1
+	for _, n := range shape[1:] {
+		elements *= n
+	}
+	return elements
 }
 
 // Flat makes the elements come as an array of one dimension, in the order in which they lie in the file. It
 // is called before Next.
 func (b *Blocks) Flat() {
-	n, size := b.rows, b.size
-	for _, d := range b.Shape[1:] {
-		n *= d
-		size /= int64(max(d, 1))
+	columns := width(b.Shape)
+	n, size := b.rows*columns, b.size/int64(max(columns, 1))
+	if b.Fortran {
+		b.turned = [2]int{b.rows, columns}
 	}
 	b.Shape, b.Fortran, b.rows, b.size = []int{n}, false, n, size
 }
@@ -79,9 +100,13 @@ func (b *Blocks) Skip(n int) error {
 	if n < 0 || n > b.rows {
 		return fmt.Errorf("%d rows are left out of %d", n, b.rows)
 	}
-	if _, err := io.CopyN(io.Discard, b.r, int64(n)*b.size); err != nil {
+	read, err := io.CopyN(io.Discard, b.r, int64(n)*b.size)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return b.cut(read)
+	}
+	if err != nil {
 		return fmt.Errorf("reading an array: %w", err)
 	}
-	b.rows -= n
+	b.pass(n)
 	return nil
 }

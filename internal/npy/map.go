@@ -56,7 +56,7 @@ func Map(path string) (*Mapped, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: mapping it: %w", path, err)
 	}
-	return &Mapped{Array{h, mapping[length:]}, path, info, mapping}, nil
+	return &Mapped{Array{Header: h, data: mapping[length:]}, path, info, mapping}, nil
 }
 
 // Close removes the mapping. Views of it must not be used afterwards.

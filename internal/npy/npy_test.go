@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -217,13 +218,28 @@ func TestConversions(t *testing.T) {
 func TestValuesOutOfRangeAreRefused(t *testing.T) {
 	top := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	for name, convert := range map[string]func() error{
-		"uint64 as int64": func() error { _, err := (&Array{Header{"<u8", false, []int{1}}, top}).Int64s(); return err },
-		"uint32 as int32": func() error { _, err := (&Array{Header{"<u4", false, []int{2}}, top}).Int32s(); return err },
-		"255 as bool":     func() error { _, err := (&Array{Header{"|u1", false, []int{8}}, top}).Bools(); return err },
-		"one and a bit":   func() error { _, err := New([]float64{math.Nextafter(1, 2)}).Bools(); return err },
-		"NaN as bool":     func() error { _, err := New([]float64{math.NaN()}).Bools(); return err },
-		"3-d Fortran":     func() error { _, err := (&Array{Header{"|u1", true, []int{2, 2, 2}}, top}).Int64s(); return err },
-		"number as text":  func() error { _, err := (&Array{Header{"|u1", false, []int{8}}, top}).Strings(); return err },
+		"uint64 as int64": func() error {
+			_, err := (&Array{Header: Header{"<u8", false, []int{1}}, data: top}).Int64s()
+			return err
+		},
+		"uint32 as int32": func() error {
+			_, err := (&Array{Header: Header{"<u4", false, []int{2}}, data: top}).Int32s()
+			return err
+		},
+		"255 as bool": func() error {
+			_, err := (&Array{Header: Header{"|u1", false, []int{8}}, data: top}).Bools()
+			return err
+		},
+		"one and a bit": func() error { _, err := New([]float64{math.Nextafter(1, 2)}).Bools(); return err },
+		"NaN as bool":   func() error { _, err := New([]float64{math.NaN()}).Bools(); return err },
+		"3-d Fortran": func() error {
+			_, err := (&Array{Header: Header{"|u1", true, []int{2, 2, 2}}, data: top}).Int64s()
+			return err
+		},
+		"number as text": func() error {
+			_, err := (&Array{Header: Header{"|u1", false, []int{8}}, data: top}).Strings()
+			return err
+		},
 	} {
 		if err := convert(); err == nil || !refusal.Is(err) {
 			t.Errorf("%s: %v, want a refusal", name, err)
@@ -491,10 +507,22 @@ func TestBlocks(t *testing.T) {
 			t.Errorf("cut short: error %v", err)
 		}
 	}
+	// Data that end too early are refused as those of the whole array, also while rows are left out.
+	want := fmt.Sprintf("it is cut short: (%d, %d) of <f8 needs %d bytes of data, %d are there", rows, columns, 8*rows*columns, 8*rows*columns-1)
+	for _, skip := range []int{0, 3, rows} {
+		b, err := NewBlocks(bytes.NewReader(rowOrder[:len(rowOrder)-1]), int64(len(rowOrder)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err = b.Skip(skip); err == nil; {
+			_, err = b.Next()
+		}
+		if !refusal.Is(err) || err.Error() != want {
+			t.Errorf("without %d rows: %v, want %q", skip, err, want)
+		}
+	}
 }
 
-// What the header asks for is held against the memory before any of the data is read; so is what a conversion
-// takes.
 // Data without a header before it is read as that with one.
 func TestData(t *testing.T) {
 	data := Bytes([]int32{1, 2, 3, 4, 5, 6})
@@ -518,6 +546,8 @@ func TestData(t *testing.T) {
 	}
 }
 
+// What the header asks for is held against the memory before any of the data is read; so is what a conversion
+// takes.
 func TestWithoutMemory(t *testing.T) {
 	const limit = 64 << 20
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))

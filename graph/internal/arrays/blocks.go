@@ -167,14 +167,11 @@ func (e *Ends) once() (*reading, error) {
 // ids reads the elements, but for the first of them, ahead. outside refuses one that is below low, or not
 // below high: that of even or that of odd place.
 func (r *reading) ids(skip int, low int64, high [2]int64, outside func(element int, id, high int64) error) *pump.Pump[[]int32] {
-	at := 0
 	return pump.New(func(ids []int32) ([]int32, error) {
-		if at < skip {
-			if err := r.Skip(skip); err != nil {
-				return nil, err
-			}
-			at = skip
+		if err := r.Skip(skip); err != nil {
+			return nil, err
 		}
+		skip = 0
 		block, err := r.Next()
 		if err != nil {
 			return nil, cmp.Or(r.entry.sumAtEnd(err), err)
@@ -188,11 +185,10 @@ func (r *reading) ids(skip int, low int64, high [2]int64, outside func(element i
 		}
 		for k, id := range wide {
 			if id < low || id >= high[k%2] {
-				return nil, outside(at+k, id, high[k%2])
+				return nil, outside(block.Element(k), id, high[k%2])
 			}
 			ids = append(ids, int32(id))
 		}
-		at += len(wide)
 		return ids, nil
 	})
 }

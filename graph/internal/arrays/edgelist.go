@@ -49,6 +49,7 @@ func (f Fields) Edges(key string) (e streamed.Edges, err error) {
 	}, Refuse: e.Refuse}
 	if e.Weighted {
 		list.Weights = f.beside(weightsKey, 1)
+		list.Weights.Check = f.checkFiniteWeights
 	}
 	if e.Columns > 0 {
 		list.Features = f.beside(edgeFeaturesKey, e.Columns)

@@ -121,12 +121,20 @@ func (f Fields) Weights(edges int) ([]float32, error) {
 	if err != nil {
 		return nil, f.Refuse(weightsKey, err)
 	}
-	return w, nil
+	return w, f.checkFiniteWeights(w, 0)
 }
 
 func (f Fields) checkWeights(shape []int, edges int) error {
 	if len(shape) != 1 || shape[0] != edges {
 		return f.refusef(weightsKey, "has shape %v: it must be one number for each of %d edges", shape, edges)
+	}
+	return nil
+}
+
+// checkFiniteWeights refuses weights that are no finite numbers, of which the first is that of edge first.
+func (f Fields) checkFiniteWeights(w []float32, first int) error {
+	if k := NotFinite(w); k >= 0 {
+		return f.refusef(weightsKey, "edge %d of the file has the weight %v", first+k, w[k])
 	}
 	return nil
 }
