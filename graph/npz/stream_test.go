@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/refusal"
@@ -84,31 +85,9 @@ func TestInStream(t *testing.T) {
 			path := writeWith(t, func(z *zip.Writer, e entry) (io.Writer, error) {
 				return z.CreateHeader(&zip.FileHeader{Name: e.key + ".npy", Method: method})
 			}, entries...)
-			for _, symmetrize := range []bool{false, true} {
-				o := Options{AsListed: symmetrize}
-				whole, err := Read(path, o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				g, err := Open(path, o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer g.Close()
-				if symmetrize {
-					g.Symmetrize = true
-					if whole, err = whole.Symmetrize(); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if rule := "random:50/25/25"; whole.Labels.There() {
-					g.Prepare = func() error { return g.InMemory.MakeSplits(rule, 2, 7) }
-					if err := whole.MakeSplits(rule, 2, 7); err != nil {
-						t.Fatal(err)
-					}
-				}
-				streamedtest.Equal(t, g, whole)
-			}
+			asListed := func(symmetrize bool) Options { return Options{AsListed: symmetrize} }
+			streamedtest.Both(t, func(both bool) (*graph.Graph, error) { return Read(path, asListed(both)) },
+				func(both bool) (*streamed.Graph, error) { return Open(path, asListed(both)) })
 		})
 	}
 }

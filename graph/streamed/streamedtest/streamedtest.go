@@ -57,6 +57,41 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 	return w
 }
 
+// Both compares by Equal, as it is and with each edge both ways, the graph that open opens with that which
+// read reads into memory. Where vertices have labels, both are divided by a rule. It returns what was written
+// last.
+func Both(t testing.TB, read func(symmetrize bool) (*graph.Graph, error), open func(symmetrize bool) (*streamed.Graph, error)) (w *streamed.Written) {
+	t.Helper()
+	for _, symmetrize := range []bool{false, true} {
+		whole, err := read(symmetrize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := open(symmetrize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g == nil {
+			t.Fatal("not in a stream")
+		}
+		defer g.Close()
+		if symmetrize {
+			g.Symmetrize = true
+			if whole, err = whole.Symmetrize(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rule := "random:50/25/25"; whole.Labels.There() {
+			g.Prepare = func() error { return g.InMemory.MakeSplits(rule, 2, 7) }
+			if err := whole.MakeSplits(rule, 2, 7); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w = Equal(t, g, whole)
+	}
+	return w
+}
+
 // Files are the contents of the files below a directory, by name.
 func Files(t testing.TB, dir string) map[string]string {
 	t.Helper()
