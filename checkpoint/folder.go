@@ -53,8 +53,8 @@ func OpenFolderIn(above *os.Root, path string) (*Folder, error) {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if err := checkFolder(path, above.Lstat, base); err != nil {
-		return nil, err
+	if info, err := above.Lstat(base); err == nil && !info.IsDir() {
+		return nil, notFolder(path)
 	}
 	root, err := above.OpenRoot(base)
 	if err != nil {
@@ -63,14 +63,10 @@ func OpenFolderIn(above *os.Root, path string) (*Folder, error) {
 	return &Folder{path, root}, nil
 }
 
-// checkFolder refuses what is at the path of a folder of checkpoints, but is none: old checkpoints are
-// removed from it.
-func checkFolder(path string, look func(string) (fs.FileInfo, error), name string) error {
-	info, err := look(name)
-	if err == nil && !info.IsDir() {
-		err = refusal.Errorf("%s: not a folder, but a link or a file; move it away, or put the folder there", path)
-	}
-	return err
+// notFolder refuses what is at the path of a folder of checkpoints, but is none: old checkpoints are removed
+// from it.
+func notFolder(path string) error {
+	return refusal.Errorf("%s: not a folder, but a link or a file; move it away, or put the folder there", path)
 }
 
 // Close closes the folder.
@@ -265,10 +261,10 @@ func (f *Folder) ContinueFrom(epoch int) error {
 // Epochs are those after which the folder at a path has checkpoints, the last one first. Where there is no
 // folder there are none.
 func Epochs(path string) (epochs []int, err error) {
-	var entries []os.DirEntry
-	if err = checkFolder(path, os.Lstat, path); err == nil {
-		entries, err = os.ReadDir(path)
+	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
+		return nil, notFolder(path)
 	}
+	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

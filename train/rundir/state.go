@@ -171,7 +171,7 @@ func (d *Dir) cleanCheckpoints(job *train.Job) error {
 	if _, err := d.root.Lstat(Checkpoints); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	f, err := checkpoint.OpenFolder(d.file(Checkpoints))
+	f, err := checkpoint.OpenFolderIn(d.root, d.file(Checkpoints))
 	if err != nil {
 		return err
 	}
