@@ -211,23 +211,12 @@ func (t *trainCommand) open(cmd *cobra.Command, r ranks, dataset string, setting
 
 // train begins a run, or continues one. graph is open for several runs; nil: it is to be opened.
 func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, run *resumption, graph *opened) error {
-	if run == nil || run.from == nil {
-		if err := r.Together(checkInit(settings.Init)); err != nil {
-			return err
-		}
+	if err := t.checkFirst(cmd, r, settings, run); err != nil {
+		return err
 	}
-	if settings.Offload != "" {
-		if err := r.Together(offload.Check(settings.Offload)); err != nil {
-			return err
-		}
-	}
-	warnUnused(cmd.ErrOrStderr(), settings)
 	show := cmd.OutOrStdout()
 	if t.json {
 		show = cmd.ErrOrStderr()
-	}
-	if err := r.OnFirst(func() error { return t.checkTrace(settings.Init) }); err != nil {
-		return err
 	}
 	if graph == nil {
 		var err error
@@ -246,23 +235,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	if run != nil {
 		fmt.Fprintln(show, printable(run.line(settings.Epochs)))
 	}
-	job.PlanRange = t.explain
-	plan, err := job.Plan(cmd.Context())
-	if err := r.Together(about(dataset, advised(err))); err != nil {
-		return err
-	}
-	job.Planned = &plan
-	said := planned{&plan, settings, job.Threads(settings)}
-	for _, line := range said.warnings() {
-		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
-	}
-	if t.explain {
-		if err := t.printPlan(cmd.OutOrStdout(), said); err != nil {
-			return err
-		}
-	}
-	err = r.Together(cmp.Or(plan.CheckLimit(settings.MemoryLimit), checkMachine(&plan, &settings.Options, job.LocalWorkers),
-		checkDisk(&plan, settings.Offload, job.LocalWorkers)))
+	said, err := t.plan(cmd, r, dataset, job, settings)
 	if err != nil || t.explain {
 		return err
 	}
@@ -276,39 +249,22 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	// Here, as no signal may end a process that has begun a folder
 	ctx, stop := r.untilSignal(cmd.Context(), &made, store, progress)
 	defer stop()
-	var (
-		dir    *rundir.Dir
-		events *events
-	)
+	dir, events, err := t.directory(cmd, r, run, started, job, store)
+	made.Store(dir)
 	defer func() { events.close() }()
-	if r.First() {
-		if run != nil {
-			dir, run.dir = run.dir, nil
-			err = dir.Continue(started, job, version, store)
-		} else {
-			dir, err = rundir.New(t.out, started, job, version, store)
-		}
-		if err == nil {
-			dir.Needs, t.out = plan.ResultBytes, dir.Path
-			if events, err = t.newEvents(cmd.ErrOrStderr()); err != nil { // its folder may be that of the run
-				dir.Discard()
-			}
-		}
-		made.Store(dir)
-	}
 	if err := r.Together(err); err != nil {
 		return err
 	}
 	if job.Checkpoints.Path, err = r.sharedPath(filepath.Join(t.out, rundir.Checkpoints)); err != nil {
 		return err
 	}
-	job.Checkpoints.Spare = plan.ResultBytes
+	job.Checkpoints.Spare = said.ResultBytes
 	job.Started, job.Checkpoints.OnSaved = processStart, func(s train.Saved) {
 		if s.Err != nil {
 			progress.say("weft: no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
 		}
 	}
-	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", printable(job.Dataset), eachWorker(plan.PeakTensorBytes), megabytes(slices.Max(plan.GraphBytes)))
+	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", printable(job.Dataset), eachWorker(said.PeakTensorBytes), megabytes(slices.Max(said.GraphBytes)))
 	if said.neededBy() != "" {
 		for _, line := range said.recomputed() {
 			fmt.Fprintln(show, line)
@@ -365,6 +321,66 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		return r.part(t.interrupted(result, &settings.Options))
 	}
 	return nil
+}
+
+// checkFirst makes the checks that need no graph.
+func (t *trainCommand) checkFirst(cmd *cobra.Command, r ranks, settings *setting.Resolved, run *resumption) error {
+	if run == nil || run.from == nil {
+		if err := r.Together(checkInit(settings.Init)); err != nil {
+			return err
+		}
+	}
+	if settings.Offload != "" {
+		if err := r.Together(offload.Check(settings.Offload)); err != nil {
+			return err
+		}
+	}
+	warnUnused(cmd.ErrOrStderr(), settings)
+	return r.OnFirst(func() error { return t.checkTrace(settings.Init) })
+}
+
+// plan plans the job, prints the plan with --explain, and refuses a run for which memory or the disk is too
+// small.
+func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *train.Job, settings *setting.Resolved) (said planned, err error) {
+	job.PlanRange = t.explain
+	plan, err := job.Plan(cmd.Context())
+	if err := r.Together(about(dataset, advised(err))); err != nil {
+		return said, err
+	}
+	job.Planned = &plan
+	said = planned{&plan, settings, job.Threads(settings)}
+	for _, line := range said.warnings() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
+	}
+	if t.explain {
+		if err := t.printPlan(cmd.OutOrStdout(), said); err != nil {
+			return said, err
+		}
+	}
+	return said, r.Together(cmp.Or(plan.CheckLimit(settings.MemoryLimit), checkMachine(&plan, &settings.Options, job.LocalWorkers),
+		checkDisk(&plan, settings.Offload, job.LocalWorkers)))
+}
+
+// directory makes the directory of a planned run, or continues in that of run, and opens what follows the run
+// besides. It does so on the first rank alone.
+func (t *trainCommand) directory(cmd *cobra.Command, r ranks, run *resumption, started time.Time, job *train.Job, store string) (dir *rundir.Dir, e *events, err error) {
+	if !r.First() {
+		return nil, nil, nil
+	}
+	if run != nil {
+		dir, run.dir = run.dir, nil
+		err = dir.Continue(started, job, version, store)
+	} else {
+		dir, err = rundir.New(t.out, started, job, version, store)
+	}
+	if err != nil {
+		return dir, nil, err
+	}
+	dir.Needs, t.out = job.Planned.ResultBytes, dir.Path
+	if e, err = t.newEvents(cmd.ErrOrStderr()); err != nil { // its folder may be that of the run
+		dir.Discard()
+	}
+	return dir, e, err
 }
 
 // interrupted is the error of a run that stopped before its end and has results.
