@@ -107,7 +107,10 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 // It refuses what is damaged. All ranks call it together.
 func openWhole(ranks launch.Ranks, path string, epoch int) (c *checkpoint.Checkpoint, err error) {
 	err = ranks.Each(func() (err error) {
-		if c, err = checkpoint.Read(path, epoch); err == nil {
+		if c, err = checkpoint.Read(path, epoch); err == nil && ranks.First() {
+			_, _, err = c.Size() // of all files: what rank 0 does not find either is damaged, and on no other machine
+		}
+		if err == nil {
 			err = c.Verify(ranks.Rank(), ranks.Comm.Size())
 		}
 		return damaged(ranks, err)

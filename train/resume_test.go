@@ -449,6 +449,29 @@ func TestUnreadableCheckpoints(t *testing.T) {
 	}
 }
 
+// TestMissingFile: a file that is nowhere is damage in whichever rank's part it is: all pass over the
+// checkpoint.
+func TestMissingFile(t *testing.T) {
+	o := resumes()["sage graph=3"]
+	g := graphFor(t, &o)
+	c, folder := stopped(t, g, o, 2)
+	file := filepath.Join(c.Path, "worker-1.safetensors")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	var passed []error
+	err := launch.Workers(2, 0, func(of *comm.Comm) error {
+		from, err := OpenLast(launch.Ranks{Comm: of}, folder, func(err error) { passed = append(passed, err) })
+		if from != nil {
+			t.Errorf("opened %s", from.Path)
+		}
+		return err
+	})
+	if err != nil || len(passed) != 1 || !refusal.IsDamaged(passed[0]) || !strings.Contains(passed[0].Error(), file) {
+		t.Errorf("error %v, passed over: %v", err, passed)
+	}
+}
+
 // TestCheckpointsOfOneMachine: what rank 1 does not find is on another machine, not damaged. A file of which
 // rank 1 finds a byte changed is damaged, in the words of the rank that compares it.
 func TestCheckpointsOfOneMachine(t *testing.T) {

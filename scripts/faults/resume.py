@@ -269,7 +269,7 @@ class Resumed:
             complaints = attempt.run()
             self.took += attempt.hit + attempt.took
             self.felt += [name] if attempt.felt() else []
-            self.unprofiled |= any(f"continues after epoch {EPOCHS} of {EPOCHS}" in text for text in attempt.said().values())
+            self.unprofiled |= f"continues after epoch {EPOCHS} of {EPOCHS}" in (attempt.folder / "stdout").read_text(errors="replace")
             if complaints:
                 return [f"attempt {number}: {line}" for line in complaints]
         return [*self.unsaid(attempt), *self.differences()]
