@@ -49,7 +49,7 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 // edges, nor where the heads of an edge share a cache line.
 func (a Attention) picks(e *CSR) bool {
 	const few, line = 8, 16
-	return e.Entries() >= few*e.Rows && (a.Heads == 1 || a.Width >= line)
+	return e.Entries() >= few*e.Rows && a.Width >= line
 }
 
 // backTarget adds what the edges of a destination give it, and ∂a.

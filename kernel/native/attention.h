@@ -38,22 +38,25 @@ static inline void multiply_all(float *x, const float *y, int n) {
 		x[i] *= y[i];
 }
 
-// out_eh = from_other(e),h for every edge of the batch; likewise further matrices, each `heads` columns
-// behind the one before.
-INLINE void gather_heads(float *const *out, const int matrices, const batch *b, const float *from, int64_t stride, int heads, const int P) {
-	const int64_t H = b->a->heads;
-	const int edges = b->edges;
-#pragma GCC unroll 4
-	for (int e = 0; e < edges; e++) {
-		const float *x = from + b->other[e] * stride;
-		for (int m = 0; m < matrices; m++, x += H)
-			if (heads == P)
-				__builtin_memcpy(out[m] + e * P, x, P * sizeof(float));
-			else
-				for (int h = 0; h < P; h++)
-					out[m][e * P + h] = h < heads ? x[h] : 0.0f;
-	}
+// Of a full group: P is a constant here, and a copy of so few numbers one load and one store.
+#define GATHER_CASE(P) \
+	case P: \
+		for (int e = 0; e < b->edges; e++) \
+			__builtin_memcpy(out + e * P, from + b->other[e] * stride, P * sizeof *out); \
+		return;
+
+// out_eh = from_other(e),h for every edge of the batch, and 0 in places of no head.
+static __attribute__((noinline, noclone)) void gather_heads(float *out, const batch *b, const float *from, int64_t stride, int heads) {
+	const int P = b->P;
+	if (heads == P)
+		switch (P) {
+			GATHER_CASE(1) GATHER_CASE(2) GATHER_CASE(4) GATHER_CASE(8) GATHER_CASE(16)
+		}
+	for (int e = 0; e < b->edges; e++)
+		for (int h = 0; h < P; h++)
+			out[e * P + h] = h < heads ? from[b->other[e] * stride + h] : 0.0f;
 }
+#undef GATHER_CASE
 
 // Between arrays of PLACES numbers. Places of the same number in two of them are not near a multiple of 4 KB
 // apart: a load would wait for a store to the other, as processors compare 12 bits of the addresses first,
@@ -100,8 +103,8 @@ INLINE void score(values *x, const batch *b, vf slope, const int v2) {
 INLINE void fetch_soon(const batch *b, int v, const float *from, int64_t stride, int lines, const int P) {
 	if (!b->soon)
 		return;
-	const int32_t *soon = b->soon + v * VW / P;
-	for (int i = 0; i < VW / P; i++)
+	const int32_t *soon = b->soon + v * edges_of_vector(P);
+	for (int i = 0; i < edges_of_vector(P); i++)
 		for (int l = 0; l < lines; l++)
 			__builtin_prefetch(from + soon[i] * stride + l * LINE, 0, SECOND_CACHE);
 }
@@ -112,22 +115,13 @@ static inline void fetch_row(const void *row, int64_t size, const group *g) {
 		__builtin_prefetch((const char *)row + at, 0, SECOND_CACHE);
 }
 
-// Adds factor times the P values of a run to as many heads as there are.
-static inline void add_heads(float *to, float factor, const float *from, int heads, const int P) {
-	if (heads == P)
-		for (int h = 0; h < P; h++)
-			to[h] += factor * from[h];
-	else
-		store_n(to, load_n(to, heads) + factor * load(from), heads);
+// Adds factor times the values of a run to as many heads as there are.
+static inline void add_heads(float *to, float factor, const float *from, int heads) {
+	store_n(to, load_n(to, heads) + factor * load(from), heads);
 }
 
-// The P values of a run for as many heads as there are.
-static inline void put_heads(float *to, const float *from, int heads, const int P) {
-	if (heads == P)
-		__builtin_memcpy(to, from, P * sizeof(float));
-	else
-		store_n(to, load(from), heads);
-}
+// The values of a run for as many heads as there are.
+static inline void put_heads(float *to, const float *from, int heads) { store_n(to, load(from), heads); }
 
 // d and z of a row that holds something, times exp(before − m).
 static __attribute__((noinline)) void lower(const weft_attention_args *a, const group *g, int64_t row, float *d, vf before, vf m) {
@@ -226,10 +220,10 @@ INLINE void extend_state(values *x, const batch *b, const group *g, float *rest,
 		const run *r = &b->run[k];
 		int64_t at = r->row * a->heads + g->head;
 		if (a->last && r->ends) {
-			put_heads(a->maximum + at, x->log_sums + k * P, g->heads, P);
+			put_heads(a->maximum + at, x->log_sums + k * P, g->heads);
 		} else {
-			put_heads(a->maximum + at, x->tops + k * P, g->heads, P);
-			put_heads(a->sum ? a->sum + at : rest, x->sums + k * P, g->heads, P);
+			put_heads(a->maximum + at, x->tops + k * P, g->heads);
+			put_heads(a->sum ? a->sum + at : rest, x->sums + k * P, g->heads);
 			const int parts = k + 1 < b->runs && goes_on(b, k + 1);
 			for (int h = 0; h < P; h++)
 				x->scales[k * P + h] = parts ? x->own2[k + 1][h] : 1.0f;
@@ -240,7 +234,7 @@ INLINE void extend_state(values *x, const batch *b, const group *g, float *rest,
 enum { FEATURES = 8 }; // features of an edge that are worked on at a time
 
 // x without the lanes that are not places of edge i among those of a vector.
-INLINE vf of_edge(vf x, int i, const int P) { return (vf)((vi)x & (numbers(0) / P == i)); }
+INLINE vf of_edge(vf x, int i, const int P) { return (vf)((vi)x & (numbers(0) >> __builtin_ctz(P) == i)); }
 
 // x_eh += Σ_f features_ef · edge_vector_fh for the batch's edges and n features from one on.
 INLINE void add_features(float *x, const batch *b, const group *g, int64_t from, const int n, const int P) {
@@ -249,10 +243,10 @@ INLINE void add_features(float *x, const batch *b, const group *g, int64_t from,
 	for (int f = 0; f < n; f++)
 		vector[f] = per_head(a->edge_vector + (from + f) * a->heads + g->head, g->heads, P);
 	for (const run *r = b->run; r < b->run + b->runs; r++)
-		for (int e = 0; e < r->edges; e += VW / P) {
+		for (int e = 0; e < r->edges; e += edges_of_vector(P)) {
 			float *to = x + (r->at + e) * P;
 			vf sum = load(to);
-			for (int i = 0; i < VW / P && e + i < r->edges; i++) {
+			for (int i = 0; i < edges_of_vector(P) && e + i < r->edges; i++) {
 				const elem *features = features_of(a, r, e + i) + from;
 				vf s = {0};
 				for (int f = 0; f < n; f++)
@@ -270,9 +264,9 @@ INLINE void sum_features(double *d, const float *x, const batch *b, const group 
 	for (int f = 0; f < n; f++)
 		sum[f] = (vf){0};
 	for (const run *r = b->run; r < b->run + b->runs; r++)
-		for (int e = 0; e < r->edges; e += VW / P) {
+		for (int e = 0; e < r->edges; e += edges_of_vector(P)) {
 			vf factors = load(x + (r->at + e) * P);
-			for (int i = 0; i < VW / P && e + i < r->edges; i++) {
+			for (int i = 0; i < edges_of_vector(P) && e + i < r->edges; i++) {
 				const elem *features = features_of(a, r, e + i) + from;
 				vf own = of_edge(factors, i, P);
 				for (int f = 0; f < n; f++)
@@ -305,12 +299,12 @@ INLINE void edge_vector_gradient(double *d, const float *x, const batch *b, cons
 enum form { V1, V2, DOT };
 
 // Rows lo … hi−1 for one group of heads.
-INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const enum form form, const int P) {
+INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi, const int products, enum form form, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	float rest[VW];
 	values x;
 	batch b;
-	const int products = form != V1, rows = form == DOT ? 2 : 1;
+	const int rows = form == DOT ? 2 : 1;
 	batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), products ? bytes_of_edge(a, g->vectors, rows) : 0, 0);
 	// A row is cut where it is among all of the layer's heads, as m changes there; of GATv2 these are whole ones.
 	b.most_of_row = most_edges(g->layer_places, products ? bytes_of_edge(a, vectors_of_heads(g->layer_heads, g->width), rows) : 0);
@@ -321,18 +315,18 @@ INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, c
 		}
 		if (products && a->edge_weight)
 			edge_rows(&b, g);
-		if (form == V2) {
+		if (products && form == V2) {
 			const dot_rows d = {.b = &b, .rows = a->source + g->from, .target = a->target + g->from, .factor = a->target, .cols = cols,
 			                    .a = a->a + g->from, .slope = a->slope, .score = x.s, .edge = a->edge_weight ? WITH_ROWS : NO_EDGE_ROWS};
 			dots(&d, g);
-		} else if (form == DOT) {
+		} else if (products) {
 			const dot_rows d = {.b = &b, .rows = a->key + g->from, .target = a->target, .factor = a->target + g->from, .cols = cols,
 			                    .dot = x.s, .edge = a->edge_weight ? WITH_ROWS : NO_EDGE_ROWS};
 			dots(&d, g);
 		} else {
 			for (int k = 0; k < b.runs; k++)
 				x.own[k] = per_head(a->target_score + g->head + b.run[k].row * H, g->heads, P);
-			gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
+			gather_heads(x.s, &b, a->source_score + g->head, H, g->heads);
 			if (a->feature_columns)
 				edge_scores(x.s, &b, g, P);
 		}
@@ -350,47 +344,38 @@ INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, c
 	}
 }
 
-// Calls f for each group of heads, with the number of places that an edge takes a constant.
-#define EACH_GROUP(f, ...) \
-	group groups, *g = &groups; \
-	for (first_group(g, a); next_group(g, a);) \
-		if (g->heads == 1) \
-			f(__VA_ARGS__, 1); \
-		else if (g->heads == 2) \
-			f(__VA_ARGS__, 2); \
-		else if (g->heads <= 4) \
-			f(__VA_ARGS__, 4); \
-		EIGHT_AND_MORE(f, __VA_ARGS__)
+#define EACH_GROUP(g, a) for (first_group(g, a); next_group(g, a);)
 
-#if defined(__AVX512F__)
-#define EIGHT_AND_MORE(f, ...) \
-		else if (g->heads <= 8) \
-			f(__VA_ARGS__, 8); \
-		else \
-			f(__VA_ARGS__, 16);
-#elif defined(__AVX2__)
-#define EIGHT_AND_MORE(f, ...) \
-		else \
-			f(__VA_ARGS__, 8);
-#else
-#define EIGHT_AND_MORE(f, ...)
-#endif
+// Calls f for a group of heads with the number of places that an edge takes: a constant where it is one.
+#define WITH_PLACES(f, g, ...) \
+	if ((g)->heads == 1) \
+		f(g, __VA_ARGS__, 1); \
+	else \
+		f(g, __VA_ARGS__, places_of((g)->heads));
 
 // With first set the state is begun, and what it held is not read; with last set z becomes the output o =
 // z/d, and maximum log_sum = m + ln d. A row without edges gives 0.
 static void k_attend(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(attend_group, a, lo, hi, g, V1)
+	group g;
+	EACH_GROUP(&g, a) {
+		WITH_PLACES(attend_group, &g, a, lo, hi, 0, V1)
+	}
+}
+
+static __attribute__((noinline)) void attend_by_products(const weft_attention_args *a, int64_t lo, int64_t hi, enum form form) {
+	group g;
+	EACH_GROUP(&g, a) {
+		WITH_PLACES(attend_group, &g, a, lo, hi, 1, form)
+	}
 }
 
 static void k_attend_v2(const void *args, int64_t lo, int64_t hi) {
-	const weft_attention_args *a = args;
-	EACH_GROUP(attend_group, a, lo, hi, g, V2)
+	attend_by_products(args, lo, hi, V2);
 }
 
 static void k_attend_dot(const void *args, int64_t lo, int64_t hi) {
-	const weft_attention_args *a = args;
-	EACH_GROUP(attend_group, a, lo, hi, g, DOT)
+	attend_by_products(args, lo, hi, DOT);
 }
 
 // dots_kh = ⟨x_h, sum_h⟩ for each run k, in place k·P + h: of the run's row of x, from the group's first
@@ -503,31 +488,13 @@ INLINE void picked_block(float *dots, const picked *p, const batch *b, const gro
 	}
 }
 
-// The same of one narrow head.
-static void picked_narrow(float *dots, const weft_narrow *narrow, const picked_sum *s) {
-	narrow->sum_picked(s);
-	vf v[VW] = {{0}};
-	for (int64_t k0 = 0; k0 < s->of.runs; k0 += VW) {
-		for (int i = 0; i < VW && k0 + i < s->of.runs; i++)
-			v[i] = first_lanes(load(s->z + (k0 + i) * s->stride), s->of.width, (vf){0});
-		store(dots + k0, lane_sums(v));
-	}
-}
-
 static __attribute__((noinline, noclone)) void picked_dots(float *dots, const picked *p, const batch *b, const group *g, const float *coef,
                                                            const elem *x, const elem *rows) {
-	const weft_narrow *narrow = g->heads == 1 && b->a->heads == 1 ? narrower(g->width) : NULL;
-	if (narrow) {
-		const picked_sum s = {.of = runs_of(b, g), .place = p->place, .end = p->end, .coef = coef, .x = x, .rows = rows,
-		                      .cols = g->width, .z = g->scratch, .stride = VW};
-		picked_narrow(dots, narrow, &s);
-		return;
-	}
 	EACH_BLOCK((g->width + VW - 1) / VW, g->width % VW, picked_block, dots, p, b, g, coef, x, rows)
 }
 
 // GATv1's ∂target_score for one group of heads.
-INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
+INLINE void back_target_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi, const int P) {
 	const int64_t H = a->heads, cols = H * a->width;
 	const elem *grad = a->g + g->from, *source = a->source + g->from;
 	const int picks = a->picks;
@@ -543,7 +510,7 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			x.own3[k] = per_head(pack + H, g->heads, P);
 			fetch_row(grad + b.run[k].row * cols, sizeof *grad, g);
 		}
-		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
+		gather_heads(x.s, &b, a->source_score + g->head, H, g->heads);
 		// of α where t > 0, and of −α where it is not; if nothing is picked, sum is that of the side that is
 		// taken
 		vf sum = {0}, below = {0};
@@ -589,12 +556,12 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			store(x.sums + i, load(x.sums + i) - less);
 		}
 		for (int k = 0; k < b.runs; k++)
-			add_heads(a->d_target_score + b.run[k].row * H + g->head, 1 - a->slope, x.sums + k * P, g->heads, P);
+			add_heads(a->d_target_score + b.run[k].row * H + g->head, 1 - a->slope, x.sums + k * P, g->heads);
 	}
 }
 
 // GATv1's ∂target_score and ∂edge_vector for one group of heads.
-INLINE void back_target_edges_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
+INLINE void back_target_edges_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi, const int P) {
 	const int64_t H = a->heads, cols = H * a->width;
 	const elem *grad = a->g + g->from;
 	const vf slope = all(a->slope), unit = all(1.0f);
@@ -607,7 +574,7 @@ INLINE void back_target_edges_group(const weft_attention_args *a, int64_t lo, in
 			x.own2[k] = per_head(pack, g->heads, P);
 			x.own3[k] = per_head(pack + H, g->heads, P);
 		}
-		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
+		gather_heads(x.s, &b, a->source_score + g->head, H, g->heads);
 		edge_scores(x.s, &b, g, P);
 		const dot_rows products = {.b = &b, .rows = a->source + g->from, .target = grad, .factor = grad, .cols = cols, .dot = x.s2};
 		dots(&products, g);
@@ -627,14 +594,14 @@ INLINE void back_target_edges_group(const weft_attention_args *a, int64_t lo, in
 		}
 		for (int k = 0; k < b.runs; k++) {
 			store(x.sums, sum_of_edges(x.sum[k], P));
-			add_heads(a->d_target_score + b.run[k].row * H + g->head, 1, x.sums, g->heads, P);
+			add_heads(a->d_target_score + b.run[k].row * H + g->head, 1, x.sums, g->heads);
 		}
 		edge_vector_gradient(a->d_edge_vector + g->head, x.s, &b, g, P);
 	}
 }
 
 // GATv1's ∂source and ∂source_score for one group of heads.
-INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
+INLINE void back_source_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head;
 	vf slope = all(a->slope), unit = all(1.0f);
@@ -649,7 +616,9 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 			fetch_row(a->source + row * cols + g->from, sizeof(elem), g);
 			fetch_row((const char *)d.z + row * cols * d_size, d_size, g);
 		}
-		gather_heads((float *[]){x.log_sum, x.g_dot_out, x.s}, 3, &b, pack, WEFT_PACK * H, g->heads, P);
+		gather_heads(x.log_sum, &b, pack, WEFT_PACK * H, g->heads);
+		gather_heads(x.g_dot_out, &b, pack + H, WEFT_PACK * H, g->heads);
+		gather_heads(x.s, &b, pack + 2 * H, WEFT_PACK * H, g->heads);
 		if (a->feature_columns)
 			edge_scores(x.s, &b, g, P);
 		vf sums = {0};
@@ -677,12 +646,13 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 		for (int i = 0; i < b.runs * P; i += VW)
 			store(x.sums + i, load(x.sums + i) - load(x.tops + i));
 		for (int k = 0; k < b.runs; k++)
-			add_heads(a->d_source_score + b.run[k].row * H + g->head, 1, x.sums + k * P, g->heads, P);
+			add_heads(a->d_source_score + b.run[k].row * H + g->head, 1, x.sums + k * P, g->heads);
 	}
 }
 
 // GATv2 and dot products: α·mask in s and ∂s in s2 for the batch's edges.
-INLINE void v2_coefficients(values *x, const batch *b, const weft_attention_args *a, const group *g, const enum form form, const int P) {
+static __attribute__((noinline, noclone)) void v2_coefficients(values *x, const batch *b, const weft_attention_args *a, const group *g, enum form form) {
+	const int P = b->P;
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head;
 	const elem *source = a->source + g->from, *target = a->target + g->from, *grad = a->g + g->from;
@@ -711,7 +681,8 @@ INLINE void v2_coefficients(values *x, const batch *b, const weft_attention_args
 		dots(&both, g);
 	}
 	if (b->transposed) {
-		gather_heads((float *[]){x->log_sum, x->g_dot_out}, 2, b, pack, WEFT_PACK * H, g->heads, P);
+		gather_heads(x->log_sum, b, pack, WEFT_PACK * H, g->heads);
+		gather_heads(x->g_dot_out, b, pack + H, WEFT_PACK * H, g->heads);
 	} else {
 		for (int k = 0; k < b->runs; k++) {
 			x->own[k] = per_head(pack + b->run[k].row * WEFT_PACK * H, g->heads, P);
@@ -743,14 +714,14 @@ static __attribute__((noinline)) void add_edge_weight(const weft_attention_args 
 }
 
 // GATv2's ∂target, ∂a and ∂edge_weight for one group of heads.
-INLINE void back_target_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
+INLINE void back_target_v2_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi) {
 	int64_t cols = a->heads * a->width;
 	float *da = a->da_row + g->from;
 	double *sum = a->d_a + g->from;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, P, 0, bytes_of_edge(a, g->vectors, 1), 0); next_batch(&b, 0);) {
-		v2_coefficients(&x, &b, a, g, V2, P);
+	for (batches_of(&b, a, lo, hi, 0, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 1), 0); next_batch(&b, 0);) {
+		v2_coefficients(&x, &b, a, g, V2);
 		const slope_sum s = {.b = &b, .rows = a->source + g->from, .fixed = a->target + g->from, .a = a->a + g->from, .cols = cols,
 		                     .slope = a->slope, .coef = x.s2, .z = place_of(a->d_target, a->d_type, g), .z2 = da,
 		                     .of_edges = a->edge_weight ? g->of_edges : NULL, .weight = a->edge_weight ? a->d_edge_row + g->from : NULL};
@@ -765,15 +736,15 @@ INLINE void back_target_v2_group(const weft_attention_args *a, int64_t lo, int64
 }
 
 // GATv2's ∂source for one group of heads.
-INLINE void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
+INLINE void back_source_v2_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi) {
 	int64_t cols = a->heads * a->width;
 	values x;
 	batch b;
 	// two sums make ∂source, which is rounded once: the first is in scratch where that is not of floats
 	const int rounds = a->d_type == WEFT_BFLOAT16;
 	const sum_place d = place_of(a->d_source, a->d_type, g);
-	for (batches_of(&b, a, lo, hi, 1, P, 0, bytes_of_edge(a, g->vectors, 2), rounds ? row_bytes(g) : 0); next_batch(&b, 0);) {
-		v2_coefficients(&x, &b, a, g, V2, P);
+	for (batches_of(&b, a, lo, hi, 1, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 2), rounds ? row_bytes(g) : 0); next_batch(&b, 0);) {
+		v2_coefficients(&x, &b, a, g, V2);
 		row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = d, .stride = cols, .extension = EXTENDED};
 		if (rounds) {
 			sum.z = (sum_place){g->scratch};
@@ -819,12 +790,12 @@ static __attribute__((noinline, noclone)) void dot_weight(const values *x, const
 }
 
 // ∂target and ∂edge_weight of dot products for one group of heads.
-INLINE void back_target_dot_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
+INLINE void back_target_dot_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi) {
 	const int64_t cols = a->heads * a->width;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, P, 0, bytes_of_edge(a, g->vectors, 2), 0); next_batch(&b, 0);) {
-		v2_coefficients(&x, &b, a, g, DOT, P);
+	for (batches_of(&b, a, lo, hi, 0, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 2), 0); next_batch(&b, 0);) {
+		v2_coefficients(&x, &b, a, g, DOT);
 		const row_sum sum = {.of = runs_of(&b, g), .rows = a->key + g->from, .cols = cols, .coef = x.s2, .z = place_of(a->d_target, a->d_type, g),
 		                     .stride = cols, .extension = EXTENDED, .of_edges = a->edge_weight ? g->of_edges : NULL, .edge_stride = g->vectors * VW};
 		sum_rows(&sum);
@@ -834,12 +805,12 @@ INLINE void back_target_dot_group(const weft_attention_args *a, int64_t lo, int6
 }
 
 // ∂source and ∂key of dot products for one group of heads.
-INLINE void back_source_dot_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
+INLINE void back_source_dot_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi) {
 	const int64_t cols = a->heads * a->width;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 1, P, 0, bytes_of_edge(a, g->vectors, 2), 0); next_batch(&b, 0);) {
-		v2_coefficients(&x, &b, a, g, DOT, P);
+	for (batches_of(&b, a, lo, hi, 1, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 2), 0); next_batch(&b, 0);) {
+		v2_coefficients(&x, &b, a, g, DOT);
 		row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = place_of(a->d_source, a->d_type, g),
 		               .stride = cols, .extension = EXTENDED};
 		sum_rows(&sum);
@@ -854,46 +825,61 @@ INLINE void back_source_dot_group(const weft_attention_args *a, int64_t lo, int6
 // Over destinations: GATv1's ∂target_score.
 static void k_attend_back_target(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(back_target_group, a, lo, hi, g)
+	group g;
+	EACH_GROUP(&g, a) {
+		WITH_PLACES(back_target_group, &g, a, lo, hi)
+	}
 }
 
 // The same with features of edges, and ∂edge_vector of the range.
 static void k_attend_back_target_edges(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(back_target_edges_group, a, lo, hi, g)
+	group g;
+	EACH_GROUP(&g, a)
+		back_target_edges_group(&g, a, lo, hi, places_of(g.heads));
 }
 
 // Over sources, on the transposed matrix: GATv1's ∂source and ∂source_score.
 static void k_attend_back_source(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(back_source_group, a, lo, hi, g)
+	group g;
+	EACH_GROUP(&g, a) {
+		WITH_PLACES(back_source_group, &g, a, lo, hi)
+	}
 }
 
 // Over destinations: GATv2's ∂target, and ∂a of the range.
 static void k_attend_back_target_v2(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(back_target_v2_group, a, lo, hi, g)
+	group g;
+	EACH_GROUP(&g, a)
+		back_target_v2_group(&g, a, lo, hi);
 }
 
 // Over sources, on the transposed matrix: GATv2's ∂source.
 static void k_attend_back_source_v2(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(back_source_v2_group, a, lo, hi, g)
+	group g;
+	EACH_GROUP(&g, a)
+		back_source_v2_group(&g, a, lo, hi);
 }
 
 // Over destinations: dot products' ∂target, and ∂edge_weight of the range.
 static void k_attend_back_target_dot(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(back_target_dot_group, a, lo, hi, g)
+	group g;
+	EACH_GROUP(&g, a)
+		back_target_dot_group(&g, a, lo, hi);
 }
 
 // Over sources, on the transposed matrix: dot products' ∂source and ∂key.
 static void k_attend_back_source_dot(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(back_source_dot_group, a, lo, hi, g)
+	group g;
+	EACH_GROUP(&g, a)
+		back_source_dot_group(&g, a, lo, hi);
 }
 #undef EACH_GROUP
-#undef EIGHT_AND_MORE
 
 #if !defined(WEFT_OF_BFLOAT16)
 // pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: what an edge needs of its destination

@@ -16,8 +16,8 @@ INLINE int64_t ahead_of(int64_t bytes) {
 }
 
 // Calls f for each block of a row of `vectors` vectors, the last of them of `rest` lanes if not 0, with the
-// block's first vector, its number of vectors, and the lanes of its last one, 0 for all: the last two
-// constants to the compiler as far as possible.
+// block's first vector, its number of vectors, and the lanes of its last one, 0 for all. The number of vectors
+// is a constant to the compiler: so are the registers. The lanes are one where they are all of a single vector.
 #if defined(NARROW) // one vector, or two of which the last has `rest` lanes
 #define EACH_BLOCK(vectors, rest, f, ...) \
 	if ((vectors) == 1) \
@@ -25,24 +25,30 @@ INLINE int64_t ahead_of(int64_t bytes) {
 	else \
 		f(__VA_ARGS__, 0, 2, rest);
 #else
-#define BLOCK_CASE(nb, vectors, rest, f, ...) \
+#define BLOCK_CASE(nb, rest, f, ...) \
 	case nb: \
-		if (v0 + nb == (vectors) && (rest)) \
-			f(__VA_ARGS__, v0, nb, rest); \
-		else \
-			f(__VA_ARGS__, v0, nb, 0); \
+		f(__VA_ARGS__, v0, nb, rest); \
 		break;
 #if defined(__AVX512F__)
 #define MORE_BLOCK_CASES(...) BLOCK_CASE(5, __VA_ARGS__) BLOCK_CASE(6, __VA_ARGS__) BLOCK_CASE(7, __VA_ARGS__) BLOCK_CASE(8, __VA_ARGS__)
 #else
 #define MORE_BLOCK_CASES(...)
 #endif
-#define EACH_BLOCK(vectors, ...) \
-	for (int64_t v0 = 0; v0 < (vectors); v0 += BLOCK) \
+#define EACH_BLOCK(vectors, rest, ...) \
+	for (int64_t v0 = 0; v0 < (vectors); v0 += BLOCK) { \
+		const int lanes_left = v0 + BLOCK < (vectors) ? 0 : (rest); \
 		switch ((vectors) - v0 < BLOCK ? (vectors) - v0 : BLOCK) { \
-			BLOCK_CASE(1, vectors, __VA_ARGS__) BLOCK_CASE(2, vectors, __VA_ARGS__) BLOCK_CASE(3, vectors, __VA_ARGS__) \
-			BLOCK_CASE(4, vectors, __VA_ARGS__) MORE_BLOCK_CASES(vectors, __VA_ARGS__) \
-		}
+		case 1: \
+			if (lanes_left) \
+				EACH_F(lanes_left, __VA_ARGS__); \
+			else \
+				EACH_F(0, __VA_ARGS__); \
+			break; \
+			BLOCK_CASE(2, lanes_left, __VA_ARGS__) BLOCK_CASE(3, lanes_left, __VA_ARGS__) BLOCK_CASE(4, lanes_left, __VA_ARGS__) \
+			MORE_BLOCK_CASES(lanes_left, __VA_ARGS__) \
+		} \
+	}
+#define EACH_F(rest, f, ...) f(__VA_ARGS__, v0, 1, rest)
 #endif
 
 // Asks for the columns of a block in a row that is used later.
@@ -53,16 +59,13 @@ INLINE void prefetch_columns(const void *row, const int64_t size, const int nb, 
 	__asm__("" : "+r"(p)); // one address with constant offsets
 	for (int64_t at = 0; at < nb * VW * size; at += 64)
 		__builtin_prefetch(p + at);
-	if (tail)
-		__builtin_prefetch(p + ((nb - 1) * VW + tail - 1) * size);
-	else if (nb * VW * size % 64 > 32) // which may lie across one line more
-		__builtin_prefetch(p + nb * VW * size - 1);
+	__builtin_prefetch(p + ((nb - 1) * VW + (tail ? tail : VW) - 1) * size); // a row may begin within a line
 }
 
 // Vector v of a block. A tail that has a vector before it in the block is taken as the row's last whole
 // vector, which overlaps that one: a masked store takes as long as many whole ones.
 INLINE int64_t block_column(int v, const int nb, const int tail) {
-	return v * VW - (tail && v > 0 && v == nb - 1 ? VW - tail : 0);
+	return v * VW - (v > 0 && v == nb - 1 ? -tail & (VW - 1) : 0);
 }
 
 #define load_block(p, v, nb, tail) \

@@ -46,6 +46,9 @@ static inline int places_of(int heads) {
 	return P;
 }
 
+// The edges of a vector's places.
+INLINE int edges_of_vector(const int P) { return VW >> __builtin_ctz(P); }
+
 // How many edges a batch may have, where `again` bytes of each are to stay in the second cache.
 static inline int most_edges(int P, int64_t again) {
 	const int most = PLACES / P;

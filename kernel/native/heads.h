@@ -127,9 +127,9 @@ INLINE const float *edge_row(const float *of_edges, const group *g, const run *r
 	return of_edges + ((r->at + e) * g->vectors + v0) * VW;
 }
 
-INLINE void slope_block(const slope_sum *s, const group *g, const int two, const int features, int64_t v0, const int nb, const int tail) {
+INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64_t v0, const int nb, const int tail) {
 	const batch *b = s->b;
-	const int P = b->P;
+	const int P = b->P, features = s->of_edges != NULL;
 	vf acc2[BLOCK], slope = all(s->slope);
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++) {
@@ -182,14 +182,10 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int two, const
 }
 
 static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, const group *g) {
-	if (s->z2 && s->of_edges) {
-		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 1, 1)
-	} else if (s->of_edges) {
-		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 0, 1)
-	} else if (s->z2) {
-		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 1, 0)
+	if (s->z2) {
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 1)
 	} else {
-		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 0, 0)
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 0)
 	}
 }
 
@@ -216,17 +212,16 @@ typedef struct {
 	vf a, target, factor;
 } fixed_part;
 
-// What is computed for an edge, and of which columns: heads of `full` whole vectors, and with has_tail so
-// many columns more.
+// What is computed for an edge, and of which columns: heads of `full` whole vectors, and of `tail` columns more.
+// What an edge reads besides its row stays in registers where one head has few vectors.
 typedef struct {
-	int score, dot;
-	int heads, full, has_tail, tail;
-	int64_t ahead, vectors;
+	int score, dot, few, pairs;
+	enum edge_rows edge;
+	int heads, full, tail;
+	int64_t vectors, ahead;
 	const elem *target, *factor;  // the run's
 	const int32_t *other, *far;   // and its edges'
-	enum edge_rows edge;
 	const float *of_edges;        // of the run's first edge
-	int few;                      // vectors, so that what the edges have in common stays in registers
 	fixed_part fixed[3];
 } products;
 
@@ -241,13 +236,13 @@ INLINE fixed_part fixed_at(const dot_rows *d, const products *p, int64_t c, cons
 	return f;
 }
 
-INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const elem *row, const float *of_edge, fixed_part f,
+INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const elem *row, const float *of_edge, int64_t c, fixed_part f,
                          const int lanes) {
-	vf x = part(row, lanes);
+	vf x = part(row + c, lanes);
 	if (p->edge == WITH_ROWS)
-		x += part(of_edge, lanes);
+		x += part(of_edge + c, lanes);
 	if (p->edge == WITH_FACTOR)
-		f.factor += part(of_edge, lanes);
+		f.factor += part(of_edge + c, lanes);
 	if (p->score)
 		*score += f.a * leaky_v(x + f.target, all(d->slope));
 	if (p->dot)
@@ -257,16 +252,18 @@ INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *
 INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products *p, int64_t e) {
 	const elem *row = d->rows + p->other[e] * d->cols, *later = d->rows + p->far[e + p->ahead] * d->cols;
 	const float *of_edge = p->of_edges + e * p->vectors * VW;
+	int64_t c = 0;
 	__asm__("" : "+r"(row), "+r"(later)); // two addresses with constant offsets
-	for (int64_t c = 0; c < p->vectors * VW; c += 64 / sizeof(elem))
-		__builtin_prefetch(later + c);
+	for (int64_t at = 0; at < p->vectors * VW; at += 64 / sizeof(elem))
+		__builtin_prefetch(later + at);
 	for (int h = 0; h < p->heads; h++) {
-		int64_t c = h * (p->full * VW + (p->has_tail ? p->tail : 0));
 		vf s = {0}, t = {0};
-		for (int k = 0; k < p->full; k++)
-			add_products(&s, &t, d, p, row + c + k * VW, of_edge + c + k * VW, p->few ? p->fixed[k] : fixed_at(d, p, c + k * VW, VW), VW);
-		if (p->has_tail)
-			add_products(&s, &t, d, p, row + c + p->full * VW, of_edge + c + p->full * VW, p->few ? p->fixed[p->full] : fixed_at(d, p, c + p->full * VW, p->tail), p->tail);
+		for (int k = 0; k < p->full; k++, c += VW)
+			add_products(&s, &t, d, p, row, of_edge, c, p->few ? p->fixed[k] : fixed_at(d, p, c, VW), VW);
+		if (p->tail) {
+			add_products(&s, &t, d, p, row, of_edge, c, p->few ? p->fixed[p->full] : fixed_at(d, p, c, p->tail), p->tail);
+			c += p->tail;
+		}
 		if (p->score)
 			score[h] = s;
 		if (p->dot)
@@ -277,14 +274,13 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 // Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of
 // one head's products: four of these at a time are added up as far as they go. With pairs, two heads of half
 // a vector are taken for one.
-INLINE void dots_of(const dot_rows *d, const group *g, products p, const int P, const int pairs) {
+INLINE void dots_of(const dot_rows *d, const group *g, products p) {
 	const batch *b = d->b;
 	// edges whose products are added up together
-	const int together = VW / P, places = pairs ? P / 2 : P, at_once = places < 4 ? 4 / places : 1;
+	const int P = b->P, together = VW / P, places = p.pairs ? P / 2 : P;
 	vf s[VW] = {{0}}, t[VW] = {{0}};                // zero in places of no head
 	// left as they were for places of no edge, which nobody reads
 	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}};
-	p.few = REGISTERS >= 16 && p.heads == 1 && p.full + p.has_tail <= 3;
 	p.ahead = ahead_of(elem_bytes(p.vectors));
 	// wide rows come from memory a tenth sooner if they are asked for twice as early as for sums
 	if (p.ahead < 32)
@@ -298,106 +294,60 @@ INLINE void dots_of(const dot_rows *d, const group *g, products p, const int P, 
 		if (p.few) {
 			for (int k = 0; k < p.full; k++)
 				p.fixed[k] = fixed_at(d, &p, k * VW, VW);
-			if (p.has_tail)
+			if (p.tail)
 				p.fixed[p.full] = fixed_at(d, &p, p.full * VW, p.tail);
 		}
-		const int64_t end = r->edges;
-		for (int64_t e = 0; e < end; e += together) {
-#pragma GCC unroll 4
-			for (int i = 0; i < together; i += at_once) {
-				if (i > 0 && e + i >= end)
-					break;
-				for (int j = 0; j < at_once; j++)
-					edge_products(s + j * places, t + j * places, d, &p, e + i + j);
-				for (int k = 0; k < at_once * places; k += 4) {
-					if (p.score)
-						score[(i * places + k) / 4] = sums_of_four(s + k);
-					if (p.dot)
-						dot[(i * places + k) / 4] = sums_of_four(t + k);
-				}
+		for (int64_t e = 0; e < r->edges; e += together) {
+			const int edges = lesser(together, r->edges - e);
+			for (int i = 0; i < edges; i++)
+				edge_products(s + i * places, t + i * places, d, &p, e + i);
+			for (int k = 0; k < edges * places; k += 4) {
+				if (p.score)
+					score[k / 4] = sums_of_four(s + k);
+				if (p.dot)
+					dot[k / 4] = sums_of_four(t + k);
 			}
 			if (p.score)
-				store(d->score + (r->at + e) * P, pairs ? in_order(across_halves(score)) : across(score));
+				store(d->score + (r->at + e) * P, p.pairs ? in_order(across_halves(score)) : across(score));
 			if (p.dot)
-				store(d->dot + (r->at + e) * P, pairs ? in_order(across_halves(dot)) : across(dot));
+				store(d->dot + (r->at + e) * P, p.pairs ? in_order(across_halves(dot)) : across(dot));
 		}
 	}
 }
 
-// The common widths have loops without branches, of constant numbers of vectors. Returns 0, and has done
-// nothing, for others. "attention v2" of widths 64, 128 and 256 takes between a half and twice longer
-// without.
-INLINE int common_dots(const dot_rows *d, const group *g, const int P, const int score, const int dot) {
-	if (in_pairs(P, g->width))
-		dots_of(d, g, (products){score, dot, P / 2, 1, 0, 0, .vectors = P / 2}, P, 1);
-	else if (g->width == VW)
-		dots_of(d, g, (products){score, dot, P, 1, 0, 0, .vectors = P}, P, 0);
-	else if (g->width == 2 * VW)
-		dots_of(d, g, (products){score, dot, P, 2, 0, 0, .vectors = 2 * P}, P, 0);
-	else if (g->width == 4 * VW)
-		dots_of(d, g, (products){score, dot, P, 4, 0, 0, .vectors = 4 * P}, P, 0);
-	else
-		return 0;
-	return 1;
-}
-
-// Of other widths. Constant numbers of vectors and of heads save "attention v2" of width 41 and one head a
-// quarter of its time or more, and so does keeping in registers what its edges have in common (`few`).
-INLINE void any_dots(const dot_rows *d, const group *g, const int P, const int heads, const int score, const int dot, const enum edge_rows edge) {
+// The number of a head's vectors is a constant for the common widths: "attention v2" of widths 64, 128 and 256
+// takes between a half and twice longer without. One head of up to three vectors saves a quarter of the time of
+// "attention v2" of width 41.
+INLINE void dots_without_edges(const dot_rows *d, const group *g, const int score, const int dot) {
 	const int full = g->width / VW, tail = g->width % VW;
-	if (!tail)
-		dots_of(d, g, (products){score, dot, heads, full, 0, 0, .edge = edge, .vectors = g->vectors}, P, 0);
-	else if (full == 0)
-		dots_of(d, g, (products){score, dot, heads, 0, 1, tail, .edge = edge, .vectors = heads == 1 ? 1 : g->vectors}, P, 0);
-	else if (full == 1)
-		dots_of(d, g, (products){score, dot, heads, 1, 1, tail, .edge = edge, .vectors = heads == 1 ? 2 : g->vectors}, P, 0);
-	else if (full == 2)
-		dots_of(d, g, (products){score, dot, heads, 2, 1, tail, .edge = edge, .vectors = heads == 1 ? 3 : g->vectors}, P, 0);
+	if (g->heads == d->b->P && in_pairs(g->heads, g->width))
+		dots_of(d, g, (products){score, dot, .pairs = 1, .heads = g->heads / 2, .full = 1, .vectors = g->vectors});
+	else if (g->heads == 1 && REGISTERS >= 16 && full == 0)
+		dots_of(d, g, (products){score, dot, .few = 1, .heads = 1, .tail = tail, .vectors = 1});
+	else if (g->heads == 1 && REGISTERS >= 16 && full == 1)
+		dots_of(d, g, (products){score, dot, .few = 1, .heads = 1, .full = 1, .tail = tail, .vectors = g->vectors});
+	else if (g->heads == 1 && REGISTERS >= 16 && full == 2)
+		dots_of(d, g, (products){score, dot, .few = 1, .heads = 1, .full = 2, .tail = tail, .vectors = g->vectors});
+	else if (!tail && full == 1)
+		dots_of(d, g, (products){score, dot, .heads = g->heads, .full = 1, .vectors = g->vectors});
+	else if (!tail && full == 2)
+		dots_of(d, g, (products){score, dot, .heads = g->heads, .full = 2, .vectors = g->vectors});
+	else if (!tail && full == 4)
+		dots_of(d, g, (products){score, dot, .heads = g->heads, .full = 4, .vectors = g->vectors});
 	else
-		dots_of(d, g, (products){score, dot, heads, full, 1, tail, .edge = edge, .vectors = g->vectors}, P, 0);
-}
-
-INLINE void dots_with(const dot_rows *d, const group *g, const int score, const int dot, const enum edge_rows edge) {
-	const int P = d->b->P;
-	int done = 0;
-#define COMMON(P) \
-	case P: \
-		done = common_dots(d, g, P, score, dot); \
-		break;
-	if (g->heads == P && !edge)
-		switch (P) {
-			COMMON(1) COMMON(2) COMMON(4)
-#if defined(__AVX2__)
-			COMMON(8)
-#endif
-#if defined(__AVX512F__)
-			COMMON(16)
-#endif
-		}
-#undef COMMON
-	if (done)
-		return;
-	if (P == 1)
-		any_dots(d, g, 1, 1, score, dot, edge);
-	else if (P == 2)
-		any_dots(d, g, 2, 2, score, dot, edge);
-	else if (g->heads == 4)
-		any_dots(d, g, 4, 4, score, dot, edge);
-	else
-		any_dots(d, g, P, g->heads, score, dot, edge);
+		dots_of(d, g, (products){score, dot, .heads = g->heads, .full = full, .tail = tail, .vectors = g->vectors});
 }
 
 static __attribute__((noinline, noclone)) void dots(const dot_rows *d, const group *g) {
-	if (d->edge == WITH_FACTOR)
-		dots_with(d, g, 0, 1, WITH_FACTOR);
-	else if (d->edge && d->dot)
-		dots_with(d, g, 0, 1, WITH_ROWS);
+	const int full = g->width / VW, tail = g->width % VW;
+	if (d->edge && d->dot)
+		dots_of(d, g, (products){0, 1, .edge = d->edge, .heads = g->heads, .full = full, .tail = tail, .vectors = g->vectors});
 	else if (d->edge)
-		dots_with(d, g, 1, 0, WITH_ROWS);
+		dots_of(d, g, (products){1, 0, .edge = WITH_ROWS, .heads = g->heads, .full = full, .tail = tail, .vectors = g->vectors});
 	else if (!d->dot)
-		dots_with(d, g, 1, 0, NO_EDGE_ROWS);
+		dots_without_edges(d, g, 1, 0);
 	else if (d->score)
-		dots_with(d, g, 1, 1, NO_EDGE_ROWS);
+		dots_without_edges(d, g, 1, 1);
 	else
-		dots_with(d, g, 0, 1, NO_EDGE_ROWS);
+		dots_without_edges(d, g, 0, 1);
 }

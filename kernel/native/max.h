@@ -23,8 +23,9 @@ INLINE void begin_max(elem *z, int32_t *arg, const int nb, const int tail) {
 // Rows lo … hi−1. A row's edges come in ascending order of the source's row, so that the first of equal
 // values wins where ids are rows (any_order not set). A row with a number that is NaN, or infinite, is gone
 // over again edge by edge.
-INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int any_order, int64_t v0, const int nb, const int tail) {
+INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb, const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
+	const int any_order = a->source_ids != NULL;
 	const elem *x = a->x + v0 * VW;
 	for (int64_t i = lo; i < hi; i++) {
 		if (a->edges.skip_hubs && a->edges.indptr[i + 1] - a->edges.indptr[i] > WEFT_HUB)
@@ -43,12 +44,12 @@ INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int 
 			prefetch_block(x + a->edges.indices[k + ahead] * cols, nb, tail);
 			for (int v = 0; v < nb; v++) {
 				top[v] = load_block(x + j * cols, v, nb, tail);
-				from[v] = any_order ? id_of(a->source_ids, j) : j - (vi){0};
+				from[v] = id_of(a->source_ids, j);
 				finite[v] = top[v] * 0.0f;
 			}
 			while (++k < end) {
 				j = a->edges.indices[k];
-				vi id = any_order ? id_of(a->source_ids, j) : j - (vi){0};
+				vi id = id_of(a->source_ids, j);
 				prefetch_block(x + a->edges.indices[k + ahead] * cols, nb, tail);
 				for (int v = 0; v < nb; v++) {
 					vf y = load_block(x + j * cols, v, nb, tail);
@@ -97,11 +98,7 @@ static void k_max(const void *args, int64_t lo, int64_t hi) {
 		return;
 	}
 	int64_t vectors = (a->cols + VW - 1) / VW, tail = a->cols % VW;
-	if (a->source_ids) {
-		EACH_BLOCK(vectors, tail, max_block, a, lo, hi, 1)
-	} else {
-		EACH_BLOCK(vectors, tail, max_block, a, lo, hi, 0)
-	}
+	EACH_BLOCK(vectors, tail, max_block, a, lo, hi)
 }
 
 // acc += g where arg is the id.

@@ -2,7 +2,7 @@
 
 static inline vf sigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
 
-INLINE vf activate(vf x, const int activation) {
+INLINE vf activate(vf x, int activation) {
 	const vf zero = {0};
 	switch (activation) {
 	case WEFT_RELU:
@@ -22,7 +22,7 @@ INLINE vf activate(vf x, const int activation) {
 }
 
 // The derivative, from the output y.
-INLINE vf derivative(vf y, const int activation) {
+INLINE vf derivative(vf y, int activation) {
 	const vf one = all(1.0f);
 	switch (activation) {
 	case WEFT_RELU:
@@ -64,15 +64,14 @@ INLINE void finish_rows(const weft_finish_args *a, int64_t lo, int64_t hi, const
 	}
 }
 
+// Those that most models have are constants to the compiler. The others take longer than the branch.
 #define EACH_ACTIVATION(f, ...) \
-	switch (a->activation) { \
-	case WEFT_IDENTITY: f(__VA_ARGS__, WEFT_IDENTITY); break; \
-	case WEFT_RELU: f(__VA_ARGS__, WEFT_RELU); break; \
-	case WEFT_ELU: f(__VA_ARGS__, WEFT_ELU); break; \
-	case WEFT_LEAKY_RELU: f(__VA_ARGS__, WEFT_LEAKY_RELU); break; \
-	case WEFT_TANH: f(__VA_ARGS__, WEFT_TANH); break; \
-	case WEFT_SIGMOID: f(__VA_ARGS__, WEFT_SIGMOID); break; \
-	}
+	if (a->activation == WEFT_RELU) \
+		f(__VA_ARGS__, WEFT_RELU); \
+	else if (a->activation == WEFT_IDENTITY) \
+		f(__VA_ARGS__, WEFT_IDENTITY); \
+	else \
+		f(__VA_ARGS__, a->activation);
 
 static void k_finish(const void *args, int64_t lo, int64_t hi) {
 	const weft_finish_args *a = args;

@@ -103,7 +103,7 @@ INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *of_edge, co
 	}
 }
 
-INLINE void sum_block(const row_sum *s, const int two, const int edge_rows, int64_t v0, const int nb, const int tail) {
+INLINE void sum_block(const row_sum *s, const int two, int64_t v0, const int nb, const int tail) {
 	const elem *rows = s->rows + v0 * VW;
 	const int64_t cols = s->cols, P = s->of.P, ahead = ahead_of(nb * VW * sizeof(elem));
 	vi head[BLOCK];
@@ -121,7 +121,7 @@ INLINE void sum_block(const row_sum *s, const int two, const int edge_rows, int6
 		if (extend)
 			load_sum(acc, &s->z, r, z, v0, nb, tail);
 		for (int64_t e = 0; e < r->edges; e++)
-			add_row(acc, acc2, rows + other[e] * cols, edge_rows ? s->of_edges + (r->at + e) * s->edge_stride + v0 * VW : NULL, coef + e * P, coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
+			add_row(acc, acc2, rows + other[e] * cols, !two && s->of_edges ? s->of_edges + (r->at + e) * s->edge_stride + v0 * VW : NULL, coef + e * P, coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
 		const vf scale = s->scale ? coefficients(s->scale + k * P) : all(1.0f);
 		for (int v = 0; v < nb; v++) {
 			acc[v] *= spread(scale, head[v]);
@@ -138,47 +138,8 @@ static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s) {
 	if (narrow) {
 		narrow->sum_rows(s);
 	} else if (s->coef2) {
-		EACH_BLOCK(vectors, tail, sum_block, s, 1, 0)
-	} else if (s->of_edges) {
-		EACH_BLOCK(vectors, tail, sum_block, s, 0, 1)
+		EACH_BLOCK(vectors, tail, sum_block, s, 1)
 	} else {
-		EACH_BLOCK(vectors, tail, sum_block, s, 0, 0)
+		EACH_BLOCK(vectors, tail, sum_block, s, 0)
 	}
 }
-
-// Sums of those rows that are picked of one head's, times the run's own row, column by column.
-typedef struct picked_sum {
-	row_runs of;
-	const int32_t *place, *end; // of what is picked, and where each run's ends
-	const float *coef;
-	const elem *x, *rows; // of the runs' rows, and of the other ends
-	int64_t cols;
-	float *z; // a row for each run
-	int64_t stride;
-} picked_sum;
-
-#if defined(NARROW)
-INLINE void picked_block(const picked_sum *s, int64_t v0, const int nb, const int tail) {
-	const int64_t ahead = ahead_of(nb * VW * sizeof(elem));
-	int e = 0;
-	for (int64_t k = 0; k < s->of.runs; k++) {
-		const elem *fixed = s->x + s->of.run[k].row * s->cols;
-		vf acc[BLOCK];
-		for (int v = 0; v < nb; v++)
-			acc[v] = (vf){0};
-		for (const int end = s->end[k]; e < end; e++) {
-			const float c = s->coef[s->place[e]];
-			const elem *row = s->rows + s->of.other[s->place[e]] * s->cols;
-			prefetch_block(s->rows + s->of.other[s->place[e + ahead]] * s->cols, nb, tail);
-			for (int v = 0; v < nb; v++)
-				acc[v] += c * load_block(row, v, nb, tail);
-		}
-		for (int v = 0; v < nb; v++)
-			store_block(s->z + k * s->stride, acc[v] * load_block(fixed, v, nb, tail), v, nb, tail);
-	}
-}
-
-static void sum_picked(const picked_sum *s) {
-	EACH_BLOCK(s->of.width == VW ? 1 : 2, s->of.width % VW, picked_block, s)
-}
-#endif

@@ -93,14 +93,12 @@ static inline void store_n_bfloat16(bfloat16 *p, vf v, int n) { store_halves(p, 
 #endif
 
 struct row_sum;
-struct picked_sum;
 
 // Kernels for rows of fewer columns than a level's vectors have lanes, one for each number of lanes that is a
 // power of two; their arguments are those of the level's.
 typedef struct {
 	weft_function spmm, max, max_back;
 	void (*sum_rows)(const struct row_sum *);
-	void (*sum_picked)(const struct picked_sum *);
 } weft_narrow;
 
 extern const weft_narrow WEFT_FOR_ELEM(weft_narrow_avx2_1), WEFT_FOR_ELEM(weft_narrow_avx2_2), WEFT_FOR_ELEM(weft_narrow_avx2_4),

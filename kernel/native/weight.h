@@ -93,11 +93,14 @@ INLINE void add_wide(double *sum, vf v, int add) {
 // The product of `tall` columns of x, whose rows lie `stride` apart, with a panel of g of `broad` vectors. It
 // belongs to the numbers from `at` on of the block.
 INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t stride, const float *g, const int tall, const int broad, const int pairs) {
-	vf sum[VW][BROAD];
+	vf sum[VW][BROAD], all_sums[VW][BROAD];
+	for (int i = 0; i < tall; i++)
+		for (int v = 0; v < broad; v++)
+			sum[i][v] = (vf){0};
+#pragma GCC unroll 1 // beside the rows little time goes into what follows, and before, for each sum
 	for (int i = 0; i < tall; i++)
 		for (int v = 0; v < broad; v++) {
 			const int64_t p = at + i * b->stride + v * VW;
-			sum[i][v] = (vf){0};
 			__builtin_prefetch(b->tile + p, 1);
 			if (b->last)
 				for (int line = 0; line < VW; line += LINE / 2)
@@ -117,14 +120,19 @@ INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t
 			ask_for_next(&b->next_g);
 	}
 	for (int i = 0; i < tall; i++)
+		for (int v = 0; v < broad; v++)
+			all_sums[i][v] = sum[i][v];
+#pragma GCC unroll 1
+	for (int i = 0; i < tall; i++)
 		for (int v = 0; v < broad; v++) {
 			const int64_t p = at + i * b->stride + v * VW;
+			vf s = all_sums[i][v];
 			if (!b->first)
-				sum[i][v] += load(b->tile + p);
+				s += load(b->tile + p);
 			if (b->last)
-				add_wide(b->lane + p, sum[i][v], !b->first_tile);
+				add_wide(b->lane + p, s, !b->first_tile);
 			else
-				store(b->tile + p, sum[i][v]);
+				store(b->tile + p, s);
 		}
 }
 
