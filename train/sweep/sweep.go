@@ -139,7 +139,12 @@ func parse(text []byte) (*Sweep, error) {
 func oneLine(err error) error {
 	var located yaml.Error
 	if errors.As(err, &located) && located.GetToken() != nil {
-		return fmt.Errorf("line %d: %s", located.GetToken().Position.Line, located.GetMessage())
+		at, way := located.GetToken(), ""
+		isKey := func(one setting.Setting) bool { return one.Name == at.Value }
+		if field := new(yaml.UnknownFieldError); errors.As(err, &field) && slices.ContainsFunc(setting.All(), isKey) {
+			way = fmt.Sprintf("; it is a setting, and these stand under settings, as in settings: {%s: …}, or with values to try under grid", at.Value)
+		}
+		return fmt.Errorf("line %d: %s%s", at.Position.Line, located.GetMessage(), way)
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return errors.New(line)

@@ -29,6 +29,20 @@ func TestGrid(t *testing.T) {
 	}
 }
 
+// TestMisplacedSettings: a setting in the place of a key is told where settings stand.
+func TestMisplacedSettings(t *testing.T) {
+	const stand = "; it is a setting, and these stand under settings, as in settings: {%s: …}, or with values to try under grid"
+	for file, want := range map[string]string{
+		"dataset: g\nmodel: gcn\ngrid: {lr: [1, 2]}\n":    `line 2: unknown field "model"` + fmt.Sprintf(stand, "model"),
+		"random:\n  runs: 3\n  lr: {uniform: [0, 1]}\n":   `line 3: unknown field "lr"` + fmt.Sprintf(stand, "lr"),
+		"dataset: g\nmodels: [gcn]\ngrid: {lr: [1, 2]}\n": `line 2: unknown field "models"`,
+	} {
+		if _, err := parse([]byte(file)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", file, err, want)
+		}
+	}
+}
+
 // Half the values of a log-uniform range lie below its geometric mean, and half of a uniform one below its
 // middle. Integers come from both ends.
 func TestRandom(t *testing.T) {
