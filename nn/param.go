@@ -425,8 +425,8 @@ func (ps *Params) namesIn(state State) map[string]string {
 	return names
 }
 
-// Load sets all values from a state. It refuses a missing, unknown or wrongly shaped tensor by name. A missing
-// integer is 0, as in PyTorch, whose older files lack those of batch norm.
+// Load sets all values from a state. It refuses a missing, unknown or wrongly shaped tensor by name. A
+// missing integer is 0, as in PyTorch, whose older files lack those of batch norm.
 func (ps *Params) Load(state State) error {
 	names, used := ps.namesIn(state), map[string]bool{}
 	take := func(name string, shape []int) (Tensor, error) {

@@ -83,7 +83,7 @@ func importers(c *changes) []importer {
 	return []importer{
 		planetoidImport{},
 		new(npzImport), new(pygImport), new(edgesImport), &ogbImport{split: splitOrRule{rule: &c.split}},
-		new(rdfImport), new(ppiImport),
+		new(rdfImport), new(kgImport), new(ppiImport),
 		debianImport{},
 		new(dglImport),
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 
 	"weft/graph"
 	"weft/graph/internal/lines"
@@ -32,9 +33,9 @@ type Options struct {
 	Without []string
 }
 
-// Read reads the graph. Subjects and objects are its vertices, of the one type relations.EntityType, in the order of
-// their first appearance: IRIs, blank nodes and literals, which are one where text, language tag and datatype
-// are. Names are IRIs as they are; _:label for a blank node, and _:label#2 in the second file; a literal as
+// Read reads the graph. Subjects and objects are its vertices, of the one type entity, in the order of their
+// first appearance: IRIs, blank nodes and literals, which are one where text, language tag and datatype are.
+// Names are IRIs as they are; _:label for a blank node, and _:label#2 in the second file; a literal as
 // N-Triples has it. Each predicate is a relation from subjects to objects under its local name, and one back,
 // rev_ before it. A triple that stands twice is one edge.
 //
@@ -208,8 +209,22 @@ func compact(r *graph.Relation) int {
 	return gone
 }
 
-// localName returns what follows the last #, / or : within an IRI, as a part of a file name.
+// localName returns what follows the last #, / or : within an IRI, about 100 bytes of it, with one
+// underscore for what is no letter, digit, dot or hyphen: it becomes a part of a file name.
 func localName(iri string) string {
+	const longest = 100
 	iri = strings.TrimRight(iri, "#/:")
-	return relations.FolderName(iri[strings.LastIndexAny(iri, "#/:")+1:])
+	var name []rune
+	for at, c := range iri[strings.LastIndexAny(iri, "#/:")+1:] {
+		if at >= longest {
+			break
+		}
+		if !unicode.IsLetter(c) && !unicode.IsDigit(c) && c != '-' && (c != '.' || at == 0) {
+			c = '_'
+		}
+		if c != '_' || at == 0 || name[len(name)-1] != '_' {
+			name = append(name, c)
+		}
+	}
+	return string(name)
 }

@@ -3,8 +3,6 @@ package relations
 
 import (
 	"fmt"
-	"strings"
-	"unicode"
 
 	"weft/graph"
 	"weft/graph/internal/names"
@@ -123,25 +121,4 @@ func (t *Table) Names(called func(name string) string) (all, notes []string) {
 		all = append(all, name)
 	}
 	return all, notes
-}
-
-// FolderName is about 100 bytes of a name as a part of a file name: with one underscore for what is no
-// letter, digit, dot or hyphen, and for a dot at its beginning.
-func FolderName(text string) string {
-	const longest = 100
-	var name strings.Builder
-	underscore := false
-	for at, c := range text {
-		if at >= longest {
-			break
-		}
-		if !unicode.IsLetter(c) && !unicode.IsDigit(c) && c != '-' && (c != '.' || at == 0) {
-			c = '_'
-		}
-		if c != '_' || !underscore {
-			name.WriteRune(c)
-		}
-		underscore = c == '_'
-	}
-	return name.String()
 }
