@@ -135,7 +135,8 @@ func (m *Making) lock(ctx context.Context, folder, name string) (unlock func(), 
 	}
 }
 
-// tryLock takes a lock, which is a file that is there as long as a process has it. busy: another process does.
+// tryLock takes a lock, which is a file that is there as long as a process has it. busy: another process
+// does.
 func tryLock(path string) (unlock func(), busy bool) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666) // NFS locks no file that is open for reading only
 	if err != nil {

@@ -116,8 +116,8 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// TestMakingWaits: while one process makes a store the others wait, say so after a while, and take that store.
-// Time passes where all wait.
+// TestMakingWaits: while one process makes a store the others wait, say so after a while, and take that
+// store. Time passes where all wait.
 func TestMakingWaits(t *testing.T) {
 	dir := t.TempDir()
 	source, store := filepath.Join(dir, "graph"), filepath.Join(dir, "graph.weft")

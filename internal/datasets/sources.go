@@ -26,7 +26,8 @@ type Sources []sourceFile
 
 // sourceFile tells a file from any other that has its name at another time. Other bytes of the same size and
 // time have another time of change. A file that is moved to the name of another, or that a link leads to, has
-// another inode or path. The device has no part: its number differs between machines that share a file system.
+// another inode or path. The device has no part: its number differs between machines that share a file
+// system.
 type sourceFile struct {
 	Path     string `json:"path"` // absolute, without symbolic links
 	Bytes    int64  `json:"bytes"`
@@ -98,8 +99,8 @@ func (s Sources) Record(store string) error {
 }
 
 // Made reports whether the store was made of these files as they are. Other files that it was made of, as of
-// an import with flags, must be as they were, too. A store without a record, as earlier versions made, must be
-// younger than the files.
+// an import with flags, must be as they were, too. A store without a record, as earlier versions made, must
+// be younger than the files.
 func (s Sources) Made(store string) bool {
 	made, err := os.Stat(filepath.Join(store, "graph.json"))
 	if err != nil {

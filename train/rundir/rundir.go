@@ -177,9 +177,6 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 // severalFile is in a folder with the directories of several runs: what they came to together.
 const severalFile = "seeds.json"
 
-// SweepFile is the copy of a sweep's file in the folder of its runs.
-const SweepFile = "sweep.yaml"
-
 // MakeFolder makes a folder for the directories of several runs, and returns its path. An empty out means a
 // new folder under runs/, as for New. Otherwise out must be new or empty, unless the runs in it continue.
 func MakeFolder(out string, now time.Time, dataset, model string, continues bool) (string, error) {
@@ -218,7 +215,7 @@ func First(folder string) string {
 // itself: what the runs came to, the file of a sweep, event files.
 func IsBeside(path string) bool {
 	name := filepath.Base(path)
-	if name == severalFile || name == SweepFile || strings.HasPrefix(name, tfevents.Prefix) {
+	if name == severalFile || name == sweepFile || strings.HasPrefix(name, tfevents.Prefix) {
 		return true
 	}
 	events, _ := filepath.Glob(filepath.Join(path, tfevents.Prefix+"*")) // a folder with a bracket has none
