@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/graph"
+	"weft/graph/kg"
 	"weft/graph/ppi"
 	"weft/internal/datasets"
 	"weft/internal/foreign"
@@ -69,6 +70,9 @@ func recognize(path string) (r recognition, found bool) {
 		switch {
 		case named(".nt"):
 			r.format = "rdf"
+			if triples, flags, found := datasets.RDF(filepath.Dir(path)); found && triples == filepath.Clean(path) {
+				r.flags = flags
+			}
 		case named(".csv", ".tsv", ".txt", ".edges", ".edgelist"):
 			r.format = "edges"
 		case named(".json") && isDGLPartition(path):
@@ -149,13 +153,18 @@ func recognizeFolder(path string) (r recognition, found bool) {
 		return matches
 	}
 	r.path, r.source = path, path
+	raw := filepath.Join(path, "raw") // as PyG downloads into it
 	switch rules := has("split", "*"); {
 	case isStore(path):
 		return r, false
 	case ppi.Is(path):
 		r.format = "ppi"
-	case ppi.Is(filepath.Join(path, "raw")):
-		r.format, r.source = "ppi", filepath.Join(path, "raw")
+	case ppi.Is(raw):
+		r.format, r.source = "ppi", raw
+	case kg.Is(path):
+		r.format = "kg"
+	case kg.Is(raw):
+		r.format, r.source = "kg", raw
 	case len(has("raw")) > 0 && len(rules) > 0:
 		r.format = "ogb"
 		if len(rules) == 1 {
@@ -166,9 +175,14 @@ func recognizeFolder(path string) (r recognition, found bool) {
 	case len(has("part0")) > 0 && len(has("*.json")) == 1:
 		r.format, r.source = "dgl", has("*.json")[0]
 	default:
-		return r, false
+		for _, folder := range []string{path, raw} {
+			if triples, flags, found := datasets.RDF(folder); found {
+				r.format, r.source, r.flags = "rdf", triples, flags
+				break
+			}
+		}
 	}
-	return r, true
+	return r, r.format != ""
 }
 
 // storeBeside is the store that a source is imported into where a command names the source: beside it.
@@ -287,12 +301,20 @@ func (r *recognition) files() (files []string) {
 		in(r.source, "raw", "split")
 	case "debian":
 		in(r.source, "*_Packages*")
+	case "kg":
+		in(r.source, "train.txt*", "valid.txt*", "test.txt*", "*.dict*")
+	case "rdf":
+		for k, flag := range r.flags {
+			if flag == "--train" || flag == "--test" {
+				files = append(files, r.flags[k+1])
+			}
+		}
 	case "dgl":
 		if isDGLPartition(r.source) {
 			in(filepath.Dir(r.source), "part*")
 		}
 	}
-	if len(files) == 0 || r.format == "dgl" {
+	if len(files) == 0 || r.format == "dgl" || r.format == "rdf" {
 		files = append(files, r.source)
 	}
 	return files
