@@ -255,7 +255,7 @@ func (r *recognition) checkOld(store string) error {
 		return checkNewStore(store)
 	}
 	again := func(why string) error {
-		return refusal.Errorf("%s has changed since %s was made of it, and %s: remove that folder, name it in the place of the source, or import into another: %s",
+		return refusal.Errorf("%s: what %s was made of has changed, and %s: remove that folder, name it in the place of the source, or import into another: %s",
 			r.path, store, why, r.command("STORE"))
 	}
 	if err := datasets.CheckOwn(store); err != nil {

@@ -273,6 +273,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	job.OnEpoch, job.Trace = progress.epoch, t.trace != ""
 	if t.live != nil {
 		t.live.begin(t.out)
+		t.live.reportTo(progress.say)
 		fmt.Fprintf(show, "%s: live at %s\n", printable(t.out), t.live.url())
 	}
 	if events != nil || t.live != nil {

@@ -104,6 +104,7 @@ func TestMade(t *testing.T) {
 			for _, path := range []string{a.file, filepath.Join(a.dir, "flag"), filepath.Join(folder, "in", "it")} {
 				write(t, path, "one")
 			}
+			do(os.Symlink("it", filepath.Join(folder, "in", "link")))
 			sources, err := LookAt([]string{a.file, folder, filepath.Join(a.dir, "flag")})
 			do(err, os.Mkdir(a.store, 0o777), sources.Record(a.store))
 			write(t, filepath.Join(a.store, "graph.json"), "{}")

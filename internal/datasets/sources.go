@@ -126,9 +126,8 @@ func (s Sources) Made(store string) bool {
 		if recorded[f.Path] != f {
 			return false
 		}
-		delete(recorded, f.Path)
 	}
-	for path, f := range recorded {
+	for path, f := range recorded { // those of flags, too, and those that are gone
 		if info, err := os.Stat(path); err != nil || sourceOf(path, info) != f {
 			return false
 		}
