@@ -38,6 +38,7 @@ func TestValuesOfWholeNumbers(t *testing.T) {
 		{"id,days\n2,9000\n0,3954\n1,\n", true, graph.Labels{Columns: 1, Values: []float32{3954, nan, 9000}}},
 		{"id,a,b\n2,0,1\n0,1,0\n1,1,1\n", true, graph.Labels{Columns: 2, Values: []float32{1, 0, 1, 1, 0, 1}}},
 		{"26242.0\n26243.0\n\n", false, graph.Labels{Columns: 1, Values: []float32{26242, 26243, nan}}},
+		{"1.0\n5.0\n0.0\n", false, graph.Labels{Columns: 1, Values: []float32{1, 5, 0}}}, // more classes than vertices
 		{"-2.0\n1.0\n0.0\n", false, graph.Labels{Columns: 1, Values: []float32{-2, 1, 0}}},
 		{"id,days\n2,26242.0\n0,5.0\n1,\n", false, graph.Labels{Columns: 1, Values: []float32{5, nan, 26242}}},
 		{"1.0\n\n0.0\n", false, graph.Labels{Classes: 2, Class: []int64{1, -1, 0}}}, // as pandas writes classes with gaps

@@ -140,6 +140,19 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// TestWriteLeavesTheTable: the caller's names stay as they are.
+func TestWriteLeavesTheTable(t *testing.T) {
+	types, classes := []Type{{Name: "=a", Count: 1}}, []string{"=b"}
+	for _, table := range []Table{{Columns: Embedding, Types: types}, {Classes: classes}} {
+		if err := Write(filepath.Join(t.TempDir(), "p.csv"), rowsOf(1, 0), table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if types[0].Name != "=a" || classes[0] != "=b" {
+		t.Errorf("types %v, classes %q", types, classes)
+	}
+}
+
 func readCSV(t *testing.T, path string) (header []string, cells [][]any) {
 	f, err := os.Open(path)
 	if err != nil {
