@@ -194,8 +194,11 @@ func list(store string, wanted func(name string) bool) ([]Description, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if errors.Is(err, unix.ENOTDIR) {
+		err = refusal.Errorf("%w; the partitions of a store lie in a folder of that name", err)
+	}
 	if err != nil {
-		return nil, refusal.Errorf("%w; the partitions of a store lie in a folder of that name", err)
+		return nil, err
 	}
 	var all []Description
 	for _, e := range entries {

@@ -79,7 +79,7 @@ func newLive(port int) (*live, error) {
 		return nil, refusal.Errorf("--watch %d: %w; name another port, or 0 for a free one", port, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	most := min(watchReaders, 1+int(min(files.Cur, 1<<20))/16) // the run needs the other files
+	most := readersWith(files.Cur)
 	l := &live{
 		gate: &gate{listener, make(chan struct{}, most+(most+1)/2)}, text: watchText(), most: int64(most), hold: watchHold,
 		every: 1, wake: make(chan struct{}), stop: stop,
@@ -100,6 +100,10 @@ func newLive(port int) (*live, error) {
 	}()
 	return l, nil
 }
+
+// readersWith is how many browsers may read where a process may have so many files open: the run needs
+// others.
+func readersWith(files uint64) int { return int(min(watchReaders, 1+files/16)) }
 
 // gate is a listener with few connections at once. The others wait outside this process.
 type gate struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -120,6 +121,15 @@ func TestLive(t *testing.T) {
 	}
 	if _, err := newLive(l.gate.Addr().(*net.TCPAddr).Port); err == nil || !strings.Contains(err.Error(), "name another port") {
 		t.Errorf("a port in use: %v", err)
+	}
+}
+
+// TestReadersWith: a page takes a tenth of the files that a process may open, and a reader at least.
+func TestReadersWith(t *testing.T) {
+	for files, want := range map[uint64]int{16: 2, 28: 2, 64: 5, 239: 15, 240: 16, 1024: 16, math.MaxUint64: 16} {
+		if got := readersWith(files); got != want {
+			t.Errorf("%d files: %d readers, want %d", files, got, want)
+		}
 	}
 }
 

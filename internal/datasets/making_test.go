@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,6 +115,35 @@ func TestMade(t *testing.T) {
 				t.Errorf("made of the sources as they are: %v, want %v", made, c.made)
 			}
 		})
+	}
+}
+
+// TestSourceFile: each of what tells a file from others is that of the system, and counts by itself.
+func TestSourceFile(t *testing.T) {
+	dir := t.TempDir()
+	path, link, store := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "store")
+	write(t, path, "text")
+	var stat syscall.Stat_t
+	if err := errors.Join(os.Symlink("file", link), os.Mkdir(store, 0o777), os.Chtimes(path, time.Unix(1, 2), time.Unix(3, 4)), syscall.Stat(path, &stat)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(store, "graph.json"), "{}")
+	now, err := LookAt([]string{link})
+	if want := (sourceFile{path, 4, 3e9 + 4, stat.Ctim.Nano(), stat.Ino}); err != nil || len(now) != 1 || now[0] != want {
+		t.Fatalf("%+v, %v, want %+v", now, err, want)
+	}
+	for name, change := range map[string]func(f *sourceFile){
+		"path": func(f *sourceFile) { f.Path += "2" }, "bytes": func(f *sourceFile) { f.Bytes++ }, "modified": func(f *sourceFile) { f.Modified++ },
+		"changed": func(f *sourceFile) { f.Changed++ }, "inode": func(f *sourceFile) { f.Inode++ }, "": func(*sourceFile) {},
+	} {
+		then := slices.Clone(now)
+		change(&then[0])
+		if err := then.Record(store); err != nil {
+			t.Fatal(err)
+		}
+		if made := now.Made(store); made != (name == "") {
+			t.Errorf("another %s: made of the file: %v", name, made)
+		}
 	}
 }
 
