@@ -331,7 +331,7 @@ func (t *table) array() (*npy.Array, error) {
 		return npy.New(convert(values, func(x float64) bool { return x == 1 }), shape...), nil
 	case truth && !few:
 		return npy.New(convert(values, func(x float64) uint8 { return uint8(x) }), shape...), nil
-	case t.integers(values) && !(t.as == PerhapsWhole && t.pointed):
+	case t.integers(values) && (t.as != PerhapsWhole || !t.pointed):
 		return npy.New(convert(values, func(x float64) int64 {
 			if math.IsNaN(x) {
 				return -1
