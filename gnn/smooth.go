@@ -21,6 +21,8 @@ import (
 // where σ is the mean of ‖E_j‖₁ over the known labels; s is 1 where that is above 1000 (autoscale). With a
 // Scale s is Scale, and the rows of Eᵏ for known labels are reset to E after each round (FDiff-scale).
 //
+// Without rounds of Smooth the result is G, clamped to [0, 1], as probabilities are. PyG does not clamp it.
+//
 // With Z = 0 and without rounds of Correct this is label propagation (Zhu and Ghahramani 2002), PyG's
 // LabelPropagation.
 type Smoothing struct {
@@ -60,6 +62,8 @@ func (s *smoother) Forward(in State) State {
 	z = autograd.Add(labels, unknown(z, known))
 	if s.Smooth.Count > 0 {
 		z = propagated(s.smooth, z, s.Smooth, func(x *autograd.Var) *autograd.Var { return clamped(x, 0, 1) })
+	} else {
+		z = clamped(z, 0, 1)
 	}
 	return State{H: z}
 }

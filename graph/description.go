@@ -129,7 +129,7 @@ func readDescription(dir string) (*description, error) {
 		return nil, refusal.Errorf("%s: not a graph store, as it has no %s; import or generate one", dir, descriptionFile)
 	}
 	if err != nil {
-		return nil, refusal.Errorf("%w; %s", err, importAgain)
+		return nil, refusal.Advise(err, importAgain)
 	}
 	d, err := parseDescription(text)
 	if err != nil {

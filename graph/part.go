@@ -193,7 +193,7 @@ func (m *mappings) partDescription(dir string) (*partDescription, error) {
 		return nil, refusal.Errorf("%s: missing; %s", path, m.wayOut)
 	}
 	if err != nil {
-		return nil, refusal.Errorf("%w; %s", err, m.wayOut)
+		return nil, refusal.Advise(err, m.wayOut)
 	}
 	d, err := parsePartDescription(text)
 	if err != nil {

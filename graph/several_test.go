@@ -233,8 +233,10 @@ func TestSplitByGraph(t *testing.T) {
 	if err := g.MakeSplits("val", 1, 1); err != nil || len(g.Splits) != 1 || len(g.Splits[0].Val) != 800 || len(g.Splits[0].Train)+len(g.Splits[0].Test) > 0 {
 		t.Errorf("val: error %v", err)
 	}
+	g.Splits = nil
 	for spec, want := range map[string]string{
 		"graphs:98/1/1": "split graphs:98/1/1: 1 % of 7 graphs with labels is none: give that part more",
+		"given":         "split given: the source has no split: give graphs:60/20/20, random:60/20/20 or per-class=20,30",
 		"graphs:98/1":   "give three percentages, for instance graphs:60/20/20",
 	} {
 		if err := g.MakeSplits(spec, 1, 1); !refusal.Is(err) || !strings.Contains(err.Error(), want) {

@@ -139,8 +139,11 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	}
 	if rule.kind == splitGiven {
 		if len(g.Splits) == 0 {
-			return refusal.Errorf("%s given: the source has no split: give random:60/20/20 or per-class=20,30",
-				splitSetting)
+			rules := "random:60/20/20 or per-class=20,30"
+			if g.GraphOf != nil {
+				rules = "graphs:60/20/20, " + rules
+			}
+			return refusal.Errorf("%s given: the source has no split: give %s", splitSetting, rules)
 		}
 		if count > 1 {
 			return refusal.Errorf("%s %d: %s given keeps the %d of the source: leave %s out, or make random ones",

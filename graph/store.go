@@ -253,10 +253,7 @@ func (m *mappings) unreadable(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return refusal.Damaged("%s: missing, though %s lists it; %s", path, descriptionFile, m.wayOut)
 	}
-	if refusal.Is(err) {
-		return fmt.Errorf("%w; %s", err, m.wayOut)
-	}
-	return err
+	return refusal.Advise(err, m.wayOut)
 }
 
 // located names the file of a flaw in the store dir, and the way out.

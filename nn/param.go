@@ -425,7 +425,8 @@ func (ps *Params) namesIn(state State) map[string]string {
 	return names
 }
 
-// Load sets all values from a state. It refuses a missing, unknown or wrongly shaped tensor by name.
+// Load sets all values from a state. It refuses a missing, unknown or wrongly shaped tensor by name. A
+// missing integer is 0, as in PyTorch, whose older files lack those of batch norm.
 func (ps *Params) Load(state State) error {
 	names, used := ps.namesIn(state), map[string]bool{}
 	take := func(name string, shape []int) (Tensor, error) {
@@ -461,6 +462,10 @@ func (ps *Params) Load(state State) error {
 		p.take(values)
 	}
 	for _, b := range ps.Buffers {
+		if _, there := names[b.Name]; b.Count != nil && !there {
+			*b.Count = 0
+			continue
+		}
 		if b.Count != nil {
 			v, err := take(b.Name, []int{})
 			if err != nil {

@@ -205,6 +205,22 @@ func TestOlderName(t *testing.T) {
 	}
 }
 
+// TestLoadWithoutCount: nothing is computed of batch norm's count, and weights may lack it.
+func TestLoadWithoutCount(t *testing.T) {
+	team := newTeam(t)
+	from, to := model(team, 1), model(team, 2)
+	*from.Buffers[2].Count, *to.Buffers[2].Count = 5, 7
+	state := from.State()
+	delete(state, "norms.0.module.num_batches_tracked")
+	if err := to.Load(state); err != nil {
+		t.Fatal(err)
+	}
+	state["norms.0.module.num_batches_tracked"] = safetensors.Tensor{Shape: []int{}, Int64: []int64{0}}
+	if diff := cmp.Diff(state, to.State()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestLoadRefuses(t *testing.T) {
 	floats := func(shape []int, values ...float32) safetensors.Tensor {
 		return safetensors.Tensor{Shape: shape, Float32: values}
@@ -215,7 +231,6 @@ func TestLoadRefuses(t *testing.T) {
 	}{
 		"a missing weight":  {func(s map[string]safetensors.Tensor) { delete(s, "convs.0.att_src") }, "lack convs.0.att_src [1 3 2]"},
 		"a missing buffer":  {func(s map[string]safetensors.Tensor) { delete(s, "norms.0.module.running_var") }, "lack norms.0.module.running_var [3]"},
-		"a missing count":   {func(s map[string]safetensors.Tensor) { delete(s, "norms.0.module.num_batches_tracked") }, "lack norms.0.module.num_batches_tracked"},
 		"an unknown tensor": {func(s map[string]safetensors.Tensor) { s["convs.2.bias"] = floats([]int{1}, 1) }, "convs.2.bias, which this model does not have"},
 		"another shape":     {func(s map[string]safetensors.Tensor) { s["convs.0.bias"] = floats([]int{2}, 1, 2) }, "convs.0.bias as [2], this model needs [3]"},
 		"a transposed shape": {func(s map[string]safetensors.Tensor) {

@@ -64,7 +64,7 @@ func readRecord(dir string) (*record, error) {
 	file, _ := os.Stat(path) // before reading, to notice a later replacement; without a file Read fails
 	text, err := document.Read(path, maxDescription)
 	if err != nil {
-		return nil, refusal.Errorf("%w; remove %s, or move it elsewhere, and %s", err, dir, partitionAgain)
+		return nil, refusal.Advise(err, fmt.Sprintf("remove %s, or move it elsewhere, and %s", dir, partitionAgain))
 	}
 	r, err := parseRecord(text)
 	if err == nil && r.Name != filepath.Base(dir) {

@@ -95,6 +95,7 @@ type Whole struct {
 	Edges          int64              `json:"edges"`    // of all relations
 	Type           string             `json:"type,omitempty"`
 	Others         []WholeType        `json:"others,omitempty"`
+	Graphs         int                `json:"graphs,omitempty"` // that are stored as one; 0: it is one
 	FeatureColumns int                `json:"features"`
 	FeatureValues  int64              `json:"feature_values,omitempty"` // stored by sparse features; 0: they are dense
 	Classes        int                `json:"classes"`
@@ -151,7 +152,7 @@ func WholeOf(g *graph.Graph) Whole {
 	w := Whole{
 		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, FeatureValues: int64(len(g.Features.Indices)),
 		Classes: g.Labels.Classes, ValueColumns: g.Labels.Columns, Type: g.Type,
-		Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
+		Graphs: g.Graphs, Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
 	}
 	for _, t := range g.Others {
 		w.Others = append(w.Others, WholeType{t.Type, t.Count, t.Features.Columns, int64(len(t.Features.Indices))})

@@ -211,3 +211,15 @@ func TestReplication(t *testing.T) {
 		t.Errorf("halo %d and %d, replication %v", s.Halo(0), s.Halo(1), s.Replication())
 	}
 }
+
+// TestWholeOfSeveralGraphs: each worker knows how many graphs are stored as one.
+func TestWholeOfSeveralGraphs(t *testing.T) {
+	g := linked(t, 3)
+	if got := WholeOf(g).Graphs; got != 0 {
+		t.Errorf("%d graphs in one", got)
+	}
+	g.GraphOf, g.Graphs = []int32{0, 1, 1}, 2
+	if got := WholeOf(g).Graphs; got != 2 {
+		t.Errorf("%d graphs of 2", got)
+	}
+}

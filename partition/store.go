@@ -194,8 +194,11 @@ func list(store string, wanted func(name string) bool) ([]Description, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if errors.Is(err, unix.ENOTDIR) {
+		err = refusal.Errorf("%w; the partitions of a store lie in a folder of that name", err)
+	}
 	if err != nil {
-		return nil, refusal.Errorf("%w; the partitions of a store lie in a folder of that name", err)
+		return nil, err
 	}
 	var all []Description
 	for _, e := range entries {
@@ -267,8 +270,11 @@ func Open(store string, d Description, p int) (*Share, error) {
 func (d *Description) openPart(dir string, p int) (*graph.Part, error) {
 	for {
 		before, err := os.OpenFile(dir, unix.O_PATH, 0) // while it is open, no other directory takes its inode
+		if errors.Is(err, fs.ErrNotExist) {
+			err = refusal.Errorf("%w; %s", err, partitionAgain)
+		}
 		if err != nil {
-			return nil, refusal.Errorf("%w; %s", err, partitionAgain)
+			return nil, err
 		}
 		part, err := graph.OpenPart(filepath.Join(dir, strconv.Itoa(p)))
 		changed := d.checkThere(dir)
@@ -326,7 +332,7 @@ func (d *Description) readAssignment(store string) ([]int32, error) {
 	path := filepath.Join(Directory(store, d.Name), assignmentFile)
 	file, size, err := regular.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w; %s", err, partitionAgain)
+		return nil, refusal.Advise(err, partitionAgain)
 	}
 	defer file.Close()
 	var of []int32

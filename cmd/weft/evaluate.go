@@ -246,7 +246,7 @@ func (e *evaluated) predictions(ctx context.Context) (rows []float32, columns in
 	}
 	state, err := nn.ReadState(e.weights)
 	if err == nil {
-		err = checkWeights(&request{options: e.options, weights: e.weights, graph: e.store}, e.graph.Features.Columns, state)
+		err = checkWeights(&request{options: e.options, run: e.args[0], trained: e.run.Store, weights: e.weights, graph: e.store}, e.graph.Features.Columns, state)
 	}
 	if err != nil {
 		return nil, 0, err

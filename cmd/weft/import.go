@@ -14,6 +14,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/streamed"
+	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/partition"
 )
@@ -63,6 +64,27 @@ type importRequest struct {
 // source returns the only source.
 func (r *importRequest) source() string { return r.sources[0] }
 
+// files are the files and folders that the graph is read from: the sources, and those that flags name.
+func (r *importRequest) files(i importer) (files []string) {
+	for _, source := range r.sources {
+		of := recognition{format: i.format().name, source: source}
+		files = append(files, of.files()...)
+	}
+	r.flags.Visit(func(f *pflag.Flag) {
+		if name, _ := pflag.UnquoteUsage(f); name == "file" {
+			files = append(files, f.Value.String())
+		}
+	})
+	return files
+}
+
+// isBeside reports whether the store is beside its source, where a command that names the source looks for
+// it.
+func (r *importRequest) isBeside() bool {
+	of := recognition{source: r.source()}
+	return sameFile(r.store, of.storeBeside())
+}
+
 // provenance returns the provenance of a graph: its source, and the flags of the import.
 func (r *importRequest) provenance(source string) string {
 	if words := changed(r.flags); words != "" {
@@ -83,7 +105,7 @@ func importers(c *changes) []importer {
 	return []importer{
 		planetoidImport{},
 		new(npzImport), new(pygImport), new(edgesImport), &ogbImport{split: splitOrRule{rule: &c.split}},
-		new(rdfImport), new(ppiImport),
+		new(rdfImport), new(kgImport), new(ppiImport),
 		debianImport{},
 		new(dglImport),
 	}
@@ -181,11 +203,15 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), r.store)()
+	files, unseen := datasets.LookAt(r.files(i))
 	started := time.Now()
 	shown := newStages(cmd.ErrOrStderr())
 	r.progress = shown.show
 	made, err := makeStore(i, r)
 	shown.erase()
+	if err == nil && unseen == nil && r.isBeside() { // weft train SOURCE takes it
+		err = files.Record(r.store)
+	}
 	if err != nil {
 		return err
 	}

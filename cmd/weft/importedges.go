@@ -25,6 +25,7 @@ func (i *edgesImport) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Features, "features", "", "`file` (.npy, CSV, .csv.gz; .npz of scipy.sparse): a row of features per vertex, in order or by a first column id")
 	flags.StringSliceVar(&o.EdgeFeatures, "edge-features", nil, "`columns` of the list that are features of the edges, by their names, as a,b")
 	flags.StringVar(&o.Labels, "labels", "", "`file` (.npy, CSV, .csv.gz, Parquet): a class per vertex or its name, a 0/1 matrix, or values to predict (floats); in order or by a first column id")
+	flags.BoolVar(&o.Values, "values", false, "labels are values to predict, also if they are whole numbers, which else are classes")
 	flags.StringVar(&o.Train, "train", "", "`file` (the same): training vertices: ids, a mask, or masks (a column per split)")
 	flags.StringVar(&o.Val, "val", "", "`file`: validation vertices")
 	flags.StringVar(&o.Test, "test", "", "`file`: test vertices")

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"weft/internal/refusal"
 )
 
 // peakResident is the largest resident set of this process in bytes; 0 if the system does not say. It counts
@@ -73,4 +75,19 @@ func machineMemory() int64 {
 		return limit
 	}
 	return total
+}
+
+// checkFiles refuses a run for which this process, which holds so many places of the mesh, may open too few
+// files.
+func checkFiles(places int) error {
+	// All places write a checkpoint at the same time.
+	const ofRun, ofPlace = 24, 4
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	if need := ofRun + ofPlace*places; limit.Cur < uint64(need) {
+		return refusal.Errorf("the run may have %d files open at once, and this process may open %d; allow it more: ulimit -n %[1]d", need, limit.Cur)
+	}
+	return nil
 }

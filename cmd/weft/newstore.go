@@ -104,9 +104,18 @@ func nextLine(store string, g *graph.Graph) string {
 	if g.Typed() && slices.ContainsFunc(g.Types(), lacks) {
 		o.Model = "rgcn" // learns what the types lack
 	}
+	divided := 0 // relations
+	for i := range g.Relations {
+		if g.Relations[i].EdgeSplit != nil {
+			divided++
+		}
+	}
 	learns := ""
-	if slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.EdgeSplit != nil }) {
+	if divided > 0 {
 		o.Task, learns = task.Link, " --task "+task.Link
+	}
+	if divided > 1 {
+		learns += " --decoder " + task.DistMult // tells the relations apart
 	}
 	if len(g.Splits) > 0 && len(g.Splits[0].Train) == 0 {
 		return fmt.Sprintf("no vertex trains: a model of another store is measured here, by weft train STORE --validate %s or weft evaluate RUN %[1]s", refusal.ShellWord(store))

@@ -229,17 +229,19 @@ func refuseRun(path string) error {
 // resolve returns the store of a dataset, or of a graph in a foreign format, which it makes if needed. A
 // signal meanwhile removes it.
 func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
-	if r, found := fromSource(name); found {
-		return r.imported(show)
-	}
-	if !isStore(name) && !isDataset(name) {
+	r, found := fromSource(name)
+	if !found && !isStore(name) && !isDataset(name) {
 		if err := cmp.Or(refuseRun(name), severalSources(name)); err != nil {
 			return "", err
 		}
 	}
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
-	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, printable(line)) })
+	if found {
+		store, err = r.imported(ctx, show)
+	} else {
+		store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, printable(line)) })
+	}
 	if ctx.Err() != nil {
 		return "", launch.ErrInterrupted
 	}

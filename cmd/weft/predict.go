@@ -344,10 +344,22 @@ func checkWeights(asked *request, features int, weights nn.State) error {
 	}
 	n, outputs := asked.options.Spec.Widths(weights)
 	if more := asked.options.InputColumns(features, outputs) - features; n > 0 && n != features+more {
-		return refusal.Errorf("%s has %s, the weights of %s are for %s",
-			asked.graph, counted(features, "feature", "features"), asked.weights, count(n-more))
+		return refusal.Errorf("%s has %s, the weights of %s are for %s; %s",
+			asked.graph, counted(features, "feature", "features"), asked.weights, count(n-more), asked.sameFeatures(n-more))
 	}
 	return nil
+}
+
+// sameFeatures is the way out for a graph with another number of features than the weights have.
+func (r *request) sameFeatures(number int) string {
+	these := counted(number, "feature", "features")
+	switch r.trained {
+	case "":
+		return "give a store with the " + these + " that they were trained on, in the same order"
+	case r.graph:
+		return "the store has changed since " + r.run + " was trained on it: give one with the " + these + " of then, in the same order, or train again"
+	}
+	return "give a store with the " + these + " of " + r.trained + ", which " + r.run + " was trained on, in the same order"
 }
 
 // checkFile refuses, before any work, a file that could not be written.

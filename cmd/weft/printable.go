@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"weft/internal/escape"
 )
 
 // printable is text as it may reach a terminal, in one line. What could command the terminal or disguise
@@ -15,21 +17,7 @@ func printable(text string) string { return escaped(text, "") }
 
 // escaped is printable, but leaves the characters of keep as they are.
 func escaped(text, keep string) string {
-	var b strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case strconv.IsPrint(r) || strings.ContainsRune(keep, r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		text = text[size:]
-	}
-	return b.String()
+	return escape.Unless(func(r rune) bool { return strconv.IsPrint(r) || strings.ContainsRune(keep, r) }, text)
 }
 
 // printableJSON is JSON of the same meaning without the characters that printable escapes.

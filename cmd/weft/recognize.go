@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/graph"
+	"weft/graph/kg"
 	"weft/graph/ppi"
 	"weft/internal/datasets"
 	"weft/internal/foreign"
@@ -69,6 +70,9 @@ func recognize(path string) (r recognition, found bool) {
 		switch {
 		case named(".nt"):
 			r.format = "rdf"
+			if triples, flags, found := datasets.RDF(filepath.Dir(path)); found && triples == filepath.Clean(path) {
+				r.flags = flags
+			}
 		case named(".csv", ".tsv", ".txt", ".edges", ".edgelist"):
 			r.format = "edges"
 		case named(".json") && isDGLPartition(path):
@@ -111,12 +115,14 @@ func severalSources(folder string) error {
 	return refusal.Errorf("%s: is no store, but a folder with %s; name one of them", folder, listed)
 }
 
+// planetoidParts are the ends of the names of a citation graph's files.
+var planetoidParts = []string{".x", ".y", ".tx", ".ty", ".allx", ".ally", ".graph", ".test.index"}
+
 // planetoidPrefix is the prefix of the files of a citation graph as Planetoid has them, and whether the path
 // is that prefix and not one of the files; "" if it is neither.
 func planetoidPrefix(path string) (prefix string, whole bool) {
-	parts := []string{".x", ".y", ".tx", ".ty", ".allx", ".ally", ".graph", ".test.index"}
 	has := func(prefix string) bool {
-		for _, part := range parts {
+		for _, part := range planetoidParts {
 			if info, err := os.Stat(prefix + part); err != nil || info.IsDir() {
 				return false
 			}
@@ -126,7 +132,7 @@ func planetoidPrefix(path string) (prefix string, whole bool) {
 	if has(path) {
 		return path, true
 	}
-	for _, part := range parts {
+	for _, part := range planetoidParts {
 		if prefix, ends := strings.CutSuffix(path, part); ends && has(prefix) {
 			return prefix, false
 		}
@@ -147,13 +153,18 @@ func recognizeFolder(path string) (r recognition, found bool) {
 		return matches
 	}
 	r.path, r.source = path, path
+	raw := filepath.Join(path, "raw") // as PyG downloads into it
 	switch rules := has("split", "*"); {
 	case isStore(path):
 		return r, false
 	case ppi.Is(path):
 		r.format = "ppi"
-	case ppi.Is(filepath.Join(path, "raw")):
-		r.format, r.source = "ppi", filepath.Join(path, "raw")
+	case ppi.Is(raw):
+		r.format, r.source = "ppi", raw
+	case kg.Is(path):
+		r.format = "kg"
+	case kg.Is(raw):
+		r.format, r.source = "kg", raw
 	case len(has("raw")) > 0 && len(rules) > 0:
 		r.format = "ogb"
 		if len(rules) == 1 {
@@ -164,9 +175,14 @@ func recognizeFolder(path string) (r recognition, found bool) {
 	case len(has("part0")) > 0 && len(has("*.json")) == 1:
 		r.format, r.source = "dgl", has("*.json")[0]
 	default:
-		return r, false
+		for _, folder := range []string{path, raw} {
+			if triples, flags, found := datasets.RDF(folder); found {
+				r.format, r.source, r.flags = "rdf", triples, flags
+				break
+			}
+		}
 	}
-	return r, true
+	return r, r.format != ""
 }
 
 // storeBeside is the store that a source is imported into where a command names the source: beside it.
@@ -174,77 +190,73 @@ func (r *recognition) storeBeside() string { return filepath.Clean(r.source) + "
 
 // imported returns the store of a source, which it imports if that has not been done, or has changed since.
 // The store is beside the source or, where that folder cannot be written to, in the cache.
-func (r *recognition) imported(show io.Writer) (string, error) {
+func (r *recognition) imported(ctx context.Context, show io.Writer) (string, error) {
 	if r.part {
 		return "", refusal.Errorf("%s: is one file of several; name them all by their prefix: weft train %s, or weft import planetoid %[2]s STORE", r.path, r.source)
 	}
-	changed, err := r.changed()
-	if err != nil {
-		return "", err
+	m, into := datasets.Making{Name: printable(r.source), Store: r.storeBeside(), Sources: r.files()}, "once"
+	if made, err := m.Made(); made || err != nil {
+		return m.Store, err
 	}
-	store, into := r.storeBeside(), "once"
-	made, absent := os.Stat(filepath.Join(store, "graph.json"))
-	if absent == nil && made.ModTime().After(changed.last) {
-		return store, nil
-	}
-	if unwritable := writable(filepath.Dir(store)); unwritable != nil {
-		if store, err = datasets.ImportOf(r.source, changed.bytes, changed.last); err != nil {
+	if unwritable := datasets.Writable(filepath.Dir(m.Store)); unwritable != nil {
+		var err error
+		if m.Store, err = datasets.ImportOf(r.source); err != nil {
 			return "", refusal.Errorf("%s: its folder cannot be written to (%w), and %w; import it elsewhere: %s", r.path, unwritable, err, r.command("STORE"))
 		}
-		if _, err := os.Stat(filepath.Join(store, "graph.json")); err == nil {
-			return store, nil
+		if made, err := m.Made(); made || err != nil {
+			return m.Store, err
 		}
 		into = "once, into the cache because its folder cannot be written to"
-	} else if absent == nil {
-		if err := r.removeOld(store); err != nil {
-			return "", err
-		}
 	}
-	if err := checkNewStore(store); err != nil {
-		return "", err
+	m.Say = func(line string) { fmt.Fprintln(show, line) }
+	m.Replaceable = func() error { return r.checkOld(m.Store) }
+	var (
+		imported *contents
+		started  time.Time
+	)
+	m.Make = func(store string) (err error) {
+		started = time.Now()
+		m.Say(fmt.Sprintf("%s: importing it %s, as %s does", m.Name, into, printable(r.command(m.Store))))
+		imported, err = r.importInto(store)
+		return err
 	}
-	fmt.Fprintf(show, "%s: importing it %s, as %s does\n", printable(r.source), into, printable(r.command(store)))
+	if err := m.Do(ctx); err != nil {
+		return "", r.withImport(err)
+	}
+	if imported == nil {
+		return m.Store, nil // another process has made it
+	}
+	for _, warning := range imported.Warnings {
+		fmt.Fprintln(os.Stderr, "weft: warning: "+warning)
+	}
+	for _, note := range imported.Notes {
+		m.Say(note)
+	}
+	m.Say(storeLine(m.Store, imported, time.Since(started)))
+	return m.Store, nil
+}
+
+// importInto imports the source as it is.
+func (r *recognition) importInto(store string) (*contents, error) {
 	c := &changes{}
 	i, flags, err := r.importer(c)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	request := &importRequest{sources: []string{r.source}, store: store, changes: c, flags: flags}
-	defer removeOnSignal(os.Stderr, store)()
-	started, shown := time.Now(), newStages(os.Stderr)
-	request.progress = shown.show
-	contents, err := makeStore(i, request)
-	shown.erase()
-	if err != nil {
-		return "", r.lacks(err)
-	}
-	for _, warning := range contents.Warnings {
-		fmt.Fprintln(os.Stderr, "weft: warning: "+warning)
-	}
-	for _, note := range contents.Notes {
-		fmt.Fprintln(show, note)
-	}
-	fmt.Fprintln(show, storeLine(store, contents, time.Since(started)))
-	return store, nil
+	shown := newStages(os.Stderr)
+	defer shown.erase()
+	return makeStore(i, &importRequest{sources: []string{r.source}, store: store, changes: c, flags: flags, progress: shown.show})
 }
 
-// writable says why no folder can be made in a folder; nil: one can. It tries, as permissions do not tell
-// all.
-func writable(folder string) error {
-	made, err := os.MkdirTemp(folder, ".weft-")
-	if path := (*os.PathError)(nil); errors.As(err, &path) {
-		return path.Err
+// checkOld refuses to replace what is in the place of the source's store if it is not that of an earlier
+// import of the source as it is.
+func (r *recognition) checkOld(store string) error {
+	if !isStore(store) {
+		return checkNewStore(store)
 	}
-	if err != nil {
-		return err
-	}
-	return os.Remove(made)
-}
-
-// removeOld removes the store of an earlier import of the source, if it is that and nothing else.
-func (r *recognition) removeOld(store string) error {
 	again := func(why string) error {
-		return refusal.Errorf("%s has changed since %s was made of it, and %s: remove that folder, or import into another: %s", r.path, store, why, r.command("STORE"))
+		return refusal.Errorf("%s: what %s was made of has changed, and %s: remove that folder, name it in the place of the source, or import into another: %s",
+			r.path, store, why, r.command("STORE"))
 	}
 	if err := datasets.CheckOwn(store); err != nil {
 		return again("not all in it is a store's (" + err.Error() + ")")
@@ -257,7 +269,7 @@ func (r *recognition) removeOld(store string) error {
 	if len(r.flags) == 0 && strings.HasSuffix(g.Provenance, ")") {
 		return again("it was imported with flags of its own")
 	}
-	return os.RemoveAll(store)
+	return nil
 }
 
 // importer is that of the format, with its flags.
@@ -270,53 +282,59 @@ func (r *recognition) importer(c *changes) (importer, *pflag.FlagSet, error) {
 	return i, flags, flags.Parse(r.flags)
 }
 
-// change is what tells whether the files of a source are others than before.
-type change struct {
-	last  time.Time // when one of them changed
-	bytes int64     // of all of them
-}
-
-// changed looks at the files of the source.
-func (r *recognition) changed() (c change, err error) {
-	files := []string{r.source}
-	if r.format == "planetoid" {
-		files, _ = filepath.Glob(r.source + ".*")
-		files = slices.DeleteFunc(files, func(f string) bool { return f == r.storeBeside() })
-	}
-	for _, path := range files {
-		if real, err := filepath.EvalSymlinks(path); err == nil { // of a link the file counts
-			path = real
+// files are the files and folders that the source consists of.
+func (r *recognition) files() (files []string) {
+	in := func(folder string, patterns ...string) {
+		for _, pattern := range patterns {
+			matches, _ := filepath.Glob(filepath.Join(folder, pattern)) // a folder with a bracket has none
+			files = append(files, matches...)
 		}
-		err = errors.Join(err, filepath.WalkDir(path, func(_ string, e os.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			info, err := e.Info()
-			if err != nil {
-				return err
-			}
-			if info.ModTime().After(c.last) {
-				c.last = info.ModTime()
-			}
-			if info.Mode().IsRegular() {
-				c.bytes += info.Size()
-			}
-			return nil
-		}))
 	}
-	return c, err
+	switch r.format {
+	case "planetoid":
+		for _, part := range planetoidParts {
+			files = append(files, r.source+part)
+		}
+	case "ppi":
+		in(r.source, "train_*", "valid_*", "test_*")
+	case "ogb":
+		in(r.source, "raw", "split")
+	case "debian":
+		in(r.source, "*_Packages*")
+	case "kg":
+		in(r.source, "train.txt*", "valid.txt*", "test.txt*", "*.dict*")
+	case "rdf":
+		for k, flag := range r.flags {
+			if flag == "--train" || flag == "--test" {
+				files = append(files, r.flags[k+1])
+			}
+		}
+	case "dgl":
+		if isDGLPartition(r.source) {
+			in(filepath.Dir(r.source), "part*")
+		}
+	}
+	if len(files) == 0 || r.format == "dgl" || r.format == "rdf" {
+		files = append(files, r.source)
+	}
+	return files
 }
 
-// lacks adds to a refusal of a graph that was imported as it is which import can be given flags, and where
-// the store stays that a command with other settings takes.
-func (r *recognition) lacks(err error) error {
-	if err == nil || !refusal.Is(err) {
+// withImport adds to a refusal of a graph that was imported as it is which import can be given flags.
+func (r *recognition) withImport(err error) error {
+	if !refusal.Is(err) {
 		return err
 	}
-	if store := r.storeBeside(); isStore(store) {
+	return fmt.Errorf("%w; the import of this source is %s", err, r.command("STORE"))
+}
+
+// lacks is withImport after the import, and adds where the store stays that a command with other settings
+// takes.
+func (r *recognition) lacks(err error) error {
+	if store := r.storeBeside(); refusal.Is(err) && isStore(store) {
 		err = fmt.Errorf("%w; the store %s stays for the next command with this source", err, store)
 	}
-	return fmt.Errorf("%w; the import of this source is %s", err, r.command("STORE"))
+	return r.withImport(err)
 }
 
 // fromSource finds what a command's argument was recognized as, if it is no store and no dataset.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -87,13 +88,16 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string, 
 	if err := r.Together(err); err != nil {
 		return err
 	}
-	folder := t.out
+	folder, created := t.out, false
 	err = r.OnFirst(func() (err error) {
-		folder, err = rundir.MakeFolder(t.out, time.Now(), args[0], settings.Model, t.resume == resumeAuto)
+		folder, created, err = rundir.MakeFolder(t.out, time.Now(), args[0], settings.Model, t.resume == resumeAuto)
 		return err
 	})
 	if err != nil {
 		return err
+	}
+	if created {
+		defer func() { _ = os.Remove(folder) }() // fails once a run has begun in it
 	}
 	if folder, err = worker.FromFirst(r.Comm, folder); err != nil {
 		return err

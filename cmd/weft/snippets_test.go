@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -184,7 +185,7 @@ func (s *session) shell(at, line string) string {
 var elsewhere = regexp.MustCompile(`^(make|go run|mpirun)\b|weft (doctor|(train|import) debian)\b`)
 
 // unmade matches the files that no snippet makes; a snippet of Python that reads one is left out.
-var unmade = regexp.MustCompile(`"(graph|x)\.pt"`)
+var unmade = regexp.MustCompile(`"((graph|x)\.pt|pickled.npz)"`)
 
 // measurement is a time or a share in what a command prints.
 var measurement = regexp.MustCompile(`\b[0-9.,]+ (m?s\b|%)`)
@@ -232,6 +233,27 @@ func (s *session) graphs(splits int) {
 	s.run(snippet{at: "graphs.py", text: fmt.Sprintf("import graphs\ndata = graphs.make(%d)", splits)})
 }
 
+// pickled converts pickled archives as the document says, and imports them.
+func (s *session) pickled() {
+	s.t.Helper()
+	const name = `"pickled.npz"`
+	for _, b := range snippets(s.t, "docs/data.md") {
+		if !strings.Contains(b.text, name) {
+			continue
+		}
+		for file, want := range map[string]string{
+			"cora_ml.npz": "300 vertices, 1,500 edges, 8 features, 3 classes",
+			"cora.npz":    "300 vertices, 1,491 edges, 8 features (sparse), 3 classes",
+			"actor.npz":   "300 vertices, 1,491 edges, 8 features, 3 classes",
+		} {
+			s.run(snippet{at: b.at, text: strings.ReplaceAll(b.text, name, strconv.Quote(file))})
+			if said := s.shell(file, "weft import npz converted.npz "+file+".weft"); !strings.Contains(said, want) {
+				s.t.Errorf("%s: %q, want %q", file, said, want)
+			}
+		}
+	}
+}
+
 // writes reports whether the snippet writes a graph of PyTorch Geometric.
 func (b *snippet) writes() bool {
 	return b.lang == "python" && (strings.Contains(b.text, "data.edge_index") || strings.Contains(b.text, "data[k]"))
@@ -259,6 +281,7 @@ func TestSnippets(t *testing.T) {
 			s.run(b)
 		}
 	}
+	s.pickled()
 	const weights, model = "weights.safetensors", "model: gcn\nhidden: 16\nnormalize-features: row\n"
 	s.shell("weights", "weft import planetoid data/planetoid/ind.cora cora && "+
 		"weft train cora --config configs/cora-gcn.yaml --epochs 1 --out first && cp first/model.safetensors "+weights)

@@ -7,19 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"weft/comm/mpi"
-	"weft/internal/atomicfile"
 	"weft/internal/cores"
 	"weft/internal/launch"
 	"weft/internal/refusal"
@@ -33,6 +33,7 @@ type sweepCommand struct {
 	jobs    int
 	maxTime string
 	json    bool
+	claimed *os.File // locks the folder
 }
 
 func newSweep() *cobra.Command {
@@ -103,9 +104,10 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 	if c.json {
 		show = cmd.ErrOrStderr()
 	}
-	if err := c.claim(s); err != nil {
+	if c.claimed, err = rundir.ClaimSweep(c.out, append([]byte("# of "+s.Dataset+"\n"), s.Text...)); err != nil {
 		return err
 	}
+	defer c.claimed.Close()
 	ctx, stop := untilSignal(cmd.Context(), func(signal os.Signal) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: the runs under way keep their results; interrupt again to stop at once\n", signal)
 	}, func() {})
@@ -127,31 +129,6 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s of %d failed, as said above", counted(failed, "combination", "combinations"), len(s.Combinations))
 	}
 	return nil
-}
-
-// claim makes the folder, or finds it with runs of the same sweep.
-func (c *sweepCommand) claim(s *sweep.Sweep) error {
-	if err := os.MkdirAll(c.out, 0o777); err != nil {
-		return refusal.Errorf("--out %s: %w; name another folder", c.out, err)
-	}
-	text := append([]byte("# of "+s.Dataset+"\n"), s.Text...)
-	path := filepath.Join(c.out, rundir.SweepFile)
-	was, err := os.ReadFile(path)
-	switch {
-	case err == nil && !bytes.Equal(was, text):
-		return refusal.Errorf("--out %s: the folder holds runs of another sweep, or of this one before its file changed; name another folder", c.out)
-	case err == nil:
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return refusal.Errorf("--out %s: %w; name another folder", c.out, err)
-	}
-	if entries, err := os.ReadDir(c.out); err != nil || len(entries) > 0 {
-		return refusal.Errorf("--out %s: the folder is not empty; name a new one", c.out)
-	}
-	return atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
 }
 
 // trainAll trains with each combination, some beside each other, until ctx ends. It returns how many failed.
@@ -213,7 +190,12 @@ func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int, combina
 		args = append(args, "--threads", fmt.Sprint(max(1, cores.Count()/c.jobs)))
 	}
 	args = append(args, "--out", filepath.Join(c.out, c.name(k)), "--resume", resumeAuto, "--json")
+	// The kernel kills the run when this thread ends, as it does at the end of this process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	run := exec.CommandContext(ctx, program, args...)
+	run.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	run.ExtraFiles = []*os.File{c.claimed}                                // the next sweep begins when the runs of a killed one have ended, too
 	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // it keeps its results
 	var errs bytes.Buffer
 	run.Stderr = &errs

@@ -273,6 +273,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	job.OnEpoch, job.Trace = progress.epoch, t.trace != ""
 	if t.live != nil {
 		t.live.begin(t.out)
+		t.live.reportTo(progress.say)
 		fmt.Fprintf(show, "%s: live at %s\n", printable(t.out), t.live.url())
 	}
 	if events != nil || t.live != nil {
@@ -358,7 +359,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *tr
 		}
 	}
 	return said, r.Together(cmp.Or(plan.CheckLimit(settings.MemoryLimit), checkMachine(&plan, &settings.Options, job.LocalWorkers),
-		checkDisk(&plan, settings.Offload, job.LocalWorkers)))
+		checkDisk(&plan, settings.Offload, job.LocalWorkers), checkFiles((settings.Mesh.Workers()+r.Comm.Size()-1)/r.Comm.Size())))
 }
 
 // directory makes the directory of a planned run, or continues in that of run, and opens what follows the run

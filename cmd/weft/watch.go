@@ -1,19 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
+	"log"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weft/internal/refusal"
 	"weft/train"
@@ -28,10 +33,14 @@ var (
 )
 
 // live is a page that shows a run while it goes on, to browsers on this machine alone. The run only appends
-// to it: who reads slowly, or not at all, holds nobody up. nil shows nothing.
+// to it: who reads slowly, or not at all, holds nobody up. However many come, the page takes few files and
+// little time from the run, and what fails there fails nothing else. nil shows nothing.
 type live struct {
-	server   *http.Server
-	listener net.Listener
+	server *http.Server
+	gate   *gate
+	text   []byte        // of the page
+	most   int64         // readers at once
+	hold   time.Duration // how long the place of a reader that left stays taken
 
 	mu     sync.Mutex
 	name   string
@@ -42,6 +51,8 @@ type live struct {
 	ended  string             // what the last run came to; "": it goes on
 	wake   chan struct{}      // closed when something is new
 	stop   context.CancelFunc // ends the requests
+	say    func(format string, args ...any)
+	failed bool // the page has, and say was told
 
 	readers atomic.Int64 // browsers that are sent events
 }
@@ -49,30 +60,112 @@ type live struct {
 const (
 	watchPoints   = 2000                   // are kept, at most
 	watchPause    = 200 * time.Millisecond // between two messages to a browser
-	watchDeadline = 10 * time.Second       // for a browser to take a message
+	watchDeadline = 10 * time.Second       // for a browser to ask, and to take a message
+	watchReaders  = 16                     // at once, at most
+	// A reader that left keeps its place for so long: who comes again and again is sent all points each time.
+	watchHold = 2 * time.Second
+	watchPace = 5 * time.Millisecond // between two connections
 )
 
 // newLive begins to listen on a port of this machine's own address; 0 takes a free one.
 func newLive(port int) (*live, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	var files unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
+	var listener net.Listener
+	if err == nil {
+		listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	}
 	if err != nil {
 		return nil, refusal.Errorf("--watch %d: %w; name another port, or 0 for a free one", port, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	l := &live{listener: listener, every: 1, wake: make(chan struct{}), stop: stop}
+	most := readersWith(files.Cur)
+	l := &live{
+		gate: &gate{listener, make(chan struct{}, most+(most+1)/2)}, text: watchText(), most: int64(most), hold: watchHold,
+		every: 1, wake: make(chan struct{}), stop: stop,
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", l.page)
 	mux.HandleFunc("GET /events", l.events)
 	l.server = &http.Server{
-		Handler: onlyLocal(mux), ReadHeaderTimeout: watchDeadline,
+		Handler: onlyLocal(mux), ReadHeaderTimeout: watchDeadline, WriteTimeout: watchDeadline, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    log.New(faults{l}, "", 0),
 	}
-	go func() { _ = l.server.Serve(listener) }() // ends with close
+	l.server.SetKeepAlivesEnabled(false) // a connection that asks nothing would take the place of another
+	go func() {
+		if err := l.server.Serve(l.gate); !errors.Is(err, http.ErrServerClosed) {
+			l.fail(err.Error())
+		}
+	}()
 	return l, nil
 }
 
+// readersWith is how many browsers may read where a process may have so many files open: the run needs
+// others.
+func readersWith(files uint64) int { return int(min(watchReaders, 1+files/16)) }
+
+// gate is a listener with few connections at once. The others wait outside this process.
+type gate struct {
+	net.Listener
+	open chan struct{} // has an element for each connection
+}
+
+// Accept waits for a connection, and until there is room for it.
+func (g *gate) Accept() (net.Conn, error) {
+	g.open <- struct{}{}
+	c, err := g.Listener.Accept()
+	if err != nil {
+		<-g.open
+		return nil, err
+	}
+	time.Sleep(watchPace)
+	return &admitted{Conn: c, leave: sync.OnceFunc(func() { <-g.open })}, nil
+}
+
+// admitted is a connection that makes room for another when it is closed.
+type admitted struct {
+	net.Conn
+	leave func()
+}
+
+func (a *admitted) Close() error {
+	defer a.leave()
+	return a.Conn.Close()
+}
+
+// faults takes the lines of the server's log: what failed on the page.
+type faults struct{ of *live }
+
+func (f faults) Write(line []byte) (int, error) {
+	f.of.fail(string(line))
+	return len(line), nil
+}
+
+// fail says in a line of its own what failed on the page first, once the run has begun.
+func (l *live) fail(what string) {
+	l.mu.Lock()
+	say := l.say
+	if l.failed {
+		say = nil
+	}
+	l.failed = l.failed || say != nil
+	l.mu.Unlock()
+	if say != nil {
+		what, _, _ = strings.Cut(what, "\n")
+		say("weft: the live page: %s; the run goes on", what)
+	}
+}
+
+// reportTo has say take the line that says what failed.
+func (l *live) reportTo(say func(format string, args ...any)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.say = say
+}
+
 // url is where a browser finds the page.
-func (l *live) url() string { return "http://" + l.listener.Addr().String() + "/" }
+func (l *live) url() string { return "http://" + l.gate.Addr().String() + "/" }
 
 // onlyLocal refuses requests that name another host than this one, as those of a page elsewhere would whose
 // name leads here.
@@ -91,13 +184,22 @@ func onlyLocal(next http.Handler) http.Handler {
 }
 
 func (l *live) page(w http.ResponseWriter, _ *http.Request) {
-	page := template.Must(template.New("watch").Parse(watchPage)) // embedded
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = page.Execute(w, struct { // the browser may be gone
+	_, _ = w.Write(l.text) // the browser may be gone
+}
+
+// watchText is the page, of embedded parts.
+func watchText() []byte {
+	var text bytes.Buffer
+	err := template.Must(template.New("watch").Parse(watchPage)).Execute(&text, struct {
 		Style, ChartStyle template.CSS
 		Script, Axis      template.JS
 		Chart             template.JS
 	}{template.CSS(reportStyle), template.CSS(chartStyle), template.JS(watchScript), template.JS(axisScript), template.JS(chartScript)}) //nolint:gosec // embedded
+	if err != nil {
+		panic(err)
+	}
+	return text.Bytes()
 }
 
 // begin begins a run.
@@ -170,6 +272,12 @@ type beginning struct {
 
 // events sends a browser the epochs as they come: server-sent events.
 func (l *live) events(w http.ResponseWriter, r *http.Request) {
+	if l.readers.Add(1) > l.most {
+		l.readers.Add(-1)
+		http.Error(w, fmt.Sprintf("%d browsers read this page, and there is room for no more: close one", l.most), http.StatusServiceUnavailable)
+		return
+	}
+	defer time.AfterFunc(l.hold, func() { l.readers.Add(-1) })
 	control := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -183,8 +291,6 @@ func (l *live) events(w http.ResponseWriter, r *http.Request) {
 		}
 		return errors.Join(err, control.Flush())
 	}
-	l.readers.Add(1)
-	defer l.readers.Add(-1)
 	run, last := -1, 0 // what the browser has
 	for {
 		l.mu.Lock()

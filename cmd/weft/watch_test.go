@@ -3,13 +3,20 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"weft/graph/generate"
 	"weft/train"
 )
 
@@ -22,7 +29,7 @@ func TestLive(t *testing.T) {
 	}
 	defer l.close()
 	l.begin("runs/one")
-	stuck, err := net.Dial("tcp", l.listener.Addr().String())
+	stuck, err := net.Dial("tcp", l.gate.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,8 +119,151 @@ func TestLive(t *testing.T) {
 	if status, _ := get("elsewhere.example"); status != http.StatusForbidden {
 		t.Errorf("another host: status %d", status)
 	}
-	if _, err := newLive(l.listener.Addr().(*net.TCPAddr).Port); err == nil || !strings.Contains(err.Error(), "name another port") {
+	if _, err := newLive(l.gate.Addr().(*net.TCPAddr).Port); err == nil || !strings.Contains(err.Error(), "name another port") {
 		t.Errorf("a port in use: %v", err)
+	}
+}
+
+// TestReadersWith: a page takes a tenth of the files that a process may open, and a reader at least.
+func TestReadersWith(t *testing.T) {
+	for files, want := range map[uint64]int{16: 2, 28: 2, 64: 5, 239: 15, 240: 16, 1024: 16, math.MaxUint64: 16} {
+		if got := readersWith(files); got != want {
+			t.Errorf("%d files: %d readers, want %d", files, got, want)
+		}
+	}
+}
+
+// TestLiveReaders: so many browsers read, and the next is told that there is no room until one has left.
+// Connections that ask nothing are as few, and cost the run nothing. What fails is said once, in one line.
+func TestLiveReaders(t *testing.T) {
+	l, err := newLive(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	l.hold = 0
+	l.begin("runs/one")
+	l.epoch(train.Epoch{Epoch: 1, Epochs: 2, Metric: "accuracy"})
+	read := func() (*http.Response, string) {
+		t.Helper()
+		response, err := http.Get(l.url() + "events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := bufio.NewReader(response.Body).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response, strings.TrimSpace(first)
+	}
+	var readers []*http.Response
+	defer func() {
+		for _, r := range readers {
+			r.Body.Close()
+		}
+	}()
+	for k := range watchReaders {
+		r, first := read()
+		if readers = append(readers, r); r.StatusCode != http.StatusOK || first != "event: begin" {
+			t.Fatalf("reader %d: status %d, %q", k+1, r.StatusCode, first)
+		}
+	}
+	for range 3 * watchReaders {
+		r, first := read()
+		r.Body.Close()
+		if r.StatusCode != http.StatusServiceUnavailable || first != "16 browsers read this page, and there is room for no more: close one" {
+			t.Fatalf("one too many: status %d, %q", r.StatusCode, first)
+		}
+	}
+	if cap(l.gate.open) != 24 || len(l.gate.open) > 24 {
+		t.Errorf("%d connections of %d", len(l.gate.open), cap(l.gate.open))
+	}
+	readers[0].Body.Close()
+	for status := 0; status != http.StatusOK; { // as soon as the page sees that one has left
+		r, _ := read()
+		if status = r.StatusCode; status == http.StatusOK {
+			readers[0] = r
+		} else {
+			r.Body.Close()
+		}
+	}
+	var idle []net.Conn
+	for range 100 {
+		c, err := net.Dial("tcp", l.gate.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		idle = append(idle, c)
+	}
+	l.epoch(train.Epoch{Epoch: 2, Epochs: 2, Metric: "accuracy"})
+	for _, c := range idle {
+		c.Close()
+	}
+	if r, err := http.Get(l.url()); err != nil || r.StatusCode != http.StatusOK {
+		t.Errorf("after connections that asked nothing: %v", err)
+	} else {
+		r.Body.Close()
+	}
+	var said []string
+	l.server.ErrorLog.Print("before the run")
+	l.reportTo(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+	for range 2 {
+		l.server.ErrorLog.Print("accept4: too many open files\nin its second line")
+	}
+	if want := []string{"weft: the live page: accept4: too many open files; the run goes on"}; !slices.Equal(said, want) {
+		t.Errorf("said %q, want %q", said, want)
+	}
+}
+
+// TestLiveWithFewFiles: where a process may open few files, and others connect to its page as often as they
+// can, the run ends with its checkpoint and its weights.
+func TestLiveWithFewFiles(t *testing.T) {
+	dir := t.TempDir()
+	store, run := filepath.Join(dir, "g"), filepath.Join(dir, "run")
+	if err := generate.Write(store, generate.Options{Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 4, Classes: 2}); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("sh", "-c", `ulimit -n 28; exec "$0" "$@"`, "weft", "train", store, "--watch", "0", "--epochs", "1000000000", "--threads", "1", "--out", run)
+	out, err := c.StdoutPipe()
+	if err == nil {
+		c.Stderr = c.Stdout
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	lines := bufio.NewScanner(io.TeeReader(out, &said))
+	var conns []net.Conn
+	for lines.Scan() {
+		if _, url, found := strings.Cut(lines.Text(), ": live at http://"); found {
+			for range 100 {
+				conn, err := net.Dial("tcp", strings.TrimSuffix(url, "/"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				fmt.Fprint(conn, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+				conns = append(conns, conn)
+			}
+			if _, err := conns[0].Read(make([]byte, 1)); err != nil { // the page answers
+				t.Error(err)
+			}
+			if err := c.Process.Signal(os.Interrupt); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	err = c.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted || len(conns) != 100 {
+		t.Fatalf("%v, %d connections:\n%s", err, len(conns), said.String())
+	}
+	weights, _ := filepath.Glob(filepath.Join(run, "model.safetensors"))
+	checkpoints, _ := filepath.Glob(filepath.Join(run, "checkpoints", "epoch-*", "manifest.json"))
+	if len(weights) != 1 || len(checkpoints) == 0 {
+		t.Errorf("weights %v, checkpoints %v:\n%s", weights, checkpoints, said.String())
 	}
 }
 

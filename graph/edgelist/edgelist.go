@@ -44,6 +44,8 @@ type Options struct {
 	// a vector of class ids (−1, or nothing: none) or of names of classes, a 0/1 matrix, or values to predict
 	// (floats).
 	Features, Labels string
+	// Values says that all labels are values to predict, also whole numbers.
+	Values bool
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
 	DenseFeatures bool
@@ -180,6 +182,10 @@ func (l *opened) complete() error {
 	if g.Labels, err = l.labels(labels); err != nil {
 		return err
 	}
+	if classes := g.Labels.Classes; g.Labels.Class != nil && g.Labels.Names == nil && arrays.ManyClasses(classes, g.Count) {
+		g.Notes = append(g.Notes, fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; %s takes them for values to predict",
+			l.Labels, classes, g.Count, refusal.Setting("values")))
+	}
 	g.Splits, err = l.splits(g.Count, l.edges, &g.Labels)
 	return err
 }
@@ -193,6 +199,9 @@ func (o *Options) check() error {
 	if o.Vertices > 0 && o.Strings {
 		return refusal.Errorf("%s %d: with %s the edges name the vertices: leave %s out",
 			refusal.Setting("vertices"), o.Vertices, refusal.Setting("string-ids"), refusal.Setting("vertices"))
+	}
+	if o.Values && o.Labels == "" {
+		return refusal.Errorf("%s says what labels are, and none are given: give %s too, or leave it out", refusal.Setting("values"), refusal.Setting("labels"))
 	}
 	for i, name := range o.EdgeFeatures {
 		if name == "" || slices.Contains(o.EdgeFeatures[:i], name) {
@@ -305,13 +314,24 @@ func (o *Options) readLabels(l *list) (*arrays.LabelRows, error) {
 	return labels, nil
 }
 
+// meaning is what numbers of labels stand for.
+func (o *Options) meaning() arrays.Meaning {
+	if o.Values {
+		return arrays.Values
+	}
+	return arrays.PerhapsWhole
+}
+
 // labels are those of the rows, which may be nil.
 func (o *Options) labels(rows *arrays.LabelRows) (graph.Labels, error) {
 	if rows == nil {
 		return graph.Labels{}, nil
 	}
 	l, err := rows.Labels()
-	if err != nil {
+	switch {
+	case err != nil && rows.Names == nil && !rows.Floats():
+		return l, fmt.Errorf("%s: %w, or give %s", o.Labels, err, refusal.Setting("values"))
+	case err != nil:
 		return l, fmt.Errorf("%s: %w", o.Labels, err)
 	}
 	return l, nil

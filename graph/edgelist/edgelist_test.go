@@ -170,6 +170,7 @@ func TestArraysBeside(t *testing.T) {
 		Labels:     graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 2}},
 		Splits:     []graph.Split{{Train: []int64{0, 3}, Val: []int64{}, Test: []int64{1}}},
 		Provenance: "edges " + o.Path,
+		Notes:      []string{"whole numbers of " + o.Labels + " taken for 3 classes of 4 vertices; values takes them for values to predict"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -209,7 +210,7 @@ func TestTextBeside(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.IgnoreFields(graph.Graph{}, "Notes")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
@@ -449,7 +450,7 @@ func TestVertices(t *testing.T) {
 // not need it.
 func TestRowsOfNames(t *testing.T) {
 	edges := write(t, "friends.csv", "carol,alice\nalice,bob\n")
-	for labels, noted := range map[string]bool{"1\n0\n1\n": true, "id,label\nalice,1\nbob,0\ncarol,1\n": false} {
+	for labels, noted := range map[string]bool{"b\na\nb\n": true, "id,label\nalice,b\nbob,a\ncarol,b\n": false} {
 		o := Options{Path: edges, Strings: true, Labels: write(t, "labels.csv", labels)}
 		g, err := Read(o)
 		if err != nil {

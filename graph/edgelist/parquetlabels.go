@@ -26,7 +26,7 @@ func (o *Options) labelRows(most int64, key *arrays.Key) (*arrays.LabelRows, err
 	}
 	kind := f.Kind
 	if err := f.Close(); err != nil || kind != foreign.Parquet {
-		return arrays.ReadLabels(o.Labels, most, key)
+		return arrays.ReadLabels(o.Labels, most, key, o.meaning())
 	}
 	file, err := os.Open(o.Labels)
 	if err != nil {
@@ -37,7 +37,7 @@ func (o *Options) labelRows(most int64, key *arrays.Key) (*arrays.LabelRows, err
 	if err != nil {
 		return nil, err
 	}
-	c := labelColumn{path: o.Labels, most: most, key: key}
+	c := labelColumn{path: o.Labels, most: most, key: key, as: o.meaning()}
 	t := parquetTable{path: o.Labels, file: file, size: info.Size(), progress: o.Progress}
 	if err := t.read(c.choose, c.read); err != nil {
 		return nil, err
@@ -54,6 +54,7 @@ type labelColumn struct {
 	path  string
 	most  int64
 	key   *arrays.Key
+	as    arrays.Meaning
 	byID  *arrays.RowIDs // nil: row v is vertex v
 	kind  parquet.Kind
 	words []string
@@ -78,7 +79,10 @@ func (c *labelColumn) choose(file *parquet.File) ([]*parquet.Column, error) {
 	if !one.Leaf() || one.Repeated() || !readable(one.Type().Kind(), 0) && !readable(one.Type().Kind(), 2) {
 		return nil, refusal.Errorf("%s: column %q does not hold one label per row", c.path, one.Name())
 	}
-	c.kind = one.Type().Kind()
+	if c.kind = one.Type().Kind(); c.kind == parquet.ByteArray && c.as == arrays.Values {
+		return nil, refusal.Errorf("%s: column %q holds text, and values to predict are numbers; leave %s out for names of classes",
+			c.path, one.Name(), refusal.Setting("values"))
+	}
 	if id == nil {
 		return columns, nil
 	}
@@ -128,18 +132,20 @@ func idText(v parquet.Value) []byte {
 
 // add keeps a value, or that one is missing.
 func (c *labelColumn) add(v parquet.Value) (err error) {
-	switch c.kind {
-	case parquet.ByteArray:
+	switch floats := c.kind == parquet.Float || c.kind == parquet.Double; {
+	case c.kind == parquet.ByteArray:
 		word := ""
 		if !v.IsNull() {
 			word = string(v.ByteArray())
 		}
 		c.words, err = memory.Grow(c.words, 1)
 		c.words = append(c.words, word)
-	case parquet.Float, parquet.Double:
+	case floats || c.as == arrays.Values:
 		x := math.NaN()
-		if !v.IsNull() {
+		if !v.IsNull() && floats {
 			x = number(v)
+		} else if !v.IsNull() {
+			x = float64(integer(v))
 		}
 		c.reals, err = memory.Grow(c.reals, 1)
 		c.reals = append(c.reals, x)
@@ -183,18 +189,11 @@ func (c *labelColumn) rows() (_ *arrays.LabelRows, err error) {
 
 // inOrder are the labels of vertices in their order.
 func (c *labelColumn) inOrder() (*arrays.LabelRows, error) {
-	switch c.kind {
-	case parquet.ByteArray:
+	switch {
+	case c.kind == parquet.ByteArray:
 		return arrays.NamedLabels(c.words)
-	case parquet.Float, parquet.Double:
-		a := npy.New(c.reals, len(c.reals))
-		if slices.ContainsFunc(c.reals, func(x float64) bool { return x != math.Trunc(x) && x == x }) {
-			return &arrays.LabelRows{Array: a}, nil
-		}
-		var err error
-		if c.ids, err = arrays.WholeNumbers(a); err != nil { // as in text
-			return nil, err
-		}
+	case c.reals != nil:
+		return &arrays.LabelRows{Array: npy.New(c.reals, len(c.reals)), As: c.as}, nil
 	}
-	return &arrays.LabelRows{Array: npy.New(c.ids, len(c.ids))}, nil
+	return &arrays.LabelRows{Array: npy.New(c.ids, len(c.ids)), As: c.as}, nil
 }

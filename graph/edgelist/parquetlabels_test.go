@@ -25,13 +25,17 @@ type numberLabel struct {
 	Y int32 `parquet:"y"`
 }
 
+type gapLabel struct {
+	Y *int64 `parquet:"y,optional"`
+}
+
 type realLabel struct {
 	Y float64 `parquet:"y"`
 }
 
 // TestParquetLabels: a column of labels has names of classes, class ids or values, as in text.
 func TestParquetLabels(t *testing.T) {
-	word := func(s string) *string { return &s }
+	word, one := func(s string) *string { return &s }, func(y int64) *int64 { return &y }
 	edges := write(t, "e.csv", "0,1\n1,2\n2,0\n")
 	nan := float32(math.NaN())
 	for name, c := range map[string]struct {
@@ -52,6 +56,22 @@ func TestParquetLabels(t *testing.T) {
 		if diff := cmp.Diff(c.want, g.Labels, cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+	for name, file := range map[string]string{
+		"whole as values": table(t, []realLabel{{1}, {math.NaN()}, {0}}),
+		"ids as values":   table(t, []gapLabel{{one(1)}, {nil}, {one(0)}}),
+	} {
+		g, err := Read(Options{Path: edges, Labels: write(t, "v.parquet", file), Values: true})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if diff := cmp.Diff(graph.Labels{Columns: 1, Values: []float32{1, nan, 0}}, g.Labels, cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	const text = `column "kind" holds text, and values to predict are numbers; leave values out`
+	_, err := Read(Options{Path: edges, Labels: write(t, "k.parquet", table(t, []namedLabel{{word("b")}, {nil}, {word("a")}})), Values: true})
+	if !refusal.Is(err) || !strings.Contains(err.Error(), text) {
+		t.Errorf("%v, want %q", err, text)
 	}
 	for want, file := range map[string]string{
 		"which column has the labels?":                     table(t, []plainEdge{{0, 1}, {1, 2}, {2, 0}}),

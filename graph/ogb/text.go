@@ -39,7 +39,7 @@ const (
 func openTable(path string, columns int) (*table, error) {
 	file, _, err := regular.Open(path)
 	if err != nil {
-		return nil, refusal.Errorf("%w; %s", err, fetchAgain)
+		return nil, refusal.Advise(err, fetchAgain)
 	}
 	z, err := gzip.NewReader(file)
 	if err != nil {

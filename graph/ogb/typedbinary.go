@@ -41,7 +41,7 @@ func openTypedBinary(raw string) (*typedBinary, error) {
 		archive, err := arrays.OpenArchive(filepath.Join(raw, a.name+".npz"))
 		if err != nil {
 			f.close()
-			return nil, refusal.Errorf("%w; %s", err, fetchAgain)
+			return nil, refusal.Advise(err, fetchAgain)
 		}
 		*a.to = archive
 		f.open = append(f.open, archive)
@@ -54,7 +54,7 @@ func openTypedBinary(raw string) (*typedBinary, error) {
 		archive, err := arrays.OpenArchive(filepath.Join(raw, file))
 		if err != nil {
 			f.close()
-			return nil, refusal.Errorf("%w; %s", err, fetchAgain)
+			return nil, refusal.Advise(err, fetchAgain)
 		}
 		f.others[name] = archive
 		f.open = append(f.open, archive)

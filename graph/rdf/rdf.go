@@ -15,14 +15,10 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/lines"
-	"weft/graph/internal/names"
-	"weft/internal/memory"
+	"weft/graph/internal/relations"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 )
-
-// EntityType is the type of all vertices.
-const EntityType = "entity"
 
 // Options name the files of a graph and how to read them.
 type Options struct {
@@ -37,9 +33,9 @@ type Options struct {
 	Without []string
 }
 
-// Read reads the graph. Subjects and objects are its vertices, of the one type EntityType, in the order of
-// their first appearance: IRIs, blank nodes and literals, which are one where text, language tag and datatype
-// are. Names are IRIs as they are; _:label for a blank node, and _:label#2 in the second file; a literal as
+// Read reads the graph. Subjects and objects are its vertices, of the one type entity, in the order of their
+// first appearance: IRIs, blank nodes and literals, which are one where text, language tag and datatype are.
+// Names are IRIs as they are; _:label for a blank node, and _:label#2 in the second file; a literal as
 // N-Triples has it. Each predicate is a relation from subjects to objects under its local name, and one back,
 // rev_ before it. A triple that stands twice is one edge.
 //
@@ -49,7 +45,7 @@ func Read(o Options) (*graph.Graph, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	r := &reader{entities: names.NewTable(), numbers: map[string]int{}, without: map[string]int64{}}
+	r := &reader{Table: relations.NewTable(), without: map[string]int64{}}
 	for _, iri := range o.Without {
 		r.without[iri] = 0
 	}
@@ -61,19 +57,19 @@ func Read(o Options) (*graph.Graph, error) {
 	if err := r.checkWithout(&o); err != nil {
 		return nil, err
 	}
-	if len(r.predicates) == 0 {
+	if len(r.All) == 0 {
 		return nil, refusal.Errorf("%s: no triple is left: give a graph", strings.Join(o.Paths, ", "))
 	}
-	labels, splits, err := o.readLabels(r.entities)
+	labels, splits, err := o.readLabels(r.Entities)
 	if err != nil {
 		return nil, err
 	}
-	relations, err := r.relations()
+	predicates, err := r.relations()
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", strings.Join(o.Paths, ", "), err)
 	}
 	g := &graph.Graph{
-		Type: EntityType, Count: len(r.entities.Names), Names: r.entities.Names, Labels: labels, Splits: splits, Relations: relations,
+		Type: relations.EntityType, Count: len(r.Entities.Names), Names: r.Entities.Names, Labels: labels, Splits: splits, Relations: predicates,
 		Provenance: "rdf " + strings.Join(o.Paths, " "), Notes: r.notes,
 	}
 	if g, err = g.ReverseRelations(); err != nil {
@@ -98,19 +94,11 @@ func (o *Options) check() error {
 	return nil
 }
 
-// reader collects the triples of files.
+// reader collects the triples of files. Its relations are their predicates.
 type reader struct {
-	entities   *names.Table
-	predicates []predicate    // in the order of their first appearance
-	numbers    map[string]int // of the predicates, by IRI
-	without    map[string]int64
-	notes      []string
-}
-
-// predicate has the edges of one predicate, from subjects to objects.
-type predicate struct {
-	iri   string
-	edges graph.Edges
+	*relations.Table
+	without map[string]int64 // how many triples of a predicate were left out
+	notes   []string
 }
 
 // read reads file k.
@@ -146,15 +134,9 @@ func (r *reader) add(t *triple, k int) error {
 		r.without[string(t.predicate)] = n + 1
 		return nil
 	}
-	number, known := r.numbers[string(t.predicate)]
-	if !known {
-		var err error
-		if r.predicates, err = memory.Grow(r.predicates, 1); err != nil {
-			return err
-		}
-		number = len(r.predicates)
-		r.predicates = append(r.predicates, predicate{iri: string(t.predicate)})
-		r.numbers[r.predicates[number].iri] = number
+	number, err := r.Number(t.predicate)
+	if err != nil {
+		return err
 	}
 	source, err := r.entity(t.subject, k)
 	if err != nil {
@@ -164,15 +146,7 @@ func (r *reader) add(t *triple, k int) error {
 	if err != nil {
 		return err
 	}
-	e := &r.predicates[number].edges
-	if e.Source, err = memory.Grow(e.Source, 1); err == nil {
-		e.Target, err = memory.Grow(e.Target, 1)
-	}
-	if err != nil {
-		return err
-	}
-	e.Source, e.Target = append(e.Source, source), append(e.Target, target)
-	return nil
+	return r.All[number].Add(source, target)
 }
 
 // entity returns the vertex of a term of file k.
@@ -180,7 +154,7 @@ func (r *reader) entity(name []byte, k int) (int32, error) {
 	if k > 0 && bytes.HasPrefix(name, []byte("_:")) {
 		name = fmt.Appendf(name, "#%d", k+1)
 	}
-	return r.entities.Number(name)
+	return r.Entities.Number(name)
 }
 
 // checkWithout refuses a predicate to leave out that no triple has, as a mistyped one would leave the label
@@ -189,9 +163,9 @@ func (r *reader) checkWithout(o *Options) error {
 	for _, iri := range o.Without {
 		n := r.without[iri]
 		if n == 0 {
-			there := make([]string, len(r.predicates))
-			for k, p := range r.predicates {
-				there[k] = p.iri
+			there := make([]string, len(r.All))
+			for k, p := range r.All {
+				there[k] = p.Name
 			}
 			return refusal.Errorf("%s %s: no triple has that predicate; %.1000s", refusal.Setting("without-predicate"), iri, suggest.OneOf(iri, there))
 		}
@@ -200,39 +174,25 @@ func (r *reader) checkWithout(o *Options) error {
 	return nil
 }
 
-// relations returns a relation for each predicate. It refuses them if there is no memory for them and their
-// reverse relations.
+// relations returns a relation for each predicate, in which each triple is once. It refuses them if there is
+// no memory for them and their reverse relations.
 func (r *reader) relations() ([]graph.Relation, error) {
-	const bound, source = 8, 4
-	vertices, edges := int64(len(r.entities.Names)), int64(0)
-	for _, p := range r.predicates {
-		edges += int64(p.edges.Len())
+	if err := r.TooMany(r.Edges()); err != nil {
+		return nil, fmt.Errorf("%w: leave predicates out with %s", err, refusal.Setting("without-predicate"))
 	}
-	// A predicate costs the file one triple, and a row for each entity.
-	const rowsOfAnyFile, rowsOfATriple = 1 << 22, 1 << 10
-	if rows := vertices * int64(len(r.predicates)); rows > rowsOfAnyFile+rowsOfATriple*edges {
-		return nil, fmt.Errorf("%d entities and %d predicates, with only %d triples: leave predicates out with %s",
-			vertices, len(r.predicates), edges, refusal.Setting("without-predicate"))
+	all, notes, err := r.Take(localName)
+	if err != nil {
+		return nil, err
 	}
-	if err := memory.Need(2 * (bound*(vertices+1)*int64(len(r.predicates)) + source*edges)); err != nil {
-		return nil, fmt.Errorf("%d entities and %d predicates: %w", vertices, len(r.predicates), err)
-	}
-	var relations []graph.Relation
-	var twice int
-	for k, name := range r.relationNames() {
-		relation, err := graph.NewRelation(int(vertices), r.predicates[k].edges)
-		if err != nil {
-			return nil, err
-		}
-		r.predicates[k].edges = graph.Edges{}
-		twice += compact(&relation)
-		relation.Source, relation.Name, relation.Target = EntityType, name, EntityType
-		relations = append(relations, relation)
+	r.notes = append(r.notes, notes...)
+	twice := 0
+	for k := range all {
+		twice += compact(&all[k])
 	}
 	if twice > 0 {
 		r.notes = append(r.notes, fmt.Sprintf("%d triples that stand twice left out", twice))
 	}
-	return relations, nil
+	return all, nil
 }
 
 // compact leaves each edge once, and returns how many went.
@@ -247,31 +207,6 @@ func compact(r *graph.Relation) int {
 	gone := len(r.Sources) - kept
 	r.Sources = r.Sources[:kept]
 	return gone
-}
-
-// relationNames returns the predicates' local names, with a number where one is taken, or that of the
-// relation back. A note has the predicate of each that has a number.
-func (r *reader) relationNames() []string {
-	all, taken, last := make([]string, len(r.predicates)), map[string]bool{}, map[string]int{}
-	for k, p := range r.predicates {
-		local := localName(p.iri)
-		name := local
-		for n := last[local] + 1; ; n++ {
-			if n > 1 {
-				name = fmt.Sprintf("%s_%d", local, n)
-			}
-			if !taken[name] && !taken[graph.ReversePrefix+name] {
-				last[local] = n
-				break
-			}
-		}
-		if name != local {
-			r.notes = append(r.notes, fmt.Sprintf("relation %s is %s", name, p.iri))
-		}
-		taken[name], taken[graph.ReversePrefix+name] = true, true
-		all[k] = name
-	}
-	return all
 }
 
 // localName returns what follows the last #, / or : within an IRI, about 100 bytes of it, with one

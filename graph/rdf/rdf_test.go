@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/graph/internal/relations"
 	"weft/internal/alloctest"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
@@ -80,7 +81,7 @@ func TestRead(t *testing.T) {
 	var order []string
 	for k := range g.Relations {
 		r := &g.Relations[k]
-		if r.Source != EntityType || r.Target != EntityType {
+		if r.Source != relations.EntityType || r.Target != relations.EntityType {
 			t.Errorf("%s joins %s to %s", r.Name, r.Source, r.Target)
 		}
 		order = append(order, r.Name)
@@ -137,15 +138,19 @@ func TestRead(t *testing.T) {
 }
 
 func TestLocalNames(t *testing.T) {
-	r := &reader{}
+	r := relations.NewTable()
 	// The third of a name that is knows, as the one back of knows_2 would be taken
 	want := []string{"knows", "rev_knows_2", "Größe_1.2-x", "_x", "a_b", "urn", "_", "knows_3", "rev", strings.Repeat("é", 50)}
 	for _, iri := range []string{
 		"http://x/knows", "http://y/rev_knows_2", "http://x#Größe!!1.2-x", "http://x/.x", "http://x/a__b/", "urn:", "x:_", "urn:knows", "x:rev", "x:" + strings.Repeat("é", 200),
 	} {
-		r.predicates = append(r.predicates, predicate{iri: iri})
+		r.All = append(r.All, relations.Relation{Name: iri})
 	}
-	if diff := cmp.Diff(want, r.relationNames()); diff != "" {
+	got, notes := r.Names(localName)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"relation knows_3 is urn:knows"}, notes); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -267,8 +272,8 @@ func TestManyPredicates(t *testing.T) {
 	}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(40 << 20))
 	for predicates, want := range map[int]string{
-		1500: ": 3000 entities and 1500 predicates: needs 72.0 MB",
-		3000: ": 6000 entities and 3000 predicates, with only 3000 triples: leave predicates out",
+		1500: ": 3000 entities and 1500 relations: needs 72.0 MB",
+		3000: ": 6000 entities and 3000 relations, with only 3000 triples: leave predicates out",
 	} {
 		path := file(predicates)
 		if _, err := Read(Options{Paths: []string{path}}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+want) {

@@ -29,6 +29,7 @@ type Dataset struct {
 	edges    int64
 
 	source source                                  // of a graph that is read
+	tables *tables                                 // of a graph in RDF
 	read   func(path string) (*graph.Graph, error) // from the source
 	stream func(store, path string) error          // in place of read: from the source into a new store
 	make   *generate.Options                       // of a graph that is generated
@@ -72,8 +73,8 @@ func All() []Dataset {
 		heterophilous("minesweeper", "a grid of mines, found by counts", 10000, 2*39402, "roc-auc"),
 		heterophilous("tolokers", "workers on the same tasks, banned or not", 11758, 2*519000, "roc-auc"),
 		heterophilous("questions", "who answers whom, active or not", 48921, 2*153540, "roc-auc"),
-		entities("mutag", "molecules, mutagenic or not, in RDF", 23644, 2*74227, "bond", "label_mutagenic"),
-		entities("aifb", "people of an institute, 4 groups, in RDF", 0, 0, "person", "label_affiliation"),
+		entities("molecules, mutagenic or not, in RDF", 23644, 2*74227, tables{"mutag", "bond", "label_mutagenic"}),
+		entities("people of an institute, 4 groups, in RDF", 0, 0, tables{"aifb", "person", "label_affiliation"}),
 		synthetic("sbm-8k", "communities in noise", generate.Options{Kind: generate.SBM, Vertices: 8000, Degree: 20, Features: 16, Classes: 16}),
 		synthetic("rmat-16", "skewed degrees", generate.Options{Kind: generate.RMAT, Scale: 16, EdgeFactor: 16, Features: 64, Classes: 16}),
 		synthetic("uniform-100k", "uniform ends",
@@ -247,32 +248,63 @@ func heterophilous(name, about string, vertices int, edges int64, metric string)
 	}
 }
 
-// entities is a graph in RDF of Ristoski et al. 2016 (https://doi.org/10.1007/978-3-319-46547-0_20), as R-GCN
-// was published on it: without the predicates that give the label away. The columns are those of its tables.
-func entities(name, about string, vertices int, edges int64, entity, label string) Dataset {
-	folder := func() string { return dataPath("", "rdf_"+name, name) }
-	in := func(folder string) (triples, train, test string) {
-		return filepath.Join(folder, name+"_stripped.nt.gz"), filepath.Join(folder, "trainingSet.tsv"), filepath.Join(folder, "testSet.tsv")
+// tables are the columns that count of the tables of a graph in RDF.
+type tables struct{ name, entity, label string }
+
+// in are the files in a folder.
+func (t *tables) in(folder string) (triples, train, test string) {
+	return filepath.Join(folder, t.name+"_stripped.nt.gz"), filepath.Join(folder, "trainingSet.tsv"), filepath.Join(folder, "testSet.tsv")
+}
+
+// flags are those of weft import rdf with the files in a folder.
+func (t *tables) flags(folder string) []string {
+	_, train, test := t.in(folder)
+	return []string{"--train", train, "--test", test, "--entity", t.entity, "--label", t.label}
+}
+
+// RDF finds the files of one of the graphs in RDF in a folder: its triples, and the flags of weft import rdf
+// that name the others.
+func RDF(folder string) (triples string, flags []string, found bool) {
+	for _, d := range All() {
+		if d.tables == nil {
+			continue
+		}
+		triples, train, test := d.tables.in(folder)
+		there := func(path string) bool {
+			info, err := os.Stat(path)
+			return err == nil && info.Mode().IsRegular()
+		}
+		if there(triples) && there(train) && there(test) {
+			return triples, d.tables.flags(folder), true
+		}
 	}
+	return "", nil, false
+}
+
+// entities is a graph in RDF of Ristoski et al. 2016 (https://doi.org/10.1007/978-3-319-46547-0_20), as R-GCN
+// was published on it: without the predicates that give the label away.
+func entities(about string, vertices int, edges int64, t tables) Dataset {
+	name := t.name
+	folder := func() string { return dataPath("", "rdf_"+name, name) }
 	published := "https://data.dgl.ai/dataset/" + name + ".tgz"
 	return Dataset{
-		Name: name, About: about, Origin: "data.dgl.ai/dataset", vertices: vertices, edges: edges,
+		Name: name, About: about, Origin: "data.dgl.ai/dataset", vertices: vertices, edges: edges, tables: &t,
 		source: source{
 			path: folder,
 			files: func() []string {
-				triples, train, test := in(folder())
+				triples, train, test := t.in(folder())
 				return []string{triples, train, test}
 			},
 			wants: filepath.Join("$"+dataVariable, "rdf_"+name, name+"_stripped.nt.gz"),
 			get:   getInto("rdf_"+name, fmt.Sprintf("%s_stripped.nt.gz, trainingSet.tsv and testSet.tsv of %s", name, published)),
 		},
 		read: func(path string) (*graph.Graph, error) {
-			triples, train, test := in(path)
-			g, err := rdf.Read(rdf.Options{Paths: []string{triples}, Train: train, Test: test, Entity: entity, Label: label})
+			triples, train, test := t.in(path)
+			g, err := rdf.Read(rdf.Options{Paths: []string{triples}, Train: train, Test: test, Entity: t.entity, Label: t.label})
 			if err != nil {
 				return nil, err
 			}
-			g.Provenance += fmt.Sprintf(" (--train %s --test %s --entity %s --label %s)", train, test, entity, label)
+			g.Provenance += " (" + strings.Join(t.flags(path), " ") + ")"
 			return g, nil
 		},
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"weft/graph"
 	"weft/graph/generate"
@@ -104,7 +103,7 @@ func (d *Dataset) Missing() string {
 	if d.make != nil || d.usable(d.cached()) {
 		return ""
 	}
-	if _, err := d.sourceTime(); err != nil {
+	if _, err := d.sources(); err != nil {
 		return d.source.wants
 	}
 	return ""
@@ -116,7 +115,7 @@ func (d *Dataset) Place() string {
 	if d.make != nil {
 		return ""
 	}
-	if _, err := d.sourceTime(); err != nil {
+	if _, err := d.sources(); err != nil {
 		return ""
 	}
 	return d.source.path()
@@ -147,12 +146,11 @@ func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, err
 	if d.usable(path) {
 		return path, nil
 	}
-	if d.make == nil {
-		if _, err := d.sourceTime(); err != nil {
-			return "", refusal.Errorf("%s: its files are not here (%w): %s", d.Name, err, d.source.get)
-		}
+	sources, err := d.sources()
+	if err != nil {
+		return "", refusal.Errorf("%s: its files are not here (%w): %s", d.Name, err, d.source.get)
 	}
-	return path, d.fill(ctx, path, say)
+	return path, d.fill(ctx, path, sources, say)
 }
 
 // cached is the path of the dataset's store, there or not; empty when the user has no cache directory.
@@ -179,52 +177,48 @@ func CacheRoot() string {
 	return filepath.Join(user, "weft")
 }
 
-// usable reports whether the store is there, readable, and not older than the files it was read from. A store
-// whose source is gone stays usable.
+// usable reports whether the store is there, readable, and made of the files as they are. A store whose
+// source is gone stays usable.
 func (d *Dataset) usable(path string) bool {
-	info, err := os.Stat(filepath.Join(path, "graph.json"))
-	if err != nil {
-		return false
-	}
-	if d.make == nil {
-		if changed, err := d.sourceTime(); err == nil && changed.After(info.ModTime()) {
+	if sources, err := d.sources(); err == nil {
+		files, err := LookAt(sources)
+		if err != nil || !files.Made(path) {
 			return false
 		}
 	}
-	g, err := graph.Open(path)
-	if err != nil {
-		return false
-	}
-	return g.Close() == nil
+	return opens(path)
 }
 
-// sourceTime is when the newest file of the source changed, or an error that a file is missing.
-func (d *Dataset) sourceTime() (newest time.Time, err error) {
+// opens reports whether a store can be read.
+func opens(store string) bool {
+	g, err := graph.Open(store)
+	return err == nil && g.Close() == nil
+}
+
+// sources are the files that the dataset is made of, or an error that one is missing. A recipe has none.
+func (d *Dataset) sources() (files []string, err error) {
+	if d.make != nil {
+		return nil, nil
+	}
 	if d.source.path() == "" {
-		return newest, errors.New(dataVariable + " is not set")
+		return nil, errors.New(dataVariable + " is not set")
 	}
 	for _, pattern := range d.source.files() {
 		matches, err := filepath.Glob(pattern)
 		if err != nil || len(matches) == 0 {
-			return newest, fmt.Errorf("no %s", pattern)
+			return nil, fmt.Errorf("no %s", pattern)
 		}
-		for _, file := range matches {
-			info, err := os.Stat(file)
-			if err != nil {
-				return newest, err
-			}
-			if info.ModTime().After(newest) {
-				newest = info.ModTime()
-			}
-		}
+		files = append(files, matches...)
 	}
-	return newest, nil
+	return files, nil
 }
 
 // CheckOwn refuses a place that holds something other than a store and its partitions, whole or damaged, and
 // so nothing that may be removed.
 func CheckOwn(path string) error {
-	err := graph.CheckOwn(path, "graph.json", func(e fs.DirEntry) bool { return e.Name() == partition.Folder })
+	err := graph.CheckOwn(path, "graph.json", func(e fs.DirEntry) bool {
+		return e.Name() == partition.Folder || e.Name() == sourcesFile && e.Type().IsRegular()
+	})
 	if err == nil {
 		err = partition.CheckOwn(path)
 	}
@@ -234,42 +228,25 @@ func CheckOwn(path string) error {
 	return err
 }
 
-// fill makes the store beside its place and moves it there whole, so that two processes may do so at once.
-func (d *Dataset) fill(ctx context.Context, path string, say func(line string)) error {
-	if err := CheckOwn(path); err != nil {
-		return err
+// fill makes the store of the sources.
+func (d *Dataset) fill(ctx context.Context, path string, sources []string, say func(line string)) error {
+	m := Making{Name: d.Name, Store: path, Sources: sources, Say: say}
+	m.Replaceable = func() error { return CheckOwn(path) }
+	m.Make = func(store string) error {
+		say(fmt.Sprintf("%s: making its store from %s, once", d.Name, strings.TrimSpace(d.from())))
+		if err := d.write(store); err != nil {
+			return fmt.Errorf("%s: %w", d.Name, err)
+		}
+		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return fmt.Errorf("%s: its store goes into the cache: %w; set WEFT_CACHE to another folder", d.Name, err)
-	}
-	d.sweep(filepath.Dir(path))
-	scratch, unlock, err := d.scratch(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("%s: its store goes into the cache: %w; set WEFT_CACHE to another folder", d.Name, err)
-	}
-	defer unlock()
-	defer remove(scratch)
-	fresh := filepath.Join(scratch, "new")
-	say(fmt.Sprintf("%s: making its store from %s, once", d.Name, strings.TrimSpace(d.from())))
-	made := make(chan error, 1)
-	go func() { made <- d.write(fresh) }()
-	select {
-	case err = <-made:
-	case <-ctx.Done(): // the work is left behind, with nowhere to put its result
-		return context.Cause(ctx)
+	err := os.MkdirAll(filepath.Dir(path), 0o777)
+	if err == nil {
+		err = Writable(filepath.Dir(path))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.Name, err)
+		return fmt.Errorf("%s: its store goes into the cache, %s: %w; set WEFT_CACHE to another folder", d.Name, CacheRoot(), err)
 	}
-	if err := CheckOwn(path); err != nil { // again, as making it takes a while
-		return err
-	}
-	// Fails when there is none; whoever has it open keeps it
-	_ = os.Rename(path, filepath.Join(scratch, "old"))
-	if err := os.Rename(fresh, path); err != nil && !d.usable(path) {
-		return fmt.Errorf("%s: %w", d.Name, err)
-	}
-	return nil
+	return m.Do(ctx)
 }
 
 // write makes the store under a name of the moment.

@@ -234,7 +234,7 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("left %v, want what another process works in and what is not weft's", left)
 	}
 	unlock()
-	d.sweep(parent)
+	sweep(parent, d.Name)
 	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left, others) {
 		t.Errorf("left %v", left)
 	}

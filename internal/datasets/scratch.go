@@ -10,9 +10,10 @@ import (
 	"weft/internal/atomicfile"
 )
 
-// scratch makes a folder to work in, locked for as long as this process lives or until unlock.
-func (d *Dataset) scratch(parent string) (path string, unlock func(), err error) {
-	path = filepath.Join(parent, atomicfile.Hidden(d.Name))
+// makeScratch makes a folder to work in on what will have the name, locked for as long as this process lives
+// or until unlock.
+func makeScratch(parent, name string) (path string, unlock func(), err error) {
+	path = filepath.Join(parent, atomicfile.Hidden(name))
 	if err := os.Mkdir(path, 0o777); err != nil {
 		return "", nil, err
 	}
@@ -34,15 +35,15 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// sweep removes the folders that killed processes left: no process has them locked, and none has just made
-// them.
-func (d *Dataset) sweep(parent string) {
+// sweep removes the folders of that name that killed processes left: no process has them locked, and none has
+// just made them.
+func sweep(parent, name string) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		if !e.IsDir() || !atomicfile.IsHidden(e.Name(), d.Name) {
+		if !e.IsDir() || !atomicfile.IsHidden(e.Name(), name) {
 			continue
 		}
 		info, err := e.Info()
@@ -64,4 +65,17 @@ func remove(dir string) {
 			return
 		}
 	}
+}
+
+// Writable says why no folder can be made in a folder; nil: one can. It tries, as permissions do not tell
+// all.
+func Writable(folder string) error {
+	made, err := os.MkdirTemp(folder, ".weft-")
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		return path.Err
+	}
+	if err != nil {
+		return err
+	}
+	return os.Remove(made)
 }

@@ -34,6 +34,15 @@ func (r refused) Error() string {
 // reason, the way out. It wraps errors as fmt.Errorf does. The middle of a long text is cut out.
 func Errorf(format string, args ...any) error { return refused{fmt.Errorf(format, args...)} }
 
+// Advise adds a way out to a refusal. Any other error, as of too many open files, is none that it leads out
+// of, and stays as it is.
+func Advise(err error, wayOut string) error {
+	if !Is(err) {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, wayOut)
+}
+
 // Is reports whether err, or an error it wraps, is a refusal.
 func Is(err error) bool {
 	var r refused

@@ -47,6 +47,9 @@ func open(path, name string, stat func(string) (fs.FileInfo, error), openFile fu
 		if errors.As(err, &pathError) {
 			err = pathError.Err
 		}
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) { // the file has no part in it
+			return nil, 0, fmt.Errorf("%s: %w; allow this process more (ulimit -n)", path, err)
+		}
 		return nil, 0, refusal.Errorf("%s: %w", path, err)
 	}
 	return f, info.Size(), nil

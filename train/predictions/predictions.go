@@ -87,7 +87,8 @@ func CheckEnding(flag, path string) error {
 //	value, or value_0, value_1, …          of values
 //	embedding_0, embedding_1, …            of embeddings
 //
-// Probabilities are the softmax of logits, and σ for labels.
+// Probabilities are the softmax of logits, and σ for labels. Control characters of names are escaped as in
+// Go's strings, and one that a spreadsheet would take for a formula has an apostrophe before it.
 func Write(path string, rows worker.Rows, t Table) error {
 	if err := CheckEnding("out", path); err != nil {
 		return err
@@ -97,6 +98,10 @@ func Write(path string, rows worker.Rows, t Table) error {
 
 // Encode is Write to a writer, in the format of an ending: .npy, .csv or .parquet.
 func Encode(to io.Writer, ending string, rows worker.Rows, t Table) error {
+	t.Classes, t.Types = cells(t.Classes), slices.Clone(t.Types)
+	for k := range t.Types {
+		t.Types[k].Name = cell(t.Types[k].Name)
+	}
 	for _, f := range formats {
 		if ending == f.ending {
 			buffered := bufio.NewWriterSize(to, 1<<20)
@@ -193,7 +198,7 @@ func (t *Table) place(r *record, row int) {
 	}
 	r.vertex = int64(row)
 	if names != nil {
-		r.name = names[row]
+		r.name = cell(names[row])
 	}
 }
 

@@ -62,6 +62,33 @@ var tables = []struct {
 		[]string{"vertex", "label_0", "label_1"},
 		[][]any{{0, .5, .5}},
 	},
+	{
+		"names that command", rowsOf(3, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1),
+		Table{
+			Names:   []string{"\x1b[2J", "@SUM(A1)", "-1.5e3", "-", "سلام\u200cها"},
+			Classes: []string{"=HYPERLINK(\"http://x\")", "+7 a", "\t=1\r\n\u009b"},
+		},
+		[]string{"vertex", "name", "class", "probability"},
+		[][]any{
+			{0, `\x1b[2J`, `'=HYPERLINK("http://x")`, math.E / (2 + math.E)},
+			{1, "'@SUM(A1)", "'+7 a", math.E / (2 + math.E)},
+			{2, "-1.5e3", `\t=1\r\n\u009b`, math.E / (2 + math.E)},
+			{3, "-", `\t=1\r\n\u009b`, math.E / (2 + math.E)},
+			{4, "سلام\u200cها", `\t=1\r\n\u009b`, math.E / (2 + math.E)}, // a joiner is a letter's form
+		},
+	},
+	{
+		"labels that command", rowsOf(2, 0, 0),
+		Table{Columns: LabelLogits, Classes: []string{"=1+1", "\x1b]0;x\a"}},
+		[]string{"vertex", "'=1+1", `\x1b]0;x\a`},
+		[][]any{{0, .5, .5}},
+	},
+	{
+		"types that command", rowsOf(1, 0, 1),
+		Table{Columns: Embedding, Types: []Type{{Name: "=a", Count: 1}, {Name: "b\n", Count: 1, Names: []string{"＝1"}}}},
+		[]string{"vertex", "type", "name", "embedding_0"},
+		[][]any{{0, "'=a", "", 0.}, {0, `b\n`, "'＝1", 1.}},
+	},
 	{"value", rowsOf(1, -2.5, 1e30), Table{Columns: Values}, []string{"vertex", "value"}, [][]any{{0, -2.5}, {1, 1e30}}},
 	{"values", rowsOf(2, -2.5, 8), Table{Columns: Values}, []string{"vertex", "value_0", "value_1"}, [][]any{{0, -2.5, 8.}}},
 	{
@@ -110,6 +137,19 @@ func TestTables(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestWriteLeavesTheTable: the caller's names stay as they are.
+func TestWriteLeavesTheTable(t *testing.T) {
+	types, classes := []Type{{Name: "=a", Count: 1}}, []string{"=b"}
+	for _, table := range []Table{{Columns: Embedding, Types: types}, {Classes: classes}} {
+		if err := Write(filepath.Join(t.TempDir(), "p.csv"), rowsOf(1, 0), table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if types[0].Name != "=a" || classes[0] != "=b" {
+		t.Errorf("types %v, classes %q", types, classes)
 	}
 }
 

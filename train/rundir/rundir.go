@@ -177,27 +177,26 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 // severalFile is in a folder with the directories of several runs: what they came to together.
 const severalFile = "seeds.json"
 
-// SweepFile is the copy of a sweep's file in the folder of its runs.
-const SweepFile = "sweep.yaml"
-
-// MakeFolder makes a folder for the directories of several runs, and returns its path. An empty out means a
-// new folder under runs/, as for New. Otherwise out must be new or empty, unless the runs in it continue.
-func MakeFolder(out string, now time.Time, dataset, model string, continues bool) (string, error) {
+// MakeFolder makes a folder for the directories of several runs, and returns its path, and whether it is new.
+// An empty out means a new folder under runs/, as for New. Otherwise out must be new or empty, unless the
+// runs in it continue.
+func MakeFolder(out string, now time.Time, dataset, model string, continues bool) (path string, created bool, err error) {
 	if out != "" && continues {
+		_, missing := os.Lstat(out)
 		if err := os.MkdirAll(out, 0o777); err != nil {
-			return "", refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), out, err)
+			return "", false, refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), out, err)
 		}
-		return out, nil
+		return out, missing != nil, nil
 	}
 	if First(out) != "" {
-		return "", refusal.Errorf("%s %s: the folder holds runs; continue them with %s auto, or name a new folder",
+		return "", false, refusal.Errorf("%s %s: the folder holds runs; continue them with %s auto, or name a new folder",
 			refusal.Setting("out"), out, refusal.Setting("resume"))
 	}
 	d, err := makeDir(out, now, dataset, model)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	return d.Path, nil
+	return d.Path, d.created, nil
 }
 
 // First is the directory of a run in a folder, the first by name, and empty if there is none.
@@ -218,7 +217,7 @@ func First(folder string) string {
 // itself: what the runs came to, the file of a sweep, event files.
 func IsBeside(path string) bool {
 	name := filepath.Base(path)
-	if name == severalFile || name == SweepFile || strings.HasPrefix(name, tfevents.Prefix) {
+	if name == severalFile || name == sweepFile || strings.HasPrefix(name, tfevents.Prefix) {
 		return true
 	}
 	events, _ := filepath.Glob(filepath.Join(path, tfevents.Prefix+"*")) // a folder with a bracket has none

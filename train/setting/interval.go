@@ -2,6 +2,8 @@ package setting
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -33,6 +35,9 @@ func parseInterval(text string) (i Interval, err error) {
 // seconds. Its minutes alone, and minutes:seconds, are left out, as others take them for seconds or hours.
 var slurmTime = regexp.MustCompile(`^(?:([0-9]{1,4})-([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2}))?)?|([0-9]{1,4}):([0-9]{1,2}):([0-9]{1,2}))$`)
 
+// unitsTime is a time with its units, however long.
+var unitsTime = regexp.MustCompile(`^\+?(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|µs|ms|s|m|h))+$`)
+
 // errTime refuses what is no time.
 var errTime = errors.New("must be a time above 0 with its units, as in 60s, 5m or 3h50m")
 
@@ -47,7 +52,10 @@ func ParseTime(text string) (d time.Duration, err error) {
 	} else if d, err = time.ParseDuration(text); err != nil && strings.Contains(text, ":") {
 		return 0, errors.New("must be hours:minutes:seconds as in 3:50:00, with days as in 1-02:00:00, or have units as in 3h50m")
 	}
-	if err != nil || d < 0 {
+	switch {
+	case err != nil && unitsTime.MatchString(text):
+		return 0, fmt.Errorf("must be at most %s", time.Duration(math.MaxInt64).Truncate(time.Hour))
+	case err != nil || d < 0:
 		return 0, errTime
 	}
 	return d, nil

@@ -3,8 +3,10 @@
 package sweep
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -98,8 +100,12 @@ func Read(path string) (*Sweep, error) {
 
 func parse(text []byte) (*Sweep, error) {
 	var f file
-	if err := yaml.UnmarshalWithOptions(text, &f, yaml.Strict(), yaml.UseOrderedMap()); err != nil {
+	documents := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict(), yaml.UseOrderedMap())
+	if err := documents.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
 		return nil, oneLine(err)
+	}
+	if err := documents.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("holds several YAML documents; one was expected")
 	}
 	s := &Sweep{Dataset: f.Dataset, Config: f.Config, Text: text}
 	if f.Seeds != nil {
@@ -139,7 +145,12 @@ func parse(text []byte) (*Sweep, error) {
 func oneLine(err error) error {
 	var located yaml.Error
 	if errors.As(err, &located) && located.GetToken() != nil {
-		return fmt.Errorf("line %d: %s", located.GetToken().Position.Line, located.GetMessage())
+		at, way := located.GetToken(), ""
+		isKey := func(one setting.Setting) bool { return one.Name == at.Value }
+		if field := new(yaml.UnknownFieldError); errors.As(err, &field) && slices.ContainsFunc(setting.All(), isKey) {
+			way = fmt.Sprintf("; it is a setting, and these stand under settings, as in settings: {%s: …}, or with values to try under grid", at.Value)
+		}
+		return fmt.Errorf("line %d: %s%s", at.Position.Line, located.GetMessage(), way)
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return errors.New(line)
@@ -240,9 +251,35 @@ func distribution(item yaml.MapItem) (func(*rand.Rand) string, error) {
 	case kind == "log-uniform":
 		return func(r *rand.Rand) string { return short(low * math.Pow(high/low, r.Float64())) }, nil
 	case kind == "integers" && low == math.Trunc(low) && high == math.Trunc(high):
-		return func(r *rand.Rand) string { return strconv.FormatInt(int64(low)+r.Int64N(int64(high-low)+1), 10) }, nil
+		draw, err := integers(ends[0], ends[1])
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", item.Key, err)
+		}
+		return draw, nil
 	}
 	return nil, fmt.Errorf(expected, item.Key)
+}
+
+// integers draws from those between the ends, which are integers and may be written as 1e3.
+func integers(least, largest string) (func(*rand.Rand) string, error) {
+	var ends [2]int64
+	for k, text := range []string{least, largest} {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if x, _ := strconv.ParseFloat(text, 64); errors.Is(err, strconv.ErrSyntax) && math.Abs(x) < 1<<63 {
+			n, err = int64(x), nil
+		}
+		if err != nil || k > 0 && n < ends[0] {
+			return nil, fmt.Errorf("integers [%s, %s]: a smaller and a larger one between %d and %d were expected", least, largest, math.MinInt64, math.MaxInt64)
+		}
+		ends[k] = n
+	}
+	more := uint64(ends[1] - ends[0]) // wraps to what it is
+	return func(r *rand.Rand) string {
+		if more == math.MaxUint64 {
+			return strconv.FormatInt(int64(r.Uint64()), 10)
+		}
+		return strconv.FormatInt(ends[0]+int64(r.Uint64N(more+1)), 10)
+	}, nil
 }
 
 // short writes a number with three digits, which is what a drawn value is.

@@ -3,8 +3,10 @@ package sweep
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -26,6 +28,75 @@ func TestGrid(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// TestMisplacedSettings: a setting in the place of a key is told where settings stand.
+func TestMisplacedSettings(t *testing.T) {
+	const stand = "; it is a setting, and these stand under settings, as in settings: {%s: …}, or with values to try under grid"
+	for file, want := range map[string]string{
+		"dataset: g\nmodel: gcn\ngrid: {lr: [1, 2]}\n":    `line 2: unknown field "model"` + fmt.Sprintf(stand, "model"),
+		"random:\n  runs: 3\n  lr: {uniform: [0, 1]}\n":   `line 3: unknown field "lr"` + fmt.Sprintf(stand, "lr"),
+		"dataset: g\nmodels: [gcn]\ngrid: {lr: [1, 2]}\n": `line 2: unknown field "models"`,
+	} {
+		if _, err := parse([]byte(file)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", file, err, want)
+		}
+	}
+}
+
+// TestIntegers: what is drawn of a range of integers is that of the generator in the package math/rand/v2,
+// for each seed and run, over whatever range; ends that are none are refused.
+func TestIntegers(t *testing.T) {
+	const file = "random:\n  runs: 200\n  seed: %d\n  settings: {seed: {integers: [%s]}}\n"
+	for _, c := range []struct {
+		ends string
+		want func(*rand.Rand) int64
+	}{
+		{"2, 64", func(r *rand.Rand) int64 { return 2 + r.Int64N(63) }},
+		{"7, 7", func(*rand.Rand) int64 { return 7 }},
+		{"1e2, 1e3", func(r *rand.Rand) int64 { return 100 + r.Int64N(901) }},
+		{"0, 9223372036854775807", func(r *rand.Rand) int64 { return int64(r.Uint64N(1 << 63)) }},
+		{"9223372036854775806, 9223372036854775807", func(r *rand.Rand) int64 { return math.MaxInt64 - 1 + r.Int64N(2) }},
+	} {
+		for _, seed := range []uint64{1, 2} {
+			s, err := parse(fmt.Appendf(nil, file, seed, c.ends))
+			if err != nil {
+				t.Fatalf("%s: %v", c.ends, err)
+			}
+			for k, got := range s.Combinations {
+				if want := fmt.Sprint(c.want(rand.New(rand.NewPCG(seed, uint64(k))))); got[0].Value != want {
+					t.Fatalf("%s: run %d has %s, want %s", c.ends, k, got[0].Value, want)
+				}
+			}
+		}
+	}
+	whole, err := integers("-9223372036854775808", "9223372036854775807")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := whole(rand.New(rand.NewPCG(1, 2))), fmt.Sprint(int64(rand.New(rand.NewPCG(1, 2)).Uint64())); got != want {
+		t.Errorf("of all integers %s, want %s", got, want)
+	}
+	for _, ends := range []string{"0, 18446744073709551615", "-1e19, 0", "9223372036854775807, 9223372036854775806"} {
+		const want = "a smaller and a larger one between -9223372036854775808 and 9223372036854775807 were expected"
+		if _, err := parse(fmt.Appendf(nil, file, 1, ends)); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v", ends, err)
+		}
+	}
+}
+
+// TestOneDocument: a second YAML document is refused, and not passed over.
+func TestOneDocument(t *testing.T) {
+	for text, want := range map[string]string{
+		"grid: {lr: [1]}\n":                          "",
+		"---\ngrid: {lr: [1]}\n":                     "",
+		"grid: {lr: [1]}\n---\ngrid: {lr: [1, 2]}\n": "holds several YAML documents; one was expected",
+		"": "one of grid and random was expected: which values to try of which settings",
+	} {
+		if _, err := parse([]byte(text)); err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
 	}
 }
 

@@ -15,14 +15,14 @@ import (
 	"weft/train/metric"
 )
 
-// The decoders: dot is h_u·h_v; distMult has a weight for each relation and column.
+// The decoders: dot is h_u·h_v; DistMult has a weight for each relation and column.
 const (
 	dot      = "dot"
-	distMult = "distmult"
+	DistMult = "distmult"
 )
 
 // Decoders are the decoders by name, the default first.
-var Decoders = []string{dot, distMult}
+var Decoders = []string{dot, DistMult}
 
 // decoderWeights is the name of DistMult's weights in files.
 const decoderWeights = "decoder.weight"
@@ -125,7 +125,7 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 			"or of the type that has labels, or of the relations that %s names, and %s %s divides them",
 			refusal.Setting("task"), Link, refusal.Setting("link-relation"), refusal.Setting("link-split"), k.Shares)}
 	}
-	if k.Decoder == distMult {
+	if k.Decoder == DistMult {
 		p := e.Params.Matrix(decoderWeights, edges.Relations(), k.Columns, nn.Glorot(edges.Relations(), k.Columns))
 		l.decoder = links.Decoder{Weights: p.Value, Grad: p.Grad}
 	}

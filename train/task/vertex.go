@@ -112,8 +112,11 @@ func checkSplit(whole *partition.Whole, split int) error {
 func checkSplits(whole *partition.Whole, split int) error {
 	switch splits := whole.Splits; {
 	case len(splits) == 0:
-		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; import it with %s random:60/20/20",
-			refusal.Setting("split"))
+		rule := "random:60/20/20"
+		if whole.Graphs > 0 {
+			rule = fmt.Sprintf("graphs:60/20/20, percent of its %d graphs, or %s", whole.Graphs, rule)
+		}
+		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; import it with %s %s", refusal.Setting("split"), rule)
 	case split >= len(splits):
 		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
 			refusal.Setting("split"), split, len(splits))

@@ -17,16 +17,18 @@ func TestSplitThatIsNotThere(t *testing.T) {
 	two := []graph.SplitSizes{{Train: 1}, {Val: 3, Test: 4}}
 	for _, c := range []struct {
 		splits []graph.SplitSizes
+		graphs int
 		split  int
 		want   string // how the refusal begins, or nothing
 	}{
-		{nil, 0, "the graph has no split"},
-		{two, 0, ""},
-		{two, 1, "split 1 has no training vertices"},
-		{two, 2, "split 2: the number of splits that the graph has is 2"},
-		{two, 3, "split 3: the number of splits that the graph has is 2"},
+		{nil, 0, 0, "the graph has no split into training, validation and test vertices; import it with split random:60/20/20"},
+		{nil, 20, 0, "the graph has no split into training, validation and test vertices; import it with split graphs:60/20/20, percent of its 20 graphs, or random:60/20/20"},
+		{two, 0, 0, ""},
+		{two, 0, 1, "split 1 has no training vertices"},
+		{two, 0, 2, "split 2: the number of splits that the graph has is 2"},
+		{two, 0, 3, "split 3: the number of splits that the graph has is 2"},
 	} {
-		got, err := "", New(Options{Name: Vertex, Split: c.split, ClassWeights: NoClassWeights}).Check(&partition.Whole{Splits: c.splits})
+		got, err := "", New(Options{Name: Vertex, Split: c.split, ClassWeights: NoClassWeights}).Check(&partition.Whole{Splits: c.splits, Graphs: c.graphs})
 		if err != nil {
 			if got = err.Error(); !refusal.Is(err) {
 				t.Errorf("%v is no refusal", err)

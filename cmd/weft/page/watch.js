@@ -66,5 +66,6 @@ events.addEventListener("end", e => {
 });
 events.onerror = () => {
   if (ended) events.close();
+  else if (events.readyState == EventSource.CLOSED) status.textContent = "too many browsers show this run: close one, and load this page again";
   else status.textContent = "the run does not answer: it has ended, or goes on without this page";
 };

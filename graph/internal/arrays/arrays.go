@@ -47,7 +47,7 @@ func WholeLabels(a *npy.Array, vertices int) (graph.Labels, error) {
 	}
 	noClass := func(x float64) bool { return x != math.Trunc(x) && x == x || x < -1 || x >= float64(vertices) }
 	if slices.ContainsFunc(all, noClass) {
-		return values(a)
+		return Continuous(a)
 	}
 	ids, err := WholeNumbers(a)
 	if err != nil {
@@ -113,7 +113,7 @@ func Labels(a *npy.Array) (graph.Labels, error) {
 	case n == 0 && len(a.Shape) != 2:
 		return graph.Labels{}, refusal.Errorf("labels of shape %v: give a vector of class ids, a 0/1 matrix or values, one row per vertex", a.Shape)
 	case n == 1 && a.Floats(): // also a column, as of the Open Graph Benchmark
-		return values(a)
+		return Continuous(a)
 	case n == 1:
 		ids, err := a.Int64s()
 		if err != nil {
@@ -124,8 +124,11 @@ func Labels(a *npy.Array) (graph.Labels, error) {
 	return multi(a)
 }
 
-// values makes labels of values to predict, a row for each vertex.
-func values(a *npy.Array) (graph.Labels, error) {
+// Continuous makes labels of values to predict, a row for each vertex.
+func Continuous(a *npy.Array) (graph.Labels, error) {
+	if width(a.Shape) == 0 {
+		return graph.Labels{}, refusal.Errorf("labels of shape %v: give values to predict, one row per vertex", a.Shape)
+	}
 	rows, err := a.Float32s()
 	if err != nil {
 		return graph.Labels{}, err
@@ -172,7 +175,7 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	}
 	switch k := NoLabel(labels); {
 	case k >= 0 && a.Floats():
-		return values(a)
+		return Continuous(a)
 	case k >= 0:
 		return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels of several classes are 0 and 1; save values to predict as floats",
 			labels[k], k/classes, k%classes)

@@ -20,21 +20,45 @@ type LabelRows struct {
 	*npy.Array
 	Names []string // ascending
 	ByID  bool     // the file says which vertex each row is of
+	As    Meaning
 }
+
+// Meaning says what numbers of labels stand for.
+type Meaning int
+
+// What numbers of labels stand for.
+const (
+	ByType       Meaning = iota // integers for classes, floats for values
+	PerhapsWhole                // also whole floats for classes, if there are few: so tables with gaps write them
+	Values                      // all for values to predict
+)
 
 // Labels are those of the rows.
 func (l *LabelRows) Labels() (graph.Labels, error) {
-	if l.Names == nil {
-		return Labels(l.Array)
+	switch {
+	case l.Names != nil:
+		ids, err := l.Int64s()
+		return graph.Labels{Classes: len(l.Names), Class: ids, Names: l.Names}, err
+	case l.As == Values:
+		return Continuous(l.Array)
+	case l.As == PerhapsWhole && l.Floats():
+		return WholeLabels(l.Array, min(FewClasses, l.Shape[0]))
 	}
-	ids, err := l.Int64s()
-	return graph.Labels{Classes: len(l.Names), Class: ids, Names: l.Names}, err
+	return Labels(l.Array)
 }
+
+// FewClasses are as many as classification has. Of more it is likely that they are values to predict.
+const FewClasses = 100
+
+// ManyClasses reports whether numbers of so many vertices are more likely values to predict than so many
+// classes.
+func ManyClasses(classes, vertices int) bool { return classes > FewClasses || 3*classes >= vertices }
 
 // ReadLabels is ReadFile for labels, which may also be names of classes in one column: an array of text, or
 // lines of words, also several between spaces. Of these the first is a header, unless another line has the
-// same words. An empty line, or NaN, is no label. Text may have a first column of ids, by that key.
-func ReadLabels(path string, most int64, key *Key) (*LabelRows, error) {
+// same words. An empty line, or NaN, is no label. Text may have a first column of ids, by that key. As Values
+// the file has numbers alone.
+func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, error) {
 	f, err := Open(path)
 	if err != nil {
 		return nil, err
@@ -43,7 +67,10 @@ func ReadLabels(path string, most int64, key *Key) (*LabelRows, error) {
 	n := &classNames{table: names.NewTable()}
 	var a *npy.Array
 	if f.Kind == foreign.Array {
-		if a, err = ReadFile(path, most); err == nil {
+		if a, err = ReadFile(path, most); err == nil && as == Values {
+			return &LabelRows{Array: a, As: as}, nil
+		}
+		if err == nil {
 			a, err = n.ofArray(a)
 		}
 		if err != nil {
@@ -55,7 +82,10 @@ func ReadLabels(path string, most int64, key *Key) (*LabelRows, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.names, t.key = n, key
+	t.names, t.key, t.as = n, key, as
+	if as == Values {
+		t.names = nil
+	}
 	if a, err = t.array(); err != nil {
 		return nil, err
 	}
@@ -71,7 +101,7 @@ func ReadLabels(path string, most int64, key *Key) (*LabelRows, error) {
 	}
 	rows, err := n.sorted(a)
 	if err == nil {
-		rows.ByID = t.ids != nil
+		rows.ByID, rows.As = t.ids != nil, as
 	}
 	return rows, err
 }

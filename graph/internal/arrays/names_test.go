@@ -44,7 +44,7 @@ func TestReadLabels(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		rows, err := ReadLabels(path, 10, nil)
+		rows, err := ReadLabels(path, 10, nil, PerhapsWhole)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
@@ -75,7 +75,7 @@ func TestReadLabels(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadLabels(path, c.most, nil); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+		if _, err := ReadLabels(path, c.most, nil, PerhapsWhole); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
 	}
@@ -95,7 +95,7 @@ func TestReadLabels(t *testing.T) {
 	if err := os.WriteFile(path, []byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(header)), 0})+header+data), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := ReadLabels(path, 10, nil)
+	rows, err := ReadLabels(path, 10, nil, PerhapsWhole)
 	if err != nil {
 		t.Fatal(err)
 	}

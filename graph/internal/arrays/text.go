@@ -32,6 +32,8 @@ type table struct {
 	fields    [][]byte
 	values    []float64   // of the last line
 	words     bool        // there is a True or False
+	pointed   bool        // there is a number with a point, as 2.0
+	as        Meaning     // of labels
 	names     *classNames // nil: words are refused
 	key       *Key        // nil: an id is a number as any other
 	ids       *RowIDs     // of the rows; nil: row v is vertex v
@@ -159,9 +161,12 @@ func (t *table) parse(line []byte) (row bool, err error) {
 		case !ok && t.columns > 1:
 			return false, t.lines.Errorf("%.40q is not a number, as the fields of %d columns are; give the names of classes in a file of their own, "+
 				"as a column beside that of ids or alone", field, t.columns)
+		case !ok && t.as == Values:
+			return false, t.lines.Errorf("%.40q is not a number, as values to predict are; leave %s out for names of classes", field, refusal.Setting("values"))
 		case !ok:
 			return false, t.lines.Errorf("%.40q is not a number; classes are numbers too, from 0, or all are names", field)
 		}
+		t.pointed = t.pointed || bytes.IndexByte(field, '.') >= 0
 		t.values = append(t.values, x)
 		t.names.number(x)
 	}
@@ -285,8 +290,9 @@ func (t *table) check(kept int) error {
 	return nil
 }
 
-// array reads the rest of the table. The array holds integers or truth values where all values are. A missing
-// one is −1 among integers of one column, as a label, and NaN elsewhere.
+// array reads the rest of the table. The array holds integers or truth values where all values are, but not
+// of labels that are values, or are whole and written with a point. A missing one is −1 among integers of one
+// column, as a label, and NaN elsewhere.
 func (t *table) array() (*npy.Array, error) {
 	var values []float64
 	for {
@@ -319,11 +325,13 @@ func (t *table) array() (*npy.Array, error) {
 	truth := !slices.ContainsFunc(values, func(x float64) bool { return x != 0 && x != 1 })
 	// Three ids or more are not all 0 and 1.
 	switch few := len(values) < 3; {
+	case t.as == Values:
+		return npy.New(values, shape...), nil
 	case truth && t.words:
 		return npy.New(convert(values, func(x float64) bool { return x == 1 }), shape...), nil
 	case truth && !few:
 		return npy.New(convert(values, func(x float64) uint8 { return uint8(x) }), shape...), nil
-	case t.integers(values):
+	case t.integers(values) && (t.as != PerhapsWhole || !t.pointed):
 		return npy.New(convert(values, func(x float64) int64 {
 			if math.IsNaN(x) {
 				return -1

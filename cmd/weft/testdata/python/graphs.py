@@ -17,6 +17,18 @@ class Tensor:
         return self.values
 
 
+class Sparse:
+    """A matrix of zeros and ones in compressed rows, as scipy.sparse has it."""
+
+    def __init__(self, rows, columns, shape):
+        order = np.lexsort((columns, rows))
+        self.shape, self.indices, self.data = shape, columns[order], np.ones(len(rows), np.float32)
+        self.indptr = np.searchsorted(rows[order], np.arange(shape[0] + 1))
+
+    def tocsr(self):
+        return self
+
+
 class Data(dict):
     __getattr__ = dict.__getitem__
 
@@ -35,9 +47,13 @@ def make(splits):
 
 
 def files(data):
-    """The graph as graph2gauss publishes Cora-ML, a pickle in an archive, and as OGB's downloader leaves a folder."""
+    """The graph as graph2gauss publishes Cora-ML, and GraphData its graphs, pickles in an archive, and as OGB's downloader leaves a
+    folder."""
     x, y, edges = data.x.numpy(), data.y.numpy(), data.edge_index.numpy()
     np.savez("cora_ml.npz", np.array({"x": x, "y": y, "edge_index": edges, "idx_to_class": {0: "first"}}))
+    adjacency = Sparse(*np.unique(edges, axis=1), (len(y), len(y)))
+    np.savez("cora.npz", adj_matrix=np.array(adjacency), node_attr=np.array(Sparse(*np.nonzero(x > 0), x.shape)), node_label=y)
+    np.savez("actor.npz", adj_matrix=np.array(adjacency), node_attr=x, node_label=y)
     train, val, test = (np.flatnonzero(data[part + "_mask"].numpy()) for part in ("train", "val", "test"))
     for name, array, form in (("raw/edge", edges.T, "%d"), ("raw/node-feat", x, "%.6f"), ("raw/node-label", y, "%d"),
                               ("raw/num-node-list", [len(y)], "%d"), ("raw/num-edge-list", [edges.shape[1]], "%d"),

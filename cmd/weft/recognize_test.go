@@ -1,0 +1,84 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/internal/datasets"
+)
+
+// TestRecognizedRDF: a folder that weft train NAME reads is imported with the tables and columns of that
+// graph, and so are its triples alone.
+func TestRecognizedRDF(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"mutag_stripped.nt.gz", "trainingSet.tsv", "testSet.tsv"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	triples := filepath.Join(dir, "mutag_stripped.nt.gz")
+	want := "weft import rdf " + triples + " STORE --train " + filepath.Join(dir, "trainingSet.tsv") + " --test " + filepath.Join(dir, "testSet.tsv") +
+		" --entity bond --label label_mutagenic"
+	for _, path := range []string{dir, triples} {
+		if r, found := recognize(path); !found || r.command("STORE") != want {
+			t.Errorf("%s: %v, %q, want %q", path, found, r.command("STORE"), want)
+		}
+	}
+}
+
+// TestFilesOfSources: the files of a source are those that its import reads, in whatever format, without the
+// store beside it and what else lies there.
+func TestFilesOfSources(t *testing.T) {
+	for _, c := range []struct{ there, named, want string }{
+		{"a.csv a.csv.weft/graph.json other.csv", "a.csv", "a.csv"},
+		{
+			"ind.x.x ind.x.y ind.x.tx ind.x.ty ind.x.allx ind.x.ally ind.x.graph ind.x.test.index ind.x.weft/graph.json ind.x.notes", "ind.x",
+			"ind.x.allx ind.x.ally ind.x.graph ind.x.test.index ind.x.tx ind.x.ty ind.x.x ind.x.y",
+		},
+		{
+			"ppi/raw/train_graph.json ppi/raw/train_feats.npy ppi/raw/train_labels.npy ppi/raw/train_graph_id.npy ppi/raw/test_feats.npy ppi/raw/run/x ppi/raw.weft/graph.json", "ppi",
+			"ppi/raw/test_feats.npy ppi/raw/train_feats.npy ppi/raw/train_graph.json ppi/raw/train_graph_id.npy ppi/raw/train_labels.npy",
+		},
+		{"o/raw/edge.csv.gz o/split/time/train.csv.gz o/runs/x", "o", "o/raw/edge.csv.gz o/split/time/train.csv.gz"},
+		{"lists/a_Packages lists/b_InRelease lists/partial/c", "lists", "lists/a_Packages"},
+		{"d/g.json d/part0/graph.dgl d/part1/graph.dgl d/g.json.weft/graph.json d/notes", "d", "d/g.json d/part0/graph.dgl d/part1/graph.dgl"},
+		{"d/g.json d/part0/graph.dgl d/g.json.weft/graph.json", "d/g.json", "d/g.json d/part0/graph.dgl"},
+		{
+			"k/raw/train.txt k/raw/valid.txt.gz k/raw/test.txt k/raw/entities.dict k/raw/licence k/raw.weft/graph.json", "k",
+			"k/raw/entities.dict k/raw/test.txt k/raw/train.txt k/raw/valid.txt.gz",
+		},
+		{
+			"r/aifb_stripped.nt.gz r/trainingSet.tsv r/testSet.tsv r/completeDataset.tsv", "r",
+			"r/aifb_stripped.nt.gz r/testSet.tsv r/trainingSet.tsv",
+		},
+		{"r/aifb_stripped.nt.gz r/trainingSet.tsv", "r/aifb_stripped.nt.gz", "r/aifb_stripped.nt.gz"},
+	} {
+		dir := t.TempDir()
+		for path := range strings.FieldsSeq(c.there) {
+			path = filepath.Join(dir, path)
+			if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, nil, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, found := recognize(filepath.Join(dir, c.named))
+		sources, err := datasets.LookAt(r.files())
+		var got []string
+		for _, f := range sources {
+			path, err := filepath.Rel(dir, f.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, path)
+		}
+		slices.Sort(got)
+		if err != nil || !found || strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v, %v, %q, want %q", c.named, found, err, got, c.want)
+		}
+	}
+}

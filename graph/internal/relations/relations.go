@@ -1,0 +1,124 @@
+// Package relations collects the edges of relations that are known by name, between entities that are, too.
+package relations
+
+import (
+	"fmt"
+
+	"weft/graph"
+	"weft/graph/internal/names"
+	"weft/internal/memory"
+)
+
+// EntityType is the type of all vertices.
+const EntityType = "entity"
+
+// Table has the entities and the relations that appeared, and the edges of these.
+type Table struct {
+	Entities *names.Table
+	All      []Relation // by number
+
+	numbers map[string]int
+}
+
+// Relation has the edges of one relation.
+type Relation struct {
+	Name  string // in the source
+	Edges graph.Edges
+}
+
+// NewTable returns a table without edges.
+func NewTable() *Table { return &Table{Entities: names.NewTable(), numbers: map[string]int{}} }
+
+// Number returns the number of a relation, the next one where it appears for the first time. What exceeds the
+// memory is an error.
+func (t *Table) Number(name []byte) (int, error) {
+	if k, known := t.numbers[string(name)]; known {
+		return k, nil
+	}
+	var err error
+	if t.All, err = memory.Grow(t.All, 1); err != nil {
+		return 0, err
+	}
+	k := len(t.All)
+	t.All = append(t.All, Relation{Name: string(name)})
+	t.numbers[t.All[k].Name] = k
+	return k, nil
+}
+
+// Add adds an edge to a relation. What exceeds the memory is an error.
+func (r *Relation) Add(source, target int32) (err error) {
+	e := &r.Edges
+	if e.Source, err = memory.Grow(e.Source, 1); err == nil {
+		e.Target, err = memory.Grow(e.Target, 1)
+	}
+	if err != nil {
+		return err
+	}
+	e.Source, e.Target = append(e.Source, source), append(e.Target, target)
+	return nil
+}
+
+// Edges is how many edges the relations have.
+func (t *Table) Edges() (n int64) {
+	for _, r := range t.All {
+		n += int64(r.Edges.Len())
+	}
+	return n
+}
+
+// TooMany refuses more relations than a file of so many triples has: each costs it one triple, and the graph
+// a row for each entity.
+func (t *Table) TooMany(triples int64) error {
+	const rowsOfAnyFile, rowsOfATriple = 1 << 22, 1 << 10
+	if rows := int64(len(t.Entities.Names)) * int64(len(t.All)); rows > rowsOfAnyFile+rowsOfATriple*triples {
+		return fmt.Errorf("%d entities and %d relations, with only %d triples", len(t.Entities.Names), len(t.All), triples)
+	}
+	return nil
+}
+
+// Take returns the relations under their names, which called makes of those in the source, and empties the
+// table of edges. It refuses them if there is no memory for them and their reverse relations. Notes name
+// those that are called otherwise.
+func (t *Table) Take(called func(name string) string) (relations []graph.Relation, notes []string, err error) {
+	const bound, source = 8, 4
+	vertices := len(t.Entities.Names)
+	if err := memory.Need(2 * (bound*int64(vertices+1)*int64(len(t.All)) + source*t.Edges())); err != nil {
+		return nil, nil, fmt.Errorf("%d entities and %d relations: %w", vertices, len(t.All), err)
+	}
+	unique, notes := t.Names(called)
+	for k, name := range unique {
+		r, err := graph.NewRelation(vertices, t.All[k].Edges)
+		if err != nil {
+			return nil, nil, err
+		}
+		t.All[k].Edges = graph.Edges{}
+		r.Source, r.Name, r.Target = EntityType, name, EntityType
+		relations = append(relations, r)
+	}
+	return relations, notes, nil
+}
+
+// Names returns what the relations are called, with a number where a name is taken, or that of the reverse
+// relation. A note has the source's name of each that has a number.
+func (t *Table) Names(called func(name string) string) (all, notes []string) {
+	taken, last := map[string]bool{}, map[string]int{}
+	for _, r := range t.All {
+		short := called(r.Name)
+		name := short
+		for n := last[short] + 1; ; n++ {
+			if n > 1 {
+				name = fmt.Sprintf("%s_%d", short, n)
+			}
+			if !taken[name] && !taken[graph.ReversePrefix+name] {
+				last[short] = n
+				break
+			}
+		}
+		if name != short {
+			notes = append(notes, fmt.Sprintf("relation %s is %s", name, r.Name))
+		}
+		taken[name], taken[graph.ReversePrefix+name] = true, true
+		all = append(all, name)
+	}
+	return all, notes
+}

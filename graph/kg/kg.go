@@ -1,0 +1,383 @@
+// Package kg reads knowledge graphs as benchmarks of link prediction publish them: text with a triple of
+// head, relation and tail in each line, in the files train.txt, valid.txt and test.txt of a folder, as WN18RR
+// (Dettmers et al. 2018, arXiv:1707.01476) and FB15k-237 (Toutanova & Chen 2015) have them.
+package kg
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/graph/internal/lines"
+	"weft/graph/internal/relations"
+	"weft/internal/memory"
+	"weft/internal/refusal"
+)
+
+// parts are the names of files, in the order of the parts of a split. A file may end in .gz besides.
+var parts = [3]string{"train.txt", "valid.txt", "test.txt"}
+
+// lists are the files of names of entities and of relations that some folders have, as DGL's: a number from 0
+// and a name in each line.
+var lists = [2]string{"entities.dict", "relations.dict"}
+
+// Options say how a graph is read.
+type Options struct {
+	// Path is a folder, or one file of triples without a split.
+	Path string
+	// Reciprocal adds to each relation its reverse, with the reverse of its split: a test triple is then
+	// measured twice, by the rank of its tail and by that of its head.
+	Reciprocal bool
+}
+
+// Is reports whether a folder has the files of a graph.
+func Is(folder string) bool {
+	return !slices.ContainsFunc(parts[:], func(name string) bool { return found(folder, name) == "" })
+}
+
+// found is the path of a file in a folder, plain or gzip; "" if it is not there.
+func found(folder, name string) string {
+	for _, end := range []string{"", ".gz"} {
+		path := filepath.Join(folder, name+end)
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			return path
+		}
+	}
+	return ""
+}
+
+// Read reads the graph. Entities are the vertices, of one type, and each relation leads from heads to tails.
+// Entities and relations are in the order of entities.dict and relations.dict, or else of their first
+// appearance. Of a folder the edges are the training triples, and each relation has the split. A triple that
+// stands twice is two edges. Complaints about a file are refusals that name it, and its line.
+func Read(o Options) (*graph.Graph, error) {
+	r := &reader{Options: o, Table: relations.NewTable()}
+	read := r.folder
+	if info, err := os.Stat(o.Path); err == nil && !info.IsDir() {
+		read = func() error { return r.file(o.Path, 0) }
+	}
+	if err := read(); err != nil {
+		return nil, err
+	}
+	g, err := r.graph()
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", o.Path, err)
+	}
+	return g, g.Check()
+}
+
+// reader collects the triples of files.
+type reader struct {
+	Options
+	*relations.Table
+	split    bool         // there are files of a split
+	held     [][3][]int32 // of each relation: validation and test triples, head and tail; none that train
+	triples  [3]int       // of each part
+	list     [2]string    // the names of files that list the entities and the relations; "": there is none
+	warnings []string
+}
+
+// folder reads the files of a folder.
+func (r *reader) folder() error {
+	entries, err := os.ReadDir(r.Path)
+	if err != nil {
+		return refusal.Errorf("%s: %w", r.Path, errors.Unwrap(err))
+	}
+	r.split = true
+	var read []string
+	entity := func(name []byte) (int, error) {
+		v, err := r.Entities.Number(name)
+		return int(v), err
+	}
+	for k, add := range []func(name []byte) (int, error){entity, r.number} {
+		path := found(r.Path, lists[k])
+		if path == "" {
+			continue
+		}
+		if err := readList(path, add); err != nil {
+			return err
+		}
+		r.list[k] = filepath.Base(path)
+		read = append(read, r.list[k])
+	}
+	for part, name := range parts {
+		path := found(r.Path, name)
+		if path == "" {
+			return refusal.Errorf("%s: has no %s: a folder has %s, or name one file of triples", r.Path, name, strings.Join(parts[:], ", "))
+		}
+		if err := r.file(path, part); err != nil {
+			return err
+		}
+		read = append(read, filepath.Base(path))
+	}
+	var others []string
+	for _, e := range entries {
+		if name := e.Name(); !slices.Contains(read, name) && !strings.HasPrefix(name, ".") {
+			others = append(others, name)
+		}
+	}
+	if others != nil {
+		r.warnings = append(r.warnings, fmt.Sprintf("%s: not read: %s", r.Path, arrays.Listed(others)))
+	}
+	return nil
+}
+
+// open opens a text of lines.
+func open(path, line string) (*lines.Reader, error) {
+	const longest = 64 << 10 // bytes of a line
+	return lines.Open(lines.Form{Path: path, Text: "head, relation and tail between tabs", Line: line, Longest: longest})
+}
+
+// readList reads a list of names, of which add returns the number.
+func readList(path string, add func(name []byte) (int, error)) error {
+	text, err := open(path, "a number and a name")
+	if err != nil {
+		return err
+	}
+	defer text.Close()
+	for count := 0; ; {
+		line, err := text.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		number, name, _ := bytes.Cut(line, []byte("\t"))
+		if n, err := strconv.Atoi(string(number)); err != nil || n != count {
+			return text.Errorf("%.40q is not the number %d and a name, between them a tab, as in a list that counts from 0", line, count)
+		}
+		if err := check(name); err != nil {
+			return text.Errorf("%w", err)
+		}
+		n, err := add(name)
+		if err == nil && n != count {
+			err = fmt.Errorf("%.40q stands twice: leave one of the lines out", name)
+		}
+		if err != nil {
+			return text.Errorf("%w", err)
+		}
+		count++
+	}
+}
+
+// check refuses a name that no vertex or relation can have.
+func check(name []byte) error {
+	if len(name) == 0 || !utf8.Valid(name) {
+		return fmt.Errorf("the name %.40q is empty, or not UTF-8", name)
+	}
+	return nil
+}
+
+// file reads the triples of a part.
+func (r *reader) file(path string, part int) error {
+	text, err := open(path, "a triple")
+	if err != nil {
+		return err
+	}
+	defer text.Close()
+	tabs := false
+	for {
+		line, err := text.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if r.triples[part] == 0 {
+			tabs = bytes.IndexByte(line, '\t') >= 0
+		}
+		fields := bytes.Fields(line)
+		if tabs {
+			fields = bytes.Split(line, []byte("\t"))
+		}
+		if len(fields) != 3 {
+			return text.Errorf("%d fields, where a triple has three: head, relation and tail, between tabs or spaces", len(fields))
+		}
+		if err := r.add(fields, part); err != nil {
+			return text.Errorf("%w", err)
+		}
+		r.triples[part]++
+	}
+	if r.triples[part] == 0 {
+		return refusal.Errorf("%s: has no triple: give head, relation and tail in each line", path)
+	}
+	return nil
+}
+
+// number is Number, and makes room for what is held out of the relation.
+func (r *reader) number(name []byte) (int, error) {
+	k, err := r.Number(name)
+	if err == nil && k == len(r.held) {
+		if r.held, err = memory.Grow(r.held, 1); err == nil {
+			r.held = append(r.held, [3][]int32{})
+		}
+	}
+	return k, err
+}
+
+// add takes in a triple of a part.
+func (r *reader) add(fields [][]byte, part int) error {
+	var ends [2]int32
+	for i, name := range [][]byte{fields[0], fields[2]} {
+		if err := check(name); err != nil {
+			return err
+		}
+		v, there := r.Entities.Find(name)
+		if !there && r.list[0] != "" {
+			return unlisted(name, r.list[0])
+		}
+		if !there {
+			var err error
+			if v, err = r.Entities.Number(name); err != nil {
+				return err
+			}
+		}
+		ends[i] = v
+	}
+	if err := check(fields[1]); err != nil {
+		return err
+	}
+	before := len(r.All)
+	k, err := r.number(fields[1])
+	if err != nil {
+		return err
+	}
+	if k == before && r.list[1] != "" {
+		return unlisted(fields[1], r.list[1])
+	}
+	if part == 0 {
+		return r.All[k].Add(ends[0], ends[1])
+	}
+	held := &r.held[k][part]
+	if *held, err = memory.Grow(*held, 2); err != nil {
+		return err
+	}
+	*held = append(*held, ends[0], ends[1])
+	return nil
+}
+
+// unlisted refuses a name that a list lacks.
+func unlisted(name []byte, list string) error {
+	return fmt.Errorf("%.40q is not among the names of %s: add it there, or leave that file out", name, list)
+}
+
+// graph makes the graph of the triples.
+func (r *reader) graph() (*graph.Graph, error) {
+	if err := r.TooMany(int64(r.triples[0] + r.triples[1] + r.triples[2])); err != nil {
+		return nil, err
+	}
+	splits, err := r.splits()
+	if err != nil {
+		return nil, err
+	}
+	var changed []string // names, and what they are called
+	all, numbered, err := r.Take(func(name string) string {
+		to := called(name)
+		if to != strings.ReplaceAll(strings.Trim(name, "/"), "/", ".") {
+			changed = append(changed, name, to)
+		}
+		return to
+	})
+	if err != nil {
+		return nil, err
+	}
+	for k := range splits {
+		all[k].EdgeSplit = &splits[k]
+	}
+	g := &graph.Graph{
+		Type: relations.EntityType, Count: len(r.Entities.Names), Names: r.Entities.Names, Relations: all,
+		Provenance: "kg " + r.Path, Notes: numbered, Warnings: r.warnings,
+	}
+	if changed != nil {
+		g.Notes = append(g.Notes, fmt.Sprintf("names of %d relations cannot be those of folders: the first, %q, is %q", len(changed)/2, changed[0], changed[1]))
+	}
+	if r.Reciprocal {
+		r.addReverses(g)
+	}
+	return g, nil
+}
+
+// called is a relation's name as a folder bears it, and a list of relations has it: with a dot for each slash
+// within, as Freebase writes it elsewhere, and an underscore for commas, semicolons and what is not printed.
+func called(name string) string {
+	const longest = 180 // bytes
+	name = strings.Map(func(c rune) rune {
+		switch {
+		case c == '/':
+			return '.'
+		case c == ',' || c == ';' || !unicode.IsPrint(c):
+			return '_'
+		}
+		return c
+	}, strings.Trim(name, "/"))
+	if len(name) > longest {
+		name = strings.ToValidUTF8(name[:longest], "")
+	}
+	if name == "" || name[0] == '.' {
+		name = "_" + strings.TrimLeft(name, ".")
+	}
+	return name
+}
+
+// splits are those of the relations; none of a file.
+func (r *reader) splits() ([]graph.EdgeSplit, error) {
+	if !r.split {
+		return nil, nil
+	}
+	const pair = 8 // bytes
+	copies := int64(1)
+	if r.Reciprocal {
+		copies = 3 // also of what is held out
+	}
+	if err := memory.Need(pair * copies * r.Edges()); err != nil {
+		return nil, err
+	}
+	splits := make([]graph.EdgeSplit, len(r.All))
+	for k := range splits {
+		e := &r.All[k].Edges
+		train := make([]int32, 0, 2*e.Len())
+		for i, source := range e.Source {
+			train = append(train, source, e.Target[i])
+		}
+		splits[k].Edges = [3][]int32{train, r.held[k][1], r.held[k][2]}
+	}
+	return splits, nil
+}
+
+// addReverses adds the reverse of each relation, with the reverse of its split.
+func (r *reader) addReverses(g *graph.Graph) {
+	for k := range g.Relations {
+		forward := &g.Relations[k]
+		back := forward.Reversed(g.Count)
+		back.Source, back.Name, back.Target = forward.Target, graph.ReversePrefix+forward.Name, forward.Source
+		if forward.EdgeSplit != nil {
+			back.EdgeSplit = &graph.EdgeSplit{}
+			for part, edges := range forward.EdgeSplit.Edges {
+				swapped := slices.Clone(edges)
+				for i := 0; i < len(swapped); i += 2 {
+					swapped[i], swapped[i+1] = swapped[i+1], swapped[i]
+				}
+				back.EdgeSplit.Edges[part] = swapped
+			}
+		}
+		g.Relations = append(g.Relations, *back)
+	}
+}

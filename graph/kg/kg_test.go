@@ -1,0 +1,283 @@
+package kg
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/graph"
+	"weft/internal/alloctest"
+	"weft/internal/refusal"
+)
+
+// folder writes files into a new folder.
+func folder(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func zipped(t testing.TB, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// pets is a graph of two relations; no triple that trains has the third, nor the entity dan.
+func pets(t testing.TB) map[string]string {
+	return map[string]string{
+		"train.txt":    "ann\t/has/pet\trex\r\n\nben\t/has/pet\ttom cat\nann\t_knows\tben\nann\t_knows\tben\n",
+		"valid.txt":    "rex\t_knows\ttom cat\n",
+		"test.txt.gz":  zipped(t, "dan\t_knows\tann\nann\tfed, by\tdan\nben\t/has/pet\trex"),
+		"licence.txt":  "",
+		".hidden":      "",
+		"relations.md": "",
+	}
+}
+
+// triples are the relations of a graph, and their splits, by the names of the ends.
+func triples(g *graph.Graph) (all []string) {
+	pair := func(u, v int32) string { return g.Names[u] + "→" + g.Names[v] }
+	for k := range g.Relations {
+		r := &g.Relations[k]
+		var edges []string
+		for v := range g.Names {
+			for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
+				edges = append(edges, pair(u, int32(v)))
+			}
+		}
+		line := fmt.Sprint(r.Source, ",", r.Name, ",", r.Target, edges)
+		if r.EdgeSplit != nil {
+			for _, part := range r.EdgeSplit.Edges {
+				var held []string
+				for i := 0; i < len(part); i += 2 {
+					held = append(held, pair(part[i], part[i+1]))
+				}
+				line += fmt.Sprint(" ", held)
+			}
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// TestRead: training triples are the edges, and all of them the split.
+func TestRead(t *testing.T) {
+	dir := folder(t, pets(t))
+	forward := []string{
+		"entity,has.pet,entity[ann→rex ben→tom cat] [ann→rex ben→tom cat] [] [ben→rex]",
+		"entity,_knows,entity[ann→ben ann→ben] [ann→ben ann→ben] [rex→tom cat] [dan→ann]",
+		"entity,fed_ by,entity[] [] [] [ann→dan]",
+	}
+	back := []string{
+		"entity,rev_has.pet,entity[rex→ann tom cat→ben] [rex→ann tom cat→ben] [] [rex→ben]",
+		"entity,rev__knows,entity[ben→ann ben→ann] [ben→ann ben→ann] [tom cat→rex] [ann→dan]",
+		"entity,rev_fed_ by,entity[] [] [] [dan→ann]",
+	}
+	for reciprocal, want := range map[bool][]string{false: forward, true: slices.Concat(forward, back)} {
+		g, err := Read(Options{Path: dir, Reciprocal: reciprocal})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"ann", "rex", "ben", "tom cat", "dan"}, g.Names); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(want, triples(g)); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{`names of 1 relations cannot be those of folders: the first, "fed, by", is "fed_ by"`}, g.Notes); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{dir + `: not read: "licence.txt", "relations.md"`}, g.Warnings); diff != "" {
+			t.Error(diff)
+		}
+		if g.Type != "entity" || g.Count != 5 || g.Provenance != "kg "+dir {
+			t.Errorf("%d of type %s, %s", g.Count, g.Type, g.Provenance)
+		}
+	}
+}
+
+// TestLists: with DGL's lists vertices and relations have their numbers.
+func TestLists(t *testing.T) {
+	files := pets(t)
+	files["entities.dict"] = "0\tdan\n1\ttom cat\n2\tann\n3\tben\n4\teve\n5\trex\n"
+	files["relations.dict"] = "0\tfed, by\n1\t_knows\n2\tunused\n3\t/has/pet\n"
+	g, err := Read(Options{Path: folder(t, files)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"dan", "tom cat", "ann", "ben", "eve", "rex"}, g.Names); diff != "" {
+		t.Error(diff)
+	}
+	want := []string{
+		"entity,fed_ by,entity[] [] [] [ann→dan]",
+		"entity,_knows,entity[ann→ben ann→ben] [ann→ben ann→ben] [rex→tom cat] [dan→ann]",
+		"entity,unused,entity[] [] [] []",
+		"entity,has.pet,entity[ben→tom cat ann→rex] [ann→rex ben→tom cat] [] [ben→rex]",
+	}
+	if diff := cmp.Diff(want, triples(g)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestFile: one file is a graph without a split. Fields are between spaces if the first line has no tab.
+func TestFile(t *testing.T) {
+	g, err := Read(Options{Path: filepath.Join(folder(t, map[string]string{"a.txt": "00001 _part 00002\n\n 00002  _part\t00003 \n"}), "a.txt")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"entity,_part,entity[00001→00002 00002→00003]"}, triples(g)); diff != "" || g.Warnings != nil {
+		t.Errorf("%s, warnings %q", diff, g.Warnings)
+	}
+}
+
+func TestCalled(t *testing.T) {
+	for name, want := range map[string]string{
+		"/film/actor/film./film/performance/film": "film.actor.film..film.performance.film",
+		"_hypernym": "_hypernym", ".x": "_x", "..": "_", "/": "_", "a,b;c\x1b": "a_b_c_", "größe 1": "größe 1",
+		strings.Repeat("é", 200): strings.Repeat("é", 90), "x" + strings.Repeat("é", 200): "x" + strings.Repeat("é", 89),
+	} {
+		if got := called(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestNamesThatMeet: relations that would have one folder are numbered, and so is one that would have that of
+// a reverse.
+func TestNamesThatMeet(t *testing.T) {
+	g, err := Read(Options{Path: filepath.Join(folder(t, map[string]string{"a.txt": "a\tx/y\tb\na\tx.y\tb\na\trev_x.y\tb\n"}), "a.txt"), Reciprocal: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range g.Relations {
+		names = append(names, r.Name)
+	}
+	if want := []string{"x.y", "x.y_2", "rev_x.y_3", "rev_x.y", "rev_x.y_2", "rev_rev_x.y_3"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+}
+
+func TestIs(t *testing.T) {
+	files := pets(t)
+	if dir := folder(t, files); !Is(dir) {
+		t.Errorf("%s is none", dir)
+	}
+	delete(files, "valid.txt")
+	if dir := folder(t, files); Is(dir) {
+		t.Errorf("%s without valid.txt is one", dir)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct{ name, file, text, want string }{
+		{"two fields", "train.txt", "a\tb\tc\na\tb\n", "train.txt:2: 2 fields, where a triple has three"},
+		{"four fields", "valid.txt", "a\tb\tc\td\n", "valid.txt:1: 4 fields"},
+		{"spaces after tabs", "train.txt", "a\tb\tc\na b c\n", "train.txt:2: 1 fields"},
+		{"an empty name", "train.txt", "a\tb\t\n", `train.txt:1: the name "" is empty`},
+		{"an empty relation", "train.txt", "a\t\tc\n", `train.txt:1: the name "" is empty`},
+		{"not UTF-8", "train.txt", "\xff\tb\tc\n", `train.txt:1: the name "\xff" is empty, or not UTF-8`},
+		{"no triple", "valid.txt", "\n", "valid.txt: has no triple"},
+		{"an array", "train.txt", "\x93NUMPY", "train.txt: is a NumPy array"},
+		{"zeros", "train.txt", "\x00", "train.txt: is no text"},
+		{"a damaged gzip", "train.txt", "\x1f\x8bx", "train.txt: a damaged gzip file"},
+		{"a short gzip", "train.txt", zipped(t, "a\tb\tc\n")[:24], "the file is damaged or cut short"},
+		{"a long line", "train.txt", zipped(t, "a\tb\t"+strings.Repeat("c", 1<<16)), "train.txt:1: the line is longer than 65536 bytes"},
+		{"no number", "entities.dict", "ann\t0\n", `entities.dict:1: "ann\t0" is not the number 0 and a name`},
+		{"from 1", "entities.dict", "1\tann\n", "is not the number 0 and a name"},
+		{"no tab", "relations.dict", "0 _knows\n", "is not the number 0 and a name"},
+		{"no name", "relations.dict", "0\t\n", `relations.dict:1: the name "" is empty`},
+		{"listed twice", "entities.dict", "0\tann\n1\tann\n", `entities.dict:2: "ann" stands twice`},
+		{"an unlisted entity", "entities.dict", "0\tann\n", `train.txt:1: "rex" is not among the names of entities.dict`},
+		{"an unlisted relation", "relations.dict", "0\t/has/pet\n", `train.txt:4: "_knows" is not among the names of relations.dict`},
+		{"no test triples", "test.txt.gz", "", "test.txt.gz: has no triple"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			files := pets(t)
+			files[c.file] = c.text
+			_, err := Read(Options{Path: folder(t, files)})
+			if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want a refusal with %q", err, c.want)
+			}
+		})
+	}
+	files := pets(t)
+	delete(files, "valid.txt")
+	for path, want := range map[string]string{
+		folder(t, files):                   "has no valid.txt: a folder has train.txt, valid.txt, test.txt, or name one file of triples",
+		filepath.Join(t.TempDir(), "none"): "no such file or directory",
+	} {
+		if _, err := Read(Options{Path: path}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
+
+// TestManyRelations: each relation has a row for each entity, which costs a file one triple.
+func TestManyRelations(t *testing.T) {
+	file := func(relations int) string {
+		var b strings.Builder
+		for k := range relations {
+			fmt.Fprintf(&b, "s%d\tp%d\to%d\n", k, k, k)
+		}
+		return filepath.Join(folder(t, map[string]string{"a.txt": b.String()}), "a.txt")
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(40 << 20))
+	for relations, want := range map[int]string{
+		1500: ": 3000 entities and 1500 relations: needs 72.0 MB",
+		3000: ": 6000 entities and 3000 relations, with only 3000 triples",
+	} {
+		path := file(relations)
+		if _, err := Read(Options{Path: path}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+want) {
+			t.Errorf("error %v, want a refusal with the file and %q", err, want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	files := pets(f)
+	f.Add([]byte(files["train.txt"]), []byte(files["test.txt.gz"]), []byte("0\tann\n1\trex\n2\tben\n3\ttom cat\n4\tdan\n"))
+	f.Add([]byte("a b c\nc b a"), []byte("a  b\tc"), []byte("\n"))
+	f.Add([]byte("\xef\xbb\xbfa\t/\tc\n\ta\t.\tc"), []byte("a\tb\tc"), []byte(""))
+	f.Fuzz(func(t *testing.T, train, held, entities []byte) {
+		dir := folder(t, map[string]string{"train.txt": string(train), "valid.txt": string(held), "test.txt": string(held)})
+		if len(entities) > 0 {
+			if err := os.WriteFile(filepath.Join(dir, "entities.dict"), entities, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var g *graph.Graph
+		var err error
+		alloctest.Reading(t, len(train)+2*len(held)+len(entities), func() { g, err = Read(Options{Path: dir, Reciprocal: len(entities)%2 == 0}) })
+		if err != nil {
+			if !refusal.Is(err) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v is not a refusal of one line", err)
+			}
+			return
+		}
+		if len(g.Names) != g.Vertices() || g.Edges() == 0 {
+			t.Errorf("%d names for %d vertices, %d edges", len(g.Names), g.Vertices(), g.Edges())
+		}
+	})
+}

@@ -1,0 +1,172 @@
+package datasets
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weft/internal/atomicfile"
+	"weft/internal/launch"
+)
+
+// Making is how a store is made of files: once, by one process at a time, and again when they have changed.
+type Making struct {
+	Name    string   // of the graph, in what Say is told
+	Store   string   // the store's path
+	Sources []string // files and folders that it is made of; none: a recipe
+	// Replaceable refuses a store, or whatever else has the path, that may not be replaced. It accepts a path
+	// that nothing has.
+	Replaceable func() error
+	// Make reads the sources and writes the store, under another path.
+	Make func(store string) error
+	Say  func(line string) // takes lines about what takes long
+}
+
+// Made reports whether the store is there, made of the sources as they are. The error is of a source.
+func (m *Making) Made() (bool, error) {
+	sources, err := LookAt(m.Sources)
+	return err == nil && sources.Made(m.Store), err
+}
+
+// Do makes the store, unless another process does meanwhile, for which it waits. A store that is there is
+// replaced when the new one is complete; whoever has it open keeps it. Where ctx is cancelled, or an error
+// comes first, nothing changes.
+func (m *Making) Do(ctx context.Context) error {
+	folder, name := filepath.Dir(m.Store), filepath.Base(m.Store)
+	unlock, err := m.lock(ctx, folder, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	sources, err := LookAt(m.Sources) // before they are read: who changes them meanwhile makes the record wrong
+	if err != nil || sources.Made(m.Store) && opens(m.Store) {
+		return err
+	}
+	if err := m.Replaceable(); err != nil {
+		return err
+	}
+	sweep(folder, name)
+	scratch, release, err := makeScratch(folder, name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	defer remove(scratch)
+	fresh := filepath.Join(scratch, "new")
+	made := make(chan error, 1)
+	go func() {
+		defer func() {
+			if fault := recover(); fault != nil {
+				made <- launch.Recovered(fault, "")
+			}
+		}()
+		err := m.Make(fresh)
+		if err == nil && len(m.Sources) > 0 {
+			err = sources.Record(fresh)
+		}
+		made <- err
+	}()
+	select {
+	case err = <-made:
+	case <-ctx.Done(): // the work is left behind, with nowhere to put its result
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		err = elsewhere{err, fresh, m.Store}
+		if _, there := os.Stat(filepath.Join(m.Store, "graph.json")); there == nil {
+			err = fmt.Errorf("%w; %s stays, as it was made before the change", err, m.Store)
+		}
+		return err
+	}
+	if err := m.Replaceable(); err != nil { // again, as making it takes a while
+		return err
+	}
+	if err := place(fresh, m.Store, filepath.Join(scratch, "old")); err != nil && !sources.Made(m.Store) {
+		return err
+	}
+	return atomicfile.SyncDir(folder)
+}
+
+// place moves a store to its final path, and what has that path to old or to where the store was.
+func place(store, final, old string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, store, unix.AT_FDCWD, final, unix.RENAME_EXCHANGE)
+	switch {
+	case errors.Is(err, unix.ENOENT): // nothing has it
+		return os.Rename(store, final)
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // NFS: for a moment nothing has it
+		_ = os.Rename(final, old) // fails when there is none
+		return os.Rename(store, final)
+	}
+	return err
+}
+
+// The waits for another process that makes the store: how long between two looks, and after how many Say is
+// told.
+const (
+	lockPause  = 50 * time.Millisecond
+	lockPauses = 20
+)
+
+// lock takes the lock of a store, once no other process has it. Where none can be had, as on a file system
+// without locks, several processes may make the store at once, and the last one stays.
+func (m *Making) lock(ctx context.Context, folder, name string) (unlock func(), err error) {
+	key := sha256.Sum256([]byte(name)) // a name may be as long as a file system allows
+	path := filepath.Join(folder, fmt.Sprintf(".weft-%x.lock", key[:8]))
+	for pauses := 0; ; pauses++ {
+		unlock, busy := tryLock(path)
+		if !busy {
+			return unlock, nil
+		}
+		if pauses == lockPauses {
+			m.Say(m.Name + ": another process makes its store; waiting for it")
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// tryLock takes a lock, which is a file that is there as long as a process has it. busy: another process
+// does.
+func tryLock(path string) (unlock func(), busy bool) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666) // NFS locks no file that is open for reading only
+	if err != nil {
+		return func() {}, false
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) || !isFile(f, path) { // or its owner removed it meanwhile
+		_ = f.Close()
+		return nil, true
+	}
+	return func() {
+		_ = os.Remove(path)
+		_ = f.Close()
+	}, false
+}
+
+// isFile reports whether an open file is the one at path.
+func isFile(f *os.File, path string) bool {
+	open, err := f.Stat()
+	there, gone := os.Stat(path)
+	return err == nil && gone == nil && os.SameFile(open, there)
+}
+
+// elsewhere is an error of a store that is made under another path than the final one. Its text has the final
+// one.
+type elsewhere struct {
+	error
+	path, final string
+}
+
+func (e elsewhere) Unwrap() error { return e.error }
+
+func (e elsewhere) Error() string { return strings.ReplaceAll(e.error.Error(), e.path, e.final) }

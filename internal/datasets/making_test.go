@@ -1,0 +1,247 @@
+package datasets
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weft/graph"
+	"weft/graph/generate"
+)
+
+// write writes a file, and makes sure that its time of change is another than before: the clock of a file
+// system may stand still for some milliseconds.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	changed := func() int64 {
+		s, err := LookAt([]string{path})
+		if err != nil {
+			return 0
+		}
+		return s[0].Changed
+	}
+	for before := changed(); ; {
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if changed() != before {
+			return
+		}
+	}
+}
+
+// small writes a store of so many vertices.
+func small(vertices int) func(store string) error {
+	return func(store string) error {
+		return generate.Write(store, generate.Options{Kind: generate.SBM, Vertices: vertices, Degree: 2, Features: 2, Classes: 2})
+	}
+}
+
+// vertices is the number of vertices of a store.
+func vertices(t *testing.T, store string) int {
+	t.Helper()
+	g, err := graph.Open(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	return g.Vertices()
+}
+
+// TestMade: whatever changes a source, the store is not made of it any more; what changes nothing is passed
+// over.
+func TestMade(t *testing.T) {
+	type at struct{ dir, file, store string }
+	do := func(errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keepTime := func(path string, change func()) {
+		info, err := os.Stat(path)
+		do(err)
+		change()
+		do(os.Chtimes(path, info.ModTime(), info.ModTime()))
+	}
+	for name, c := range map[string]struct {
+		change func(at)
+		made   bool
+	}{
+		"nothing":                  {func(at) {}, true},
+		"read":                     {func(a at) { _, err := os.ReadFile(a.file); do(err) }, true},
+		"other bytes, size, time":  {func(a at) { write(t, a.file, "longer") }, false},
+		"the same size and time":   {func(a at) { keepTime(a.file, func() { write(t, a.file, "two") }) }, false},
+		"another time":             {func(a at) { write(t, a.file, "one") }, false},
+		"an older file, moved":     {func(a at) { do(os.Rename(filepath.Join(a.dir, "older"), a.file)) }, false},
+		"a link that leads to one": {func(a at) { do(os.Remove(a.file), os.Symlink(filepath.Join(a.dir, "older"), a.file)) }, false},
+		"gone":                     {func(a at) { do(os.Remove(a.file)) }, false},
+		"another file in a folder": {func(a at) { write(t, filepath.Join(a.dir, "folder", "more"), "") }, false},
+		"one fewer in a folder":    {func(a at) { do(os.Remove(filepath.Join(a.dir, "folder", "in", "it"))) }, false},
+		"a folder's file":          {func(a at) { write(t, filepath.Join(a.dir, "folder", "in", "it"), "4") }, false},
+		"the file of a flag":       {func(a at) { write(t, filepath.Join(a.dir, "flag"), "5") }, false},
+		"no store":                 {func(a at) { do(os.RemoveAll(a.store)) }, false},
+		"a damaged record":         {func(a at) { do(os.Truncate(filepath.Join(a.store, sourcesFile), 20)) }, false},
+		"no record":                {func(a at) { do(os.Remove(filepath.Join(a.store, sourcesFile))) }, true},
+		"no record, and younger": {func(a at) {
+			do(os.Remove(filepath.Join(a.store, sourcesFile)))
+			info, err := os.Stat(filepath.Join(a.store, "graph.json"))
+			do(err, os.Chtimes(a.file, info.ModTime(), info.ModTime()))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := at{dir: t.TempDir()}
+			a.file, a.store = filepath.Join(a.dir, "file"), filepath.Join(a.dir, "store")
+			folder := filepath.Join(a.dir, "folder")
+			do(os.MkdirAll(filepath.Join(folder, "in"), 0o777), os.Symlink("..", filepath.Join(folder, "in", "loop")))
+			write(t, filepath.Join(a.dir, "older"), "old")
+			for _, path := range []string{a.file, filepath.Join(a.dir, "flag"), filepath.Join(folder, "in", "it")} {
+				write(t, path, "one")
+			}
+			do(os.Symlink("it", filepath.Join(folder, "in", "link")))
+			sources, err := LookAt([]string{a.file, folder, filepath.Join(a.dir, "flag")})
+			do(err, os.Mkdir(a.store, 0o777), sources.Record(a.store))
+			write(t, filepath.Join(a.store, "graph.json"), "{}")
+			c.change(a)
+			now, err := LookAt([]string{a.file, folder})
+			if made := err == nil && now.Made(a.store); made != c.made {
+				t.Errorf("made of the sources as they are: %v, want %v", made, c.made)
+			}
+		})
+	}
+}
+
+// TestSourceFile: each of what tells a file from others is that of the system, and counts by itself.
+func TestSourceFile(t *testing.T) {
+	dir := t.TempDir()
+	path, link, store := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "store")
+	write(t, path, "text")
+	var stat syscall.Stat_t
+	if err := errors.Join(os.Symlink("file", link), os.Mkdir(store, 0o777), os.Chtimes(path, time.Unix(1, 2), time.Unix(3, 4)), syscall.Stat(path, &stat)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(store, "graph.json"), "{}")
+	now, err := LookAt([]string{link})
+	if want := (sourceFile{path, 4, 3e9 + 4, stat.Ctim.Nano(), stat.Ino}); err != nil || len(now) != 1 || now[0] != want {
+		t.Fatalf("%+v, %v, want %+v", now, err, want)
+	}
+	for name, change := range map[string]func(f *sourceFile){
+		"path": func(f *sourceFile) { f.Path += "2" }, "bytes": func(f *sourceFile) { f.Bytes++ }, "modified": func(f *sourceFile) { f.Modified++ },
+		"changed": func(f *sourceFile) { f.Changed++ }, "inode": func(f *sourceFile) { f.Inode++ }, "": func(*sourceFile) {},
+	} {
+		then := slices.Clone(now)
+		change(&then[0])
+		if err := then.Record(store); err != nil {
+			t.Fatal(err)
+		}
+		if made := now.Made(store); made != (name == "") {
+			t.Errorf("another %s: made of the file: %v", name, made)
+		}
+	}
+}
+
+// TestMakingWaits: while one process makes a store the others wait, say so after a while, and take that
+// store. Time passes where all wait.
+func TestMakingWaits(t *testing.T) {
+	dir := t.TempDir()
+	source, store := filepath.Join(dir, "graph"), filepath.Join(dir, "graph.weft")
+	write(t, source, "")
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		begun, finish, ends := make(chan bool), make(chan bool), make(chan error)
+		makes := 0
+		one := Making{
+			Name: "graph", Store: store, Sources: []string{source}, Replaceable: func() error { return CheckOwn(store) },
+			Make: func(store string) error {
+				makes++
+				close(begun)
+				<-finish
+				return small(20)(store)
+			},
+			Say: func(string) {},
+		}
+		go func() { ends <- one.Do(t.Context()) }()
+		<-begun
+		second := one
+		second.Say = func(line string) { said = append(said, line) }
+		ctx, cancel := context.WithCancelCause(t.Context())
+		third, stopped := one, errors.New("stopped")
+		go func() { ends <- second.Do(t.Context()) }()
+		thirdEnds := make(chan error)
+		go func() { thirdEnds <- third.Do(ctx) }()
+		for range 3 * lockPauses {
+			synctest.Wait()
+			time.Sleep(lockPause)
+		}
+		cancel(stopped)
+		if err := <-thirdEnds; !errors.Is(err, stopped) {
+			t.Errorf("one that is stopped while it waits: %v", err)
+		}
+		close(finish)
+		if err := errors.Join(<-ends, <-ends); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"graph: another process makes its store; waiting for it"}; makes != 1 || !slices.Equal(said, want) {
+			t.Errorf("made %d times, and the second said %q", makes, said)
+		}
+	})
+	if n := vertices(t, store); n != 20 {
+		t.Errorf("%d vertices", n)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
+		t.Errorf("left %v", left)
+	}
+}
+
+// TestMakingFails: where a changed source cannot be read, the store of before stays and the error says so, by
+// the store's own path. After it was mended the store is replaced, for whoever opens it then.
+func TestMakingFails(t *testing.T) {
+	dir := t.TempDir()
+	source, store := filepath.Join(dir, "graph"), filepath.Join(dir, "graph.weft")
+	making := func(make func(string) error) error {
+		m := Making{Name: "graph", Store: store, Sources: []string{source}, Make: make, Say: func(string) {}}
+		m.Replaceable = func() error { return CheckOwn(store) }
+		return m.Do(t.Context())
+	}
+	write(t, source, "1")
+	bad := errors.New("line 1: no")
+	failing := func(store string) error { return errors.Join(errors.New(store), bad) }
+	if err := making(failing); !errors.Is(err, bad) || err.Error() != store+"\nline 1: no" {
+		t.Errorf("without an earlier store: %v", err)
+	}
+	if err := making(small(20)); err != nil {
+		t.Fatal(err)
+	}
+	before, err := graph.Open(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	write(t, source, "2")
+	if err := making(failing); !errors.Is(err, bad) || !strings.HasSuffix(err.Error(), "no; "+store+" stays, as it was made before the change") {
+		t.Errorf("with an earlier store: %v", err)
+	}
+	if n := vertices(t, store); n != 20 {
+		t.Errorf("%d vertices after a failure", n)
+	}
+	panics := func(string) error { panic("a fault") }
+	if err := making(panics); err == nil || !strings.HasPrefix(err.Error(), "internal error: a fault") {
+		t.Errorf("a panic: %v", err)
+	}
+	if err := making(small(30)); err != nil {
+		t.Fatal(err)
+	}
+	if n := vertices(t, store); n != 30 || before.Vertices() != 20 || len(before.Labels.Class) != 20 {
+		t.Errorf("%d vertices, and %d for who had it open", n, before.Vertices())
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
+		t.Errorf("left %v", left)
+	}
+}

@@ -1,0 +1,136 @@
+package datasets
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"weft/internal/atomicfile"
+	"weft/internal/document"
+)
+
+const (
+	// sourcesFile is the file of a store that records which files it was made of.
+	sourcesFile   = "sources.json"
+	sourcesFormat = 1
+	maxSources    = 256 << 20 // bytes
+)
+
+// Sources are the files that a store is made of, as they are at one moment.
+type Sources []sourceFile
+
+// sourceFile tells a file from any other that has its name at another time. Other bytes of the same size and
+// time have another time of change. A file that is moved to the name of another, or that a link leads to, has
+// another inode or path. The device has no part: its number differs between machines that share a file
+// system.
+type sourceFile struct {
+	Path     string `json:"path"` // absolute, without symbolic links
+	Bytes    int64  `json:"bytes"`
+	Modified int64  `json:"modified"` // nanoseconds since 1970, as Changed
+	Changed  int64  `json:"changed"`  // when bytes, name or permissions changed last (ctime)
+	Inode    uint64 `json:"inode"`
+}
+
+// record is what the file says.
+type record struct {
+	Format int     `json:"format"`
+	Files  Sources `json:"files"`
+}
+
+// LookAt looks at files, and at all files in folders. It follows symbolic links.
+func LookAt(paths []string) (s Sources, err error) {
+	folders := map[string]bool{} // a link may lead back to one
+	var add func(path string) error
+	add = func(path string) error {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			real, err = filepath.Abs(real)
+		}
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			s = append(s, sourceOf(real, info))
+			return nil
+		}
+		if folders[real] {
+			return nil
+		}
+		folders[real] = true
+		entries, err := os.ReadDir(path)
+		for _, e := range entries {
+			err = errors.Join(err, add(filepath.Join(path, e.Name())))
+		}
+		return err
+	}
+	for _, path := range paths {
+		err = errors.Join(err, add(path))
+	}
+	return s, err
+}
+
+func sourceOf(path string, info fs.FileInfo) sourceFile {
+	f := sourceFile{Path: path, Bytes: info.Size(), Modified: info.ModTime().UnixNano()}
+	if system, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.Changed, f.Inode = system.Ctim.Nano(), system.Ino
+	}
+	return f
+}
+
+// Record writes into a store that it was made of these files.
+func (s Sources) Record(store string) error {
+	text, err := json.Marshal(record{sourcesFormat, s})
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(store, sourcesFile), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+}
+
+// Made reports whether the store was made of these files as they are. Other files that it was made of, as of
+// an import with flags, must be as they were, too. A store without a record, as earlier versions made, must
+// be younger than the files.
+func (s Sources) Made(store string) bool {
+	made, err := os.Stat(filepath.Join(store, "graph.json"))
+	if err != nil {
+		return false
+	}
+	path := filepath.Join(store, sourcesFile)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return !slices.ContainsFunc(s, func(f sourceFile) bool { return f.Modified >= made.ModTime().UnixNano() })
+	}
+	var then record
+	text, err := document.Read(path, maxSources)
+	if err == nil {
+		err = document.StrictJSON(text, sourcesFormat, &then)
+	}
+	if err != nil {
+		return false // a damaged record tells nothing
+	}
+	recorded := map[string]sourceFile{}
+	for _, f := range then.Files {
+		recorded[f.Path] = f
+	}
+	for _, f := range s {
+		if recorded[f.Path] != f {
+			return false
+		}
+	}
+	for path, f := range recorded { // those of flags, too, and those that are gone
+		if info, err := os.Stat(path); err != nil || sourceOf(path, info) != f {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,50 @@
+package partition
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// TestTooManyFiles: where this process may open no more files, nothing is wrong with the partitions, and
+// nobody is told to remove them or to make them again.
+func TestTooManyFiles(t *testing.T) {
+	store, g := stored(t, &graph.Graph{Relations: []graph.Relation{{Indptr: []int64{0, 1, 2, 3, 4}, Sources: []int32{1, 2, 3, 0}}}})
+	write(t, store, g, divided(t, g, Options{K: 2, Method: "range"}))
+	d := find(t, store, 2, "")
+	opens := map[string]func() error{
+		"finding them":     func() error { _, _, err := Find(store, 2, ""); return err },
+		"their record":     func() error { _, err := readRecord(Directory(store, d.Name)); return err },
+		"a share":          func() error { _, err := Open(store, d, 0); return err },
+		"the assignment":   func() error { _, err := d.readAssignment(store); return err },
+		"a part":           func() error { _, err := graph.OpenPart(Directory(store, d.Name) + "/0"); return err },
+		"the graph itself": func() error { _, err := graph.Open(store); return err },
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]error{}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range opens {
+		said[name] = open()
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range said {
+		if !errors.Is(err, unix.EMFILE) || refusal.Is(err) || strings.Contains(err.Error(), "again") || strings.Contains(err.Error(), "remove") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := opens[name](); err != nil {
+			t.Errorf("%s, after it: %v", name, err)
+		}
+	}
+}

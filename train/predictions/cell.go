@@ -1,0 +1,38 @@
+package predictions
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"weft/internal/escape"
+)
+
+// cell is a name as a table holds it. A table is shown on terminals, so control characters are escaped. It is
+// opened by spreadsheets, so what these take for a formula has an apostrophe before it, as OWASP advises
+// (https://owasp.org/www-community/attacks/CSV_Injection): a text that begins with =, +, - or @ and is no
+// number.
+func cell(name string) string {
+	name = escape.Unless(func(r rune) bool { return !unicode.IsControl(r) }, name)
+	first, size := utf8.DecodeRuneInString(name)
+	if size == len(name) || !strings.ContainsRune("=+-@＝＋－＠", first) {
+		return name
+	}
+	if _, err := strconv.ParseFloat(name, 64); err == nil {
+		return name
+	}
+	return "'" + name
+}
+
+// cells are names as a table holds them; nil: there are none.
+func cells(names []string) []string {
+	if names == nil {
+		return nil
+	}
+	in := make([]string, len(names))
+	for k, name := range names {
+		in[k] = cell(name)
+	}
+	return in
+}

@@ -1,0 +1,63 @@
+package rundir
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"weft/internal/refusal"
+)
+
+// sweepFile is the copy of a sweep's file in the folder of its runs.
+const sweepFile = "sweep.yaml"
+
+// ClaimSweep makes the folder of a sweep's runs, or finds it with runs of the same sweep: one that was begun
+// with the same text. The file that it returns is locked for as long as a process has it open. A folder of
+// another sweep, or of one that is at work, is refused.
+func ClaimSweep(folder string, text []byte) (*os.File, error) {
+	fail := func(err error) error {
+		return refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), folder, err)
+	}
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return nil, fail(err)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fail(err)
+	}
+	if len(entries) > 0 && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == sweepFile }) {
+		return nil, refusal.Errorf("%s %s: the folder is not empty; name a new one", refusal.Setting("out"), folder)
+	}
+	f, err := os.OpenFile(filepath.Join(folder, sweepFile), os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, fail(err)
+	}
+	if err := claimSweep(f, folder, text); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// claimSweep locks a sweep's file, and writes the text where it is new: empty.
+func claimSweep(f *os.File, folder string, text []byte) error {
+	if errors.Is(lock(f), errHeld) { // a file system without locks tells nobody
+		return refusal.Errorf("%s %s: another sweep is at work in the folder; wait for its end, or name another folder", refusal.Setting("out"), folder)
+	}
+	was, err := io.ReadAll(io.LimitReader(f, int64(len(text))+1))
+	if err != nil || bytes.Equal(was, text) {
+		return err
+	}
+	if len(was) > 0 {
+		return refusal.Errorf("%s %s: the folder holds runs of another sweep, or of this one before its file changed; name another folder",
+			refusal.Setting("out"), folder)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync()); err != nil {
+		return errors.Join(err, f.Truncate(0))
+	}
+	return nil
+}

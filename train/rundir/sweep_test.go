@@ -1,0 +1,53 @@
+package rundir
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weft/internal/refusal"
+)
+
+// TestClaimSweep: one sweep at a time has a folder, which is new, or has the runs of that sweep.
+func TestClaimSweep(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "sweep")
+	claim := func(text, refused string) *os.File {
+		t.Helper()
+		f, err := ClaimSweep(dir, []byte(text))
+		if refused == "" && err != nil || refused != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), refused)) {
+			t.Fatalf("%q: %v, want %q", text, err, refused)
+		}
+		return f
+	}
+	end := func(f *os.File) {
+		t.Helper()
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := claim("lr: 1", "")
+	claim("lr: 1", "another sweep is at work in the folder; wait for its end, or name another folder")
+	end(first)
+	end(claim("lr: 1", ""))
+	for _, other := range []string{"lr: 2", "lr: 1, hidden: 2", "lr:", ""} {
+		claim(other, "holds runs of another sweep, or of this one before its file changed")
+	}
+	path := filepath.Join(dir, sweepFile)
+	if err := os.Truncate(path, 0); err != nil { // as one leaves it that is killed at once
+		t.Fatal(err)
+	}
+	end(claim("lr: 2", ""))
+	if text, err := os.ReadFile(path); string(text) != "lr: 2" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := os.Rename(path, filepath.Join(dir, "notes")); err != nil {
+		t.Fatal(err)
+	}
+	claim("lr: 1", "the folder is not empty; name a new one")
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("a folder that is refused has %v", entries)
+	}
+	dir = filepath.Join(dir, "notes")
+	claim("lr: 1", "not a directory; name another folder")
+}
