@@ -197,3 +197,25 @@ func TestRanksOfTies(t *testing.T) {
 	}
 	holdRanks(t, g, h, w, 0, 20, 85)
 }
+
+// TestRepeatedEdgesOfASplit: an edge that a stored split has several times is one target that does not count.
+// Of the targets of 0→2, with a score of 5, vertex 1 has 9 and is known twice, and vertex 3 has 7.
+func TestRepeatedEdgesOfASplit(t *testing.T) {
+	g := &graph.Graph{Count: 5, Relations: []graph.Relation{{Indptr: make([]int64, 6)}}}
+	g.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 1, 0, 1}, {0, 1}, {0, 2}}}
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	team := kernel.NewTeam(1, memory)
+	l, err := links.New(team, comm.Alone(), partition.All(g), nil, links.Options{Draw: draw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := team.Memory.New(tensor.Activations, 5, 1)
+	copy(h.Floats(), []float32{1, 9, 5, 7, 3})
+	if ranks := l.Ranks(h, links.Decoder{}, links.Test); !slices.Equal(ranks, []float64{2}) {
+		t.Errorf("ranks %v, want 2", ranks)
+	}
+}
