@@ -113,6 +113,10 @@ func TestMergeRefuses(t *testing.T) {
 		"its labels (2 classes, 0 columns of values) are not of the kind": func(g *Graph) {
 			g.Labels = Labels{Classes: 2, Multi: make([]float32, 8)}
 		},
+		"its labels (2 classes, 0 columns of values) are not of the kind of those of another graph (2 classes": func(g *Graph) {
+			g.Labels.Names = []string{g.Labels.Names[1], g.Labels.Names[0]}
+		},
+		"its labels (3 classes, 0 columns":           func(g *Graph) { g.Labels.Classes, g.Labels.Names = 3, append(slices.Clone(g.Labels.Names), "blue") },
 		"it has 0 splits, and the first graph has 1": func(g *Graph) { g.Splits = nil },
 		"it is several graphs itself":                func(g *Graph) { g.GraphOf, g.Graphs = []int32{0, 0, 0, 0}, 1 },
 		"it has 2 vertex types and 1 relations":      func(g *Graph) { g.Others = []VertexType{{Type: "other"}} },

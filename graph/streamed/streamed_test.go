@@ -118,3 +118,40 @@ func TestRefused(t *testing.T) {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
+
+// A store that is large enough for a record of its checks knows that its edges are symmetric, where their
+// list says so, and where each is stored in both directions.
+func TestSymmetric(t *testing.T) {
+	const vertices = 70_000 // a store of more than a megabyte
+	ring := func(both bool) (e graph.Edges) {
+		for v := range int32(vertices) {
+			e.Source, e.Target = append(e.Source, v), append(e.Target, (v+1)%vertices)
+			if both {
+				e.Source, e.Target = append(e.Source, (v+1)%vertices), append(e.Target, v)
+			}
+		}
+		return e
+	}
+	for _, c := range []struct{ both, said, symmetrize, want bool }{
+		{false, false, false, false},
+		{true, true, false, true},
+		{false, false, true, true},
+		{true, true, true, true},
+	} {
+		g, dir := list(vertices, ring(c.both)), filepath.Join(t.TempDir(), "store")
+		g.Edges.Symmetric, g.Symmetrize = c.said, c.symmetrize
+		if _, err := g.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		written, err := graph.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if written.Relations[0].Symmetric != c.want {
+			t.Errorf("%+v: symmetric %v", c, written.Relations[0].Symmetric)
+		}
+		if err := written.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
