@@ -15,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"weft/graph"
+	"weft/internal/fulldisk"
 	"weft/train/worker"
 )
 
@@ -269,4 +270,8 @@ func (l *limited) Write(p []byte) (n int, err error) {
 	}
 	l.room -= n
 	return n, err
+}
+
+func TestLastByteOfAFile(t *testing.T) {
+	fulldisk.LastByte(t, func(dir string) error { return Write(filepath.Join(dir, "p.csv"), tables[0].rows, tables[0].table) })
 }
