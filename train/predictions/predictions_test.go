@@ -273,5 +273,5 @@ func (l *limited) Write(p []byte) (n int, err error) {
 }
 
 func TestLastByteOfAFile(t *testing.T) {
-	fulldisk.LastByte(t, func(dir string) error { return Write(filepath.Join(dir, "p.csv"), tables[0].rows, tables[0].table) })
+	fulldisk.LastByte(t, func(dir string) error { return Write(filepath.Join(dir, "p.npy"), tables[0].rows, tables[0].table) })
 }
