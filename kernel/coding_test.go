@@ -237,6 +237,11 @@ func TestDrawsAreApart(t *testing.T) {
 		if !slices.Equal(first, of(kernel.Draws{Key: 1})) {
 			t.Error("equal keys give different codes")
 		}
+		ids := s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, 2)
+		copy(ids.Int32s(), []int32{1, 0})
+		if turned := of(kernel.Draws{Key: 1, IDs: ids}); !slices.Equal(turned[:half], first[half:]) || !slices.Equal(turned[half:], first[:half]) {
+			t.Error("a row is not rounded by the numbers of its vertex")
+		}
 	})
 }
 

@@ -2,9 +2,11 @@ package streamed_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -107,6 +109,9 @@ func TestRefused(t *testing.T) {
 	}
 	graphs.Symmetrize = true // the edge is named as it is listed
 	_, err := graphs.Read()
+	if err == nil || !strings.Contains(err.Error(), "the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1") {
+		t.Errorf("made undirected: %v", err)
+	}
 	streamedtest.Refused(t, func() (*streamed.Graph, error) { return graphs, nil }, err)
 	full := list(3)
 	full.Edges.Each = func(func(graph.Edges) error) error { return syscall.ENOSPC }
@@ -152,6 +157,29 @@ func TestSymmetric(t *testing.T) {
 		}
 		if err := written.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestProgress: edges and vertices are counted before each batch, of how many there are.
+func TestProgress(t *testing.T) {
+	one := graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}}
+	for _, known := range []bool{true, false} {
+		g := list(3, one, one)
+		if !known {
+			g.Edges.Count, g.Edges.About, g.Complete = streamed.Unknown, 4, func(streamed.Listed) error { return nil }
+		}
+		var told []string
+		g.Progress = func(stage string, done, all int64) { told = append(told, fmt.Sprint(stage, " ", done, " of ", all)) }
+		if _, err := g.Write(filepath.Join(t.TempDir(), "store")); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"reading edges 0 of 4", "reading edges 2 of 4", "sorting edges 0 of 3"}
+		if !known {
+			want = want[2:]
+		}
+		if told = slices.DeleteFunc(told, func(s string) bool { return strings.HasPrefix(s, "writing") }); !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
 		}
 	}
 }
