@@ -10,8 +10,8 @@ import (
 	"weft/internal/realdata"
 )
 
-// TestPrefixIsImportedOnce: the store beside the files of a prefix, whose names begin as its own does, is none
-// of them, so that it is made once.
+// TestPrefixIsImportedOnce: the store beside the files of a prefix, whose names begin as its own does, is
+// none of them, so that it is made once.
 func TestPrefixIsImportedOnce(t *testing.T) {
 	from, folder := realdata.File(t, "planetoid"), t.TempDir()
 	for _, part := range []string{"x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"} {

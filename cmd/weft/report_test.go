@@ -242,8 +242,8 @@ func TestMetricsHaveCharts(t *testing.T) {
 	}
 }
 
-// TestCurvesHaveUnits: memory is in units of 10⁶ bytes, and shares are percent. An epoch without an evaluation
-// has no metric.
+// TestCurvesHaveUnits: memory is in units of 10⁶ bytes, and shares are percent. An epoch without an
+// evaluation has no metric.
 func TestCurvesHaveUnits(t *testing.T) {
 	r := &reportRun{Name: "run", curve: []train.Epoch{
 		{Epoch: 1, Loss: 2, LR: .5, Seconds: 3, PeakBytes: 2_500_000, LiveBytes: 1_000_000},

@@ -233,9 +233,10 @@ func measuredAsRun(ts *testscript.TestScript, negated bool, args []string) {
 	}
 }
 
-// shows holds what weft printed last to numbers of a JSON file, as in "shows run.json '^test +{test%} %$'": a
-// place in braces stands for the number there, as %g, or with a % behind it for a share in percent. Places are
-// keys and numbers of entries, as in {links.test.mrr%} or {tests.0}. With a third argument it reads that file.
+// shows holds what weft printed last to numbers of a JSON file, as in "shows run.json '^test +{test%} %$'".
+// A place in braces stands for the number there, or with a % behind it for a share in percent. Places are
+// keys and numbers of entries, as in {links.test.mrr%} or {tests.0}. With a third argument it reads that
+// file.
 func shows(ts *testscript.TestScript, negated bool, args []string) {
 	var known any
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &known))

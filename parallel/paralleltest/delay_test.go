@@ -162,8 +162,8 @@ func TestDelayIsItsDefinition(t *testing.T) {
 	}
 }
 
-// TestAveragesAreWhole: the moving averages of late rows and gradients are float32s of all columns of the rows
-// that come, however these are encoded.
+// TestAveragesAreWhole: the moving averages of late rows and gradients are float32s of all columns of the
+// rows that come, however these are encoded.
 func TestAveragesAreWhole(t *testing.T) {
 	for _, wire := range []kernel.Format{kernel.AsStored, kernel.InBFloat16, kernel.InInt8, kernel.InInt4} {
 		s := newStaged(t, "gcn", mesh.Mesh{Stages: 1, Partitions: 3, Slices: 1}, 1)

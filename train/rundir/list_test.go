@@ -40,8 +40,8 @@ func TestCompareMetric(t *testing.T) {
 	}
 }
 
-// TestRunsOfTheSameSettings: runs share a row if the dataset and each setting but seed and split are the same,
-// and each of these that differs is named.
+// TestRunsOfTheSameSettings: runs share a row if the dataset and each setting but seed and split are the
+// same, and each of these that differs is named.
 func TestRunsOfTheSameSettings(t *testing.T) {
 	texts := (&setting.Options{}).Texts()
 	listed := func(name, text string) *Listed {
