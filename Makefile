@@ -51,12 +51,14 @@ demo: build ## train on this machine's own Debian package index
 # No clock decides whether a test passes; a test binary that still runs after an hour hangs. The heaps of tests are small: collected
 # less often, they take a seventh less processor time. Without debug information test binaries are linked sooner. `make test` has
 # vetted all packages.
-GOTEST = GOGC=400 $(GO) test -timeout 60m -vet=off -ldflags='-s -w'
+TESTFLAGS = -timeout 60m -vet=off -ldflags='-s -w'
+GOTEST = GOGC=400 $(GO) test $(TESTFLAGS)
 
-test: packages ## formatting, go vet and every test: what every change passes, in a few minutes of processor time
+test: packages ## formatting, tracked files, go vet and every test: what every change passes, in a few minutes of processor time
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
+	$(GO) run ./scripts/tracked
 	$(GO) vet -tags '$(TAGS)' ./...
-	$(GOTEST) -tags '$(TAGS)' ./...
+	GOGC=400 $(GO) run ./scripts/gotest $(TESTFLAGS) -tags '$(TAGS)' ./...
 
 check: test lint race levels guard ## `make test` and what takes longer: lint, race, levels, guard
 

@@ -357,7 +357,7 @@ func TestRandomKeys(t *testing.T) {
 	seen := map[uint64]string{}
 	for seed := range uint64(40) {
 		for epoch := range 40 {
-			for _, path := range []string{"", "input", "layers.0.dropout", "layers.1.dropout", "layers.0.dropou", "layers.10.dropout"} {
+			for _, path := range []string{"", "input", "layers.0.dropout", "layers.1.dropout", "layers.0.dropou", "layers.10.dropout", "layers.2.dropout", "layers.4.dropout"} {
 				at, key := fmt.Sprint(seed, epoch, path), autograd.Random{Seed: seed, Epoch: epoch}.Key(path)
 				if other, taken := seen[key]; taken {
 					t.Fatalf("%s and %s have one key", at, other)

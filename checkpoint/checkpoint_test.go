@@ -115,6 +115,34 @@ func TestArrays(t *testing.T) {
 	}
 }
 
+// TestOddBFloat16s: an odd number of bfloat16s keeps its last one, in a snapshot and in a file, and what
+// follows it.
+func TestOddBFloat16s(t *testing.T) {
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	var s Snapshot
+	copies := s.Take(memory, []Array{
+		{Name: "a", Shape: []int{1, 3}, BFloat16s: []uint16{0x3f80, 0x4000, 0x4040}}, {Name: "b", Shape: []int{1, 1}, BFloat16s: []uint16{0x4080}},
+		{Name: "c", Shape: []int{2}, Floats: []float32{5, 6}},
+	})
+	if s.Bytes() != 4*(2+1+2) {
+		t.Errorf("a snapshot of %d bytes, want 20", s.Bytes())
+	}
+	path := filepath.Join(t.TempDir(), "checkpoints")
+	save(t, path, 1, copies)
+	got := []Array{
+		{Name: "a", Shape: []int{1, 3}, BFloat16s: make([]uint16, 3)}, {Name: "b", Shape: []int{1, 1}, BFloat16s: make([]uint16, 1)},
+		{Name: "c", Shape: []int{2}, Floats: make([]float32, 2)},
+	}
+	if err := open(t, path, 1).Load(got); err != nil {
+		t.Fatal(err)
+	}
+	if a, b, c := got[0].BFloat16s, got[1].BFloat16s, got[2].Floats; !slices.Equal(a, []uint16{0x3f80, 0x4000, 0x4040}) || b[0] != 0x4080 || !slices.Equal(c, []float32{5, 6}) {
+		t.Errorf("%x, %x, %v", a, b, c)
+	}
+	s.Release()
+}
+
 // TestSnapshot: a snapshot stays as it was when the arrays change, and its memory is used again.
 func TestSnapshot(t *testing.T) {
 	memory := tensor.NewMeter()

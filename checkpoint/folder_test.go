@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"weft/internal/refusal"
 )
 
@@ -111,5 +113,51 @@ func TestFolderInAnother(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(moved, "checkpoints")); err != nil || !info.IsDir() {
 		t.Errorf("no folder where the first one is now: %v", err)
+	}
+}
+
+// TestPartsAreOnDisk: a worker's file is on disk when Write returns, so that a machine that fails leaves no
+// checkpoint with a part missing.
+func TestPartsAreOnDisk(t *testing.T) {
+	dir := t.TempDir()
+	dirty := func(f *os.File) uint64 {
+		t.Helper()
+		var pages unix.Cachestat_t
+		if err := unix.Cachestat(uint(f.Fd()), &unix.CachestatRange{}, &pages, 0); err != nil {
+			t.Skipf("the system does not say which pages are on disk: %v", err) // Linux before 6.5
+		}
+		return pages.Dirty + pages.Writeback
+	}
+	written, err := os.Create(filepath.Join(dir, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer written.Close()
+	if _, err := written.Write(make([]byte, 1<<16)); err != nil {
+		t.Fatal(err)
+	}
+	before := dirty(written)
+	if err := written.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if after := dirty(written); before == 0 || after > 0 {
+		t.Skipf("%s: the file system does not say which pages are on disk: %d are not, and after fsync %d", dir, before, after)
+	}
+	f, err := OpenFolder(filepath.Join(dir, "checkpoints"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	file, err := f.Write(1, 0, []Array{{Name: "m", Shape: []int{1 << 14}, Floats: make([]float32, 1<<14)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := os.Open(filepath.Join(dir, "checkpoints", unfinished(1), file.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer part.Close()
+	if n := dirty(part); n > 0 {
+		t.Errorf("%d pages of the file are not on disk", n)
 	}
 }

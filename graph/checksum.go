@@ -7,8 +7,8 @@ import (
 	"weft/internal/npy"
 )
 
-// Checksum tells the graph from another by all that a run reads of it: edges and their weights, features,
-// labels and splits.
+// Checksum tells the graph from another by all that a run reads of it: edges with their weights and features,
+// features, labels and splits, and of several graphs which of them a vertex is of.
 func (g *Graph) Checksum() (sum string, err error) {
 	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	err = g.Guard(func() error {
@@ -16,6 +16,9 @@ func (g *Graph) Checksum() (sum string, err error) {
 		for i := range g.Relations {
 			r := &g.Relations[i]
 			arrays = append(arrays, npy.Bytes(r.Indptr), npy.Bytes(r.Sources), npy.Bytes(r.Weights))
+			if r.EdgeColumns > 0 { // sums of graphs without them stay
+				arrays = append(arrays, npy.Bytes(r.EdgeFeatures))
+			}
 			if g.Typed() {
 				source, name, target := r.Ends()
 				arrays = append(arrays, []byte(source), []byte(name), []byte(target))
@@ -29,6 +32,9 @@ func (g *Graph) Checksum() (sum string, err error) {
 		for _, t := range g.Types() {
 			f := &t.Features
 			arrays = append(arrays, npy.Bytes(f.Dense), npy.Bytes(f.Indptr), npy.Bytes(f.Indices), npy.Bytes(f.Data))
+			if t.GraphOf != nil {
+				arrays = append(arrays, npy.Bytes(t.GraphOf))
+			}
 		}
 		arrays = append(arrays, npy.Bytes(g.Labels.Class), npy.Bytes(g.Labels.Multi), npy.Bytes(g.Labels.Values))
 		for _, s := range g.Splits {

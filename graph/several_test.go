@@ -92,8 +92,13 @@ func TestMergeTyped(t *testing.T) {
 		t.Errorf("files %q", files)
 	}
 	for want, change := range map[string]func(g *Graph){
-		`its vertex type 1 is "poet", and that of the first graph "author"`:                                     func(g *Graph) { g.Others[0].Type = "poet" },
-		`its relation 0 is (author, reads, paper), and that of the first graph (author, writes, paper)`:         func(g *Graph) { g.Relations[0].Name = "reads" },
+		`its vertex type 1 is "poet", and that of the first graph "author"`:                             func(g *Graph) { g.Others[0].Type = "poet" },
+		`its relation 0 is (author, reads, paper), and that of the first graph (author, writes, paper)`: func(g *Graph) { g.Relations[0].Name = "reads" },
+		`its relation 0 is (paper, writes, paper), and that of the first graph (author, writes, paper)`: func(g *Graph) {
+			g.Relations[0] = g.Relations[1]
+			g.Relations[0].Name = "writes"
+		},
+		`its relation 1 is (paper, cites, author), and that of the first graph (paper, cites, paper)`:           func(g *Graph) { g.Relations[1].Target = "author" },
 		`it has 0 features of type "author", and the first graph has 1`:                                         func(g *Graph) { g.Others[0].Features = Features{} },
 		"it has 2 vertex types and 1 relations, and the first graph has 2 and 2: give graphs of the same types": func(g *Graph) { g.Relations = g.Relations[:1] },
 		`it has arrays that no model reads`:                                                                     func(g *Graph) { g.Others[0].Arrays = make([]Array, 1) },
@@ -109,10 +114,18 @@ func TestMergeTyped(t *testing.T) {
 func TestMergeRefuses(t *testing.T) {
 	for want, change := range map[string]func(g *Graph){
 		"it has 2 features, and the first graph has 3": func(g *Graph) { g.Features = Features{Columns: 2, Dense: make([]float32, 8)} },
-		"its edges have 2 features (weights: false)":   func(g *Graph) { g.Relations[0].Weights = nil },
+		"its edges have 1 features (weights: true), and those of the first graph have 2 (weights: true)": func(g *Graph) {
+			r := &g.Relations[0]
+			r.EdgeColumns, r.EdgeFeatures = 1, r.EdgeFeatures[:len(r.Sources)]
+		},
+		"its edges have 2 features (weights: false)": func(g *Graph) { g.Relations[0].Weights = nil },
 		"its labels (2 classes, 0 columns of values) are not of the kind": func(g *Graph) {
 			g.Labels = Labels{Classes: 2, Multi: make([]float32, 8)}
 		},
+		"its labels (2 classes, 0 columns of values) are not of the kind of those of another graph (2 classes": func(g *Graph) {
+			g.Labels.Names = []string{g.Labels.Names[1], g.Labels.Names[0]}
+		},
+		"its labels (3 classes, 0 columns":           func(g *Graph) { g.Labels.Classes, g.Labels.Names = 3, append(slices.Clone(g.Labels.Names), "blue") },
 		"it has 0 splits, and the first graph has 1": func(g *Graph) { g.Splits = nil },
 		"it is several graphs itself":                func(g *Graph) { g.GraphOf, g.Graphs = []int32{0, 0, 0, 0}, 1 },
 		"it has 2 vertex types and 1 relations":      func(g *Graph) { g.Others = []VertexType{{Type: "other"}} },
@@ -245,5 +258,34 @@ func TestSplitByGraph(t *testing.T) {
 	}
 	if err := labelledGraph(10, 2).MakeSplits("graphs:60/20/20", 1, 1); !refusal.Is(err) || !strings.Contains(err.Error(), "the store has one graph; give random:60/20/20") {
 		t.Errorf("one graph: error %v", err)
+	}
+}
+
+// TestLabelsAreLike: labels are of one kind if they are so in each of these.
+func TestLabelsAreLike(t *testing.T) {
+	class := Labels{Classes: 3, Class: []int64{0}, Names: []string{"a", "b", "c"}}
+	multi := Labels{Classes: 2, Multi: []float32{0, 1}}
+	values := Labels{Columns: 2, Values: []float32{1, 2}}
+	for _, c := range []struct {
+		what   string
+		of     Labels
+		change func(l *Labels)
+		want   bool
+	}{
+		{"vertices", class, func(l *Labels) { l.Class = []int64{1, 2} }, true},
+		{"classes, of which one graph may have the last ones alone", class, func(l *Labels) { l.Classes = 2 }, true},
+		{"no class", class, func(l *Labels) { l.Class = nil }, false},
+		{"names", class, func(l *Labels) { l.Names = []string{"a", "c", "b"} }, false},
+		{"no names", class, func(l *Labels) { l.Names = nil }, false},
+		{"several labels", class, func(l *Labels) { l.Multi = []float32{1} }, false},
+		{"labels of several", multi, func(l *Labels) { l.Classes = 3 }, false},
+		{"values of several", multi, func(l *Labels) { l.Multi = []float32{1, 1} }, true},
+		{"columns", values, func(l *Labels) { l.Columns = 1 }, false},
+		{"values", values, func(l *Labels) { l.Values = []float32{3, 4} }, true},
+	} {
+		other := c.of
+		if c.change(&other); c.of.like(&other) != c.want || other.like(&c.of) != c.want {
+			t.Errorf("other %s: like %v, want %v", c.what, !c.want, c.want)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package kernel_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -238,6 +237,11 @@ func TestDrawsAreApart(t *testing.T) {
 		if !slices.Equal(first, of(kernel.Draws{Key: 1})) {
 			t.Error("equal keys give different codes")
 		}
+		ids := s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, 2)
+		copy(ids.Int32s(), []int32{1, 0})
+		if turned := of(kernel.Draws{Key: 1, IDs: ids}); !slices.Equal(turned[:half], first[half:]) || !slices.Equal(turned[half:], first[:half]) {
+			t.Error("a row is not rounded by the numbers of its vertex")
+		}
 	})
 }
 
@@ -287,34 +291,35 @@ func TestListedColumns(t *testing.T) {
 	})
 }
 
-// TestFormats: what a row of each width takes.
+// TestFormats: what a row of each width takes. Of as many bytes, the row is one of bfloat16s, which lose less.
 func TestFormats(t *testing.T) {
 	for _, c := range []struct {
 		f       kernel.Format
 		of      tensor.Element
 		columns int
+		element tensor.Element
 		bytes   int
 	}{
-		{kernel.AsStored, tensor.Float32, 7, 28},
-		{kernel.AsStored, tensor.BFloat16, 7, 14},
-		{kernel.InBFloat16, tensor.Float32, 7, 14},
-		{kernel.InBFloat16, tensor.BFloat16, 7, 14},
-		{kernel.InInt8, tensor.Float32, 2, 4},
-		{kernel.InInt8, tensor.Float32, 8, 16},
-		{kernel.InInt8, tensor.Float32, 9, 17},
-		{kernel.InInt8, tensor.Float32, 128, 136},
-		{kernel.InInt8, tensor.BFloat16, 8, 16},
-		{kernel.InInt8, tensor.BFloat16, 9, 17},
-		{kernel.InInt4, tensor.Float32, 2, 4},
-		{kernel.InInt4, tensor.Float32, 5, 10},
-		{kernel.InInt4, tensor.Float32, 6, 11},
-		{kernel.InInt4, tensor.Float32, 129, 73},
-		{kernel.InInt4, tensor.BFloat16, 5, 10},
-		{kernel.InInt4, tensor.BFloat16, 6, 11},
+		{kernel.AsStored, tensor.Float32, 7, tensor.Float32, 28},
+		{kernel.AsStored, tensor.BFloat16, 7, tensor.BFloat16, 14},
+		{kernel.InBFloat16, tensor.Float32, 7, tensor.BFloat16, 14},
+		{kernel.InBFloat16, tensor.BFloat16, 7, tensor.BFloat16, 14},
+		{kernel.InInt8, tensor.Float32, 2, tensor.BFloat16, 4},
+		{kernel.InInt8, tensor.Float32, 8, tensor.BFloat16, 16},
+		{kernel.InInt8, tensor.Float32, 9, tensor.Byte, 17},
+		{kernel.InInt8, tensor.Float32, 128, tensor.Byte, 136},
+		{kernel.InInt8, tensor.BFloat16, 8, tensor.BFloat16, 16},
+		{kernel.InInt8, tensor.BFloat16, 9, tensor.Byte, 17},
+		{kernel.InInt4, tensor.Float32, 2, tensor.BFloat16, 4},
+		{kernel.InInt4, tensor.Float32, 5, tensor.BFloat16, 10},
+		{kernel.InInt4, tensor.Float32, 6, tensor.Byte, 11},
+		{kernel.InInt4, tensor.Float32, 129, tensor.Byte, 73},
+		{kernel.InInt4, tensor.BFloat16, 5, tensor.BFloat16, 10},
+		{kernel.InInt4, tensor.BFloat16, 6, tensor.Byte, 11},
 	} {
 		element, width := c.f.Row(c.of, c.columns)
-		if got := width * element.Size(); got != c.bytes {
-			t.Errorf("%s", fmt.Sprint(c.columns, " columns in format ", c.f, ": ", got, " bytes, want ", c.bytes))
+		if got := width * element.Size(); got != c.bytes || element != c.element {
+			t.Errorf("%d columns in format %v: %d bytes of elements of type %v, want %d of %v", c.columns, c.f, got, element, c.bytes, c.element)
 		}
 	}
 }

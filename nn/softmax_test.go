@@ -57,4 +57,15 @@ func TestWeightedLosses(t *testing.T) {
 	if loss, g := nn.LossGradient(logits, y, int32s(team, 0), 1); loss != 0 || g.Floats()[0] != 0 || math.IsNaN(float64(g.Floats()[1])) {
 		t.Errorf("a loss of %v with the gradient %v", loss, g.Floats()[:3])
 	}
+	// Logits far below or above 0 differ by as much as those near it
+	for _, far := range []float32{-1e4, 1e4} {
+		for i, x := range []float32{0, -2, -1} {
+			z.Floats()[i] = far + x
+		}
+		y.Weights, y.Smoothing, y.Focusing = weights, 0, 0
+		loss, g := nn.LossGradient(logits, y, int32s(team, 0), 1)
+		sum := 1 + math.Exp(-2) + math.Exp(-1)
+		near(t, "far from 0", []float32{float32(loss)}, []float64{math.Log(sum)})
+		near(t, "gradient far from 0", g.Floats()[:3], []float64{1/sum - 1, math.Exp(-2) / sum, math.Exp(-1) / sum})
+	}
 }

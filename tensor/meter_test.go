@@ -264,3 +264,36 @@ func TestReserve(t *testing.T) {
 		}
 	}
 }
+
+// TestContinue: a Meter that continues another has that one's peak, and what it was made up of, until its own
+// is higher.
+func TestContinue(t *testing.T) {
+	before := tensor.NewMeter()
+	defer before.Close()
+	before.New(tensor.Activations, 3*page/4, 1)
+	before.New(tensor.Gradients, 2*page/4, 1)
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	meter.New(tensor.Features, 4*page/4, 1)
+	want := func(total int64, of map[tensor.Kind]int64) {
+		t.Helper()
+		if meter.Peak() != total*page {
+			t.Errorf("a peak of %d bytes, want %d pages", meter.Peak(), total)
+		}
+		for _, k := range kinds {
+			if got := meter.PeakOf(k); got != of[k]*page {
+				t.Errorf("the peak has %d bytes of %v, want %d pages", got, k, of[k])
+			}
+		}
+	}
+	meter.Continue(before.Peaks())
+	earlier := map[tensor.Kind]int64{tensor.Activations: 3, tensor.Gradients: 2}
+	want(5, earlier)
+	meter.New(tensor.Parameters, page/4, 1) // no more than the earlier peak
+	want(5, earlier)
+	meter.New(tensor.Optimizer, page/4, 1)
+	own := map[tensor.Kind]int64{tensor.Features: 4, tensor.Parameters: 1, tensor.Optimizer: 1}
+	want(6, own)
+	meter.Continue(before.Peaks())
+	want(6, own)
+}

@@ -121,3 +121,20 @@ func TestSmoothRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestSmoothOfSureModel: where a model is sure of all known labels no vertex has an error to correct, and the
+// scale of nothing is not 0/0. Other predictions stay as they are.
+func TestSmoothOfSureModel(t *testing.T) {
+	golden, g := readSmoothGolden(t)
+	sure := slices.Clone(golden.Probabilities)
+	for _, v := range golden.Train {
+		row := sure[int(v)*golden.Classes:][:golden.Classes]
+		clear(row)
+		row[golden.Labels[v]] = 1
+	}
+	p, err := (&Job{Graph: g, Options: Defaults()}).Smooth(context.Background(), gnn.Smoothing{Correct: gnn.Rounds{Count: 3, Teleport: .1}}, sure, Labels{})
+	check(t, err)
+	if !slices.Equal(p.Logits, sure) {
+		t.Errorf("probabilities %v, want %v", p.Logits, sure)
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"weft/internal/datasets"
+	"weft/internal/realdata"
 )
 
 // TestRecognizedRDF: a folder that weft train NAME reads is imported with the tables and columns of that
@@ -79,6 +81,36 @@ func TestFilesOfSources(t *testing.T) {
 		slices.Sort(got)
 		if err != nil || !found || strings.Join(got, " ") != c.want {
 			t.Errorf("%s: %v, %v, %q, want %q", c.named, found, err, got, c.want)
+		}
+	}
+}
+
+// TestPrefixIsImportedOnce: the store beside the files of a prefix, whose names begin as its own does, is
+// none of them, so that it is made once.
+func TestPrefixIsImportedOnce(t *testing.T) {
+	from, folder := realdata.File(t, "planetoid"), t.TempDir()
+	for _, part := range []string{"x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"} {
+		content, err := os.ReadFile(filepath.Join(from, "ind.cora."+part))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, "ind.cora."+part), content, 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	prefix := filepath.Join(folder, "ind.cora")
+	for _, said := range []string{"importing it once", ""} {
+		r, found := fromSource(prefix)
+		if !found || r.format != "planetoid" {
+			t.Fatalf("recognized as %+v, %v", r, found)
+		}
+		var show bytes.Buffer
+		store, err := r.imported(t.Context(), &show)
+		if err != nil || store != prefix+".weft" {
+			t.Fatalf("%s, %v", store, err)
+		}
+		if first, _, _ := strings.Cut(show.String(), ","); !strings.Contains(first, said) || said == "" && first != "" {
+			t.Errorf("said %q, want %q", &show, said)
 		}
 	}
 }

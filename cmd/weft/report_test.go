@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"weft/train"
 	"weft/train/rundir"
 )
@@ -237,5 +239,32 @@ func TestMetricsHaveCharts(t *testing.T) {
 	}
 	if curves["accuracy"] != 6 || curves["rmse"] != 3 {
 		t.Errorf("curves of accuracy and rmse: %v, want 6 and 3", curves)
+	}
+}
+
+// TestCurvesHaveUnits: memory is in units of 10⁶ bytes, and shares are percent. An epoch without an
+// evaluation has no metric.
+func TestCurvesHaveUnits(t *testing.T) {
+	r := &reportRun{Name: "run", curve: []train.Epoch{
+		{Epoch: 1, Loss: 2, LR: .5, Seconds: 3, PeakBytes: 2_500_000, LiveBytes: 1_000_000},
+		{Epoch: 2, Loss: 1, LR: .25, Seconds: 4, PeakBytes: 3_000_000, LiveBytes: 500_000, Evaluated: true, Train: .75, Val: .5, Test: .25, ValLoss: 8},
+	}}
+	r.Summary.Metric = "accuracy"
+	p := &reportContents{Runs: []*reportRun{r}}
+	p.draw()
+	var got []string
+	for _, c := range p.Curves {
+		for _, s := range c.Series {
+			got = append(got, fmt.Sprintf("%s (%s): %s %v at %v", c.Title, c.Unit, s.Name, s.Y, s.X))
+		}
+	}
+	want := []string{
+		"loss (): run training [2 1] at [1 2]", "loss (): run validation [8] at [2]",
+		"accuracy ( %): run training [75] at [2]", "accuracy ( %): run validation [50] at [2]", "accuracy ( %): run test [25] at [2]",
+		"learning rate (): run [0.5 0.25] at [1 2]", "seconds of an epoch ( s): run [3 4] at [1 2]",
+		"tensors of worker 0, at the peak ( MB): run [2.5 3] at [1 2]", "tensors of worker 0, at the peak ( MB): run after the epoch [1 0.5] at [1 2]",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

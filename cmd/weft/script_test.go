@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,7 +127,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
 			"same-losses": sameLosses, "same-rows": sameRows, "near-arrays": nearArrays, "planned": plannedAsRun, "measured": measuredAsRun, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
-			"early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
+			"shows": shows, "early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
 		},
 	})
 }
@@ -229,6 +230,44 @@ func measuredAsRun(ts *testscript.TestScript, negated bool, args []string) {
 	}
 	if same := val == float64(run.Val) && test == float64(run.Test); same == negated {
 		ts.Fatalf("the same measures: %v; %v and %v, evaluated %v and %v", same, run.Val, run.Test, val, test)
+	}
+}
+
+// shows holds what weft printed last to numbers of a JSON file, as in "shows run.json '^test +{test%} %$'".
+// A place in braces stands for the number there, or with a % behind it for a share in percent. Places are
+// keys and numbers of entries, as in {links.test.mrr%} or {tests.0}. With a third argument it reads that
+// file.
+func shows(ts *testscript.TestScript, negated bool, args []string) {
+	var known any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &known))
+	pattern := regexp.MustCompile(`\{[a-z@0-9_.-]+%?\}`).ReplaceAllStringFunc(args[1], func(place string) string {
+		place, share := strings.CutSuffix(strings.Trim(place, "{}"), "%")
+		at := known
+		for key := range strings.SplitSeq(place, ".") {
+			switch of := at.(type) {
+			case map[string]any:
+				at = of[key]
+			case []any:
+				k, err := strconv.Atoi(key)
+				ts.Check(err)
+				at = of[k]
+			}
+		}
+		x, is := at.(float64)
+		switch {
+		case !is:
+			ts.Fatalf("%s has no number at %s", args[0], place)
+		case share:
+			return regexp.QuoteMeta(fmt.Sprintf("%.2f", 100*x))
+		}
+		return regexp.QuoteMeta(fmt.Sprint(x))
+	})
+	text := "stdout"
+	if len(args) > 2 {
+		text = args[2]
+	}
+	if found := regexp.MustCompile("(?m)" + pattern).MatchString(ts.ReadFile(text)); found == negated {
+		ts.Fatalf("%s has %q: %v\n%s", text, pattern, found, ts.ReadFile(text))
 	}
 }
 

@@ -1,9 +1,60 @@
 package main
 
-import "testing"
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
 
+	"weft/train/metric"
+	"weft/train/rundir"
+)
+
+// Shares are percent, with their deviation; other metrics have four digits, and their deviation two.
 func TestSpread(t *testing.T) {
-	if got, want := spread("rmse", 123.456, 1.23), "123.5 ± 1.2"; got != want {
-		t.Errorf("%s, want %s", got, want)
+	nan := metric.Number(math.NaN())
+	for _, c := range []struct {
+		name            string
+		mean, deviation metric.Number
+		want            string
+	}{
+		{"rmse", 123.456, 1.23, "123.5 ± 1.2"},
+		{"rmse", 123.456, nan, "123.5"},
+		{"accuracy", .81534, .00421, "81.53 ± 0.42 %"},
+		{"accuracy", 1, 0, "100.00 ± 0.00 %"},
+		{"roc-auc", .5, .125, "50.00 ± 12.50 %"},
+		{"accuracy", .81534, nan, "81.53 %"},
+		{"accuracy", nan, nan, "–"},
+	} {
+		if got := spread(c.name, c.mean, c.deviation); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+}
+
+// Several runs come to the mean and the sample deviation of their metrics, on the terminal and in a file.
+func TestFinishSeveral(t *testing.T) {
+	run := func(seed uint64, split int, val, test metric.Number, dir string) *rundir.Run {
+		return &rundir.Run{Summary: rundir.Summary{Metric: "accuracy", Seed: seed, Split: split, Val: val, Test: test, RunDir: dir}}
+	}
+	folder := t.TempDir()
+	all := several{3, []*rundir.Run{run(7, 0, .5, .25, "a"), run(8, 0, .75, .5, "b"), run(7, 1, 1, .75, "c")}}
+	var out, show bytes.Buffer
+	if err := all.finish(&out, &show, folder, false); err != nil {
+		t.Fatal(err)
+	}
+	want := "runs                 3, in " + folder + "\nvalidation accuracy  75.00 ± 25.00 %\ntest accuracy        50.00 ± 25.00 %\n"
+	if show.String() != want || out.Len() > 0 {
+		t.Errorf("%q and %q, want %q", show.String(), out.String(), want)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "seeds.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = `{"seeds":[7,8,7],"splits":[0,0,1],"metric":"accuracy","val_mean":0.75,"val_deviation":0.25,"test_mean":0.5,"test_deviation":0.25,` +
+		`"tests":[0.25,0.5,0.75],"runs":["a","b","c"],"run_dir":"` + folder + "\"}\n"
+	if string(text) != want {
+		t.Errorf("seeds.json holds %swant %s", text, want)
 	}
 }

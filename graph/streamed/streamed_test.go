@@ -2,9 +2,11 @@ package streamed_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -107,6 +109,9 @@ func TestRefused(t *testing.T) {
 	}
 	graphs.Symmetrize = true // the edge is named as it is listed
 	_, err := graphs.Read()
+	if err == nil || !strings.Contains(err.Error(), "the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1") {
+		t.Errorf("made undirected: %v", err)
+	}
 	streamedtest.Refused(t, func() (*streamed.Graph, error) { return graphs, nil }, err)
 	full := list(3)
 	full.Edges.Each = func(func(graph.Edges) error) error { return syscall.ENOSPC }
@@ -116,5 +121,65 @@ func TestRefused(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// A store that is large enough for a record of its checks knows that its edges are symmetric, where their
+// list says so, and where each is stored in both directions.
+func TestSymmetric(t *testing.T) {
+	const vertices = 70_000 // a store of more than a megabyte
+	ring := func(both bool) (e graph.Edges) {
+		for v := range int32(vertices) {
+			e.Source, e.Target = append(e.Source, v), append(e.Target, (v+1)%vertices)
+			if both {
+				e.Source, e.Target = append(e.Source, (v+1)%vertices), append(e.Target, v)
+			}
+		}
+		return e
+	}
+	for _, c := range []struct{ both, said, symmetrize, want bool }{
+		{false, false, false, false},
+		{true, true, false, true},
+		{false, false, true, true},
+		{true, true, true, true},
+	} {
+		g, dir := list(vertices, ring(c.both)), filepath.Join(t.TempDir(), "store")
+		g.Edges.Symmetric, g.Symmetrize = c.said, c.symmetrize
+		if _, err := g.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		written, err := graph.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if written.Relations[0].Symmetric != c.want {
+			t.Errorf("%+v: symmetric %v", c, written.Relations[0].Symmetric)
+		}
+		if err := written.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestProgress: edges and vertices are counted before each batch, of how many there are.
+func TestProgress(t *testing.T) {
+	one := graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}}
+	for _, known := range []bool{true, false} {
+		g := list(3, one, one)
+		if !known {
+			g.Edges.Count, g.Edges.About, g.Complete = streamed.Unknown, 4, func(streamed.Listed) error { return nil }
+		}
+		var told []string
+		g.Progress = func(stage string, done, all int64) { told = append(told, fmt.Sprint(stage, " ", done, " of ", all)) }
+		if _, err := g.Write(filepath.Join(t.TempDir(), "store")); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"reading edges 0 of 4", "reading edges 2 of 4", "sorting edges 0 of 3"}
+		if !known {
+			want = want[2:]
+		}
+		if told = slices.DeleteFunc(told, func(s string) bool { return strings.HasPrefix(s, "writing") }); !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
 	}
 }

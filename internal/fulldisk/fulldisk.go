@@ -2,9 +2,12 @@
 package fulldisk
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +38,36 @@ func Run(t *testing.T, test func(full func(bytes uint64, work func()))) {
 		work()
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// LastByte runs a test that calls nothing else: write writes into a new folder, whose disk has a byte less
+// than its largest file needs. It must say so, also where that byte is the last one of a buffer.
+func LastByte(t *testing.T, write func(dir string) error) {
+	Run(t, func(full func(uint64, func())) {
+		whole, largest := t.TempDir(), int64(0)
+		if err := write(whole); err != nil {
+			t.Fatal(err)
+		}
+		err := filepath.WalkDir(whole, func(_ string, e fs.DirEntry, err error) error {
+			if err == nil && e.Type().IsRegular() {
+				var info fs.FileInfo
+				if info, err = e.Info(); err == nil {
+					largest = max(largest, info.Size())
+				}
+			}
+			return err
+		})
+		if err != nil || largest == 0 {
+			t.Fatalf("the largest file has %d bytes, %v", largest, err)
+		}
+		for _, room := range []int64{largest, largest - 1} {
+			dir := t.TempDir()
+			full(uint64(room), func() { err = write(dir) })
+			if room == largest && err != nil || room < largest && !errors.Is(err, unix.EFBIG) {
+				t.Errorf("room for %d of %d bytes: error %v", room, largest, err)
+			}
 		}
 	})
 }

@@ -3,10 +3,13 @@ package tfevents
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"weft/internal/fulldisk"
 )
 
 // The bytes are those that tensorboard 2.21.0 writes of these events: EventFileWriter with an Event of
@@ -41,3 +44,13 @@ func TestFile(t *testing.T) {
 const golden = "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c2b00000000000000" +
 	"861bc34b09000000000000f83f10032a1e0a110a0a6c6f73732f747261696e150000803e0a090a026c72150000004038" +
 	"e07bae"
+
+func TestLastByteOfEvents(t *testing.T) {
+	fulldisk.LastByte(t, func(dir string) error {
+		w, err := New(dir, time.Unix(1, 0))
+		if err != nil {
+			return err
+		}
+		return errors.Join(w.Write(time.Unix(2, 0), 3, Scalar{"loss/train", .25}), w.Close())
+	})
+}

@@ -3,13 +3,17 @@ package trace_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/fulldisk"
 	"weft/internal/trace"
 	"weft/internal/trace/tracetest"
 )
@@ -205,4 +209,15 @@ func TestNothing(t *testing.T) {
 	if n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+func TestLastByteOfATrace(t *testing.T) {
+	fulldisk.LastByte(t, func(dir string) error {
+		f, err := os.Create(filepath.Join(dir, "trace.json"))
+		if err != nil {
+			return err
+		}
+		all := &trace.Trace{Epoch: 7, Workers: []trace.Worker{epoch(trace.New(still, 100, nil), 0)}}
+		return errors.Join(all.Write(f), f.Close())
+	})
 }

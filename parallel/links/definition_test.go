@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -196,4 +197,66 @@ func TestRanksOfTies(t *testing.T) {
 		w[i] = float32(r.IntN(3) - 1)
 	}
 	holdRanks(t, g, h, w, 0, 20, 85)
+}
+
+// TestRepeatedEdgesOfASplit: an edge that a stored split has several times is one target that does not count.
+// Of the targets of 0→2, with a score of 5, vertex 1 has 9 and is known twice, and vertex 3 has 7.
+func TestRepeatedEdgesOfASplit(t *testing.T) {
+	g := &graph.Graph{Count: 5, Relations: []graph.Relation{{Indptr: make([]int64, 6)}}}
+	g.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 1, 0, 1}, {0, 1}, {0, 2}}}
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	team := kernel.NewTeam(1, memory)
+	l, err := links.New(team, comm.Alone(), partition.All(g), nil, links.Options{Draw: draw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := team.Memory.New(tensor.Activations, 5, 1)
+	copy(h.Floats(), []float32{1, 9, 5, 7, 3})
+	if ranks := l.Ranks(h, links.Decoder{}, links.Test); !slices.Equal(ranks, []float64{2}) {
+		t.Errorf("ranks %v, want 2", ranks)
+	}
+}
+
+// TestGivenByOneRelation: where only the first of two relations has held-out edges, with two negative targets
+// for each, these are scored. Vertex v has the embedding v.
+func TestGivenByOneRelation(t *testing.T) {
+	g := &graph.Graph{Count: 5, Type: "v", Relations: []graph.Relation{{Indptr: make([]int64, 6)}, {Indptr: make([]int64, 6)}}}
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		r.Source, r.Name, r.Target = "v", fmt.Sprint("r", i), "v"
+		r.EdgeSplit = &graph.EdgeSplit{Negatives: graph.TargetNegatives, Edges: [3][]int32{{0, 1}}}
+	}
+	s := g.Relations[0].EdgeSplit
+	s.Edges[links.Val], s.Negative[links.Val] = []int32{1, 2, 2, 3}, []int32{3, 4, 0, 4}
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	team := kernel.NewTeam(1, memory)
+	l, err := links.New(team, comm.Alone(), partition.All(g), nil, links.Options{Draw: draw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := team.Memory.New(tensor.Activations, 5, 1)
+	copy(h.Floats(), []float32{0, 1, 2, 3, 4})
+	edges, negatives, given := l.GivenScores(h, links.Decoder{}, links.Val)
+	if !slices.Equal(edges, []float32{2, 6}) || !slices.Equal(negatives, []float32{3, 4, 0, 8}) || given != 2 {
+		t.Errorf("scores %v, of %d negative edges for each %v", edges, given, negatives)
+	}
+}
+
+// TestTheOnlyTarget: a stored split of the edges of a type's only vertex is refused, as there is no other one
+// for negative edges.
+func TestTheOnlyTarget(t *testing.T) {
+	g := &graph.Graph{Count: 1, Type: "v", Relations: []graph.Relation{{Source: "v", Name: "r", Target: "v", Indptr: make([]int64, 2)}}}
+	g.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 0}, {0, 0}, {0, 0}}}
+	d := links.Draw{}
+	if _, err := d.Supervised(partition.All(g)); err == nil || !strings.Contains(err.Error(), "have one target, the only vertex of its type") {
+		t.Errorf("error %v", err)
+	}
 }

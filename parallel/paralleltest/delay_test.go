@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"weft/autograd"
+	"weft/kernel"
 	"weft/kernel/reference"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
@@ -157,5 +159,60 @@ func TestDelayIsItsDefinition(t *testing.T) {
 				agree(t, what+", inference", of(logits[i]), of(exact.Forward(w, []int{0}).Logits), 10*tolerance)
 			}
 		})
+	}
+}
+
+// TestAveragesAreWhole: the moving averages of late rows and gradients are float32s of all columns of the
+// rows that come, however these are encoded.
+func TestAveragesAreWhole(t *testing.T) {
+	for _, wire := range []kernel.Format{kernel.AsStored, kernel.InBFloat16, kernel.InInt8, kernel.InInt4} {
+		s := newStaged(t, "gcn", mesh.Mesh{Stages: 1, Partitions: 3, Slices: 1}, 1)
+		s.spec.Layers, s.spec.Hidden = 3, 40
+		columns := map[string]int{"convs.1": 40, "convs.2": s.graph.Labels.Classes} // products with the weights are aggregated
+		rows := 0                                                                   // of the halos of all partitions
+		for p := range int32(3) {
+			halo := map[int32]bool{}
+			e := s.graph.Relations[0].Edges()
+			for k, v := range e.Target {
+				if u := e.Source[k]; s.of[v] == p && s.of[u] != p {
+					halo[u] = true
+				}
+			}
+			rows += len(halo)
+		}
+		var mu sync.Mutex
+		got := map[string]int{} // elements by module path and part
+		s.workers(t, func(c engine.Config) {
+			c.Delay, c.Smoothing, c.Recompute, c.Wire = true, sar.Smoothing{Features: true, Gradients: true}, false, wire
+			c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) {
+				return 0, logits.Tape().Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
+			}
+			e, err := engine.New(c)
+			if err != nil {
+				panic(err)
+			}
+			e.Train(1)
+			if err := e.Settle(); err != nil {
+				panic(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, a := range e.Arrays() {
+				for path := range columns {
+					for _, part := range []string{"average-rows", "average-gradients"} {
+						if strings.Contains(a.Name, "/"+path+"/") && strings.Contains(a.Name, "/"+part+".") {
+							got[path+" "+part] += len(a.Floats)
+						}
+					}
+				}
+			}
+		})
+		want := map[string]int{}
+		for path, n := range columns {
+			want[path+" average-rows"], want[path+" average-gradients"] = rows*n, rows*n
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("format %v: elements %v, want %v", wire, got, want)
+		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// TestFile: what is written is read again, and the folder stays empty.
+// TestFile: what is written is read again, and the folder, whose path may end in a slash, stays empty.
 func TestFile(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "new")
+	dir := filepath.Join(t.TempDir(), "new") + "/"
 	f, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -109,12 +109,13 @@ func TestNoFolder(t *testing.T) {
 // Check finds out whether Open can make a folder, and makes none.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
-	within := filepath.Join(dir, "a")
-	if err := Check(within); err != nil {
-		t.Error(err)
-	}
-	if _, known, err := Free(within); !known || err != nil {
-		t.Errorf("room of a folder to come: %v, %v", known, err)
+	for _, within := range []string{dir, filepath.Join(dir, "a"), filepath.Join(dir, "a") + "/", filepath.Join(dir, "a") + "/./"} {
+		if err := Check(within); err != nil {
+			t.Error(err)
+		}
+		if _, known, err := Free(within); !known || err != nil {
+			t.Errorf("room of %s: %v, %v", within, known, err)
+		}
 	}
 	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
 		t.Errorf("left %v, %v", left, err)

@@ -288,3 +288,65 @@ func TestCache(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// TestWhatRatesDependOn: kept rates stand for the graph, the settings of the kernels, the machine and the
+// program. Where one of them changes they are measured anew, and where anything else changes they are not.
+func TestWhatRatesDependOn(t *testing.T) {
+	cache := Cache(t.TempDir())
+	type asked struct {
+		*Planner
+		mesh    mesh.Mesh
+		machine Machine
+		work    float64
+	}
+	measured := func(ctx context.Context, change func(*asked)) (is bool, err error) {
+		a := &asked{planner(small(t)), mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, Machine{Cores: 4, Sharers: 2, Threads: 1}, 1}
+		a.Options.Model, a.Cache, a.On = "gcn", cache, "weft 1 on a processor"
+		change(a)
+		_, err = a.rates(ctx, a.options(a.mesh), &plan.Plan{Workers: []plan.Worker{{Costs: []float64{a.work}}}}, &a.machine, func(string) { is = true })
+		return is, err
+	}
+	edge := func(a *asked) { a.Graph.Relations[0].Sources[0]++ } // leads from another vertex
+	large := func(a *asked) { a.work = 2 * measuredWork }
+	for _, change := range []func(*asked){func(*asked) {}, large} {
+		if is, err := measured(context.Background(), change); !is || err != nil {
+			t.Fatal(is, err)
+		}
+	}
+	ended, end := context.WithCancel(context.Background()) // nothing more is measured, and so kept
+	end()
+	for name, c := range map[string]struct {
+		change func(*asked)
+		anew   bool
+	}{
+		"nothing":                {func(*asked) {}, false},
+		"the program":            {func(a *asked) { a.On = "weft 2 on a processor" }, true},
+		"the processor":          {func(a *asked) { a.On = "weft 1 on another processor" }, true},
+		"no program":             {func(a *asked) { a.On = "" }, true},
+		"threads":                {func(a *asked) { a.machine.Threads = 2 }, true},
+		"workers of a machine":   {func(a *asked) { a.machine.Sharers = 1 }, true},
+		"more than have cores":   {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
+		"links":                  {func(a *asked) { a.machine.Links.Sends = 5 }, false},
+		"width":                  {func(a *asked) { a.Options.Hidden = 16 }, true},
+		"model":                  {func(a *asked) { a.Options.Model = "sage" }, true},
+		"precision":              {func(a *asked) { a.Options.Precision = "bf16" }, true},
+		"mesh":                   {func(a *asked) { a.mesh = mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2} }, true},
+		"epochs":                 {func(a *asked) { a.Options.Epochs++ }, false},
+		"evaluations":            {func(a *asked) { a.Options.EvalEvery++ }, false},
+		"patience":               {func(a *asked) { a.Options.Patience++ }, false},
+		"memory limit":           {func(a *asked) { a.Options.MemoryLimit = 1 << 40 }, false},
+		"weights to begin with":  {func(a *asked) { a.Options.Init = "weights" }, false},
+		"an edge":                {edge, true},
+		"a large graph":          {large, false},
+		"of it, an edge":         {func(a *asked) { large(a); edge(a) }, false}, // another graph is measured in its place
+		"of it, features":        {func(a *asked) { large(a); a.Graph.Features = graph.Features{Columns: 1, Dense: make([]float32, 300)} }, true},
+		"of it, classes":         {func(a *asked) { large(a); a.Graph.Labels.Classes++ }, true},
+		"of it, the program":     {func(a *asked) { large(a); a.On = "weft 2 on a processor" }, true},
+		"of it, a width":         {func(a *asked) { large(a); a.Options.Hidden = 16 }, true},
+		"of it, workers at once": {func(a *asked) { large(a); a.machine.Sharers = 1 }, true},
+	} {
+		if anew, err := measured(ended, c.change); anew != c.anew || !anew && err != nil {
+			t.Errorf("%s: measured anew %v, %v; want %v", name, anew, err, c.anew)
+		}
+	}
+}

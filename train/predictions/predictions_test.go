@@ -1,7 +1,9 @@
 package predictions
 
 import (
+	"bytes"
 	"encoding/csv"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"weft/graph"
+	"weft/internal/fulldisk"
 	"weft/train/worker"
 )
 
@@ -274,4 +277,41 @@ func TestScorer(t *testing.T) {
 	if got[0] != 1 || !math.IsNaN(got[1]) || got[2] != 1 {
 		t.Errorf("%v, want 1, NaN, 1", got)
 	}
+}
+
+// TestLastBytes: bytes that are not written are told, also where they are the last ones of a buffer.
+func TestLastBytes(t *testing.T) {
+	for _, test := range tables {
+		for _, format := range formats {
+			var whole bytes.Buffer
+			if err := Encode(&whole, format.ending, test.rows, test.table); err != nil {
+				t.Fatal(err)
+			}
+			for _, room := range []int{0, whole.Len() - 1} {
+				if err := Encode(&limited{room}, format.ending, test.rows, test.table); !errors.Is(err, errNoRoom) {
+					t.Errorf("%s%s of %d bytes, and %d are written: %v", test.name, format.ending, whole.Len(), room, err)
+				}
+			}
+			if err := Encode(&limited{whole.Len()}, format.ending, test.rows, test.table); err != nil {
+				t.Errorf("%s%s with just enough room: %v", test.name, format.ending, err)
+			}
+		}
+	}
+}
+
+var errNoRoom = errors.New("no room")
+
+// limited is a writer that takes so many bytes.
+type limited struct{ room int }
+
+func (l *limited) Write(p []byte) (n int, err error) {
+	if n = min(len(p), l.room); n < len(p) {
+		err = errNoRoom
+	}
+	l.room -= n
+	return n, err
+}
+
+func TestLastByteOfAFile(t *testing.T) {
+	fulldisk.LastByte(t, func(dir string) error { return Write(filepath.Join(dir, "p.npy"), tables[0].rows, tables[0].table) })
 }

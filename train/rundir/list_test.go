@@ -1,10 +1,13 @@
 package rundir
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"testing"
 
 	"weft/train/metric"
+	"weft/train/setting"
 )
 
 // numpy.mean and numpy.std(ddof=1) of 1, 2 and 4.
@@ -33,6 +36,37 @@ func TestCompareMetric(t *testing.T) {
 	} {
 		if got := CompareMetric(c.name, c.a, c.b); got != c.want {
 			t.Errorf("%s: %v and %v compare as %d", c.name, c.a, c.b, got)
+		}
+	}
+}
+
+// TestRunsOfTheSameSettings: runs share a row if the dataset and each setting but seed and split are the
+// same, and each of these that differs is named.
+func TestRunsOfTheSameSettings(t *testing.T) {
+	texts := (&setting.Options{}).Texts()
+	listed := func(name, text string) *Listed {
+		l := &Listed{Standing: &Standing{Dataset: "g"}, Settings: maps.Clone(texts)}
+		if name == "dataset" {
+			l.Dataset = text
+		} else {
+			l.Settings[name] = text
+		}
+		return l
+	}
+	for _, name := range append(slices.Collect(maps.Keys(texts)), "dataset") {
+		runs := []*Listed{listed(name, "one"), listed(name, "other"), listed(name, "one")}
+		rows := 2
+		if name == "seed" || name == "split" {
+			rows = 1
+		}
+		if got := Repeat(runs); len(got) != rows || len(got[0].Runs) != 4-rows {
+			t.Errorf("another %s: %d rows, the first of %d runs, want %d", name, len(got), len(got[0].Runs), rows)
+		}
+		if got := Differ(runs); !slices.Equal(got, []string{name}) {
+			t.Errorf("another %s: %q differ", name, got)
+		}
+		if got := Differ(runs[:1]); got != nil {
+			t.Errorf("one run differs in %q", got)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestReadProfile(t *testing.T) {
 	}
 	for old, damaged := range map[string]string{
 		`"sent_to":[[0]]`:            `"sent_to":[[0,1]]`,
-		`"layers":[-1,0]`:            `"layers":[-1,7]`,
+		`"layers":[-1,0]`:            `"layers":[-1,1]`, // of one layer
 		`"seconds":[0,1]`:            `"seconds":[0]`,
 		`"wait":[1]`:                 `"wait":[]`,
 		`"peaks":[[2]]`:              `"peaks":[[2,3,4]]`,

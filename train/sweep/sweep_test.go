@@ -137,6 +137,19 @@ random:
 	if len(layers) != 3 || layers["2"] < 500 || layers["3"] < 500 || layers["4"] < 500 {
 		t.Errorf("layers %v", layers)
 	}
+	// A seed stands for the same draws in all versions, and another one for others
+	for seed, want := range map[string]string{
+		"3": "lr 0.22, dropout 0.366, layers 2; lr 0.0512, dropout 0.459, layers 2",
+		"4": "lr 0.00285, dropout 0.436, layers 2; lr 0.0285, dropout 0.424, layers 4",
+	} {
+		s, err := parse([]byte(strings.NewReplacer("seed: 3", "seed: "+seed, "runs: 2000", "runs: 2").Replace(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%v; %v", s.Combinations[0], s.Combinations[1]); got != want {
+			t.Errorf("seed %s draws %q, want %q", seed, got, want)
+		}
+	}
 	again, err := parse([]byte(file))
 	if err != nil || !slices.EqualFunc(s.Combinations, again.Combinations, func(a, b Combination) bool { return slices.Equal(a, b) }) {
 		t.Errorf("the same file draws others: %v", err)

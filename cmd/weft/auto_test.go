@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/launch"
+	"weft/kernel"
+	"weft/train/planner"
+	"weft/train/setting"
+)
+
+// small is the store of a small graph.
+func small(t *testing.T) string {
+	t.Helper()
+	o := generate.Default(generate.Uniform)
+	o.Vertices, o.Degree, o.Features, o.Classes = 200, 4, 6, 3
+	g, err := generate.Graph(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := filepath.Join(t.TempDir(), "g")
+	if err := g.Write(store); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// TestAutoOfOneWorker: where links are slow one worker is the fastest, and it shares its cores with nobody,
+// however many workers the machine would have otherwise.
+func TestAutoOfOneWorker(t *testing.T) {
+	t.Setenv("WEFT_CACHE", t.TempDir())
+	store := small(t)
+	slow := planner.Machine{Cores: 4, Sharers: 4, Links: planner.Links{Sends: 1, Receives: 1}}
+	var said bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetContext(context.Background())
+	cmd.SetErr(&said)
+	c := &trainCommand{}
+	chosen, err := c.fastest(cmd, ranks{launch.Ranks{Comm: comm.Alone()}}, store, slow, 4)
+	if err != nil || chosen != "graph=1" {
+		t.Fatalf("%q, %v\n%s", chosen, err, &said)
+	}
+	g, err := graph.Open(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	p := graphPlanner(setting.Defaults(), nil, g, store, store, &said)
+	p.Machine = slow
+	p.Machine.Sharers = 1
+	meshes, _, err := p.Meshes(context.Background(), 1)
+	p.shown.erase()
+	if err != nil || len(meshes) != 1 {
+		t.Fatal(len(meshes), err)
+	}
+	var want bytes.Buffer
+	sayChosen(&want, &meshes[0])
+	if !strings.Contains(said.String(), want.String()) {
+		t.Errorf("%s\nwant %s", &said, &want)
+	}
+}
+
+// TestRatesAreOfThisProgram: kept rates are those of this version of weft, this processor and these kernels.
+func TestRatesAreOfThisProgram(t *testing.T) {
+	on := func() string {
+		p := graphPlanner(setting.Defaults(), nil, nil, "", "", new(bytes.Buffer))
+		p.shown.erase()
+		return p.On
+	}
+	before := version
+	defer func() { version = before }()
+	version = "1.2.3"
+	first := on()
+	version = "1.2.4"
+	second := on()
+	if first == second || strings.ReplaceAll(first, "1.2.3", "1.2.4") != second {
+		t.Errorf("%q of version 1.2.3, %q of 1.2.4", first, second)
+	}
+	for _, part := range []string{procEntry("/proc/cpuinfo", "model name"), kernel.SIMD()} {
+		if !strings.Contains(first, part) {
+			t.Errorf("%q does not name %q", first, part)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"weft/parallel/mesh"
+	"weft/train/setting"
+)
+
+// TestSharedSettings: ranks have to have the same value of each setting that means something to them, but for
+// what each machine has of its own. Initial weights are compared themselves.
+func TestSharedSettings(t *testing.T) {
+	meshes := []mesh.Mesh{{Stages: 1, Partitions: 2, Slices: 2}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 1, Partitions: 2, Slices: 1}}
+	shared := func(o setting.Options) (texts []string) {
+		for _, m := range meshes {
+			text, err := sharedSettings(setting.Resolved{Options: o, Mesh: m})
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts = append(texts, text)
+		}
+		return texts
+	}
+	o := setting.Defaults()
+	was := shared(o)
+	for _, s := range setting.All() {
+		if !s.Applies(&o) {
+			continue
+		}
+		changed, before := o, s.Text(&o)
+		for _, text := range append(slices.Clone(s.Choices), "2", "1", "0.5", "0.25", "true", "false", "2h", "graph=3", "1GB", "file", "70/10/20", "varco") {
+			if err := s.Set(&changed, text); err == nil && s.Text(&changed) != before {
+				break
+			}
+		}
+		own := slices.Contains([]string{"threads", "memory-limit", "init"}, s.Name)
+		if same := slices.Equal(shared(changed), was); same != own || s.Text(&changed) == before {
+			t.Errorf("%s %s instead of %s: the same settings %v, want %v", s.Name, s.Text(&changed), before, same, own)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/graph/generate"
+	"weft/train/metric"
+	"weft/train/rundir"
+)
+
+// TestSplitOfARun: evaluate and smooth measure a run on its own split, and on the one that --split names,
+// also where that is the first and the run's is not.
+func TestSplitOfARun(t *testing.T) {
+	o := generate.Default(generate.SBM)
+	o.Vertices, o.Degree, o.Features, o.Classes = 120, 4, 5, 3
+	g, err := generate.Graph(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.MakeSplits("random:30/30/40", 2, 5); err != nil {
+		t.Fatal(err)
+	}
+	store, run := filepath.Join(t.TempDir(), "g"), filepath.Join(t.TempDir(), "run")
+	if err := g.Write(store); err != nil {
+		t.Fatal(err)
+	}
+	runWeft(t, "train", store, "--split", "1", "--epochs", "2", "--threads", "1", "--out", run)
+	rows, _, err := rundir.ReadPredictions(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want [2]map[string]map[string]any
+	for split := range want {
+		var e evaluations
+		for part, of := range g.Splits[split].Parts() {
+			if *e.parts()[part], err = metric.Evaluate(rows, &g.Labels, *of); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want[split] = asJSON[map[string]map[string]any](t, &e)
+	}
+	if cmp.Equal(want[0], want[1]) {
+		t.Fatal("both splits measure the same")
+	}
+	for flags, split := range map[string]int{"": 1, "--split=0": 0, "--split=1": 1} {
+		evaluated := printed[map[string]map[string]any](t, append([]string{"evaluate", run, "--json"}, strings.Fields(flags)...)...)
+		if diff := cmp.Diff(want[split], evaluated); diff != "" {
+			t.Errorf("evaluate %s (-want +got):\n%s", flags, diff)
+		}
+		smoothed := printed[map[string]map[string]map[string]any](t, append([]string{"smooth", run, "--smooth-rounds", "1", "--json"}, strings.Fields(flags)...)...)
+		if diff := cmp.Diff(want[split], smoothed["before"]); diff != "" {
+			t.Errorf("smooth %s, before (-want +got):\n%s", flags, diff)
+		}
+		asked, err := (&smoothCommand{method: labelPropagation, alpha: .5, correctAlpha: .5, split: split}).understand(run)
+		if err != nil || asked.Split != split || asked.options.Split != split {
+			t.Errorf("smooth --split %d spreads the labels of split %d, %v", split, asked.Split, err)
+		}
+	}
+}
+
+// printed is the JSON that a command prints, which must work.
+func printed[T any](t *testing.T, args ...string) (v T) {
+	t.Helper()
+	root, started := newRoot()
+	var out bytes.Buffer
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(os.Stderr)
+	if status := execute(root, started); status != 0 {
+		t.Fatalf("weft %q: status %d", args, status)
+	}
+	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
+		t.Fatalf("weft %q printed %s: %v", args, &out, err)
+	}
+	return v
+}
+
+// asJSON is a value as its JSON reads.
+func asJSON[T any](t *testing.T, of any) (v T) {
+	t.Helper()
+	text, err := json.Marshal(of)
+	if err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// report leaves out what passes, and ends with what was skipped and why.
+func TestReport(t *testing.T) {
+	const events = `{"ImportPath":"weft/c [weft/c.test]","Action":"build-output","Output":"c/c.go:2:23: cannot use x\n"}
+{"Action":"build-fail"}
+{"Action":"start","Package":"weft/a"}
+{"Action":"output","Package":"weft/a","Test":"TestPass","Output":"=== RUN   TestPass\n"}
+{"Action":"output","Package":"weft/a","Test":"TestPass","Output":"    a_test.go:3: unseen\n"}
+{"Action":"pass","Package":"weft/a","Test":"TestPass"}
+{"Action":"output","Package":"weft/b","Test":"TestFail","Output":"=== RUN   TestFail\n"}
+{"Action":"output","Package":"weft/a","Test":"TestPage","Output":"=== RUN   TestPage\n"}
+{"Action":"output","Package":"weft/a","Test":"TestPage","Output":"    a_test.go:4: tried twice\n"}
+{"Action":"output","Package":"weft/a","Test":"TestPage","Output":"    a_test.go:5: there is no chromium\n"}
+{"Action":"output","Package":"weft/a","Test":"TestPage","Output":"--- SKIP: TestPage (0.00s)\n"}
+{"Action":"skip","Package":"weft/a","Test":"TestPage"}
+{"Action":"output","Package":"weft/a","Test":"TestSilent/one","Output":"--- SKIP: TestSilent/one (0.00s)\n"}
+{"Action":"skip","Package":"weft/a","Test":"TestSilent/one"}
+{"Action":"output","Package":"weft/a","Output":"PASS\n"}
+{"Action":"output","Package":"weft/a","Output":"ok  \tweft/a\t0.002s\n"}
+{"Action":"pass","Package":"weft/a"}
+{"Action":"output","Package":"weft/b","Test":"TestFail","Output":"    b_test.go:4: 1, want 2\n"}
+{"Action":"output","Package":"weft/b","Test":"TestFail","Output":"--- FAIL: TestFail (0.00s)\n"}
+{"Action":"fail","Package":"weft/b","Test":"TestFail"}
+{"Action":"output","Package":"weft/b","Test":"TestExits","Output":"=== RUN   TestExits\n"}
+{"Action":"output","Package":"weft/b","Output":"FAIL\tweft/b\t0.002s\n"}
+{"Action":"fail","Package":"weft/b"}
+{"Action":"output","Package":"weft/e","Output":"?   \tweft/e\t[no test files]\n"}
+{"Action":"skip","Package":"weft/e"}
+`
+	const want = `c/c.go:2:23: cannot use x
+ok  	weft/a	0.002s
+=== RUN   TestFail
+    b_test.go:4: 1, want 2
+--- FAIL: TestFail (0.00s)
+=== RUN   TestExits
+FAIL	weft/b	0.002s
+?   	weft/e	[no test files]
+skipped: weft/a TestPage: a_test.go:4: tried twice a_test.go:5: there is no chromium
+skipped: weft/a TestSilent/one: it gives no reason
+`
+	var got strings.Builder
+	if err := report(&got, strings.NewReader(events)); err != nil || got.String() != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, &got, want)
+	}
+	if err := report(&got, strings.NewReader("no event")); err == nil {
+		t.Error("no error of what is no event")
+	}
+}

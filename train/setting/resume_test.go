@@ -1,0 +1,71 @@
+package setting
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/internal/refusal"
+	"weft/parallel/mesh"
+)
+
+// another is a text of another value of a setting, "" where this test knows none.
+func another(s Setting, o *Options) string {
+	texts := append(slices.Clone(s.Choices), "2", "3", "0.5", "0.25", "true", "false", "none", "2h", "graph=3", "1GB", "file", "v,e,v", "1,0.5", "70/10/20", "varco")
+	for _, text := range texts {
+		changed := *o
+		if err := s.Set(&changed, text); err == nil && s.Text(&changed) != s.Text(o) {
+			return text
+		}
+	}
+	return ""
+}
+
+// TestWhatMayChange: a run continues with other values of the settings that leave results as they are, and
+// is refused with another value of any other setting that means something to it.
+func TestWhatMayChange(t *testing.T) {
+	may := strings.Fields(`aggregation-chunks balance checkpoint-every comm-timeout epochs halo keep-halo max-time memory-limit offload
+		parallel partition partitions patience prefetch recompute threads validate`)
+	var bases []Options
+	for _, change := range []func(o *Options){
+		func(o *Options) { o.Model, o.Norm = "gcn", "batch" },
+		func(o *Options) { o.Model = "sage" },
+		func(o *Options) { o.Model, o.Norm = "gat", "layer" },
+		func(o *Options) { o.Model = "gcnii" },
+		func(o *Options) { o.Model = "gin" },
+		func(o *Options) { o.Model = "rgcn" },
+		func(o *Options) { o.Model = "pna" },
+		func(o *Options) { o.Model = "transformer" },
+		func(o *Options) { o.Model, o.Decoupled = "gat", true },
+		func(o *Options) { o.Task, o.Decoder = "link", "distmult" },
+	} {
+		o := Defaults()
+		change(&o)
+		bases = append(bases, o)
+	}
+	meshes := []mesh.Mesh{{Stages: 1, Partitions: 2, Slices: 2}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 1, Partitions: 2, Slices: 1}}
+	for _, s := range settings {
+		o := slices.IndexFunc(bases, func(o Options) bool { return s.Applies(&o) })
+		m := slices.IndexFunc(meshes, s.appliesTo)
+		if o < 0 || m < 0 {
+			t.Errorf("%s means nothing to any settings here", s.Name)
+			continue
+		}
+		now := &Resolved{Options: bases[o], Mesh: meshes[m]}
+		before, text := now.Options, another(s, &now.Options)
+		if text == "" {
+			t.Errorf("%s: no other value than %q is known here", s.Name, s.Text(&now.Options))
+			continue
+		}
+		if err := s.Set(&before, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := now.CheckContinues(&now.Options, now.Mesh); err != nil {
+			t.Errorf("the same settings: %v", err)
+		}
+		err := now.CheckContinues(&before, now.Mesh)
+		if changes := slices.Contains(may, s.Name); changes && err != nil || !changes && (!refusal.Is(err) || !strings.Contains(err.Error(), s.Name+" ")) {
+			t.Errorf("%s %q, and the run has %q: %v, and it may change: %v", s.Name, s.Text(&now.Options), text, err, changes)
+		}
+	}
+}
