@@ -460,6 +460,29 @@ func TestBytesInTurns(t *testing.T) {
 	}
 }
 
+// TestMovedAsPlanned: an epoch moves what the plan says, where it computes in Go (GELU), and where a matrix is still
+// being written while others take its room (PNA, which has many).
+func TestMovedAsPlanned(t *testing.T) {
+	g := tangled(t)
+	for _, name := range []string{"gin", "pna"} {
+		o := networks()[name]
+		o.Epochs, o.Offload = 3, t.TempDir()
+		bounds, err := inTurns(Job{Graph: g, Options: o, PlanRange: true}, "graph=1").Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.MemoryLimit = setting.Bytes((2*bounds.Least + bounds.All) / 3)
+		job := inTurns(Job{Graph: g, Options: o}, "graph=1")
+		plan, err := job.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := mustRun(t, job).Disk; got != plan.Disk() || got.Read == 0 {
+			t.Errorf("%s: moved %+v, planned %+v", name, got, plan.Disk())
+		}
+	}
+}
+
 // TestOffload: a run whose matrices rest on disk has the bits of one in memory. It keeps its limit, and moves
 // as many bytes as the plan says.
 func TestOffload(t *testing.T) {
