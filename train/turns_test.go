@@ -12,6 +12,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/partition"
+	"weft/tensor"
 	"weft/train/metric"
 	"weft/train/setting"
 )
@@ -479,6 +480,31 @@ func TestMovedAsPlanned(t *testing.T) {
 		}
 		if got := mustRun(t, job).Disk; got != plan.Disk() || got.Read == 0 {
 			t.Errorf("%s: moved %+v, planned %+v", name, got, plan.Disk())
+		}
+	}
+}
+
+// TestMovedBetweenEvaluations: where the epoch before the last is not evaluated, the last one moves no evaluation, as
+// the plan says, also in link prediction.
+func TestMovedBetweenEvaluations(t *testing.T) {
+	g := tangled(t)
+	sage := networks()["sage"]
+	sage.Select = "loss"
+	for name, o := range map[string]Options{"sage": sage, "links": linked(nil)} {
+		var moved [2]tensor.Moved
+		for i, every := range []int{1, 3} {
+			o.Epochs, o.EvalEvery, o.Offload = 5, every, t.TempDir()
+			job := inTurns(Job{Graph: g, Options: o}, "graph=1")
+			plan, err := job.Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if moved[i] = mustRun(t, job).Disk; moved[i] != plan.Disk() {
+				t.Errorf("%s, evaluated every %d: moved %+v, planned %+v", name, every, moved[i], plan.Disk())
+			}
+		}
+		if moved[1].Read >= moved[0].Read {
+			t.Errorf("%s: %+v moved without an evaluation, and %+v with one", name, moved[1], moved[0])
 		}
 	}
 }
