@@ -92,8 +92,8 @@ func TestRowsOfAnyDivision(t *testing.T) {
 	}
 }
 
-// TestLoadingTakesLittle: rows of listed vertices come from several files in memory for the lists of the files
-// alone, with no table of the rows that this worker needs.
+// TestLoadingTakesLittle: rows of listed vertices come from several files in memory for the lists of the
+// files alone, with no table of the rows that this worker needs.
 func TestLoadingTakesLittle(t *testing.T) {
 	const n, files = 1 << 16, 4
 	team := kernel.NewTeam(1, tensor.NewMeter())

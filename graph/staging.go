@@ -47,8 +47,8 @@ var inUse struct {
 	stagings []*staging
 }
 
-// RemoveStaging removes the unfinished stores of this process, and calls end. Goroutines that begin or complete a
-// store meanwhile wait, so that a process which end ends reports no error of theirs.
+// RemoveStaging removes the unfinished stores of this process, and calls end. Goroutines that begin or
+// complete a store meanwhile wait, so that a process which end ends reports no error of theirs.
 func RemoveStaging(end func()) {
 	inUse.Lock()
 	defer inUse.Unlock()

@@ -235,8 +235,8 @@ func readAheadOfALateWrite(t *testing.T) {
 	}
 }
 
-// TestPeakOfALateWrite: what is still being written when others have its room does not raise the peak, as in a
-// plan.
+// TestPeakOfALateWrite: what is still being written when others have its room does not raise the peak, as in
+// a plan.
 func TestPeakOfALateWrite(t *testing.T) { synctest.Test(t, peakOfALateWrite) }
 
 func peakOfALateWrite(t *testing.T) {

@@ -175,8 +175,8 @@ func TestRecomputeWhereNeeded(t *testing.T) {
 	}
 }
 
-// TestRecomputeWhereItHelps: of few wide layers along both directions, values that are computed again need more
-// memory. A limit that no plan keeps takes and names the least, and advises nothing that needs more.
+// TestRecomputeWhereItHelps: of few wide layers along both directions, values that are computed again need
+// more memory. A limit that no plan keeps takes and names the least, and advises nothing that needs more.
 func TestRecomputeWhereItHelps(t *testing.T) {
 	g, o := tangle(t, 400, 500), networks()["both"]
 	o.Layers, o.Hidden = 2, 48

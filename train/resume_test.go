@@ -335,8 +335,8 @@ func TestResumeRefuses(t *testing.T) {
 	}
 }
 
-// TestResumeOfAnOlderLateHalo: versions before sent the cheaper of a layer's input and output. Their rows are not
-// taken for inputs.
+// TestResumeOfAnOlderLateHalo: versions before sent the cheaper of a layer's input and output. Their rows are
+// not taken for inputs.
 func TestResumeOfAnOlderLateHalo(t *testing.T) {
 	o := resumes()["late graph=3"]
 	g := graphFor(t, &o)

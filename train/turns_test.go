@@ -461,9 +461,10 @@ func TestBytesInTurns(t *testing.T) {
 	}
 }
 
-// TestMovedAsPlanned: an epoch moves what the plan says, where it computes in Go (GELU), and where a matrix is still
-// being written while others take its room (PNA, which has many). With the least memory, which is full at many times,
-// graph and tensors share it as planned: partitions take their turns in the first epoch, too, in the same order.
+// TestMovedAsPlanned: an epoch moves what the plan says, where it computes in Go (GELU), and where a matrix
+// is still being written while others take its room (PNA, which has many). With the least memory, which is
+// full at many times, graph and tensors share it as planned: partitions take their turns in the first epoch,
+// too, in the same order.
 func TestMovedAsPlanned(t *testing.T) {
 	g := tangled(t)
 	for name, share := range map[string]int64{"gin": 3, "pna": 3, "gcnii": 0, "both-gat": 0} {
@@ -492,8 +493,8 @@ func TestMovedAsPlanned(t *testing.T) {
 	}
 }
 
-// TestMovedBetweenEvaluations: where the epoch before the last is not evaluated, the last one moves no evaluation, as
-// the plan says, also in link prediction.
+// TestMovedBetweenEvaluations: where the epoch before the last is not evaluated, the last one moves no
+// evaluation, as the plan says, also in link prediction.
 func TestMovedBetweenEvaluations(t *testing.T) {
 	g := tangled(t)
 	sage := networks()["sage"]

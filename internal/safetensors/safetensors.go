@@ -89,8 +89,8 @@ func Read(r io.Reader, size int64) (map[string]Tensor, map[string]string, error)
 	return tensors, metadata, err
 }
 
-// ReadStream reads a file from a stream, of which it takes no more than a byte behind what the header lists. It
-// refuses more than there is memory for.
+// ReadStream reads a file from a stream, of which it takes no more than a byte behind what the header lists.
+// It refuses more than there is memory for.
 func ReadStream(r io.Reader) (map[string]Tensor, map[string]string, error) {
 	entries, metadata, _, err := readHeader(r, math.MaxInt64)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

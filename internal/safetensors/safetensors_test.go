@@ -99,8 +99,8 @@ func (e *endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestReadStream: a stream ends where the header says. One that goes on is refused a byte later, and one whose
-// header has no end at the format's bound.
+// TestReadStream: a stream ends where the header says. One that goes on is refused a byte later, and one
+// whose header has no end at the format's bound.
 func TestReadStream(t *testing.T) {
 	one := file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0xc0, 0x3f)
 	if x, _, err := ReadStream(bytes.NewReader(one)); err != nil || !cmp.Equal(x, map[string]Tensor{"x": {Shape: []int{1}, Float32: []float32{1.5}}}) {

@@ -19,10 +19,10 @@ import (
 )
 
 // pipeGCN trains a GCN of three layers on partitions by PipeGCN's definition (Wan et al., ICLR 2022,
-// algorithm 1), in double precision, with one step of SGD for each epoch. The edges are local or remote. Remote
-// ones read the rows of the epoch before, and what they contribute to the gradients of these rows is added in
-// the next epoch. The rows are the inputs of layers, as in PipeGCN, or with transform their products with the
-// weights. Where features are aggregated, and not their product, that is exact.
+// algorithm 1), in double precision, with one step of SGD for each epoch. The edges are local or remote.
+// Remote ones read the rows of the epoch before, and what they contribute to the gradients of these rows is
+// added in the next epoch. The rows are the inputs of layers, as in PipeGCN, or with transform their products
+// with the weights. Where features are aggregated, and not their product, that is exact.
 type pipeGCN struct {
 	local, remote        *reference.Matrix
 	features, aggregated *reference.Matrix

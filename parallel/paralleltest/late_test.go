@@ -12,9 +12,9 @@ import (
 )
 
 // TestLateRuns trains with a late halo: sums, maxima, attention, message functions, with encodings, partial
-// sums and bfloat16. Plans have the bytes of runs, an epoch sends the bytes of exact training in the same order
-// of work, and threads, recomputation and prefetching change no bit. Attention sends its rows once, and not
-// twice.
+// sums and bfloat16. Plans have the bytes of runs, an epoch sends the bytes of exact training in the same
+// order of work, and threads, recomputation and prefetching change no bit. Attention sends its rows once, and
+// not twice.
 func TestLateRuns(t *testing.T) {
 	g := Tangled(t)
 	for _, c := range []struct {

@@ -143,8 +143,8 @@ func (m *messages) fill(b *batch, n int, at *position, from *listed) {
 	}
 }
 
-// idOf is the id of a vertex with k·V added for its k-th parallel edge. A maximum, which alone reads it, is refused
-// where that has no 32 bits.
+// idOf is the id of a vertex with k·V added for its k-th parallel edge. A maximum, which alone reads it, is
+// refused where that has no 32 bits.
 func (m *messages) idOf(source, k int64) int32 {
 	id := source + int64(m.vertices)*k
 	if id > math.MaxInt32 && m.Reduce == gnn.KindMax {

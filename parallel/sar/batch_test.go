@@ -10,8 +10,8 @@ import (
 	"weft/parallel/exchange"
 )
 
-// TestManyParallelEdges: ids beyond 32 bits, which equal messages would have in common, are refused where a maximum
-// reads them: of 10⁸ vertices, vertex 47,483,647 may have 22 parallel edges, and the next one 21.
+// TestManyParallelEdges: ids beyond 32 bits, which equal messages would have in common, are refused where a
+// maximum reads them: of 10⁸ vertices, vertex 47,483,647 may have 22 parallel edges, and the next one 21.
 func TestManyParallelEdges(t *testing.T) {
 	m := &messages{Message: gnn.Message{Reduce: gnn.KindMax}, path: "convs.1", vertices: 1e8}
 	if id := m.idOf(47_483_647, 21); id != math.MaxInt32 {

@@ -29,8 +29,9 @@ const (
 // able says that the program calls Child.
 var able bool
 
-// Child makes the program able to call Solve. In the child process that Solve starts, which is the same program,
-// it runs METIS and ends the process. So a program calls it before all else in main, and a test in TestMain.
+// Child makes the program able to call Solve. In the child process that Solve starts, which is the same
+// program, it runs METIS and ends the process. So a program calls it before all else in main, and a test in
+// TestMain.
 func Child() {
 	able = true
 	if os.Getenv(runVariable) == "" {

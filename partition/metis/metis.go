@@ -3,8 +3,8 @@
 // minimises the weight of cut edges.
 //
 // METIS takes over signals while it runs and aborts the process on some inputs. It therefore runs in a child
-// process, which is this program once more. A program says by Child that it may be started so; one that does not
-// gets an error from Solve. The arrays lie in memory that both processes share.
+// process, which is this program once more. A program says by Child that it may be started so; one that does
+// not gets an error from Solve. The arrays lie in memory that both processes share.
 package metis
 
 import (

@@ -272,8 +272,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestImportedOnly: a program that imports the package and does not call Child does its own work, whatever its
-// environment says, and gets an error from Solve.
+// TestImportedOnly: a program that imports the package and does not call Child does its own work, whatever
+// its environment says, and gets an error from Solve.
 func TestImportedOnly(t *testing.T) {
 	program := exec.Command("/proc/self/exe")
 	program.Env = append(os.Environ(), runVariable+"=1", ownVariable+"=1")

@@ -169,8 +169,8 @@ func (s *passes) passOnAll(name string, newLook func() func(v int32, sources []i
 	})
 }
 
-// batchOf returns the vertices begin, …, end−1 of a batch of the block first, …, last−1. The last vertices of the
-// largest graph are less than a batch below the limit of int32.
+// batchOf returns the vertices begin, …, end−1 of a batch of the block first, …, last−1. The last vertices of
+// the largest graph are less than a batch below the limit of int32.
 func batchOf(first, last int32, i int) (begin, end int32) {
 	at := int64(first) + int64(i)*batch
 	return int32(min(at, int64(last))), int32(min(at+batch, int64(last)))

@@ -394,7 +394,8 @@ func TestFewerHaloRows(t *testing.T) {
 	}
 }
 
-// TestLastBatch: the batches of the last block of the largest graph, whose vertices end at the limit of int32.
+// TestLastBatch: the batches of the last block of the largest graph, whose vertices end at the limit of
+// int32.
 func TestLastBatch(t *testing.T) {
 	const first, last = math.MaxInt32 - 700, math.MaxInt32
 	for i, want := range [][2]int32{{first, first + batch}, {first + batch, last}, {last, last}} {

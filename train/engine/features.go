@@ -182,8 +182,8 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 // rowsOfPart how many rows a thread copies at a time.
 const unloadEvery, rowsOfPart = 16 << 20, 256
 
-// fill copies the stored feature values, each row times its scale, or standardised. The i-th row to copy begins at
-// element begins(i).
+// fill copies the stored feature values, each row times its scale, or standardised. The i-th row to copy
+// begins at element begins(i).
 func (l *loader) fill(to *tensor.Matrix, begins func(i int) int) {
 	if l.team.Planning() {
 		return

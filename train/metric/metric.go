@@ -197,8 +197,8 @@ func ofCounts(of func(hit, said, is []float64) float64) OfVertices {
 	}
 }
 
-// macroF1 is the mean of the classes' F1, over the same classes as scikit-learn's f1_score: those that some of
-// the vertices have or are predicted to have. Where a vertex may have several labels all labels count; one
+// macroF1 is the mean of the classes' F1, over the same classes as scikit-learn's f1_score: those that some
+// of the vertices have or are predicted to have. Where a vertex may have several labels all labels count; one
 // without positives and predictions counts as 0.
 func macroF1(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 	return ofCounts(func(hit, said, is []float64) (mean float64) {

@@ -116,10 +116,9 @@ type Inputs struct {
 	Checkpoints bool
 }
 
-// Of plans for the mesh of the settings. It takes the first savings that meet the memory limit, or those that need
-// the least memory.
-// All processes call it together; it fails on all if it fails on any. If ctx is cancelled it returns the
-// cause.
+// Of plans for the mesh of the settings. It takes the first savings that meet the memory limit, or those that
+// need the least memory. All processes call it together; it fails on all if it fails on any. If ctx is
+// cancelled it returns the cause.
 func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	if in.Links {
 		if in.Fetches, err = in.fetches(); err != nil {
@@ -153,8 +152,8 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	return p, nil
 }
 
-// save plans the workers of this process, with the first savings that meet a limit in bytes, or those that need
-// the least; 0 is no limit.
+// save plans the workers of this process, with the first savings that meet a limit in bytes, or those that
+// need the least; 0 is no limit.
 func (p *Plan) save(ctx context.Context, in Inputs, limit int64) error {
 	least := int64(math.MaxInt64)
 	for _, in.Savings = range in.savings() {

@@ -131,7 +131,8 @@ func TestTurnedOffOnAnyMesh(t *testing.T) {
 	}
 }
 
-// TestOrderOfALateHalo: PipeGCN's workers send the inputs of layers, and another order is used where it is given.
+// TestOrderOfALateHalo: PipeGCN's workers send the inputs of layers, and another order is used where it is
+// given.
 func TestOrderOfALateHalo(t *testing.T) {
 	for _, c := range []struct {
 		delay int

@@ -121,8 +121,8 @@ func (o *Options) CheckValues() error {
 	return nil
 }
 
-// order is the order of work of AggregationOrder. With a late halo auto is that of PipeGCN, whose workers send
-// each other the inputs of layers.
+// order is the order of work of AggregationOrder. With a late halo auto is that of PipeGCN, whose workers
+// send each other the inputs of layers.
 func (o *Options) order() (order.Choice, error) {
 	choice, err := order.Parse(o.AggregationOrder)
 	if choice == order.Auto && o.HaloDelay > 0 {
