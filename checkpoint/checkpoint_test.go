@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weft/autograd"
+	"weft/internal/alloctest"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -88,6 +89,47 @@ func TestRowsOfAnyDivision(t *testing.T) {
 	wide := []Array{{Name: "table", Shape: []int{2, 5, 3}, Floats: make([]float32, 30), Rows: autograd.AllHere(5)}}
 	if err := c.Load(wide); err == nil || !strings.Contains(err.Error(), "[2 2 2]") {
 		t.Errorf("other columns: %v", err)
+	}
+}
+
+// TestLoadingTakesLittle: rows of listed vertices come from several files in memory for the lists of the
+// files alone, with no table of the rows that this worker needs.
+func TestLoadingTakesLittle(t *testing.T) {
+	const n, files = 1 << 16, 4
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	var all []int32
+	var workers [][]Array
+	for k := range files {
+		var ids []int32
+		for v := int32(k); v < n; v += files {
+			ids = append(ids, v)
+		}
+		values := make([]float32, len(ids))
+		for i, v := range ids {
+			values[i] = float32(v)
+		}
+		workers = append(workers, []Array{{Name: "table", Shape: []int{len(ids), 1}, Floats: values, Rows: autograd.RowsOf(team, ids, len(ids), n, nil)}})
+	}
+	for v := range int32(n) {
+		all = append(all, v)
+	}
+	path := filepath.Join(t.TempDir(), "checkpoints")
+	save(t, path, 1, workers...)
+	c, got := open(t, path, 1), make([]float32, n)
+	into := []Array{{Name: "table", Shape: []int{n, 1}, Floats: got, Rows: autograd.RowsOf(team, all, n, n, nil)}}
+	took := alloctest.Bytes(func() {
+		if err := c.Load(into); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for v, x := range got {
+		if x != float32(v) {
+			t.Fatalf("row %d is %v", v, x)
+		}
+	}
+	if took > 40*n {
+		t.Errorf("%d bytes were allocated for %d rows of 4 bytes", took, n)
 	}
 }
 

@@ -230,11 +230,13 @@ func (c *Checkpoint) loadRows(f *safetensors.File, a Array, shape []int) (n int,
 	here, there, columns := a.Rows.Here, shape[axis], shape[axis+1]
 	of := func(v int32) int { return int(v) } // the row of a vertex here
 	if a.Rows.IDs != nil {
-		positions := make(map[int32]int, here)
-		for row, v := range a.Rows.IDs.Int32s() {
-			positions[v] = row + 1
+		ascending := a.Rows.IDs.Int32s()
+		of = func(v int32) int {
+			if row, found := slices.BinarySearch(ascending, v); found {
+				return row
+			}
+			return -1
 		}
-		of = func(v int32) int { return positions[v] - 1 }
 	}
 	var ids []int64
 	if list := f.Metadata[verticesKey+a.Name]; list != "" {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,7 @@ type Host struct {
 
 	links    []*link // by worker; nil: this one
 	carrying sync.WaitGroup
+	carried  atomic.Int64 // headers and messages of all links that have gone or come
 
 	mu       sync.Mutex
 	boxes    map[lane]*box
@@ -131,15 +133,39 @@ func (h *Host) Transports() []Transport {
 	return ts
 }
 
-// Close ends the links in an orderly way, when all ranks of the worker have ended.
+// Close ends the links in an orderly way, when all ranks of the worker have ended. It waits for the other
+// workers, and fails if no message goes or comes within the deadline of any wait.
 func (h *Host) Close() error {
 	for _, l := range h.links {
 		if l != nil {
 			l.put(outgoing{lane: lane{tag: lastTag}})
 		}
 	}
-	h.carrying.Wait()
-	return h.aborted()
+	if h.workers == nil {
+		return h.aborted()
+	}
+	ended := make(chan struct{})
+	go func() {
+		h.carrying.Wait()
+		close(ended)
+	}()
+	for {
+		carried := h.carried.Load()
+		passed, stop := deadline(h.workers.Timeout())
+		select {
+		case <-ended:
+			stop()
+			return h.aborted()
+		case <-passed:
+			if h.carried.Load() == carried {
+				err := fmt.Errorf("rank %d: end of the links between workers: %w (%v): a rank died after its last epoch; see what the others printed",
+					h.workers.Rank(), ErrTimeout, h.workers.Timeout())
+				h.Abort(err)
+				<-ended
+				return err
+			}
+		}
+	}
 }
 
 // volume counts the memory of messages in a plan.

@@ -85,7 +85,7 @@ func (h *Host) sendTo(worker int, l *link) error {
 		if m.message != nil {
 			header[3] = int64(m.message.Len())
 		}
-		if err := moved(h.workers.Send(Setup, Bytes(header), worker)); err != nil || m.tag == lastTag {
+		if err := h.moved(h.workers.Send(Setup, Bytes(header), worker)); err != nil || m.tag == lastTag {
 			return err
 		}
 		n := m.message.Len()
@@ -93,7 +93,7 @@ func (h *Host) sendTo(worker int, l *link) error {
 		if err := m.message.Take(data); err != nil {
 			return err
 		}
-		if err := moved(h.workers.Send(Setup, data, worker)); err != nil {
+		if err := h.moved(h.workers.Send(Setup, data, worker)); err != nil {
 			return err
 		}
 	}
@@ -104,12 +104,12 @@ func (h *Host) receiveFrom(worker int) error {
 	var data []byte
 	header := make([]int64, headerLen)
 	for {
-		if err := moved(h.workers.Receive(Setup, Bytes(header), worker)); err != nil || header[2] == lastTag {
+		if err := h.moved(h.workers.Receive(Setup, Bytes(header), worker)); err != nil || header[2] == lastTag {
 			return err
 		}
 		n := int(header[3])
 		data = slices.Grow(data[:0], n)[:n]
-		if err := moved(h.workers.Receive(Setup, data, worker)); err != nil {
+		if err := h.moved(h.workers.Receive(Setup, data, worker)); err != nil {
 			return err
 		}
 		m, err := h.spool.Put(KindOf(int(header[2])), data, Incoming)
@@ -123,8 +123,10 @@ func (h *Host) receiveFrom(worker int) error {
 	}
 }
 
-// moved waits for a message of a link, without a deadline: the ranks that wait for it have theirs.
-func moved(p *Pending) error {
+// moved waits for a message of a link, without a deadline: the ranks that wait for it have theirs, and Close
+// has its own.
+func (h *Host) moved(p *Pending) error {
 	<-p.request.Done()
+	h.carried.Add(1)
 	return p.request.Err()
 }

@@ -157,3 +157,68 @@ func TestSlowNeighbour(t *testing.T) {
 		ranks.Wait()
 	})
 }
+
+// TestCloseHasADeadline: a host whose peer never closes, as its process was killed, fails when nothing has
+// moved for its deadline.
+func TestCloseHasADeadline(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		ends, began := InProcess(2), time.Now()
+		dead := NewHost(New(ends[1], 0), []int{0, 1}, doubled{})
+		h := NewHost(New(ends[0], 10*ms), []int{0, 1}, doubled{})
+		err := h.Close()
+		want := "rank 0: end of the links between workers: no answer in time (10ms): a rank died after its last epoch; see what the others printed"
+		if !errors.Is(err, ErrTimeout) || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if took := time.Since(began); took != 20*ms { // what ends the link goes within the first 10 ms
+			t.Errorf("after %v, want 20ms", took)
+		}
+		dead.Abort(err)
+	})
+}
+
+// lagging keeps messages that take 8 ms to read.
+type lagging struct{ doubled }
+
+func (lagging) Put(k Kind, data []byte, p Path) (Message, error) {
+	m, err := doubled{}.Put(k, data, p)
+	return lags{m}, err
+}
+
+type lags struct{ Message }
+
+func (m lags) Take(into []byte) error {
+	time.Sleep(8 * time.Millisecond)
+	return m.Message.Take(into)
+}
+
+// TestCloseWaitsForWhatMoves: the deadline of Close begins anew with each message that goes, so that a long
+// queue on a slow link is no failure.
+func TestCloseWaitsForWhatMoves(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var workers sync.WaitGroup
+		for worker, end := range InProcess(2) {
+			workers.Go(func() {
+				h := NewHost(New(end, 10*ms), []int{0, 1}, lagging{})
+				c := New(h.Transports()[0], 0)
+				c.Begin()
+				if worker == 0 {
+					for range 5 {
+						c.Send(Halo, make([]byte, 1), 1)
+					}
+				}
+				c.End()
+				if err := h.Close(); err != nil {
+					t.Errorf("worker %d: %v", worker, err)
+				}
+			})
+		}
+		workers.Wait()
+		if took := time.Since(began); took != 40*ms {
+			t.Errorf("after %v, want 40ms", took)
+		}
+	})
+}

@@ -47,13 +47,15 @@ var inUse struct {
 	stagings []*staging
 }
 
-// RemoveStaging removes the unfinished stores of this process, which must then end at once. Goroutines that
-// begin or complete a store afterwards wait for ever, so that they report no error.
-func RemoveStaging() {
+// RemoveStaging removes the unfinished stores of this process, and calls end. Goroutines that begin or
+// complete a store meanwhile wait, so that a process which end ends reports no error of theirs.
+func RemoveStaging(end func()) {
 	inUse.Lock()
+	defer inUse.Unlock()
 	for _, s := range inUse.stagings {
 		_ = s.remove()
 	}
+	end()
 }
 
 // stage makes the hidden directory of a new store. It refuses a path that the store cannot have.

@@ -35,12 +35,20 @@ func TestRemoveStaging(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	RemoveStaging()
-	inUse.Unlock() // the process goes on here
-	if names := left(t, parent); len(names) > 0 {
+	var names []string
+	RemoveStaging(func() {
+		names = left(t, parent)
+		if inUse.TryLock() {
+			t.Error("a store may begin before the end")
+		}
+	})
+	if len(names) > 0 {
 		t.Errorf("left %v", names)
 	}
 	if err := w.Abort(); err != nil {
+		t.Error(err)
+	}
+	if err := dense().Write(filepath.Join(parent, "later")); err != nil { // the process goes on
 		t.Error(err)
 	}
 }

@@ -27,21 +27,26 @@ func (t *Team) inGo(name string, z, y, x *tensor.Matrix, f func(z, y, x []float3
 	on(0, z, y, x) // of one element type
 	n := z.Len()
 	parts := max(1, min(t.threads*chunks, n/grain))
-	t.make(Call{Kernel: name, Shape: Shape{z.Rows, z.Cols}}, parts, func(k int) {
-		lo, hi := n*k/parts, n*(k+1)/parts
-		if z.Element == tensor.Float32 {
-			f(z.Floats()[lo:hi], y.Floats()[lo:hi], x.Floats()[lo:hi])
-			return
-		}
-		var to, by, at [1024]float32
-		for ; lo < hi; lo += len(to) {
-			m := min(len(to), hi-lo)
+	call, part := Call{Kernel: name, Shape: Shape{z.Rows, z.Cols}}, func(k int) (lo, hi int) { return n * k / parts, n * (k + 1) / parts }
+	if z.Element == tensor.Float32 {
+		to, by, at := z.Floats(), y.Floats(), x.Floats() // a plan uses them, too
+		t.make(call, parts, func(k int) {
+			lo, hi := part(k)
+			f(to[lo:hi], by[lo:hi], at[lo:hi])
+		})
+		return
+	}
+	to, by, at := z.BFloat16s(), y.BFloat16s(), x.BFloat16s()
+	t.make(call, parts, func(k int) {
+		var zs, ys, xs [1024]float32
+		for lo, hi := part(k); lo < hi; lo += len(zs) {
+			m := min(len(zs), hi-lo)
 			for i := range m {
-				by[i], at[i] = tensor.FromBFloat16(y.BFloat16s()[lo+i]), tensor.FromBFloat16(x.BFloat16s()[lo+i])
+				ys[i], xs[i] = tensor.FromBFloat16(by[lo+i]), tensor.FromBFloat16(at[lo+i])
 			}
-			f(to[:m], by[:m], at[:m])
-			for i, v := range to[:m] {
-				z.BFloat16s()[lo+i] = tensor.RoundBFloat16(v)
+			f(zs[:m], ys[:m], xs[:m])
+			for i, v := range zs[:m] {
+				to[lo+i] = tensor.RoundBFloat16(v)
 			}
 		}
 	})

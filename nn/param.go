@@ -3,7 +3,6 @@
 package nn
 
 import (
-	"bytes"
 	"hash/fnv"
 	"io"
 	"maps"
@@ -327,11 +326,7 @@ func ReadState(path string) (State, error) {
 
 // DecodeState reads what EncodeState, or PyTorch's safetensors, has written, up to the end of r.
 func DecodeState(r io.Reader) (State, error) {
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return nil, err
-	}
-	state, _, err := safetensors.Read(bytes.NewReader(text), int64(len(text)))
+	state, _, err := safetensors.ReadStream(r)
 	return state, err
 }
 

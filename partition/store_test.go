@@ -22,6 +22,7 @@ import (
 	"weft/internal/npy"
 	"weft/internal/npy/npytest"
 	"weft/internal/refusal"
+	"weft/partition/metis"
 )
 
 // stored writes a graph to a new store and opens it.
@@ -388,6 +389,7 @@ func TestReadOnlyStore(t *testing.T) {
 const writer = "WEFT_TEST_WRITER"
 
 func TestMain(m *testing.M) {
+	metis.Child()
 	if store := os.Getenv(writer); store != "" {
 		if err := writeOften(store); err != nil {
 			fmt.Fprintln(os.Stderr, err)

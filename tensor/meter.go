@@ -73,7 +73,7 @@ func (t *account) tell(buffers int64) {
 	if t.watch == nil {
 		return
 	}
-	u := Use{t.live, t.idle.bytes, t.metered() + buffers}
+	u := Use{t.staying(), t.idle.bytes, t.metered() + buffers}
 	if buffers > 0 { // idle memory would be freed first
 		u.Idle, u.Counted = 0, u.Counted-u.Idle
 	}
@@ -133,18 +133,31 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 // tensors.
 func (t *account) raise() {
 	now := t.metered()
-	if now > t.peak || t.offload != nil && now == t.peak && t.live[Graph] < t.peakKinds[Graph] {
-		t.peak, t.peakKinds = now, t.live
+	if live := t.staying(); now > t.peak || t.offload != nil && now == t.peak && live[Graph] < t.peakKinds[Graph] {
+		t.peak, t.peakKinds = now, live
 		t.peakKinds[Buffers] += t.idle.bytes + t.room()
 	}
 }
 
-// metered is what the peak is of: tensors, and the graph's structure where that comes and goes, too.
+// metered is what the peak is of: tensors, and the graph's structure where that comes and goes, too. What
+// leaves does not count any more: how long the disk takes for it is no property of the run. It is within the
+// limit.
 func (t *account) metered() int64 {
 	if t.offload != nil {
-		return t.charged()
+		return t.charged() - t.offload.leavingBytes()
 	}
 	return t.tensors()
+}
+
+// staying is the live memory of each kind without what leaves.
+func (t *account) staying() (live [kinds]int64) {
+	live = t.live
+	if t.offload != nil {
+		for k, b := range t.offload.leaving {
+			live[k] -= b
+		}
+	}
+	return live
 }
 
 // room is that of the Meter aside.
@@ -166,7 +179,7 @@ func (t *Meter) Reserve(bytes ...int) {
 	}
 	t.tell(more)
 	if then := t.metered() - t.idle.bytes + more; then > t.peak { // idle memory would be freed first
-		t.peak, t.peakKinds = then, t.live
+		t.peak, t.peakKinds = then, t.staying()
 		t.peakKinds[Buffers] += more + t.room()
 	}
 }

@@ -69,9 +69,9 @@ type offload struct {
 	turn    atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
 	unused  atomic.Uint64 // calls of Unused
 	rests   map[*Matrix]struct{}
-	made    uint64 // matrices
-	leaving int64  // bytes that are being written, and leave then
-	busy    int    // matrices that are being written, or read ahead
+	made    uint64       // matrices
+	leaving [kinds]int64 // bytes that are being written, and leave then
+	busy    int          // matrices that are being written, or read ahead
 	changed *sync.Cond
 	moved   Moved
 	extents extents
@@ -224,7 +224,7 @@ func (t *account) makeRoom(size int64) error {
 	}
 	for o.err == nil {
 		t.shrinkTo(o.limit - size)
-		if t.charged()+size <= o.limit || o.leaving == 0 {
+		if t.charged()+size <= o.limit || o.leavingBytes() == 0 {
 			break
 		}
 		o.changed.Wait() // others may take the room then
@@ -235,8 +235,8 @@ func (t *account) makeRoom(size int64) error {
 // shrinkTo lets matrices leave until no more than so many bytes stay, or none is left that may.
 func (t *account) shrinkTo(limit int64) {
 	o := t.offload
-	for t.charged()-o.leaving > limit {
-		if s, found := t.idle.cut(pages(int(t.charged() - o.leaving - limit))); found {
+	for t.metered() > limit {
+		if s, found := t.idle.cut(pages(int(t.metered() - limit))); found {
 			giveBack(s.start, s.size)
 			continue
 		}
@@ -249,6 +249,14 @@ func (t *account) shrinkTo(limit int64) {
 			t.evict(m)
 		}
 	}
+}
+
+// leavingBytes is the memory of all matrices that leave.
+func (o *offload) leavingBytes() (sum int64) {
+	for _, b := range o.leaving {
+		sum += b
+	}
+	return sum
 }
 
 // charged is all memory, that of the graph's structure and the room of the Meter aside included.
@@ -290,7 +298,7 @@ func (t *account) evict(m *Matrix) {
 	switch {
 	case r.state == cleaning:
 		r.state = leaving
-		o.leaving += int64(m.bytes)
+		o.leaving[m.kind] += int64(m.bytes)
 	case r.saved:
 		if guard > 0 {
 			o.compare(m)
@@ -298,7 +306,7 @@ func (t *account) evict(m *Matrix) {
 		t.leave(m)
 	default:
 		r.state = leaving
-		o.leaving += int64(m.bytes)
+		o.leaving[m.kind] += int64(m.bytes)
 		t.write(m)
 	}
 }

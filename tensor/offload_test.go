@@ -235,6 +235,26 @@ func readAheadOfALateWrite(t *testing.T) {
 	}
 }
 
+// TestPeakOfALateWrite: what is still being written when others have its room does not raise the peak, as in
+// a plan.
+func TestPeakOfALateWrite(t *testing.T) { synctest.Test(t, peakOfALateWrite) }
+
+func peakOfALateWrite(t *testing.T) {
+	for _, d := range []tensor.Disk{&drum{held: map[int64][]byte{}, lazy: time.Second}, nil} {
+		mem := tensor.NewMeter()
+		mem.Offload(d, 4*unit)
+		mem.BeginTurn(true)
+		mem.New(tensor.Gradients, unit/4/2, 1)
+		mem.New(tensor.Features, 2*unit/4, 1)
+		mem.BeginTurn(false)
+		mem.New(tensor.Activations, 3*unit/4, 1) // both leave, and it has room beside the first one
+		if peak, late := mem.Peak(), mem.PeakOf(tensor.Gradients); peak != 3*unit || late != 0 {
+			t.Errorf("a peak of %d bytes, of which %d leave, want %d", peak, late, 3*unit)
+		}
+		mem.Close()
+	}
+}
+
 // TestLateReadAhead: what is read ahead for a turn that has ended leaves for the next one, as in a plan.
 func TestLateReadAhead(t *testing.T) { synctest.Test(t, lateReadAhead) }
 

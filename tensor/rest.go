@@ -113,7 +113,7 @@ func (m *Matrix) Leave() {
 	if r.state == here {
 		r.absent.Store(true)
 		r.state = leaving
-		o.leaving += int64(m.bytes)
+		o.leaving[m.kind] += int64(m.bytes)
 		m.meter.write(m)
 		m.meter.settled(m)
 	}
@@ -166,7 +166,7 @@ func (m *Matrix) Ahead() {
 	for r.state == leaving {
 		o.changed.Wait() // so that it comes when that of a plan does
 	}
-	if r.state != away || t.charged()-o.leaving+int64(m.bytes) > o.limit {
+	if r.state != away || t.metered()+int64(m.bytes) > o.limit {
 		return
 	}
 	r.used.Store(o.turn.Load())
@@ -244,7 +244,7 @@ func (t *account) write(m *Matrix) {
 	}, func(err error) {
 		r.saved, o.err = true, cmp.Or(o.err, err)
 		if r.state == leaving {
-			o.leaving -= int64(m.bytes)
+			o.leaving[m.kind] -= int64(m.bytes)
 			t.leave(m)
 		} else {
 			r.state = here

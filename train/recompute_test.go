@@ -174,3 +174,33 @@ func TestRecomputeWhereNeeded(t *testing.T) {
 		}
 	}
 }
+
+// TestRecomputeWhereItHelps: of few wide layers along both directions, values that are computed again need
+// more memory. A limit that no plan keeps takes and names the least, and advises nothing that needs more.
+func TestRecomputeWhereItHelps(t *testing.T) {
+	g, o := tangle(t, 400, 500), networks()["both"]
+	o.Layers, o.Hidden = 2, 48
+	needs := func(recompute string) (tensors, all int64) {
+		o.Recompute = recompute
+		p, err := onMesh(g, o, "").Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.PeakTensorBytes[0], p.PeakTensorBytes[0] + p.GraphBytes[0]
+	}
+	kept, all := needs(setting.RecomputeNone)
+	if again, _ := needs(setting.RecomputeBlocks); kept != 532480 || again != 593920 {
+		t.Fatalf("%d bytes, and %d with values that are computed again", kept, again)
+	}
+	o.Recompute, o.MemoryLimit = setting.RecomputeAuto, 1000
+	p, err := onMesh(g, o, "").Plan(t.Context())
+	if err != nil || p.Recompute || p.PeakTensorBytes[0] > kept {
+		t.Errorf("%d bytes, recomputed: %v, %v", p.PeakTensorBytes[0], p.Recompute, err)
+	}
+	if err := p.CheckLimit(o.MemoryLimit); err == nil || !strings.HasSuffix(err.Error(), "raise the limit or take a smaller model") {
+		t.Errorf("%v", err)
+	}
+	if o.MemoryLimit = setting.Bytes(all); p.CheckLimit(o.MemoryLimit) != nil {
+		t.Errorf("a limit of %d bytes is refused", all)
+	}
+}

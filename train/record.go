@@ -7,6 +7,7 @@ import (
 	"weft/comm"
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/train/metric"
 	"weft/train/worker"
 )
@@ -58,6 +59,8 @@ func chunksOf(c *worker.Config, partitions string) string {
 		chunks = max(chunks, int(k)+1)
 	}
 	switch {
+	case c.HaloDelay > 0 && c.AggregationOrder == order.Names[order.Auto] && c.Spec.Uses("aggregation-order"):
+		return fmt.Sprintf("%d %s", c.Mesh.Partitions, partitions) + ofInputs
 	case c.HaloDelay > 0:
 		return fmt.Sprintf("%d %s", c.Mesh.Partitions, partitions)
 	case chunks <= 1:
@@ -70,6 +73,9 @@ func chunksOf(c *worker.Config, partitions string) string {
 	}
 	return division
 }
+
+// ofInputs tells a late halo in PipeGCN's order from that of versions before, which took the cheaper order.
+const ofInputs = ", inputs of layers"
 
 // check refuses to continue from a checkpoint whose history does not fit the mesh.
 func (c *Checkpoints) check(s *shared) error {
@@ -85,6 +91,9 @@ func (c *Checkpoints) check(s *shared) error {
 	switch {
 	case now == "" || now == r.Chunks || s.HaloDelay > 0 && r.Chunks == "":
 		return nil
+	case s.HaloDelay > 0 && now == r.Chunks+ofInputs:
+		return refusal.Errorf("%s %s: the late halo in %s is of a version of weft that sent other rows; take %s tensor=%d, which needs none",
+			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers())
 	case s.HaloDelay > 0:
 		return refusal.Errorf("%s %s: the late halo in %s is of other partitions; take %s %s with the same partitions, or %s tensor=%d, which needs none",
 			parallel, s.Parallel, c.From.Path, parallel, r.Settings["parallel"], parallel, s.Mesh.Workers())

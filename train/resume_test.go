@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -331,6 +332,21 @@ func TestResumeRefuses(t *testing.T) {
 				t.Errorf("got %v, want a refusal with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestResumeOfAnOlderLateHalo: versions before sent the cheaper of a layer's input and output. Their rows are
+// not taken for inputs.
+func TestResumeOfAnOlderLateHalo(t *testing.T) {
+	o := resumes()["late graph=3"]
+	g := graphFor(t, &o)
+	from, folder := stopped(t, g, o, 2)
+	from.Run = bytes.ReplaceAll(from.Run, []byte(ofInputs), nil)
+	j := &Job{Graph: g, Options: o}
+	follow(j, folder, from)
+	want := "parallel graph=3: the late halo in " + from.Path + " is of a version of weft that sent other rows; take parallel tensor=3, which needs none"
+	if _, err := j.Run(context.Background()); !refusal.Is(err) || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

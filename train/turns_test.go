@@ -12,6 +12,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/partition"
+	"weft/tensor"
 	"weft/train/metric"
 	"weft/train/setting"
 )
@@ -456,6 +457,63 @@ func TestBytesInTurns(t *testing.T) {
 		sent := mustRun(t, inTurns(Job{Graph: g, Options: o}, mesh)).Communication
 		if want := 4 * float * vertices * classes * (slices - 1) / slices; sent.Layout.Bytes != want || sent.Halo.Bytes != halo {
 			t.Errorf("%s: %d bytes in all-to-alls and %d between partitions, want %d and %d", mesh, sent.Layout.Bytes, sent.Halo.Bytes, want, halo)
+		}
+	}
+}
+
+// TestMovedAsPlanned: an epoch moves what the plan says, where it computes in Go (GELU), and where a matrix
+// is still being written while others take its room (PNA, which has many). With the least memory, which is
+// full at many times, graph and tensors share it as planned: partitions take their turns in the first epoch,
+// too, in the same order.
+func TestMovedAsPlanned(t *testing.T) {
+	g := tangled(t)
+	for name, share := range map[string]int64{"gin": 3, "pna": 3, "gcnii": 0, "both-gat": 0} {
+		o := networks()[name]
+		o.Epochs, o.Offload = 3, t.TempDir()
+		bounds, err := inTurns(Job{Graph: g, Options: o, PlanRange: true}, "graph=1").Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.MemoryLimit = setting.Bytes(bounds.Least)
+		if share > 0 {
+			o.MemoryLimit = setting.Bytes(bounds.Least + (bounds.All-bounds.Least)/share)
+		}
+		job := inTurns(Job{Graph: g, Options: o}, "graph=1")
+		plan, err := job.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := mustRun(t, job)
+		if got.Disk != plan.Disk() || got.Disk.Read == 0 {
+			t.Errorf("%s: moved %+v, planned %+v", name, got.Disk, plan.Disk())
+		}
+		if !slices.Equal(got.PeakTensorBytes, plan.PeakTensorBytes) || !slices.Equal(got.GraphBytes, plan.GraphBytes) {
+			t.Errorf("%s: %d and %d bytes, planned %d and %d", name, got.PeakTensorBytes, got.GraphBytes, plan.PeakTensorBytes, plan.GraphBytes)
+		}
+	}
+}
+
+// TestMovedBetweenEvaluations: where the epoch before the last is not evaluated, the last one moves no
+// evaluation, as the plan says, also in link prediction.
+func TestMovedBetweenEvaluations(t *testing.T) {
+	g := tangled(t)
+	sage := networks()["sage"]
+	sage.Select = "loss"
+	for name, o := range map[string]Options{"sage": sage, "links": linked(nil)} {
+		var moved [2]tensor.Moved
+		for i, every := range []int{1, 3} {
+			o.Epochs, o.EvalEvery, o.Offload = 5, every, t.TempDir()
+			job := inTurns(Job{Graph: g, Options: o}, "graph=1")
+			plan, err := job.Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if moved[i] = mustRun(t, job).Disk; moved[i] != plan.Disk() {
+				t.Errorf("%s, evaluated every %d: moved %+v, planned %+v", name, every, moved[i], plan.Disk())
+			}
+		}
+		if moved[1].Read >= moved[0].Read {
+			t.Errorf("%s: %+v moved without an evaluation, and %+v with one", name, moved[1], moved[0])
 		}
 	}
 }

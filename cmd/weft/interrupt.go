@@ -83,9 +83,10 @@ func attendWith(handle func(os.Signal)) (before func(os.Signal)) {
 // written, and end the process, until stop is called.
 func removeOnSignal(stderr io.Writer, path string) (stop func()) {
 	attendWith(func(os.Signal) {
-		graph.RemoveStaging()
-		fmt.Fprintln(stderr, oneLine(fmt.Errorf("interrupted; %s is not written", path)))
-		os.Exit(exitInterrupted)
+		graph.RemoveStaging(func() {
+			fmt.Fprintln(stderr, oneLine(fmt.Errorf("interrupted; %s is not written", path)))
+			os.Exit(exitInterrupted)
+		})
 	})
 	watchSignals()
 	return func() { attendWith(nil) }

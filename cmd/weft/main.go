@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/partition/metis"
 )
 
 // Exit statuses, a contract with the programs that call weft.
@@ -23,6 +24,7 @@ const (
 )
 
 func main() {
+	metis.Child()
 	refusal.SpellSettings(asFlag)
 	watchSignals()
 	outliveReaders()

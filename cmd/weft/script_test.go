@@ -33,12 +33,14 @@ import (
 	"weft/internal/safetensors"
 	"weft/internal/trace/tracetest"
 	"weft/kernel"
+	"weft/partition/metis"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/rundir"
 )
 
 func TestMain(m *testing.M) {
+	metis.Child() // runs METIS where a test has started it
 	refusal.SpellSettings(asFlag)
 	testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck})
 }

@@ -12,6 +12,7 @@ import (
 	"weft/graph/generate"
 	"weft/kernel"
 	"weft/nn"
+	"weft/partition/metis"
 	"weft/train"
 )
 
@@ -66,6 +67,7 @@ func attentive(e gnn.Env, path string, in, out int) gnn.Convolution {
 }
 
 func main() {
+	metis.Child() // runs METIS, which divides the graph among four workers, in the process started for it
 	g := must(generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 800, Degree: 12, Features: 8, Classes: 4, Seed: 1, Directed: true}))
 	for name, conv := range map[string]func(e gnn.Env, path string, in, out int) gnn.Convolution{"gated": gated, "attentive": attentive} {
 		for _, mesh := range []string{"graph=1", "graph=4"} {

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"slices"
 
 	"weft/internal/foreign"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -83,20 +85,51 @@ func Read(r io.Reader, size int64) (map[string]Tensor, map[string]string, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	names, err := inOrder(entries, data)
+	tensors, err := readTensors(r, entries, data)
+	return tensors, metadata, err
+}
+
+// ReadStream reads a file from a stream, of which it takes no more than a byte behind what the header lists.
+// It refuses more than there is memory for.
+func ReadStream(r io.Reader) (map[string]Tensor, map[string]string, error) {
+	entries, metadata, _, err := readHeader(r, math.MaxInt64)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = refusal.Damaged("no safetensors file, or cut short; %s", wayOut)
+	}
 	if err != nil {
 		return nil, nil, err
+	}
+	listed := int64(0)
+	for _, e := range entries {
+		listed = max(listed, min(e.Offsets[1], math.MaxInt64/2))
+	}
+	if err := memory.Need(2 * listed); err != nil { // the bytes and the tensors
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(r, listed+1))
+	if err != nil {
+		return nil, nil, err
+	}
+	tensors, err := readTensors(bytes.NewReader(data), entries, int64(len(data)))
+	return tensors, metadata, err
+}
+
+// readTensors reads the tensors from the bytes behind the header.
+func readTensors(r io.Reader, entries map[string]entry, data int64) (map[string]Tensor, error) {
+	names, err := inOrder(entries, data)
+	if err != nil {
+		return nil, err
 	}
 	tensors := make(map[string]Tensor, len(entries))
 	for _, name := range names {
 		e := entries[name]
 		b := make([]byte, e.Offsets[1]-e.Offsets[0])
 		if _, err := io.ReadFull(r, b); err != nil {
-			return nil, nil, fmt.Errorf("reading tensor %q: %w", name, err)
+			return nil, fmt.Errorf("reading tensor %q: %w", name, err)
 		}
 		tensors[name] = decode(e, b)
 	}
-	return tensors, metadata, nil
+	return tensors, nil
 }
 
 // inOrder returns the names of the tensors in the order of their bytes, of which data follow the header. As
@@ -133,8 +166,11 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 		return nil, nil, 0, err
 	}
 	length := binary.LittleEndian.Uint64(start[:])
-	if length > maxHeader || int64(length) > size-8 {
+	switch {
+	case length > uint64(size-8):
 		return nil, nil, 0, refusal.Damaged("no safetensors file, or cut short: its header claims %d bytes of %d; %s", length, size-8, wayOut)
+	case length > maxHeader:
+		return nil, nil, 0, refusal.Damaged("no safetensors file: its header claims %d bytes, and the format has %d at most; %s", length, maxHeader, wayOut)
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(r, text); err != nil {

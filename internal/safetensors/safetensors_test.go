@@ -3,6 +3,7 @@ package safetensors
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -82,6 +83,40 @@ func TestDamagedIsRefused(t *testing.T) {
 		_, _, err := Read(bytes.NewReader(c.data), int64(len(c.data)))
 		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want a refusal with %q", c.name, err, c.want)
+		}
+		if _, _, err := ReadStream(bytes.NewReader(c.data)); !refusal.Is(err) {
+			t.Errorf("%s, as a stream: got %v, want a refusal", c.name, err)
+		}
+	}
+}
+
+// endless is a stream without end, of which so many bytes were read.
+type endless int
+
+func (e *endless) Read(b []byte) (int, error) {
+	clear(b)
+	*e += endless(len(b))
+	return len(b), nil
+}
+
+// TestReadStream: a stream ends where the header says. One that goes on is refused a byte later, and one
+// whose header has no end at the format's bound.
+func TestReadStream(t *testing.T) {
+	one := file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0xc0, 0x3f)
+	if x, _, err := ReadStream(bytes.NewReader(one)); err != nil || !cmp.Equal(x, map[string]Tensor{"x": {Shape: []int{1}, Float32: []float32{1.5}}}) {
+		t.Errorf("%v, %v", x, err)
+	}
+	for _, c := range []struct {
+		begin []byte
+		want  string
+	}{
+		{one, "1 bytes follow the last tensor"},
+		{[]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, "its header claims 4294967295 bytes, and the format has 100000000 at most"},
+	} {
+		more := endless(0)
+		_, _, err := ReadStream(io.MultiReader(bytes.NewReader(c.begin), &more))
+		if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || more > 1 {
+			t.Errorf("%v, with %d bytes more read", err, more)
 		}
 	}
 }

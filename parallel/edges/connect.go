@@ -33,7 +33,21 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 			}
 		}
 	}
-	if !e.team.Planning() {
+	switch {
+	case e.team.Planning() && e.comm.TakesTurns(): // the plan of turns waits where a run does
+		for rank := range n {
+			halo[rank] = make([]int32, len(theirs[rank]))
+		}
+		if err := e.comm.AllToAll(comm.Setup, bytesOf(halo), bytesOf(lists)); err != nil {
+			return err
+		}
+		if e.SourceIDs != nil {
+			e.SourceIDs.Pointer()
+		}
+		if err := e.comm.AllToAll(comm.Setup, bytesOf(lists), bytesOf(theirs)); err != nil {
+			return err
+		}
+	case !e.team.Planning():
 		if err := e.comm.AllToAll(comm.Setup, bytesOf(halo), bytesOf(lists)); err != nil {
 			return err
 		}
@@ -128,14 +142,19 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 	for i, b := range e.Remote() {
 		columns[i] = e.team.Memory.New(tensor.Graph, b.In.Cols, 1)
 	}
-	if e.Alone() || e.team.Planning() {
+	if e.Alone() || e.team.Planning() && !e.comm.TakesTurns() { // the plan of turns waits where a run does
 		return columns, nil
 	}
 	n := e.comm.Size()
 	send, receive := make([][]float32, n), make([][]float32, n)
 	for _, p := range e.Needed {
-		for _, row := range p.Rows.Int32s() {
-			send[p.Peer] = append(send[p.Peer], own.Floats()[row])
+		values, rows := own.Floats(), p.Rows.Int32s()
+		if e.team.Planning() {
+			send[p.Peer] = append(send[p.Peer], make([]float32, len(rows))...)
+			continue
+		}
+		for _, row := range rows {
+			send[p.Peer] = append(send[p.Peer], values[row])
 		}
 	}
 	for _, b := range e.Remote() {
@@ -147,6 +166,9 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 	at := make([]int, n)
 	for i, b := range e.Remote() {
 		values := columns[i].Floats()
+		if e.team.Planning() {
+			continue
+		}
 		for sum := b.IDs.Cols; sum < len(values); sum++ {
 			values[sum] = 1
 		}

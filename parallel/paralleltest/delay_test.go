@@ -12,21 +12,26 @@ import (
 	"weft/kernel"
 	"weft/kernel/reference"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
+	"weft/train"
 	"weft/train/engine"
 )
 
-// pipeGCN trains a GCN of three layers on partitions by PipeGCN's definition (Wan et al., ICLR 2022), in
-// double precision, with one step of SGD for each epoch. The edges are local or remote. Remote ones read the
-// rows of the epoch before, and what they contribute to the gradients of these rows is added in the next
-// epoch. The features are aggregated exactly. The other layers multiply by their weights first.
+// pipeGCN trains a GCN of three layers on partitions by PipeGCN's definition (Wan et al., ICLR 2022,
+// algorithm 1), in double precision, with one step of SGD for each epoch. The edges are local or remote.
+// Remote ones read the rows of the epoch before, and what they contribute to the gradients of these rows is
+// added in the next epoch. The rows are the inputs of layers, as in PipeGCN, or with transform their products
+// with the weights. Where features are aggregated, and not their product, that is exact.
 type pipeGCN struct {
-	local, remote, features *reference.Matrix // features: aggregated
-	class, train            []int64
-	smoothing               sar.Smoothing
-	rows, gradients         [3]*reference.Matrix // of the epoch before, by layer, or their averages
+	local, remote        *reference.Matrix
+	features, aggregated *reference.Matrix
+	class, train         []int64
+	smoothing            sar.Smoothing
+	transform            bool
+	rows, gradients      [3]*reference.Matrix // of the epoch before, by layer, or their averages
 }
 
 // late is what the next epoch uses of what was received, with PipeGCN's γ = .95.
@@ -47,18 +52,24 @@ func sum(a float64, x *reference.Matrix, b float64, y *reference.Matrix) *refere
 
 // epoch returns the loss and the gradients.
 func (p *pipeGCN) epoch(w paralleltest.Tensors) (loss float64, grads paralleltest.Tensors) {
-	var in, made, out [3]*reference.Matrix // of each layer: its input, the product, the result without activation
+	// Of each layer: what is aggregated, what is multiplied by the weight, and the result without activation
+	var sent, into, out [3]*reference.Matrix
 	for l := range out {
-		weight, z := w[conv(l, "lin.weight")], p.features
-		if l == 0 {
-			in[l], z = p.features, reference.MatMul(p.features, weight)
-		} else {
-			in[l] = reference.Activate(reference.ReLU, out[l-1])
-			made[l] = reference.MatMul(in[l], weight)
-			if p.rows[l] == nil {
-				p.rows[l], p.gradients[l] = reference.New(z.Rows, weight.Cols), reference.New(z.Rows, weight.Cols)
-			}
-			z = sum(1, reference.MatMul(p.local, made[l]), 1, reference.MatMul(p.remote, p.rows[l]))
+		x, weight := p.features, w[conv(l, "lin.weight")]
+		if l > 0 {
+			x = reference.Activate(reference.ReLU, out[l-1])
+		}
+		var z *reference.Matrix
+		switch {
+		case p.transform:
+			into[l], sent[l] = x, reference.MatMul(x, weight)
+			z = p.aggregate(l, sent[l])
+		case l == 0:
+			into[l] = p.aggregated
+			z = reference.MatMul(into[l], weight)
+		default:
+			sent[l], into[l] = x, p.aggregate(l, x)
+			z = reference.MatMul(into[l], weight)
 		}
 		out[l] = reference.AddBias(z, w[conv(l, "bias")].Data)
 	}
@@ -66,26 +77,58 @@ func (p *pipeGCN) epoch(w paralleltest.Tensors) (loss float64, grads paralleltes
 	grads = paralleltest.Tensors{}
 	g := reference.CrossEntropyBackward(out[2], p.class, p.train)
 	for l := 2; l >= 0; l-- {
+		weight, name := w[conv(l, "lin.weight")], conv(l, "lin.weight")
 		grads[conv(l, "bias")] = &reference.Matrix{Rows: 1, Cols: g.Cols, Data: reference.AddBiasBackward(g)}
-		d := g
-		if l > 0 {
-			d = sum(1, reference.MatMul(p.local.Transpose(), g), 1, p.gradients[l])
-			p.gradients[l] = late(p.gradients[l], reference.MatMul(p.remote.Transpose(), g), p.smoothing.Gradients)
-			p.rows[l] = late(p.rows[l], made[l], p.smoothing.Features)
+		if p.transform {
+			g = p.back(l, sent[l], g)
 		}
-		var back *reference.Matrix
-		if back, grads[conv(l, "lin.weight")] = reference.MatMulBackward(in[l], w[conv(l, "lin.weight")], d); l > 0 {
-			g = reference.ActivateBackward(reference.ReLU, out[l-1], back)
+		g, grads[name] = reference.MatMulBackward(into[l], weight, g)
+		if l > 0 {
+			if !p.transform {
+				g = p.back(l, sent[l], g)
+			}
+			g = reference.ActivateBackward(reference.ReLU, out[l-1], g)
 		}
 	}
 	return loss, grads
 }
 
+// aggregate returns layer l's aggregation of the local rows x and of the remote ones of the epoch before.
+func (p *pipeGCN) aggregate(l int, x *reference.Matrix) *reference.Matrix {
+	if p.rows[l] == nil {
+		p.rows[l], p.gradients[l] = reference.New(x.Rows, x.Cols), reference.New(x.Rows, x.Cols)
+	}
+	return sum(1, reference.MatMul(p.local, x), 1, reference.MatMul(p.remote, p.rows[l]))
+}
+
+// back returns the gradient of the local rows x, with that of the epoch before from remote edges, and keeps
+// rows and gradients for the next epoch.
+func (p *pipeGCN) back(l int, x, g *reference.Matrix) *reference.Matrix {
+	d := sum(1, reference.MatMul(p.local.Transpose(), g), 1, p.gradients[l])
+	p.gradients[l] = late(p.gradients[l], reference.MatMul(p.remote.Transpose(), g), p.smoothing.Gradients)
+	p.rows[l] = late(p.rows[l], x, p.smoothing.Features)
+	return d
+}
+
 // TestDelayIsItsDefinition compares losses, and the weights after each epoch, with the definition of PipeGCN:
-// on three partitions of a directed graph, with each smoothing. Inference between the epochs is exact.
+// on three partitions of a directed graph, with each smoothing, and with the order of work that
+// --aggregation-order auto and transform-first give. Inference between the epochs is exact.
 func TestDelayIsItsDefinition(t *testing.T) {
-	for _, smoothing := range []sar.Smoothing{{}, {Features: true}, {Gradients: true}, {Features: true, Gradients: true}} {
-		t.Run(fmt.Sprintf("%+v", smoothing), func(t *testing.T) {
+	for _, c := range []struct {
+		smoothing sar.Smoothing
+		order     order.Choice
+	}{
+		{}, {smoothing: sar.Smoothing{Features: true}}, {smoothing: sar.Smoothing{Gradients: true}},
+		{smoothing: sar.Smoothing{Features: true, Gradients: true}}, {order: order.TransformFirst},
+	} {
+		smoothing := c.smoothing
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			o := train.Defaults()
+			o.Parallel, o.HaloDelay, o.AggregationOrder = "graph=3", 1, order.Names[c.order]
+			settings, err := o.Resolve()
+			if err != nil {
+				t.Fatal(err)
+			}
 			const epochs, partitions, rate = 4, 3, .5
 			s := newStaged(t, "gcn", mesh.Mesh{Stages: 1, Partitions: partitions, Slices: 1}, 1)
 			s.spec.Layers = len(pipeGCN{}.rows)
@@ -98,7 +141,7 @@ func TestDelayIsItsDefinition(t *testing.T) {
 			}
 			s.workers(t, func(c engine.Config) {
 				var e engine.Engine
-				c.Delay, c.Smoothing, c.Recompute = true, smoothing, false
+				c.Delay, c.Smoothing, c.Recompute, c.Order.Choice = true, smoothing, false, settings.Order
 				c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
 				e, err := engine.New(c)
 				if err != nil {
@@ -133,7 +176,7 @@ func TestDelayIsItsDefinition(t *testing.T) {
 			})
 
 			all := denseGCN(s.graph)
-			p := &pipeGCN{local: reference.New(all.Rows, all.Cols), remote: reference.New(all.Rows, all.Cols), smoothing: smoothing}
+			p := &pipeGCN{local: reference.New(all.Rows, all.Cols), remote: reference.New(all.Rows, all.Cols), smoothing: smoothing, transform: c.order == order.TransformFirst}
 			for v := range all.Rows {
 				for u := range all.Cols {
 					to := p.remote
@@ -144,7 +187,8 @@ func TestDelayIsItsDefinition(t *testing.T) {
 				}
 			}
 			x := reference.From32(s.graph.Vertices(), s.graph.Features.Columns, s.graph.Features.Dense)
-			p.features, p.class, p.train = reference.MatMul(all, x), s.graph.Labels.Class, s.graph.Splits[0].Train
+			p.features, p.aggregated = x, reference.MatMul(all, x)
+			p.class, p.train = s.graph.Labels.Class, s.graph.Splits[0].Train
 			w := maps.Clone(weights)
 			exact := s.definition().Whole()
 			exact.Model = paralleltest.ChunkModels["gcn"](s.spec.Layers)

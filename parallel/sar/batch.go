@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"weft/autograd"
+	"weft/gnn"
+	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
@@ -132,13 +134,24 @@ func (m *messages) fill(b *batch, n int, at *position, from *listed) {
 		}
 		sources[k], targets[k] = columns[e], int32(entryOf(from.rows, int32(at.row)))
 		source, target := entryOf(from.ids, columns[e]), entryOf(from.targetIDs, targets[k])
-		ids[k] = int32(min(source+int64(m.vertices)*at.occurrence, math.MaxInt32))
+		ids[k] = m.idOf(source, at.occurrence)
 		keys[k] = edgeKey(source, target, at.occurrence)
 		if b.weights != nil {
 			b.weights.Floats()[k] = from.weights[e]
 		}
 		at.entry++
 	}
+}
+
+// idOf is the id of a vertex with k·V added for its k-th parallel edge. A maximum, which alone reads it, is
+// refused where that has no 32 bits.
+func (m *messages) idOf(source, k int64) int32 {
+	id := source + int64(m.vertices)*k
+	if id > math.MaxInt32 && m.Reduce == gnn.KindMax {
+		exchange.Must(refusal.Errorf("layer %s: a maximum of messages tells %d parallel edges between two of %d vertices apart, and here are more; "+
+			"remove parallel edges from the graph, or take a sum or a mean", m.path, (math.MaxInt32-source)/int64(m.vertices)+1, m.vertices))
+	}
+	return int32(min(id, math.MaxInt32))
 }
 
 // entryOf returns the entry of a row in a list, such as its vertex; nil: the row number.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runVariable in the environment makes a program run METIS on the memory shared by its parent, and exit.
+// runVariable in the environment makes Child run METIS on the memory shared by its parent.
 const runVariable = "WEFT_RUN_METIS"
 
 // memoryDescriptor is the child's descriptor of the memory: the first file after the standard ones.
@@ -26,7 +26,14 @@ const (
 	statusMemory = int32(C.METIS_ERROR_MEMORY)
 )
 
-func init() {
+// able says that the program calls Child.
+var able bool
+
+// Child makes the program able to call Solve. In the child process that Solve starts, which is the same
+// program, it runs METIS and ends the process. So a program calls it before all else in main, and a test in
+// TestMain.
+func Child() {
+	able = true
 	if os.Getenv(runVariable) == "" {
 		return
 	}

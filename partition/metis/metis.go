@@ -3,9 +3,8 @@
 // minimises the weight of cut edges.
 //
 // METIS takes over signals while it runs and aborts the process on some inputs. It therefore runs in a child
-// process, which is this program once more: in a process with WEFT_RUN_METIS in its environment, this
-// package's init function runs METIS and exits. So every program that imports the package can call it. The
-// arrays lie in memory that both processes share.
+// process, which is this program once more. A program says by Child that it may be started so; one that does
+// not gets an error from Solve. The arrays lie in memory that both processes share.
 package metis
 
 import (
@@ -125,6 +124,10 @@ func (p *Problem) Close() error {
 	return errors.Join(err, p.memory.Close())
 }
 
+// ErrNoChild is the error of Solve in a program that does not call Child.
+var ErrNoChild = errors.New("METIS runs in a child process, which is this program once more: " +
+	"call Child of weft/partition/metis first in main, or divide by range or random")
+
 // Solve returns the partition, 0…parts−1, of each vertex. The same problem and seed give the same result. It
 // needs at least two partitions, and at most one for each vertex. Some may be empty; many are empty if there
 // are only a few vertices for each. METIS may work for any time. If it is idle for the timeout, as a stopped
@@ -132,6 +135,9 @@ func (p *Problem) Close() error {
 func (p *Problem) Solve(ctx context.Context, parts int, seed uint64, timeout time.Duration) ([]int32, error) {
 	if parts < 2 || parts > int(p.header.Vertices) {
 		return nil, fmt.Errorf("METIS makes between 2 partitions and one for each of %d vertices, not %d", p.header.Vertices, parts)
+	}
+	if !able {
+		return nil, ErrNoChild
 	}
 	p.header.Parts, p.header.Status = int32(parts), 0
 	p.header.Seed = int32((seed ^ seed>>32) & math.MaxInt32)

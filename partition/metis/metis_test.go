@@ -3,6 +3,7 @@ package metis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -256,6 +257,35 @@ func TestChildDies(t *testing.T) {
 	_, err := p.Solve(context.Background(), 4, 0, time.Minute)
 	if err == nil || !strings.HasPrefix(err.Error(), "METIS failed: ") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// ownVariable in the environment makes this program say that it does its own work.
+const ownVariable = "WEFT_OWN_WORK"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(ownVariable) != "" {
+		fmt.Print("own work")
+		os.Exit(0)
+	}
+	Child()
+	os.Exit(m.Run())
+}
+
+// TestImportedOnly: a program that imports the package and does not call Child does its own work, whatever
+// its environment says, and gets an error from Solve.
+func TestImportedOnly(t *testing.T) {
+	program := exec.Command("/proc/self/exe")
+	program.Env = append(os.Environ(), runVariable+"=1", ownVariable+"=1")
+	if said, err := program.CombinedOutput(); err != nil || string(said) != "own work" {
+		t.Errorf("%v: %s", err, said)
+	}
+	defer func() { able = true }()
+	able = false
+	part, err := grid(t, 4, Weights{}).Solve(t.Context(), 2, 0, 0)
+	if want := "METIS runs in a child process, which is this program once more: call Child of weft/partition/metis first in main, " +
+		"or divide by range or random"; part != nil || !errors.Is(err, ErrNoChild) || err.Error() != want {
+		t.Errorf("%v, %v", part, err)
 	}
 }
 

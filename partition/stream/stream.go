@@ -19,11 +19,11 @@ package stream
 
 import (
 	"context"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
+	"weft/internal/cores"
 	"weft/partition/metis"
 )
 
@@ -134,21 +134,21 @@ func (s *passes) passOnAll(name string, newLook func() func(v int32, sources []i
 		read func(v int32) []int32
 		look func(v int32, sources []int32) bool
 	}
-	cores, again := make([]core, runtime.GOMAXPROCS(0)), s.Reader()
-	for i := range cores {
-		cores[i] = core{s.Reader(), newLook()}
+	all, again := make([]core, cores.Count()), s.Reader()
+	for i := range all {
+		all[i] = core{s.Reader(), newLook()}
 	}
 	var chosen [block / batch][]int32
 	return s.blocks(name, func(first, last int32) int {
 		var next, edges atomic.Int64
-		var all sync.WaitGroup
-		for _, c := range cores {
-			all.Go(func() {
+		var work sync.WaitGroup
+		for _, c := range all {
+			work.Go(func() {
 				n := 0
 				for i := next.Add(1) - 1; i < block/batch; i = next.Add(1) - 1 {
 					chosen[i] = chosen[i][:0]
-					begin := first + int32(i)*batch
-					for v := begin; v < min(begin+batch, last); v++ {
+					begin, end := batchOf(first, last, int(i))
+					for v := begin; v < end; v++ {
 						sources := c.read(v)
 						if c.look(v, sources) {
 							chosen[i] = append(chosen[i], v)
@@ -159,7 +159,7 @@ func (s *passes) passOnAll(name string, newLook func() func(v int32, sources []i
 				edges.Add(int64(n))
 			})
 		}
-		all.Wait()
+		work.Wait()
 		for _, vertices := range chosen {
 			for _, v := range vertices {
 				visit(v, again(v))
@@ -167,6 +167,13 @@ func (s *passes) passOnAll(name string, newLook func() func(v int32, sources []i
 		}
 		return int(edges.Load())
 	})
+}
+
+// batchOf returns the vertices begin, …, end−1 of a batch of the block first, …, last−1. The last vertices of
+// the largest graph are less than a batch below the limit of int32.
+func batchOf(first, last int32, i int) (begin, end int32) {
+	at := int64(first) + int64(i)*batch
+	return int32(min(at, int64(last))), int32(min(at+batch, int64(last)))
 }
 
 // blocks calls read for the blocks of vertices first, …, last−1 in order. read returns how many edges it

@@ -393,3 +393,14 @@ func TestFewerHaloRows(t *testing.T) {
 		}
 	}
 }
+
+// TestLastBatch: the batches of the last block of the largest graph, whose vertices end at the limit of
+// int32.
+func TestLastBatch(t *testing.T) {
+	const first, last = math.MaxInt32 - 700, math.MaxInt32
+	for i, want := range [][2]int32{{first, first + batch}, {first + batch, last}, {last, last}} {
+		if begin, end := batchOf(first, last, i); begin != want[0] || end != want[1] {
+			t.Errorf("batch %d: %d to %d, want %d to %d", i, begin, end, want[0], want[1])
+		}
+	}
+}

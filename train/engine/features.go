@@ -69,7 +69,7 @@ func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32
 	f := &features{rows: rows, varying: c.VaryingInput}
 	if !l.from.Sparse() {
 		f.dense = team.Memory.NewElement(tensor.Features, team.Storage, rows.Here, l.columns)
-		l.fill(f.dense)
+		l.fill(f.dense, func(i int) int { return i * l.columns })
 		f.labels = c.findLabels(f, &l)
 		return f
 	}
@@ -79,7 +79,8 @@ func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32
 		Indices: team.Memory.NewElement(tensor.Features, tensor.Int32, 1, entries), Values: team.Memory.New(tensor.Features, 1, entries),
 	}
 	l.fillStructure(a)
-	l.fill(a.Values)
+	indptr := a.Indptr.Int64s()
+	l.fill(a.Values, func(i int) int { return int(indptr[i]) })
 	f.sparse = &autograd.Sparse{Rows: a, Columns: team.Transpose(a, tensor.Features)}
 	f.labels = c.findLabels(f, &l)
 	return f
@@ -110,16 +111,26 @@ func (s *Standard) of(x float32, column int) float32 {
 	return (x - s.Means[column]) / s.Deviations[column]
 }
 
+// count is the number of rows to copy.
+func (l *loader) count() int {
+	if l.places == nil {
+		return l.rows
+	}
+	return len(l.places)
+}
+
+// rowOf is the i-th row to copy.
+func (l *loader) rowOf(i int) int {
+	if l.places == nil {
+		return i
+	}
+	return int(l.places[i])
+}
+
 // each calls f for each row to copy.
 func (l *loader) each(f func(row int)) {
-	if l.places == nil {
-		for row := range l.rows {
-			f(row)
-		}
-		return
-	}
-	for _, row := range l.places {
-		f(int(row))
+	for i := range l.count() {
+		f(l.rowOf(i))
 	}
 }
 
@@ -167,11 +178,13 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 	})
 }
 
-// unloadEvery is how many values fill copies from a mapped file before it releases the file's pages.
-const unloadEvery = 16 << 20
+// unloadEvery is how many values fill copies from a mapped file before it releases the file's pages, and
+// rowsOfPart how many rows a thread copies at a time.
+const unloadEvery, rowsOfPart = 16 << 20, 256
 
-// fill copies the stored feature values, each row times its scale, or standardised.
-func (l *loader) fill(to *tensor.Matrix) {
+// fill copies the stored feature values, each row times its scale, or standardised. The i-th row to copy
+// begins at element begins(i).
+func (l *loader) fill(to *tensor.Matrix, begins func(i int) int) {
 	if l.team.Planning() {
 		return
 	}
@@ -186,34 +199,54 @@ func (l *loader) fill(to *tensor.Matrix) {
 		clear(floats)
 		clear(halves)
 	}
-	at, unloaded := 0, 0
-	l.each(func(row int) {
-		s := l.scale(row)
-		if at-unloaded > unloadEvery {
+	for first, end, n := 0, 0, l.count(); first < n; first = end {
+		if first > 0 {
 			l.share.Unload()
-			unloaded = at
 		}
-		for k, x := range l.from.Row(row) {
-			x = l.standard.of(x, k)
-			if halves != nil {
-				halves[at] = tensor.RoundBFloat16(s * x)
-			} else {
-				floats[at] = s * x
+		for end = first + 1; end < n && begins(end)-begins(first) < unloadEvery; end++ {
+		}
+		l.team.Parallel((end-first+rowsOfPart-1)/rowsOfPart, func(part int) {
+			for i := first + part*rowsOfPart; i < min(first+(part+1)*rowsOfPart, end); i++ {
+				if row := l.rowOf(i); halves != nil {
+					l.halves(halves[begins(i):], row)
+				} else {
+					l.floats(floats[begins(i):], row)
+				}
 			}
-			at++
-		}
-		at += l.behind(row)
-	})
+		})
+	}
 }
 
-// behind is the number of elements of labels behind the features of a row. They are 0 until show.
-func (l *loader) behind(row int) int {
+// floats copies the values of a row.
+func (l *loader) floats(to []float32, row int) {
+	from, s := l.from.Row(row), l.scale(row)
 	switch {
-	case l.labels == nil:
-		return 0
-	case l.from.Sparse():
-		l.row = l.labels.columns(l.row[:0], row)
-		return len(l.row)
+	case l.standard != nil:
+		for k, x := range from {
+			to[k] = s * l.standard.of(x, k)
+		}
+	case s != 1:
+		for k, x := range from {
+			to[k] = s * x
+		}
+	default:
+		copy(to, from)
 	}
-	return l.columns - l.from.Columns
+}
+
+// halves is floats, rounded to bfloat16s.
+func (l *loader) halves(to []uint16, row int) {
+	s := l.scale(row)
+	for k, x := range l.from.Row(row) {
+		to[k] = tensor.RoundBFloat16(s * l.standard.of(x, k))
+	}
+}
+
+// behind is the number of labels behind the sparse features of a row. Their values are 0 until show.
+func (l *loader) behind(row int) int {
+	if l.labels == nil {
+		return 0
+	}
+	l.row = l.labels.columns(l.row[:0], row)
+	return len(l.row)
 }

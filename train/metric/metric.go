@@ -30,8 +30,8 @@ const ROCAUC = "roc-auc"
 var ofVertices = map[string]OfVertices{
 	Accuracy:   accuracy,
 	ROCAUC:     rocAUC,
-	"micro-f1": f1(micro),
-	"macro-f1": f1(macro),
+	"micro-f1": ofCounts(micro),
+	"macro-f1": macroF1,
 }
 
 // VertexNames are the names of the vertex metrics.
@@ -186,15 +186,33 @@ func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
 	return nil
 }
 
-// f1 is 2·TP / (2·TP + FP + FN), averaged over classes.
-func f1(average func(hit, said, is []float64) float64) OfVertices {
+// ofCounts is a metric of what countClasses counts.
+func ofCounts(of func(hit, said, is []float64) float64) OfVertices {
 	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 		hit, said, is, err := countClasses(logits, l, vertices, c)
 		if hit == nil {
 			return math.NaN(), err
 		}
-		return average(hit, said, is), nil
+		return of(hit, said, is), nil
 	}
+}
+
+// macroF1 is the mean of the classes' F1, over the same classes as scikit-learn's f1_score: those that some
+// of the vertices have or are predicted to have. Where a vertex may have several labels all labels count; one
+// without positives and predictions counts as 0.
+func macroF1(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
+	return ofCounts(func(hit, said, is []float64) (mean float64) {
+		var f1s []float64
+		for k := range hit {
+			if l.MultiLabel() || said[k]+is[k] > 0 {
+				f1s = append(f1s, f1Of(hit[k], said[k], is[k]))
+			}
+		}
+		for _, f1 := range f1s {
+			mean += f1 / float64(len(f1s))
+		}
+		return mean
+	})(logits, l, vertices, c)
 }
 
 // countClasses counts for each class the vertices that have it (is), that are predicted to (said), and both
@@ -238,14 +256,6 @@ func f1Of(hit, said, is float64) float64 {
 		return 0
 	}
 	return 2 * hit / (said + is)
-}
-
-// macro is the mean of the classes' F1. A class without positives and predictions counts as 0.
-func macro(hit, said, is []float64) (mean float64) {
-	for c := range hit {
-		mean += f1Of(hit[c], said[c], is[c]) / float64(len(hit))
-	}
-	return mean
 }
 
 // micro is the F1 of all classes together.

@@ -60,8 +60,12 @@ func TestMetricsByHand(t *testing.T) {
 		{"accuracy", classes, logits, []int64{4}, 1},
 		{"micro-f1", classes, logits, []int64{0, 1, 2, 3, 4}, 3. / 5},
 		{"macro-f1", classes, logits, []int64{0, 1, 2, 3, 4}, (2./3 + 2./3 + 1./2) / 3},
-		// Classes that neither occur nor are predicted count 0
-		{"macro-f1", classes, logits, []int64{0}, 1. / 3},
+		// A class that neither occurs nor is predicted does not count. One that is only predicted, or only
+		// occurs, counts 0. By f1_score(average="macro") of scikit-learn 1.9.1 too.
+		{"macro-f1", classes, logits, []int64{0}, 1},
+		{"macro-f1", classes, logits, []int64{0, 3}, (2./3 + 0) / 2},
+		{"macro-f1", classes, logits, []int64{1}, 0},
+		{"macro-f1", classes, logits, []int64{2, 4}, 1},
 		{"roc-auc", two, margins, everyVertex(4), 3. / 4},
 		{"roc-auc", two, margins, []int64{0, 3}, 1},
 		{"roc-auc", two, margins, []int64{1, 2}, 1},

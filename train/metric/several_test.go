@@ -77,6 +77,21 @@ func TestF1OfFewClasses(t *testing.T) {
 	}
 }
 
+// TestMacroF1OfWorkers: of four classes one worker has vertices of the first, one of the second, and none of
+// the last; nobody says the third. By f1_score(average="macro") of scikit-learn 1.9.1: a class that another
+// worker's vertices have counts, and the last does not.
+func TestMacroF1OfWorkers(t *testing.T) {
+	class := [][]int64{{0, 0}, {1, 2}, {}}
+	said := [][]float32{{1, 0, 0, 0, 0, 1, 0, 0}, {0, 1, 0, 0, 0, 1, 0, 0}, {}}
+	onWorkers(3, func(c *comm.Comm) {
+		l := &graph.Labels{Classes: 4, Class: class[c.Rank()]}
+		got, err := Vertices("macro-f1")(said[c.Rank()], l, everyVertex(len(l.Class)), c)
+		if want := (2./3 + 1./2 + 0) / 3; err != nil || math.Abs(got-want) > 1e-15 {
+			t.Errorf("worker %d: %v, %v, want %v", c.Rank(), got, err, want)
+		}
+	})
+}
+
 // TestRanksByHand: the ranks 1, 2 and 3, 4, 10, 11 of two workers, by the definitions of the mean reciprocal
 // rank and of hits@k (Bordes et al. 2013).
 func TestRanksByHand(t *testing.T) {

@@ -46,6 +46,8 @@ type Plan struct {
 	Rests             bool
 	Limit, Least, All int64
 	Turns             bool // partitions of a worker take turns
+
+	recomputes bool // values computed again are among what was planned
 }
 
 // Worker is the plan of one worker. The numbers of the graph are its partition's.
@@ -114,9 +116,9 @@ type Inputs struct {
 	Checkpoints bool
 }
 
-// Of plans for the mesh of the settings. It takes the first savings that meet the memory limit, or the last.
-// All processes call it together; it fails on all if it fails on any. If ctx is cancelled it returns the
-// cause.
+// Of plans for the mesh of the settings. It takes the first savings that meet the memory limit, or those that
+// need the least memory. All processes call it together; it fails on all if it fails on any. If ctx is
+// cancelled it returns the cause.
 func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	if in.Links {
 		if in.Fetches, err = in.fetches(); err != nil {
@@ -150,17 +152,25 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	return p, nil
 }
 
-// save plans the workers of this process, with the first savings that meet a limit in bytes, or the last; 0
-// is no limit.
-func (p *Plan) save(ctx context.Context, in Inputs, limit int64) (err error) {
-	for _, p.Savings = range in.savings() {
-		in.Savings = p.Savings
-		p.Workers, err = in.own(ctx)
-		if err != nil || limit == 0 || most(p.Workers) <= limit {
+// save plans the workers of this process, with the first savings that meet a limit in bytes, or those that
+// need the least; 0 is no limit.
+func (p *Plan) save(ctx context.Context, in Inputs, limit int64) error {
+	least := int64(math.MaxInt64)
+	for _, in.Savings = range in.savings() {
+		workers, err := in.own(ctx)
+		if err != nil {
+			return err
+		}
+		p.recomputes = p.recomputes || in.Savings.Recompute
+		needs := most(workers)
+		if needs <= least {
+			least, p.Savings, p.Workers = needs, in.Savings, workers
+		}
+		if limit == 0 || needs <= limit {
 			break
 		}
 	}
-	return err
+	return nil
 }
 
 // rest is save where matrices may rest on disk. It finds Limit and, if Inputs.Range asks for them, Least and
@@ -337,7 +347,7 @@ func (p *Plan) DiskBytes() (all int64) {
 
 // Less names what would need less memory, on as many workers.
 func (p *Plan) Less() string {
-	if p.Recompute {
+	if p.recomputes {
 		return "a smaller model"
 	}
 	return fmt.Sprintf("%s %s or a smaller model", refusal.Setting("recompute"), setting.RecomputeBlocks)
@@ -542,8 +552,10 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, p *Worker) error
 			p.Steps, _ = w.Recorder.Events()
 			p.Steps = slices.Clone(p.Steps)
 		}
-		if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
-			return err
+		if epoch != epochs-2 || w.Offload == "" || (w.Epochs-1)%w.EvalEvery == 0 { // else the run's last epoch follows none
+			if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
+				return err
+			}
 		}
 		w.Params.Save(&best)
 		if w.Offload == "" || epoch == epochs-1 {

@@ -15,6 +15,7 @@ import (
 	"weft/gnn"
 	"weft/internal/refusal"
 	"weft/kernel"
+	"weft/parallel/order"
 )
 
 // writtenYAML is what a run writes of its options.
@@ -126,6 +127,28 @@ func TestTurnedOffOnAnyMesh(t *testing.T) {
 			if _, err := o.Resolve(name); err == nil || !strings.HasPrefix(err.Error(), name) {
 				t.Errorf("%s on %q: %v", name, parallel, err)
 			}
+		}
+	}
+}
+
+// TestOrderOfALateHalo: PipeGCN's workers send the inputs of layers, and another order is used where it is
+// given.
+func TestOrderOfALateHalo(t *testing.T) {
+	for _, c := range []struct {
+		delay int
+		order string
+		want  order.Choice
+	}{
+		{0, "auto", order.Auto},
+		{0, "aggregate-first", order.AggregateFirst},
+		{1, "auto", order.AggregateFirst},
+		{1, "aggregate-first", order.AggregateFirst},
+		{1, "transform-first", order.TransformFirst},
+	} {
+		o := Defaults()
+		o.Parallel, o.HaloDelay, o.AggregationOrder = "graph=2", c.delay, c.order
+		if r, err := o.Resolve(); err != nil || r.Order != c.want {
+			t.Errorf("%+v: %v, %v", c, r.Order, err)
 		}
 	}
 }

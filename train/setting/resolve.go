@@ -91,7 +91,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if r.Sent, err = r.format(); err != nil {
 		return nil, err
 	}
-	if r.Order, err = order.Parse(o.AggregationOrder); err != nil {
+	if r.Order, err = o.order(); err != nil {
 		return nil, err
 	}
 	if r.Stale, err = chunked.ParseStale(o.StaleGradients); err != nil {
@@ -119,6 +119,16 @@ func (o *Options) CheckValues() error {
 		}
 	}
 	return nil
+}
+
+// order is the order of work of AggregationOrder. With a late halo auto is that of PipeGCN, whose workers
+// send each other the inputs of layers.
+func (o *Options) order() (order.Choice, error) {
+	choice, err := order.Parse(o.AggregationOrder)
+	if choice == order.Auto && o.HaloDelay > 0 {
+		choice = order.AggregateFirst
+	}
+	return choice, err
 }
 
 // format is the format of Wire.

@@ -240,7 +240,8 @@ var settings = withFields([]Setting{
 	{Name: "parallel", Group: MachineGroup, changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4; auto takes the fastest exact mesh, as weft plan predicts it"},
 	{
 		Name: "aggregation-order", Group: MachineGroup, some: true, Choices: order.Names,
-		Meaning: "whether a layer transforms or aggregates first where both give the same, auto takes the cheaper; sparse features are always transformed first",
+		Meaning: "whether a layer transforms or aggregates first where both give the same, auto takes the cheaper; with halo-delay 1 they do not, " +
+			"as what is aggregated is late, and auto takes PipeGCN's aggregate-first; sparse features are always transformed first",
 	},
 	{Name: "comm-timeout", Group: MachineGroup, changes: true, shared: true, Meaning: "longest wait for another worker, as in 60s or 5m"},
 
