@@ -35,14 +35,13 @@ func TestLateRuns(t *testing.T) {
 				inBFloat16(&o)
 			}
 			three := &Case{Mesh: grid(1, 3, 1)}
-			exact, _ := run(t, three.job(t, g, o))
+			exact := run(t, three.job(t, g, o))
 			o.HaloDelay, o.HaloSmoothing = 1, c.smoothing
-			got, plan := run(t, three.job(t, g, o))
-			asPlanned(t, got, &plan)
+			got := asPlanned(t, three.job(t, g, o))
 			want := exact.Communication.Halo
 			if attends := strings.HasPrefix(c.model, "gat") || c.model == "transformer"; attends {
 				o.KeepHalo, o.HaloDelay, o.HaloSmoothing = true, 0, "none"
-				kept, _ := run(t, three.job(t, g, o))
+				kept := run(t, three.job(t, g, o))
 				want = kept.Communication.Halo
 				o.KeepHalo, o.HaloDelay, o.HaloSmoothing = false, 1, c.smoothing
 			}
@@ -56,8 +55,7 @@ func TestLateRuns(t *testing.T) {
 				}
 			}
 			o.Threads, o.Prefetch, o.KeepHalo, o.Recompute = 3, 2, true, setting.RecomputeBlocks
-			again, plan := run(t, three.job(t, g, o))
-			asPlanned(t, again, &plan)
+			again := asPlanned(t, three.job(t, g, o))
 			if !slices.Equal(again.Losses, got.Losses) || !slices.Equal(again.Logits, got.Logits) {
 				t.Errorf("done otherwise: losses %v, want %v, or other logits", again.Losses, got.Losses)
 			}
