@@ -360,12 +360,16 @@ func TestSlicesInTurns(t *testing.T) {
 	change("gcn", func(o *Options) { o.Decoupled, o.Norm, o.Residual, o.Teleport = true, "none", false, .1 })
 	change("gat", func(o *Options) { o.Heads, o.OutputHeads = 1, 1 })   // heads of several slices
 	change("gatv2", func(o *Options) { o.Heads, o.OutputHeads = 1, 1 }) // slices without columns
-	change("gcnii", func(o *Options) { o.Hidden, o.Layers = 600, 2 })   // several messages to each worker
+	const wide = "gcnii, changed"
+	change("gcnii", func(o *Options) { o.Hidden, o.Layers = 256, 2 }) // several messages to each of two workers
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		n := 2 + i%2
+		if name == wide {
+			n = 2
+		}
 		t.Run(fmt.Sprintf("%s on %d", name, n), func(t *testing.T) {
 			o, g := all[name], g
-			if o.Hidden > 500 {
+			if name == wide {
 				g = many
 			}
 			o.Epochs, o.KeepHalo = 2, i%3 == 1
