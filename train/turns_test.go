@@ -350,7 +350,7 @@ func TestTurns(t *testing.T) {
 // partitions of a worker tell each other is not sent, and all-to-alls are. If no halo rows travel between
 // workers the plan is what the run takes. TestTurns has every model, and this test every second one.
 func TestSlicesInTurns(t *testing.T) {
-	g, many := tangle(t, 700, 1000), tangle(t, 2100, 0)
+	g, many := tangle(t, 700, 1000), tangle(t, 4400, 0)
 	all := networks()
 	const changed = ", changed"
 	change := func(name string, f func(o *Options)) {
