@@ -102,7 +102,8 @@ func TestEachSettingCounts(t *testing.T) {
 	}
 }
 
-// TestEachPipelineSettingCounts: each setting of the pipeline axis, with each of its choices, changes the losses.
+// TestEachPipelineSettingCounts: each setting of the pipeline axis, with each of its choices, changes the
+// losses.
 func TestEachPipelineSettingCounts(t *testing.T) {
 	g := tangle(t, 300, 100)
 	o := Defaults()

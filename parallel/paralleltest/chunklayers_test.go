@@ -21,8 +21,8 @@ import (
 
 // Chunks compares the Propagators of chunks with the definition of each layer that aggregates once: outputs
 // from this epoch's rows and from the history, the gradients of all rows read, and the gradients of
-// parameters. It does so in both directions, with other rows in each epoch.
-// Vertices are divided among the replicas in turn, and among chunks at random.
+// parameters. It does so in both directions, with other rows in each epoch. Vertices are divided among the
+// replicas in turn, and among chunks at random.
 func Chunks(t *testing.T, g *graph.Graph, replicas int, o chunked.Options) {
 	c := newChunks(g, replicas, o)
 	c.which, c.rows = Layer.aggregatesOnce, func(epoch int) float64 { return 1.25 - float64(epoch)/4 }

@@ -54,8 +54,8 @@ func TestSomeVerticesOfTypes(t *testing.T) {
 
 // TestSomeVerticesOfManyEdges is TestSomeVertices for each kind of aggregation, in both directions. The graph
 // has weights, and a vertex whose edges several threads share. Partitions send their rows in several
-// messages, of which some have edges into few rows. Every second model is on partitions, and the others are on
-// one worker.
+// messages, of which some have edges into few rows. Every second model is on partitions, and the others are
+// on one worker.
 func TestSomeVerticesOfManyEdges(t *testing.T) {
 	const vertices, hub, columns = 9000, 50, 5
 	r := rand.New(rand.NewPCG(8, 9))

@@ -378,8 +378,8 @@ func bitwise(t *testing.T, what string, got, want []outcome) {
 	}
 }
 
-// eachModel runs a test for every model, with dropout wherever a model has it, and for some of their forms. It
-// numbers them, so that a test can share its meshes among them.
+// eachModel runs a test for every model, with dropout wherever a model has it, and for some of their forms.
+// It numbers them, so that a test can share its meshes among them.
 func eachModel(t *testing.T, test func(t *testing.T, number int, spec gnn.Spec)) {
 	forms := map[string]gnn.Spec{}
 	for _, model := range gnn.Names() {

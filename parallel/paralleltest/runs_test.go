@@ -101,8 +101,8 @@ type variant struct {
 // suites is how many suites share the models of a variant.
 const suites = 3
 
-// dealt are the variants of one of a suite's models: plain, and those others that have their turn. Every third
-// of the models that can have a variant has it. Of fewer than three each has it in more than one suite.
+// dealt are the variants of one of a suite's models: plain, and those others that have their turn. Every
+// third of the models that can have a variant has it. Of fewer than three each has it in more than one suite.
 func dealt(models []string, model string, suite int) []*variant {
 	return slices.DeleteFunc(variantsOf(model), func(v *variant) bool {
 		have := slices.DeleteFunc(slices.Clone(models), func(m string) bool { return !slices.Contains(variantsOf(m), v) })
