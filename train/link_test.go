@@ -264,7 +264,7 @@ func TestPlanOfLinks(t *testing.T) {
 // TestPlanOfFetches: a plan that knows what workers fetch of each other has the bytes and the messages of the
 // last epoch of a run, on one that has no edges, too.
 func TestPlanOfFetches(t *testing.T) {
-	g := tangled(t)
+	g := tangle(t, 700, 1000)
 	of := make([]int32, g.Vertices())
 	for v := range of {
 		of[v] = 2 * int32(v%2) // nothing on worker 1

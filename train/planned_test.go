@@ -74,7 +74,7 @@ func TestPlannedNumbers(t *testing.T) {
 // TestPlannedMessages: on each mesh a plan has the messages of a run, of each kind, and its memory, to the
 // byte.
 func TestPlannedMessages(t *testing.T) {
-	g := tangled(t)
+	g := tangle(t, 700, 1000) // TestPlanOfWorkers has more rows than a message
 	for name, change := range map[string]func(o *Options){
 		"gcn":    func(o *Options) { o.Model, o.Norm = "gcn", "batch" },
 		"gat":    func(o *Options) { o.Model, o.Heads, o.Norm = "gat", 2, "layer" },

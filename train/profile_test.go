@@ -13,7 +13,7 @@ import (
 // epoch, all layers have some, the memory over the epoch reaches the peak of the run and of its plan, and the
 // bytes between workers are those that were counted and planned.
 func TestProfile(t *testing.T) {
-	g := tangled(t)
+	g := tangle(t, 700, 1000)
 	for _, c := range []struct {
 		mesh       string
 		partitions int

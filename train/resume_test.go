@@ -78,7 +78,7 @@ func resumes() map[string]Options {
 	all := map[string]Options{}
 	add := func(name, mesh string, change func(*Options)) {
 		o := Defaults()
-		o.Epochs, o.Hidden, o.Dropout, o.EvalEvery, o.Parallel, o.Threads = 7, 16, .4, 2, mesh, 1
+		o.Epochs, o.Hidden, o.Dropout, o.EvalEvery, o.Parallel, o.Threads = 5, 16, .4, 2, mesh, 1
 		if change != nil {
 			change(&o)
 		}
@@ -144,10 +144,10 @@ func graphFor(t *testing.T, o *Options) *graph.Graph {
 }
 
 // TestResume: a run that stops and continues in other workers equals the run that does not, to the bit: its
-// losses, metrics, best epoch, weights, results and memory. It stops after an epoch with an evaluation,
-// without one, after the first and before the last.
+// losses, metrics, best epoch, weights, results and memory. It stops after an epoch without an evaluation,
+// with one, after the first and before the last.
 func TestResume(t *testing.T) {
-	at := []int{3, 4, 1, 6}
+	at := []int{3, 2, 1, 4}
 	k := 0
 	for name, o := range resumes() {
 		stop := at[k%len(at)]

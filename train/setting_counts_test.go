@@ -35,7 +35,8 @@ var elsewhere = map[string]struct{ other, why string }{
 
 // TestEachSettingCounts: each setting of the model and of the training, with each of its choices, changes the
 // losses of every model that uses it, also decoupled, and of no other model. A combination that is refused
-// has no losses.
+// has no losses. Settings of the training that all models use are tried on one of them, with each optimizer,
+// and on link prediction.
 func TestEachSettingCounts(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 5, Classes: 3, Seed: 4, Directed: true,
@@ -72,10 +73,10 @@ func TestEachSettingCounts(t *testing.T) {
 	link.Task, link.Decoder, link.LR = task.Link, "distmult", .001
 	descent := bases[0]
 	descent.Optimizer = "sgd"
-	for _, o := range append(bases, link, descent) {
+	for i, o := range append([]Options{link, descent}, bases...) {
 		was := run(t, g, o).Losses
 		for _, s := range setting.All() {
-			if s.Group != setting.ModelGroup && s.Group != setting.TrainingGroup {
+			if s.Group != setting.ModelGroup && (s.Group != setting.TrainingGroup || i > 2 && len(s.Models()) == len(gnn.Names())) {
 				continue
 			}
 			for _, text := range others(t, g, s, &o) {
@@ -101,6 +102,40 @@ func TestEachSettingCounts(t *testing.T) {
 	}
 }
 
+// TestEachPipelineSettingCounts: each setting of the pipeline axis, with each of its choices, changes the
+// losses.
+func TestEachPipelineSettingCounts(t *testing.T) {
+	g := tangle(t, 300, 100)
+	o := Defaults()
+	o.Model, o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel, o.Chunks, o.HistoryPeriod = "gcnii", 4, 8, 3, 1, "pipeline=2", 6, 1
+	tried := map[string][]float64{}
+	add := func(what string, o Options) {
+		losses := run(t, g, o).Losses
+		for other, has := range tried {
+			if slices.Equal(losses, has) {
+				t.Errorf("%s and %s give the same losses", what, other)
+			}
+		}
+		tried[what] = losses
+	}
+	add("the defaults", o)
+	for _, s := range setting.All() {
+		if s.Group != setting.PipelineAxisGroup {
+			continue
+		}
+		for _, text := range others(t, g, s, &o) {
+			changed := o
+			if err := s.Set(&changed, text); err != nil {
+				t.Fatalf("%s %s: %v", s.Name, text, err)
+			}
+			add(s.Name+" "+text, changed)
+		}
+	}
+	if len(tried) < 8 {
+		t.Errorf("%d trainings", len(tried))
+	}
+}
+
 // others are texts of values that differ from o's. For a choice they are all others but auto, and but the
 // schedule plateau, which TestPlateau looks at: it begins as constant does. TestInitScheme in package gnn
 // looks at the initial weights: one of the schemes is the model's own.
@@ -122,6 +157,8 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 		return []string{strconv.FormatBool(!v)}
 	case int:
 		return []string{strconv.Itoa(max(1, 2*v))}
+	case setting.Chunks:
+		return []string{strconv.Itoa(int(v) + 1)}
 	case uint64:
 		return []string{strconv.FormatUint(v+1, 10)}
 	case task.Shares:

@@ -32,7 +32,7 @@ func written(t *testing.T, traced *trace.Trace) *tracetest.File {
 // TestTrace: on any mesh the trace has all kernels, and the messages that the last epoch counted. It changes
 // no results.
 func TestTrace(t *testing.T) {
-	g := tangled(t)
+	g := tangle(t, 700, 1000)
 	for _, c := range []struct {
 		mesh       string
 		partitions int

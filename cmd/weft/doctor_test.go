@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -186,8 +189,16 @@ func TestPrintFinding(t *testing.T) {
 
 // TestExamine: every finding has its line, in order, and a field for programs. The rates are plausible.
 func TestExamine(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "mpirun"), []byte("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	var out bytes.Buffer
 	d := examine(func(f finding) { printFinding(&out, f) })
+	if d.MPI.Launcher != filepath.Join(bin, "mpirun") || d.MPI.LauncherVersion != "mpirun (Open MPI) 4.1.4" {
+		t.Errorf("%+v", d.MPI)
+	}
 	text := out.String()
 	for _, what := range []string{
 		"weft", "cores", "CPU quota", "load", "NUMA nodes", "SIMD", "memory", "huge pages", "memory, streamed", "memory, gathered",
@@ -212,12 +223,22 @@ func TestExamine(t *testing.T) {
 			t.Errorf("%s: %v a second", name, rate)
 		}
 	}
-	written, err := json.Marshal(d)
-	if err != nil {
+	var written bytes.Buffer
+	if err := printJSON(&written, d); err != nil {
 		t.Fatal(err)
 	}
+	for _, keys := range []string{
+		`^\{"weft":\{"version":.*\}\}\n$`, `"memory_streamed":\{"threads":[0-9]+,"bytes_per_second":[0-9.e+]+,"one_thread_bytes_per_second":[0-9.e+]+,`,
+		`"memory_gathered":\{"threads":[0-9]+,"bytes_per_second":[0-9.e+]+,"one_thread_bytes_per_second":[0-9.e+]+,`,
+		`"dense_arithmetic":\{"threads":[0-9]+,"flops_per_second":[0-9.e+]+,"one_thread_flops_per_second":[0-9.e+]+,`,
+		`"mpi":\{"built_in":(true|false),"launcher":".*/mpirun","launcher_version":"mpirun \(Open MPI\) 4.1.4",`,
+	} {
+		if !regexp.MustCompile(keys).Match(written.Bytes()) {
+			t.Errorf("%s lacks %s", written.String(), keys)
+		}
+	}
 	var read diagnosis
-	fields := json.NewDecoder(bytes.NewReader(written))
+	fields := json.NewDecoder(&written)
 	fields.DisallowUnknownFields()
 	if err := fields.Decode(&read); err != nil {
 		t.Fatal(err)

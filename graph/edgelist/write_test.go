@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,8 +129,11 @@ func TestWriteWithoutMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := bufio.NewWriter(f)
-	for k := range edges {
-		fmt.Fprintf(b, "%d %d\n", k*7919%vertices, k*104729%(vertices-1))
+	var line []byte
+	for k := range int64(edges) {
+		line = append(strconv.AppendInt(line[:0], k*7919%vertices, 10), ' ')
+		line = append(strconv.AppendInt(line, k*104729%(vertices-1), 10), '\n')
+		b.Write(line)
 	}
 	if err := b.Flush(); err != nil {
 		t.Fatal(err)

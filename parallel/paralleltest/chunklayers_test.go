@@ -21,17 +21,13 @@ import (
 
 // Chunks compares the Propagators of chunks with the definition of each layer that aggregates once: outputs
 // from this epoch's rows and from the history, the gradients of all rows read, and the gradients of
-// parameters. It does so in both directions, with other rows in each epoch, on the graphs of Propagators.
-// Vertices are divided among the replicas in turn, and among chunks at random.
-func Chunks(t *testing.T, replicas int, o chunked.Options) {
-	for _, weights := range []string{"", "weighted"} {
-		t.Run(weights, func(t *testing.T) {
-			c := newChunks(Small(t, true, weights != ""), replicas, o)
-			c.which, c.rows = Layer.aggregatesOnce, func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
-			c.run(t)
-			c.layers(func(l Layer, along gnn.Along) { c.check(t, l, along) })
-		})
-	}
+// parameters. It does so in both directions, with other rows in each epoch. Vertices are divided among the
+// replicas in turn, and among chunks at random.
+func Chunks(t *testing.T, g *graph.Graph, replicas int, o chunked.Options) {
+	c := newChunks(g, replicas, o)
+	c.which, c.rows = Layer.aggregatesOnce, func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
+	c.run(t)
+	c.layers(func(l Layer, along gnn.Along) { c.check(t, l, along) })
 }
 
 // ChunkRounds compares layers of several rounds with their definition. Each round has a history of its own.

@@ -33,7 +33,7 @@ func TestDropEdge(t *testing.T) {
 		}
 		graphs := map[string]*given{"loops and weights": smallWeighted}
 		if m == grid(1, 3, 1) { // several messages between two partitions, and several batches of edges
-			graphs["features"] = manyEdges
+			graphs["features"] = newGiven(func(t testing.TB) *graph.Graph { return WithEdgeFeatures(ManyEdges(t, 2200, 8)) })
 		}
 		for name, on := range graphs {
 			full := on.of(t)

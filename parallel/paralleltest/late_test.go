@@ -41,14 +41,13 @@ func TestLateRuns(t *testing.T) {
 			if c.model == "gcn" || c.model == "sage" || c.model == "gin" { // auto's order with a late halo
 				inOrder.AggregationOrder = order.Names[order.AggregateFirst]
 			}
-			exact, _ := run(t, three.job(t, g, inOrder))
+			exact := run(t, three.job(t, g, inOrder))
 			o.HaloDelay, o.HaloSmoothing = 1, c.smoothing
-			got, plan := run(t, three.job(t, g, o))
-			asPlanned(t, got, &plan)
+			got := asPlanned(t, three.job(t, g, o))
 			want := exact.Communication.Halo
 			if attends := strings.HasPrefix(c.model, "gat") || c.model == "transformer"; attends {
 				o.KeepHalo, o.HaloDelay, o.HaloSmoothing = true, 0, "none"
-				kept, _ := run(t, three.job(t, g, o))
+				kept := run(t, three.job(t, g, o))
 				want = kept.Communication.Halo
 				o.KeepHalo, o.HaloDelay, o.HaloSmoothing = false, 1, c.smoothing
 			}
@@ -62,8 +61,7 @@ func TestLateRuns(t *testing.T) {
 				}
 			}
 			o.Threads, o.Prefetch, o.KeepHalo, o.Recompute = 3, 2, true, setting.RecomputeBlocks
-			again, plan := run(t, three.job(t, g, o))
-			asPlanned(t, again, &plan)
+			again := asPlanned(t, three.job(t, g, o))
 			if !slices.Equal(again.Losses, got.Losses) || !slices.Equal(again.Logits, got.Logits) {
 				t.Errorf("done otherwise: losses %v, want %v, or other logits", again.Losses, got.Losses)
 			}

@@ -388,7 +388,8 @@ func bitwise(t *testing.T, what string, got, want []outcome) {
 }
 
 // eachModel runs a test for every model, with dropout wherever a model has it, and for some of their forms.
-func eachModel(t *testing.T, test func(t *testing.T, spec gnn.Spec)) {
+// It numbers them, so that a test can share its meshes among them.
+func eachModel(t *testing.T, test func(t *testing.T, number int, spec gnn.Spec)) {
 	forms := map[string]gnn.Spec{}
 	for _, model := range gnn.Names() {
 		if kind, _ := gnn.KindOf(model); !kind.Uses("rounds") || kind.Uses("decoupled") { // several blocks aggregate
@@ -406,54 +407,57 @@ func eachModel(t *testing.T, test func(t *testing.T, spec gnn.Spec)) {
 	form("gcn that jumps", "gcn", func(s *gnn.Spec) { s.Jump, s.Norm, s.Residual = "cat", "layer", true })
 	form("gat that jumps", "gat", func(s *gnn.Spec) { s.Jump = "max" })
 	form("gcnii of separate weights", "gcnii", func(s *gnn.Spec) { s.SharedWeights = false })
-	for name, spec := range forms {
+	for i, name := range slices.Sorted(maps.Keys(forms)) {
 		t.Run(name, func(t *testing.T) {
+			spec := forms[name]
 			spec.Layers, spec.Hidden = 4, 10
 			spec.Dropout, spec.InputDropout, spec.AttentionDropout, spec.TransformDropout = .4, .2, .3, .2
-			test(t, spec)
+			test(t, i, spec)
 		})
 	}
 }
 
 // TestPipelineStages, 3: "for fixed K, order, seed, P — weights after n epochs are bit-identical for S=2,4,8:
-// stage cuts move data, not math."
+// stage cuts move data, not math." Each model is on one of the meshes, in turn.
 func TestPipelineStages(t *testing.T) {
-	eachModel(t, func(t *testing.T, spec gnn.Spec) {
-		for _, c := range []struct {
-			replicas, slices int
-			stages           []int
-		}{{1, 1, []int{2, 3, 4}}, {2, 1, []int{2, 3}}, {1, 2, []int{2, 3}}} {
-			var want []outcome
-			for _, stages := range c.stages {
-				s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: c.replicas, Slices: c.slices}, 3)
-				s.spec, s.stage.Fixed, s.epochs = spec, false, 3
-				got := s.train(t)
-				if want == nil {
-					want = got
-				}
-				bitwise(t, paralleltest.Name(s.mesh), got, want)
+	type cuts struct {
+		replicas, slices int
+		stages           []int
+	}
+	meshes := []cuts{{1, 1, []int{2, 3, 4}}, {2, 1, []int{2, 3}}, {1, 2, []int{2, 3}}}
+	eachModel(t, func(t *testing.T, number int, spec gnn.Spec) {
+		c := meshes[number%len(meshes)]
+		var want []outcome
+		for _, stages := range c.stages {
+			s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: c.replicas, Slices: c.slices}, 3)
+			s.spec, s.stage.Fixed, s.epochs = spec, false, 3
+			got := s.train(t)
+			if want == nil {
+				want = got
 			}
+			bitwise(t, paralleltest.Name(s.mesh), got, want)
 		}
 	})
 }
 
-// TestPipelineRecomputes, 14: "results identical with recomputation on/off incl. dropout>0".
+// TestPipelineRecomputes, 14: "results identical with recomputation on/off incl. dropout>0". Each model is on
+// one of the meshes, in turn.
 func TestPipelineRecomputes(t *testing.T) {
-	eachModel(t, func(t *testing.T, spec gnn.Spec) {
-		for _, m := range []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 2, Partitions: 1, Slices: 3}} {
-			s := newStaged(t, spec.Model, m, 3)
-			s.spec, s.stage.Fixed, s.epochs = spec, false, 3
-			want := s.train(t)
-			s.recompute = false
-			bitwise(t, paralleltest.Name(m)+", all kept", s.train(t), want)
-		}
+	meshes := []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 2, Partitions: 1, Slices: 3}}
+	eachModel(t, func(t *testing.T, number int, spec gnn.Spec) {
+		m := meshes[number%len(meshes)]
+		s := newStaged(t, spec.Model, m, 3)
+		s.spec, s.stage.Fixed, s.epochs = spec, false, 3
+		want := s.train(t)
+		s.recompute = false
+		bitwise(t, paralleltest.Name(m)+", all kept", s.train(t), want)
 	})
 }
 
 // TestPipelineInfers: inference, of the whole model and of all but its last block, is one worker's for any
 // chunks.
 func TestPipelineInfers(t *testing.T) {
-	eachModel(t, func(t *testing.T, spec gnn.Spec) {
+	eachModel(t, func(t *testing.T, _ int, spec gnn.Spec) {
 		infer := func(m mesh.Mesh, chunks, without int) *reference.Matrix {
 			s := newStaged(t, spec.Model, m, chunks)
 			s.spec = spec

@@ -17,7 +17,6 @@ import (
 	"weft/partition"
 	"weft/train"
 	"weft/train/engine"
-	"weft/train/plan"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -47,16 +46,16 @@ type Case struct {
 // directed, with isolated vertices, self loops and duplicate edges. No number of workers divides the widths.
 //
 // The plain form of a model runs on every mesh. Each variant runs on one of them, in turn, every second one
-// also with recomputation. Of the variants that any model can have, a model gets those that it does not get
-// in a suite of another number.
+// also with recomputation. The suites share the models of a variant: each has it for one model at least, and
+// each model in one suite at least.
 func Engines(t *testing.T, suite int, cases ...Case) {
 	models := cases[0].Models
 	if models == nil {
 		models = gnn.Names()
 	}
 	turn := 0
-	for m, model := range models {
-		for _, v := range dealt(variantsOf(model), m+suite) {
+	for _, model := range models {
+		for _, v := range dealt(models, model, suite) {
 			o := v.options(model)
 			if kind, _ := gnn.KindOf(model); cases[0].Mesh.Stages > 1 && (o.Decoupled || kind.Uses("rounds") && !kind.Uses("decoupled")) {
 				continue // one block aggregates, and cannot be divided
@@ -75,7 +74,7 @@ func Engines(t *testing.T, suite int, cases ...Case) {
 // otherwise.
 func (v *variant) check(t *testing.T, o train.Options, cases []Case, otherwise bool) {
 	g := v.graph(t)
-	alone, _ := run(t, &train.Job{Graph: g, Options: o})
+	alone := run(t, &train.Job{Graph: g, Options: o})
 	for i, c := range cases {
 		c.otherwise = otherwise && i == 0
 		t.Run(Name(c.Mesh), func(t *testing.T) {
@@ -93,21 +92,21 @@ type variant struct {
 	name       string
 	uses       string             // a setting that a model must use
 	blocks     bool               // it must have a form with residual blocks
-	anyModel   bool               // its code and a model's do not depend on each other
 	directions int                // directions that the model must aggregate along, 0: one
 	change     func(*graph.Graph) // nil: nothing
 	set        func(*train.Options)
 	halo       func(*train.Options) // how rows travel where the graph axis's own engine runs
 }
 
-// suites is how many suites share the variants that any model can have.
+// suites is how many suites share the models of a variant.
 const suites = 3
 
-// dealt leaves out those of the variants that any model can have which are other suites' share.
-func dealt(variants []*variant, share int) []*variant {
-	return slices.DeleteFunc(variants, func(v *variant) bool {
-		share++
-		return v.anyModel && share%suites > 0
+// dealt are the variants of one of a suite's models: plain, and those others that have their turn. Every
+// third of the models that can have a variant has it. Of fewer than three each has it in more than one suite.
+func dealt(models []string, model string, suite int) []*variant {
+	return slices.DeleteFunc(variantsOf(model), func(v *variant) bool {
+		have := slices.DeleteFunc(slices.Clone(models), func(m string) bool { return !slices.Contains(variantsOf(m), v) })
+		return v.name != unchanged && (slices.Index(have, model)+suite)%min(suites, len(have)) > 0
 	})
 }
 
@@ -150,26 +149,26 @@ const unchanged = "plain"
 var variants = []variant{
 	{name: unchanged},
 	{name: "bfloat16", set: inBFloat16},
-	{name: "bfloat16, sparse features, batch norm", anyModel: true, change: Sparsely, set: func(o *train.Options) {
+	{name: "bfloat16, sparse features, batch norm", change: Sparsely, set: func(o *train.Options) {
 		inBFloat16(o)
 		o.Norm, o.Residual = "batch", true
 	}},
-	{name: "sparse features, clipped, pair norm", anyModel: true, change: Sparsely, set: func(o *train.Options) {
+	{name: "sparse features, clipped, pair norm", change: Sparsely, set: func(o *train.Options) {
 		o.InputDropout, o.Clip, o.Norm = .2, .5, "pair"
 	}},
-	{name: "several labels, some missing", anyModel: true, change: func(g *graph.Graph) {
+	{name: "several labels, some missing", change: func(g *graph.Graph) {
 		severally(g)
 		for k := 0; k < len(g.Labels.Multi); k += 7 {
 			g.Labels.Multi[k] = float32(math.NaN())
 		}
 	}},
 	{
-		name: "several labels, deep prefetch, graph norm", anyModel: true, change: severally,
+		name: "several labels, deep prefetch, graph norm", change: severally,
 		set: func(o *train.Options) { o.Norm = "graph" }, halo: func(o *train.Options) { o.Prefetch = 3 },
 	},
 	{
-		name: "batch norm, residual, halo kept", anyModel: true,
-		set: func(o *train.Options) { o.Norm, o.Residual = "batch", true }, halo: func(o *train.Options) { o.KeepHalo = true },
+		name: "batch norm, residual, halo kept",
+		set:  func(o *train.Options) { o.Norm, o.Residual = "batch", true }, halo: func(o *train.Options) { o.KeepHalo = true },
 	},
 	{name: "both directions, layer norm", uses: "direction", directions: 2, set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }, halo: inCovers},
 	{name: "decoupled", uses: "decoupled", set: func(o *train.Options) {
@@ -219,7 +218,7 @@ func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divid
 	if c.Mesh.Stages > 1 { // one chunk for each partition is exact
 		divided.Chunks = setting.Chunks(c.Mesh.Partitions)
 	}
-	got, plan := run(t, c.job(t, g, divided))
+	got := asPlanned(t, c.job(t, g, divided))
 	switch {
 	case o.Precision == bfloat16:
 		c = c.inBFloat16(t, g, divided, got)
@@ -235,7 +234,6 @@ func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divid
 	for name, w := range alone.Weights {
 		c.near(t, name, doubles(got.Weights[name].Float32), doubles(w.Float32))
 	}
-	asPlanned(t, got, &plan)
 	if c.otherwise {
 		c.otherwiseRecomputed(t, g, divided, got)
 	}
@@ -281,9 +279,14 @@ func (c *Case) inBFloat16(t *testing.T, g *graph.Graph, o train.Options, got *tr
 	return &Case{Mesh: c.Mesh, Engine: c.Engine, Tolerance: max(c.Tolerance, 1./32), least: o.LR}
 }
 
-// asPlanned compares a run's memory and bytes with its plan.
-func asPlanned(t *testing.T, r *train.Result, p *plan.Plan) {
+// asPlanned trains, and compares the run's memory and bytes with its plan.
+func asPlanned(t *testing.T, j *train.Job) *train.Result {
 	t.Helper()
+	p, err := j.Plan(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, j)
 	if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(p.GraphBytes, r.GraphBytes) {
 		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", r.PeakTensorBytes, r.GraphBytes, p.PeakTensorBytes, p.GraphBytes)
 	}
@@ -291,6 +294,7 @@ func asPlanned(t *testing.T, r *train.Result, p *plan.Plan) {
 	if planned.Halo != sent.Halo || planned.Layout != sent.Layout || planned.Stage != sent.Stage {
 		t.Errorf("sent %+v, planned %+v", sent, planned)
 	}
+	return r
 }
 
 // otherwiseRecomputed runs with recomputation where the run that gave want had none, or without where it had.
@@ -301,8 +305,7 @@ func (c *Case) otherwiseRecomputed(t *testing.T, g *graph.Graph, o train.Options
 	if c.Mesh.Stages > 1 {
 		o.Recompute = setting.RecomputeNone
 	}
-	got, plan := run(t, c.job(t, g, o))
-	asPlanned(t, got, &plan)
+	got := asPlanned(t, c.job(t, g, o))
 	if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
 		t.Errorf("recompute %s: losses %v, want %v, or other logits", o.Recompute, got.Losses, want.Losses)
 	}
@@ -328,12 +331,8 @@ func (c *Case) job(t *testing.T, g *graph.Graph, o train.Options) *train.Job {
 
 // run trains, and compares each epoch's live bytes with the second epoch's. Workers that hold several
 // partitions may also have messages of one that is ahead: theirs are compared with nothing.
-func run(t *testing.T, j *train.Job) (*train.Result, plan.Plan) {
+func run(t *testing.T, j *train.Job) *train.Result {
 	t.Helper()
-	plan, err := j.Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
 	live := int64(0)
 	j.OnEpoch = func(e train.Epoch) {
 		if e.Epoch == 2 {
@@ -347,7 +346,7 @@ func run(t *testing.T, j *train.Job) (*train.Result, plan.Plan) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, plan
+	return r
 }
 
 func predict(t *testing.T, j *train.Job, weights nn.State) *train.Prediction {

@@ -45,8 +45,7 @@ func TestBytesOnTheWire(t *testing.T) {
 		if m.Stages > 1 {
 			o.Chunks = 1
 		}
-		got, plan := run(t, (&Case{Mesh: m}).job(t, g, o))
-		asPlanned(t, got, &plan)
+		got := asPlanned(t, (&Case{Mesh: m}).job(t, g, o))
 		return got.Communication
 	}
 	graph, tensor, pipeline := grid(1, 2, 1), grid(1, 1, 2), grid(2, 1, 1)
@@ -89,8 +88,7 @@ func TestKeysOnTheWire(t *testing.T) {
 				o.Layers, o.Chunks = 4, 2
 			}
 			o.Blocks, o.OutputHeads = "plain", 4 // rows of 20 columns in all layers
-			got, plan := run(t, (&Case{Mesh: m}).job(t, g, o))
-			asPlanned(t, got, &plan)
+			got := asPlanned(t, (&Case{Mesh: m}).job(t, g, o))
 			return got.Communication.Halo.Bytes
 		}
 		stored := sent("auto", none)
@@ -158,9 +156,8 @@ func TestEncodedRuns(t *testing.T) {
 			}
 			stored := o
 			stored.Wire, stored.WireSchedule = "auto", setting.WireSchedule{}
-			want, _ := run(t, (&Case{Mesh: c.mesh}).job(t, g, stored))
-			got, plan := run(t, (&Case{Mesh: c.mesh}).job(t, g, o))
-			asPlanned(t, got, &plan)
+			want := run(t, (&Case{Mesh: c.mesh}).job(t, g, stored))
+			got := asPlanned(t, (&Case{Mesh: c.mesh}).job(t, g, o))
 			if slices.Equal(got.Losses, want.Losses) {
 				t.Error("an encoding changes no loss")
 			}
@@ -171,8 +168,7 @@ func TestEncodedRuns(t *testing.T) {
 				}
 			}
 			c.otherwise(&o)
-			again, plan := run(t, (&Case{Mesh: c.mesh}).job(t, g, o))
-			asPlanned(t, again, &plan)
+			again := asPlanned(t, (&Case{Mesh: c.mesh}).job(t, g, o))
 			if !slices.Equal(again.Losses, got.Losses) || !slices.Equal(again.Logits, got.Logits) {
 				t.Errorf("done otherwise: losses %v, want %v, or other logits", again.Losses, got.Losses)
 			}
@@ -192,10 +188,10 @@ func TestEncodedInTurns(t *testing.T) {
 		if model == "gatv2" || model == "sage" {
 			o.WireSchedule = half
 		}
-		want, _ := run(t, &train.Job{Graph: g, Options: o})
+		want := run(t, &train.Job{Graph: g, Options: o})
 		for _, workers := range []int{1, 2} {
 			o.Parallel, o.Partitions = fmt.Sprintf("graph=%d", workers), 3
-			got, _ := run(t, &train.Job{Graph: g, Options: o})
+			got := run(t, &train.Job{Graph: g, Options: o})
 			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
 				t.Errorf("%s, %d workers: losses %v, want %v, or other logits", model, workers, got.Losses, want.Losses)
 			}
@@ -208,8 +204,7 @@ func TestEncodedTypes(t *testing.T) {
 	c := typedModels[0]
 	g, o := typedGraphs[c.graph](t), typedOptions(c.name, c.set)
 	o.Wire, o.Hidden = "int8", 16
-	got, plan := run(t, &train.Job{Graph: g, Options: o, Mesh: grid(1, 2, 1), Parts: evenParts(t, g, 2)})
-	asPlanned(t, got, &plan)
+	got := asPlanned(t, &train.Job{Graph: g, Options: o, Mesh: grid(1, 2, 1), Parts: evenParts(t, g, 2)})
 	for _, loss := range got.Losses {
 		if math.IsNaN(loss) {
 			t.Errorf("losses %v", got.Losses)
