@@ -31,7 +31,7 @@ packages:
 	@scripts/install-packages
 
 build: packages ## build bin/weft
-	$(GO) build -tags '$(TAGS)' -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/weft ./cmd/weft
+	@GO='$(GO)' scripts/build -tags '$(TAGS)' -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/weft ./cmd/weft
 
 install: build ## install weft, its shell completions, manual pages, documents and configurations below PREFIX (default /usr/local)
 	scripts/install '$(DESTDIR)$(PREFIX)'

@@ -19,7 +19,6 @@ import (
 	"unsafe"
 
 	"weft/internal/cores"
-	_ "weft/kernel/native"
 	"weft/tensor"
 )
 

@@ -38,25 +38,30 @@ static inline void multiply_all(float *x, const float *y, int n) {
 		x[i] *= y[i];
 }
 
-// Of a full group: P is a constant here, and a copy of so few numbers one load and one store.
-#define GATHER_CASE(P) \
-	case P: \
-		for (int e = 0; e < b->edges; e++) \
-			__builtin_memcpy(out + e * P, from + b->other[e] * stride, P * sizeof *out); \
-		return;
-
-// out_eh = from_other(e),h for every edge of the batch, and 0 in places of no head.
-static __attribute__((noinline, noclone)) void gather_heads(float *out, const batch *b, const float *from, int64_t stride, int heads) {
-	const int P = b->P;
-	if (heads == P)
-		switch (P) {
-			GATHER_CASE(1) GATHER_CASE(2) GATHER_CASE(4) GATHER_CASE(8) GATHER_CASE(16)
-		}
-	for (int e = 0; e < b->edges; e++)
-		for (int h = 0; h < P; h++)
-			out[e * P + h] = h < heads ? from[b->other[e] * stride + h] : 0.0f;
+// out_eh = from_other(e),h for every edge of the batch, and 0 in places of no head; likewise further matrices,
+// each `heads` columns behind the one before.
+INLINE void gather_places(float *const *out, const int matrices, const batch *b, const float *from, int64_t stride, int heads, const int P) {
+	const int64_t H = b->a->heads;
+	for (int e = 0; e < b->edges; e++) {
+		const float *x = from + b->other[e] * stride;
+		for (int m = 0; m < matrices; m++, x += H)
+			if (heads == P) // a constant: one load and one store
+				__builtin_memcpy(out[m] + e * P, x, P * sizeof *x);
+			else
+				for (int h = 0; h < P; h++)
+					out[m][e * P + h] = h < heads ? x[h] : 0.0f;
+	}
 }
-#undef GATHER_CASE
+
+INLINE void gather_heads(float *const *out, const int matrices, const batch *b, const float *from, int64_t stride, int heads) {
+	switch (heads == b->P ? heads : 0) {
+	case 1: gather_places(out, matrices, b, from, stride, 1, 1); break;
+	case 2: gather_places(out, matrices, b, from, stride, 2, 2); break;
+	case 4: gather_places(out, matrices, b, from, stride, 4, 4); break;
+	case 8: gather_places(out, matrices, b, from, stride, 8, 8); break;
+	default: gather_places(out, matrices, b, from, stride, heads, b->P);
+	}
+}
 
 // Between arrays of PLACES numbers. Places of the same number in two of them are not near a multiple of 4 KB
 // apart: a load would wait for a store to the other, as processors compare 12 bits of the addresses first,
@@ -326,7 +331,7 @@ INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t l
 		} else {
 			for (int k = 0; k < b.runs; k++)
 				x.own[k] = per_head(a->target_score + g->head + b.run[k].row * H, g->heads, P);
-			gather_heads(x.s, &b, a->source_score + g->head, H, g->heads);
+			gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads);
 			if (a->feature_columns)
 				edge_scores(x.s, &b, g, P);
 		}
@@ -510,7 +515,7 @@ INLINE void back_target_group(const group *g, const weft_attention_args *a, int6
 			x.own3[k] = per_head(pack + H, g->heads, P);
 			fetch_row(grad + b.run[k].row * cols, sizeof *grad, g);
 		}
-		gather_heads(x.s, &b, a->source_score + g->head, H, g->heads);
+		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads);
 		// of α where t > 0, and of −α where it is not; if nothing is picked, sum is that of the side that is
 		// taken
 		vf sum = {0}, below = {0};
@@ -574,7 +579,7 @@ INLINE void back_target_edges_group(const group *g, const weft_attention_args *a
 			x.own2[k] = per_head(pack, g->heads, P);
 			x.own3[k] = per_head(pack + H, g->heads, P);
 		}
-		gather_heads(x.s, &b, a->source_score + g->head, H, g->heads);
+		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads);
 		edge_scores(x.s, &b, g, P);
 		const dot_rows products = {.b = &b, .rows = a->source + g->from, .target = grad, .factor = grad, .cols = cols, .dot = x.s2};
 		dots(&products, g);
@@ -616,9 +621,7 @@ INLINE void back_source_group(const group *g, const weft_attention_args *a, int6
 			fetch_row(a->source + row * cols + g->from, sizeof(elem), g);
 			fetch_row((const char *)d.z + row * cols * d_size, d_size, g);
 		}
-		gather_heads(x.log_sum, &b, pack, WEFT_PACK * H, g->heads);
-		gather_heads(x.g_dot_out, &b, pack + H, WEFT_PACK * H, g->heads);
-		gather_heads(x.s, &b, pack + 2 * H, WEFT_PACK * H, g->heads);
+		gather_heads((float *[]){x.log_sum, x.g_dot_out, x.s}, 3, &b, pack, WEFT_PACK * H, g->heads);
 		if (a->feature_columns)
 			edge_scores(x.s, &b, g, P);
 		vf sums = {0};
@@ -681,8 +684,7 @@ static __attribute__((noinline, noclone)) void v2_coefficients(values *x, const 
 		dots(&both, g);
 	}
 	if (b->transposed) {
-		gather_heads(x->log_sum, b, pack, WEFT_PACK * H, g->heads);
-		gather_heads(x->g_dot_out, b, pack + H, WEFT_PACK * H, g->heads);
+		gather_heads((float *[]){x->log_sum, x->g_dot_out}, 2, b, pack, WEFT_PACK * H, g->heads);
 	} else {
 		for (int k = 0; k < b->runs; k++) {
 			x->own[k] = per_head(pack + b->run[k].row * WEFT_PACK * H, g->heads, P);

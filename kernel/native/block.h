@@ -59,7 +59,10 @@ INLINE void prefetch_columns(const void *row, const int64_t size, const int nb, 
 	__asm__("" : "+r"(p)); // one address with constant offsets
 	for (int64_t at = 0; at < nb * VW * size; at += 64)
 		__builtin_prefetch(p + at);
-	__builtin_prefetch(p + ((nb - 1) * VW + (tail ? tail : VW) - 1) * size); // a row may begin within a line
+	if (tail)
+		__builtin_prefetch(p + ((nb - 1) * VW + tail - 1) * size);
+	else if (nb * VW * size % 64 > 32) // which may lie across one line more
+		__builtin_prefetch(p + nb * VW * size - 1);
 }
 
 // Vector v of a block. A tail that has a vector before it in the block is taken as the row's last whole

@@ -68,7 +68,7 @@ static inline row_range range_of(const elem *row, const int32_t *columns, int64_
 }
 
 // The codes of one row of x.
-INLINE void encode_integers(uint8_t *z, const elem *x, const weft_encode_args *a, uint32_t vertex, const int bits) {
+static __attribute__((noinline)) void encode_integers(uint8_t *z, const elem *x, const weft_encode_args *a, uint32_t vertex, int bits) {
 	const row_range r = range_of(x, a->columns, a->count);
 	const float levels = (1 << bits) - 1, scale = levels / r.range;
 	__builtin_memcpy(z, &r, sizeof r);
@@ -101,7 +101,7 @@ INLINE void encode_integers(uint8_t *z, const elem *x, const weft_encode_args *a
 	}
 }
 
-INLINE void decode_integers(elem *z, const uint8_t *x, const weft_decode_args *a, const int bits) {
+static __attribute__((noinline)) void decode_integers(elem *z, const uint8_t *x, const weft_decode_args *a, int bits) {
 	row_range r;
 	__builtin_memcpy(&r, x, sizeof r);
 	x += sizeof r;

@@ -213,10 +213,12 @@ typedef struct {
 } fixed_part;
 
 // What is computed for an edge, and of which columns: heads of `full` whole vectors, and of `tail` columns more.
-// What an edge reads besides its row stays in registers where one head has few vectors.
+// With pairs two heads of half a vector are taken for one. What an edge reads besides its row stays in registers
+// where one head has few vectors.
 typedef struct {
 	int score, dot, few, pairs;
 	enum edge_rows edge;
+	int places;               // of an edge's heads, or pairs of heads
 	int heads, full, tail;
 	int64_t vectors, ahead;
 	const elem *target, *factor;  // the run's
@@ -272,12 +274,11 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 }
 
 // Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of
-// one head's products: four of these at a time are added up as far as they go. With pairs, two heads of half
-// a vector are taken for one.
+// one head's products: four of these at a time are added up as far as they go.
 INLINE void dots_of(const dot_rows *d, const group *g, products p) {
 	const batch *b = d->b;
-	// edges whose products are added up together
-	const int P = b->P, together = VW / P, places = p.pairs ? P / 2 : P;
+	// edges whose products are added up together, and those of them that make up four vectors
+	const int P = p.pairs ? 2 * p.places : p.places, together = edges_of_vector(P), at_once = p.places < 4 ? 4 / p.places : 1;
 	vf s[VW] = {{0}}, t[VW] = {{0}};                // zero in places of no head
 	// left as they were for places of no edge, which nobody reads
 	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}};
@@ -299,13 +300,15 @@ INLINE void dots_of(const dot_rows *d, const group *g, products p) {
 		}
 		for (int64_t e = 0; e < r->edges; e += together) {
 			const int edges = lesser(together, r->edges - e);
-			for (int i = 0; i < edges; i++)
-				edge_products(s + i * places, t + i * places, d, &p, e + i);
-			for (int k = 0; k < edges * places; k += 4) {
-				if (p.score)
-					score[k / 4] = sums_of_four(s + k);
-				if (p.dot)
-					dot[k / 4] = sums_of_four(t + k);
+			for (int i = 0; i < edges; i += at_once) { // behind a row's last edge it is there again
+				for (int j = 0; j < at_once; j++)
+					edge_products(s + j * p.places, t + j * p.places, d, &p, e + i + j);
+				for (int k = 0; k < at_once * p.places; k += 4) {
+					if (p.score)
+						score[(i * p.places + k) / 4] = sums_of_four(s + k);
+					if (p.dot)
+						dot[(i * p.places + k) / 4] = sums_of_four(t + k);
+				}
 			}
 			if (p.score)
 				store(d->score + (r->at + e) * P, p.pairs ? in_order(across_halves(score)) : across(score));
@@ -315,35 +318,41 @@ INLINE void dots_of(const dot_rows *d, const group *g, products p) {
 	}
 }
 
-// The number of a head's vectors is a constant for the common widths: "attention v2" of widths 64, 128 and 256
-// takes between a half and twice longer without. One head of up to three vectors saves a quarter of the time of
-// "attention v2" of width 41.
+// The number of a head's vectors is a constant for the common widths, and that of heads where it is one or four:
+// "attention v2" of widths 64, 128 and 256 takes between a half and twice longer without.
 INLINE void dots_without_edges(const dot_rows *d, const group *g, const int score, const int dot) {
-	const int full = g->width / VW, tail = g->width % VW;
-	if (g->heads == d->b->P && in_pairs(g->heads, g->width))
-		dots_of(d, g, (products){score, dot, .pairs = 1, .heads = g->heads / 2, .full = 1, .vectors = g->vectors});
-	else if (g->heads == 1 && REGISTERS >= 16 && full == 0)
-		dots_of(d, g, (products){score, dot, .few = 1, .heads = 1, .tail = tail, .vectors = 1});
-	else if (g->heads == 1 && REGISTERS >= 16 && full == 1)
-		dots_of(d, g, (products){score, dot, .few = 1, .heads = 1, .full = 1, .tail = tail, .vectors = g->vectors});
-	else if (g->heads == 1 && REGISTERS >= 16 && full == 2)
-		dots_of(d, g, (products){score, dot, .few = 1, .heads = 1, .full = 2, .tail = tail, .vectors = g->vectors});
+	const int P = d->b->P, heads = g->heads, full = g->width / VW, tail = g->width % VW;
+	const int64_t vectors = g->vectors;
+	if (heads == 8 && in_pairs(8, g->width))
+		dots_of(d, g, (products){score, dot, .pairs = 1, .places = 4, .heads = 4, .full = 1, .vectors = 4});
+	else if (heads == P && in_pairs(P, g->width))
+		dots_of(d, g, (products){score, dot, .pairs = 1, .places = P / 2, .heads = P / 2, .full = 1, .vectors = vectors});
+	else if (heads == 1 && REGISTERS >= 16 && full == 0)
+		dots_of(d, g, (products){score, dot, .few = 1, .places = 1, .heads = 1, .tail = tail, .vectors = 1});
+	else if (heads == 1 && REGISTERS >= 16 && full == 1)
+		dots_of(d, g, (products){score, dot, .few = 1, .places = 1, .heads = 1, .full = 1, .tail = tail, .vectors = vectors});
+	else if (heads == 1 && REGISTERS >= 16 && full == 2)
+		dots_of(d, g, (products){score, dot, .few = 1, .places = 1, .heads = 1, .full = 2, .tail = tail, .vectors = vectors});
+	else if (heads == 4 && !tail && full == 1)
+		dots_of(d, g, (products){score, dot, .places = 4, .heads = 4, .full = 1, .vectors = 4});
+	else if (heads == 4 && !tail && full == 2)
+		dots_of(d, g, (products){score, dot, .places = 4, .heads = 4, .full = 2, .vectors = 8});
 	else if (!tail && full == 1)
-		dots_of(d, g, (products){score, dot, .heads = g->heads, .full = 1, .vectors = g->vectors});
+		dots_of(d, g, (products){score, dot, .places = P, .heads = heads, .full = 1, .vectors = vectors});
 	else if (!tail && full == 2)
-		dots_of(d, g, (products){score, dot, .heads = g->heads, .full = 2, .vectors = g->vectors});
+		dots_of(d, g, (products){score, dot, .places = P, .heads = heads, .full = 2, .vectors = vectors});
 	else if (!tail && full == 4)
-		dots_of(d, g, (products){score, dot, .heads = g->heads, .full = 4, .vectors = g->vectors});
+		dots_of(d, g, (products){score, dot, .places = P, .heads = heads, .full = 4, .vectors = vectors});
 	else
-		dots_of(d, g, (products){score, dot, .heads = g->heads, .full = full, .tail = tail, .vectors = g->vectors});
+		dots_of(d, g, (products){score, dot, .places = P, .heads = heads, .full = full, .tail = tail, .vectors = vectors});
 }
 
 static __attribute__((noinline, noclone)) void dots(const dot_rows *d, const group *g) {
-	const int full = g->width / VW, tail = g->width % VW;
-	if (d->edge && d->dot)
-		dots_of(d, g, (products){0, 1, .edge = d->edge, .heads = g->heads, .full = full, .tail = tail, .vectors = g->vectors});
-	else if (d->edge)
-		dots_of(d, g, (products){1, 0, .edge = WITH_ROWS, .heads = g->heads, .full = full, .tail = tail, .vectors = g->vectors});
+	products of_edges = {.edge = d->edge, .places = d->b->P, .heads = g->heads, .full = g->width / VW, .tail = g->width % VW, .vectors = g->vectors};
+	of_edges.score = !d->dot;
+	of_edges.dot = !of_edges.score;
+	if (d->edge)
+		dots_of(d, g, of_edges);
 	else if (!d->dot)
 		dots_without_edges(d, g, 1, 0);
 	else if (d->score)

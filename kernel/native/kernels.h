@@ -1,7 +1,7 @@
 // Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load_float,
 // store_float and their forms for the first n lanes, the sums of lanes sums_of_four, across and across_halves, REGISTERS,
-// how many accumulators fit beside the operands, and NARROWER, the kernels for narrow rows of 1, 2, …
-// columns.
+// how many accumulators fit beside the operands, and NARROWER, the kernels for narrow rows of 1, 2, … columns of
+// floats, where it has any.
 #include "vector.h"
 #include <float.h>
 #include <math.h>
@@ -170,8 +170,12 @@ static inline void axpy(elem *y, float c, const float *x, int64_t n) {
 
 // The kernels for rows of so many columns, where a vector has more lanes; else NULL.
 static inline const weft_narrow *narrower(int64_t cols) {
+#if defined(NARROWER) && !defined(WEFT_OF_BFLOAT16)
 	static const weft_narrow *const from[] = {NARROWER};
-	return cols > 0 && cols < VW ? from[63 - __builtin_clzll(cols)] : NULL;
+	if (cols > 0 && cols < VW)
+		return from[63 - __builtin_clzll(cols)];
+#endif
+	return NULL;
 }
 
 #include "random.h"

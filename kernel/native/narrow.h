@@ -43,4 +43,4 @@ static inline const weft_narrow *narrower(int64_t cols) { return NULL; }
 #include "max.h"
 #include "sums.h"
 
-const weft_narrow WEFT_FOR_ELEM(NARROW_KERNELS) = {k_spmm, k_max, k_max_back, sum_rows};
+const weft_narrow NARROW_KERNELS = {k_spmm, k_max, k_max_back, sum_rows};

@@ -15,9 +15,15 @@ typedef struct {
 	int64_t ahead;  // edges between the prefetch of a row and its use
 	// no prefetch for a row of z that ends after this edge: it would read past the end of the indices
 	int64_t quiet;
-	// whether rows are asked for: narrow ones that the second cache holds come as soon without
-	int asks;
 } spmm_block;
+
+// What is computed: whether every weight is one, whether x holds some of the rows only, as of a matrix that is
+// cut, and whether rows are asked for: narrow ones that the second cache holds come as soon without. Of rows of
+// one or two vectors these are constants, as a test takes a part of their time. Wider ones do not notice one, nor
+// a product with one, which changes no bit.
+typedef struct {
+	int plain, cut, asks;
+} spmm_kind;
 
 // The edge whose row is asked for, of a matrix that is cut: its rows' edges do not follow each other.
 typedef struct {
@@ -42,20 +48,21 @@ INLINE void ask_next(spmm_cursor *c, const weft_spmm_args *a, int64_t hi, const 
 	}
 }
 
-// acc += the sum over edges k … end−1. A weight of one changes no bit.
-INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc, int64_t k, int64_t end, const int nb, const int tail) {
+// acc += the sum over edges k … end−1.
+INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc, int64_t k, int64_t end, const int nb, const int tail,
+                       const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
 	const int32_t *indices = a->edges.indices;
 	// at the end the rows themselves are asked for again
 	const int64_t ahead = end <= b->quiet ? b->ahead : 0;
 	for (; k < end; k++) {
-		const elem *row = a->x + (indices[k] - a->first) * a->x_stride;
-		if (a->cut)
+		const elem *row = a->x + (kind.cut ? indices[k] - a->first : indices[k]) * a->x_stride;
+		if (kind.cut)
 			ask_next(c, a, hi, nb, tail);
-		else if (b->asks)
+		else if (kind.asks)
 			prefetch_block(a->x + indices[k + ahead] * a->x_stride, nb, tail);
-		float w = a->weights ? a->weights[k] : 1.0f;
-		if (a->col_scale)
+		float w = !kind.plain && a->weights ? a->weights[k] : 1.0f;
+		if (!kind.plain && a->col_scale)
 			w *= a->col_scale[indices[k]];
 		for (int v = 0; v < nb; v++)
 			acc[v] += all(w) * load_block(row, v, nb, tail);
@@ -63,13 +70,13 @@ INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc,
 }
 
 // Rows lo … hi−1: z = [z +] scale·(sum + self·own).
-INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail) {
+INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail, const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
 	const int64_t *begins = a->edges.indptr, *ends = a->end;
 	const int special = a->self || a->accumulate || a->extend || a->edges.skip_hubs;
 	const row_place before = a->sums ? b->sums : b->z, to = a->unfinished ? b->sums : b->z;
 	spmm_cursor c = {lo - 1};
-	if (a->cut) {
+	if (kind.cut) {
 		next_row(&c, a, hi);
 		for (int64_t n = 0; n < b->ahead; n++)
 			ask_next(&c, a, hi, nb, tail);
@@ -87,7 +94,7 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 			acc[v] = (vf){0};
 		if (special && a->extend)
 			load_either(acc, before.at, before.type, i * before.stride + before.shift, nb, tail);
-		spmm_edges(b, &c, hi, acc, begin, end, nb, tail);
+		spmm_edges(b, &c, hi, acc, begin, end, nb, tail, kind);
 		if (special && self != 0)
 			for (int v = 0; v < nb; v++)
 				acc[v] += all(self) * load_block(a->own + i * a->z_stride, v, nb, tail);
@@ -104,10 +111,28 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 	}
 }
 
+#define SPMM_KIND(nb, tail, asks) \
+	if (a->cut) \
+		spmm_rows(&b, lo, hi, nb, tail, (spmm_kind){0, 1, 1}); \
+	else if (a->weights || a->col_scale) \
+		spmm_rows(&b, lo, hi, nb, tail, (spmm_kind){0, 0, asks}); \
+	else \
+		spmm_rows(&b, lo, hi, nb, tail, (spmm_kind){1, 0, asks});
+#if defined(NARROW)
 #define CASE(nb, tail) \
 	case nb: \
-		spmm_rows(&b, lo, hi, nb, tail); \
+		if (a->edges.others * a->x_stride * (int64_t)sizeof(elem) > CACHE2) { \
+			SPMM_KIND(nb, tail, 1) \
+		} else { \
+			SPMM_KIND(nb, tail, 0) \
+		} \
 		break;
+#else
+#define CASE(nb) \
+	case nb: \
+		spmm_rows(&b, lo, hi, nb, tail, (spmm_kind){0, a->cut, 1}); \
+		break;
+#endif
 
 // Columns from `column` on, at most REGISTERS vectors.
 static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t column) {
@@ -115,30 +140,32 @@ static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_
 	const int nb = (left + VW - 1) / VW, tail = left % VW;
 	const int64_t ahead = ahead_of(nb * VW * sizeof(elem));
 	spmm_block b = {*a, {a->z, a->z_type, a->z_stride, a->from + column},
-	                {a->sums, WEFT_FLOAT32, a->sums_stride, column - a->first_sum * a->sums_stride}, ahead, a->edges.entries - ahead, 1};
+	                {a->sums, WEFT_FLOAT32, a->sums_stride, column - a->first_sum * a->sums_stride}, ahead, a->edges.entries - ahead};
 	b.a.x += column;
 	b.a.own += a->from + column;
-#if defined(NARROW)
-	b.asks = a->edges.others * a->x_stride * (int64_t)sizeof(elem) > CACHE2;
-#endif
 	switch (nb) {
 #if defined(NARROW)
 		CASE(1, 0) CASE(2, tail)
 #else
 	case 1:
-		if (tail)
-			spmm_rows(&b, lo, hi, 1, tail);
-		else
-			spmm_rows(&b, lo, hi, 1, 0);
+		if (tail) {
+			SPMM_KIND(1, tail, 1)
+		} else {
+			SPMM_KIND(1, 0, 1)
+		}
 		break;
-		CASE(2, tail) CASE(3, tail) CASE(4, tail) CASE(5, tail) CASE(6, tail) CASE(7, tail) CASE(8, tail)
+	case 2:
+		SPMM_KIND(2, tail, 1)
+		break;
+		CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
 #if defined(__AVX512F__)
-		CASE(9, tail) CASE(10, tail) CASE(11, tail) CASE(12, tail) CASE(13, tail) CASE(14, tail) CASE(15, tail) CASE(16, tail)
+		CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14) CASE(15) CASE(16)
 #endif
 #endif
 	}
 }
 #undef CASE
+#undef SPMM_KIND
 
 static void k_spmm(const void *args, int64_t lo, int64_t hi) {
 	const weft_spmm_args *a = args;

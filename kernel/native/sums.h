@@ -103,7 +103,7 @@ INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *of_edge, co
 	}
 }
 
-INLINE void sum_block(const row_sum *s, const int two, int64_t v0, const int nb, const int tail) {
+INLINE void sum_block(const row_sum *s, const int two, const int edge_rows, int64_t v0, const int nb, const int tail) {
 	const elem *rows = s->rows + v0 * VW;
 	const int64_t cols = s->cols, P = s->of.P, ahead = ahead_of(nb * VW * sizeof(elem));
 	vi head[BLOCK];
@@ -121,7 +121,7 @@ INLINE void sum_block(const row_sum *s, const int two, int64_t v0, const int nb,
 		if (extend)
 			load_sum(acc, &s->z, r, z, v0, nb, tail);
 		for (int64_t e = 0; e < r->edges; e++)
-			add_row(acc, acc2, rows + other[e] * cols, !two && s->of_edges ? s->of_edges + (r->at + e) * s->edge_stride + v0 * VW : NULL, coef + e * P, coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
+			add_row(acc, acc2, rows + other[e] * cols, edge_rows ? s->of_edges + (r->at + e) * s->edge_stride + v0 * VW : NULL, coef + e * P, coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
 		const vf scale = s->scale ? coefficients(s->scale + k * P) : all(1.0f);
 		for (int v = 0; v < nb; v++) {
 			acc[v] *= spread(scale, head[v]);
@@ -138,8 +138,10 @@ static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s) {
 	if (narrow) {
 		narrow->sum_rows(s);
 	} else if (s->coef2) {
-		EACH_BLOCK(vectors, tail, sum_block, s, 1)
+		EACH_BLOCK(vectors, tail, sum_block, s, 1, 0)
+	} else if (s->of_edges) {
+		EACH_BLOCK(vectors, tail, sum_block, s, 0, 1)
 	} else {
-		EACH_BLOCK(vectors, tail, sum_block, s, 0)
+		EACH_BLOCK(vectors, tail, sum_block, s, 0, 0)
 	}
 }

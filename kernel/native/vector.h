@@ -1,6 +1,12 @@
 // What is written over a vector type vf of VW floats, be it a level's or a narrower one (narrow.h).
 #include "weft.h"
 
+// Passes of the compiler that take a fifth of its time and give the kernels nothing: their loops are over vectors
+// already, and what they are specialised for is said where it is.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-tree-slp-vectorize,no-tree-pre,no-ipa-cp,no-gcse,no-split-loops,no-split-paths,no-version-loops-for-strides,no-schedule-insns2")
+#endif
+
 // What is given constants is compiled once for each.
 #define INLINE static inline __attribute__((always_inline))
 
@@ -101,5 +107,4 @@ typedef struct {
 	void (*sum_rows)(const struct row_sum *);
 } weft_narrow;
 
-extern const weft_narrow WEFT_FOR_ELEM(weft_narrow_avx2_1), WEFT_FOR_ELEM(weft_narrow_avx2_2), WEFT_FOR_ELEM(weft_narrow_avx2_4),
-	WEFT_FOR_ELEM(weft_narrow_avx2_8), WEFT_FOR_ELEM(weft_narrow_portable_1), WEFT_FOR_ELEM(weft_narrow_portable_2);
+extern const weft_narrow weft_narrow_avx2_1, weft_narrow_avx2_2, weft_narrow_avx2_4, weft_narrow_avx2_8;

@@ -42,6 +42,6 @@ static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 	}
 }
 #define TABLE WEFT_FOR_ELEM(weft_table_avx2)
-#define NARROWER &WEFT_FOR_ELEM(weft_narrow_avx2_1), &WEFT_FOR_ELEM(weft_narrow_avx2_2), &WEFT_FOR_ELEM(weft_narrow_avx2_4)
+#define NARROWER &weft_narrow_avx2_1, &weft_narrow_avx2_2, &weft_narrow_avx2_4
 #include "kernels.h"
 #pragma GCC pop_options

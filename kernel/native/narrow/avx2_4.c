@@ -2,7 +2,7 @@
 
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
-enum { VW = 1 };
-#define NARROW_KERNELS weft_narrow_avx2_1
-#include "narrow.h"
+enum { VW = 4 };
+#define NARROW_KERNELS weft_narrow_avx2_4
+#include "../narrow.h"
 #pragma GCC pop_options

@@ -1,4 +1,4 @@
-package native
+package portable
 
 // By default GCC fuses a product and a sum where it sees both in one expression, and what it sees depends on the
 // type of the elements and on what is inlined. A kernel of bfloat16s would then not be that of float32, rounded,

@@ -1,4 +1,4 @@
 //go:build amd64
 
 #define WEFT_OF_BFLOAT16
-#include "narrow_avx2_4.c"
+#include "../level_avx512.h"

@@ -1,4 +1,4 @@
 //go:build amd64
 
 #define WEFT_OF_BFLOAT16
-#include "narrow_avx2_2.c"
+#include "../level_avx2.h"

@@ -59,5 +59,4 @@ static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 	}
 }
 #define TABLE WEFT_FOR_ELEM(weft_table_portable)
-#define NARROWER &WEFT_FOR_ELEM(weft_narrow_portable_1), &WEFT_FOR_ELEM(weft_narrow_portable_2)
 #include "kernels.h"

@@ -62,6 +62,6 @@ static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int
 	return n;
 }
 #define TABLE WEFT_FOR_ELEM(weft_table_avx512)
-#define NARROWER &WEFT_FOR_ELEM(weft_narrow_avx2_1), &WEFT_FOR_ELEM(weft_narrow_avx2_2), &WEFT_FOR_ELEM(weft_narrow_avx2_4), &WEFT_FOR_ELEM(weft_narrow_avx2_8)
+#define NARROWER &weft_narrow_avx2_1, &weft_narrow_avx2_2, &weft_narrow_avx2_4, &weft_narrow_avx2_8
 #include "kernels.h"
 #pragma GCC pop_options

@@ -4,5 +4,5 @@
 #pragma GCC target("avx2,fma")
 enum { VW = 8 };
 #define NARROW_KERNELS weft_narrow_avx2_8
-#include "narrow.h"
+#include "../narrow.h"
 #pragma GCC pop_options

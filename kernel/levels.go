@@ -1,0 +1,7 @@
+package kernel
+
+import (
+	_ "weft/kernel/native"
+	_ "weft/kernel/native/portable"
+	_ "weft/kernel/native/portablebf16"
+)

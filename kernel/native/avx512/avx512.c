@@ -1,0 +1,3 @@
+//go:build amd64
+
+#include "../level_avx512.h"

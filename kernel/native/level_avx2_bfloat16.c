@@ -1,4 +1,0 @@
-//go:build amd64
-
-#define WEFT_OF_BFLOAT16
-#include "level_avx2.c"

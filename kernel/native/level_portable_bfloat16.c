@@ -1,2 +1,0 @@
-#define WEFT_OF_BFLOAT16
-#include "level_portable.c"

@@ -1,0 +1,9 @@
+//go:build amd64
+
+// Package narrow has the kernels for rows of fewer columns than a vector has lanes.
+package narrow
+
+// #cgo CFLAGS: -O3 -g1 -std=gnu11 -Wno-psabi
+import "C"
+
+import _ "weft/kernel/native" // the headers

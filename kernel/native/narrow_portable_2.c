@@ -1,3 +1,0 @@
-enum { VW = 2 };
-#define NARROW_KERNELS weft_narrow_portable_2
-#include "narrow.h"

@@ -1,0 +1,2 @@
+#define WEFT_OF_BFLOAT16
+#include "../level_portable.h"
