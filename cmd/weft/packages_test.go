@@ -104,8 +104,8 @@ func TestPackages(t *testing.T) {
 	})
 }
 
-// TestNativeIsALeaf: the packages of kernel/native take longest to compile. They import nothing that changes but
-// its headers, and have no tests, with which they would be compiled once more.
+// TestNativeIsALeaf: the packages of kernel/native take longest to compile. They import nothing that changes
+// but its headers, and have no tests, with which they would be compiled once more.
 func TestNativeIsALeaf(t *testing.T) {
 	for _, pattern := range []string{"*.go", "*/*.go"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", "kernel", "native", pattern))
