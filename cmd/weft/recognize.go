@@ -272,13 +272,14 @@ func (r *recognition) checkOld(store string) error {
 	return nil
 }
 
-// importer is that of the format, with its flags.
+// importer is that of the format, with its flags and those of the changes.
 func (r *recognition) importer(c *changes) (importer, *pflag.FlagSet, error) {
 	all := importers(c)
 	i := all[slices.IndexFunc(all, func(i importer) bool { return i.format().name == r.format })]
-	flags := pflag.NewFlagSet(r.format, pflag.ContinueOnError)
-	c.flags(flags)
+	flags, general := pflag.NewFlagSet(r.format, pflag.ContinueOnError), pflag.NewFlagSet(r.format, pflag.ContinueOnError)
+	c.flags(general)
 	i.flags(flags)
+	flags.AddFlagSet(general) // but for those that the format has under the same name
 	return i, flags, flags.Parse(r.flags)
 }
 
