@@ -248,6 +248,61 @@ func TestMakingFails(t *testing.T) {
 	}
 }
 
+// TestChangesWhileMaking: who changes the source while the store is made has it made again. What gets into the
+// store's place meanwhile is not replaced, if it is not weft's.
+func TestChangesWhileMaking(t *testing.T) {
+	dir := t.TempDir()
+	source, store := filepath.Join(dir, "graph"), filepath.Join(dir, "graph.weft")
+	write(t, source, "1")
+	m := Making{Name: "graph", Store: store, Sources: []string{source}, Replaceable: func() error { return CheckOwn(store) }, Say: func(string) {}}
+	m.Make = func(store string) error {
+		write(t, source, "2")
+		return small(20)(store)
+	}
+	if err := m.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := m.Made(); made || err != nil {
+		t.Errorf("made of the source as it was: %v, %v", made, err)
+	}
+	m.Make = func(fresh string) error {
+		write(t, filepath.Join(store, "notes"), "mine")
+		return small(30)(fresh)
+	}
+	if err := m.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "notes: not one of weft's files") {
+		t.Errorf("with notes: %v", err)
+	}
+	if n := vertices(t, store); n != 20 {
+		t.Errorf("%d vertices", n)
+	}
+}
+
+// TestDamagedStore: a store that cannot be read is made again, unless there is something else in it.
+func TestDamagedStore(t *testing.T) {
+	dir := t.TempDir()
+	source, store := filepath.Join(dir, "graph"), filepath.Join(dir, "graph.weft")
+	write(t, source, "1")
+	m := Making{Name: "graph", Store: store, Sources: []string{source}, Replaceable: func() error { return CheckOwn(store) }, Make: small(20), Say: func(string) {}}
+	for range 2 {
+		if err := m.Do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := vertices(t, store); n != 20 {
+			t.Errorf("%d vertices", n)
+		}
+		if err := os.Truncate(filepath.Join(store, "graph.json"), 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record := filepath.Join(store, sourcesFile)
+	if err := errors.Join(os.Remove(record), os.Symlink(source, record)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Do(t.Context()); err == nil || !strings.Contains(err.Error(), sourcesFile+": not one of weft's files") {
+		t.Errorf("with a link in the place of the record: %v", err)
+	}
+}
+
 // TestMakingThroughALink: a link to an empty folder, as on another disk, stays, and the store is there.
 func TestMakingThroughALink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
