@@ -248,8 +248,8 @@ func TestMakingFails(t *testing.T) {
 	}
 }
 
-// TestChangesWhileMaking: who changes the source while the store is made has it made again. What gets into the
-// store's place meanwhile is not replaced, if it is not weft's.
+// TestChangesWhileMaking: who changes the source while the store is made has it made again. What gets into
+// the store's place meanwhile is not replaced, if it is not weft's.
 func TestChangesWhileMaking(t *testing.T) {
 	dir := t.TempDir()
 	source, store := filepath.Join(dir, "graph"), filepath.Join(dir, "graph.weft")
