@@ -146,11 +146,17 @@ recognizes the source, and says which format it is. An import that fails leaves 
 			}
 			r, _ := recognize(args[0])
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: importing it as %s does\n", printable(args[0]), printable(r.command(args[1])))
-			i, _, err := r.importer(c)
+			c := &changes{}
+			i, flags, err := r.importer(c)
+			cmd.Flags().Visit(func(given *pflag.Flag) {
+				if flags.Lookup(given.Name) != nil {
+					err = errors.Join(err, flags.Set(given.Name, given.Value.String()))
+				}
+			})
 			if err != nil {
 				return err
 			}
-			return r.lacks(runImport(cmd, i, &importRequest{sources: []string{r.source}, store: args[1], changes: c, flags: cmd.Flags()}))
+			return r.lacks(runImport(cmd, i, &importRequest{sources: []string{r.source}, store: args[1], changes: c, flags: flags}))
 		},
 	}
 	c.flags(cmd.PersistentFlags())
@@ -196,7 +202,7 @@ func newImportOf(i importer, c *changes) *cobra.Command {
 }
 
 func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
-	if err := r.changes.check(cmd.Flags()); err != nil {
+	if err := r.changes.check(r.flags); err != nil {
 		return err
 	}
 	if err := checkNewStore(r.store); err != nil {

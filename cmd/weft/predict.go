@@ -353,10 +353,10 @@ func checkWeights(asked *request, features int, weights nn.State) error {
 // sameFeatures is the way out for a graph with another number of features than the weights have.
 func (r *request) sameFeatures(number int) string {
 	these := counted(number, "feature", "features")
-	switch r.trained {
-	case "":
+	switch {
+	case r.trained == "":
 		return "give a store with the " + these + " that they were trained on, in the same order"
-	case r.graph:
+	case sameFile(r.trained, r.graph):
 		return "the store has changed since " + r.run + " was trained on it: give one with the " + these + " of then, in the same order, or train again"
 	}
 	return "give a store with the " + these + " of " + r.trained + ", which " + r.run + " was trained on, in the same order"

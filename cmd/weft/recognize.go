@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -146,15 +147,21 @@ func isDGLPartition(path string) bool {
 	return err == nil && info.IsDir()
 }
 
+// within are the paths in a folder that match a pattern, whatever the folder's own name.
+func within(folder, pattern string) (paths []string) {
+	names, _ := fs.Glob(os.DirFS(folder), pattern) // the patterns are well formed
+	for _, name := range names {
+		paths = append(paths, filepath.Join(folder, name))
+	}
+	return paths
+}
+
 // recognizeFolder finds the format of a folder.
 func recognizeFolder(path string) (r recognition, found bool) {
-	has := func(pattern ...string) []string {
-		matches, _ := filepath.Glob(filepath.Join(append([]string{path}, pattern...)...)) // the patterns are well formed
-		return matches
-	}
+	has := func(pattern string) []string { return within(path, pattern) }
 	r.path, r.source = path, path
 	raw := filepath.Join(path, "raw") // as PyG downloads into it
-	switch rules := has("split", "*"); {
+	switch rules := has("split/*"); {
 	case isStore(path):
 		return r, false
 	case ppi.Is(path):
@@ -272,13 +279,14 @@ func (r *recognition) checkOld(store string) error {
 	return nil
 }
 
-// importer is that of the format, with its flags.
+// importer is that of the format, with its flags and those of the changes.
 func (r *recognition) importer(c *changes) (importer, *pflag.FlagSet, error) {
 	all := importers(c)
 	i := all[slices.IndexFunc(all, func(i importer) bool { return i.format().name == r.format })]
-	flags := pflag.NewFlagSet(r.format, pflag.ContinueOnError)
-	c.flags(flags)
+	flags, general := pflag.NewFlagSet(r.format, pflag.ContinueOnError), pflag.NewFlagSet(r.format, pflag.ContinueOnError)
+	c.flags(general)
 	i.flags(flags)
+	flags.AddFlagSet(general) // but for those that the format has under the same name
 	return i, flags, flags.Parse(r.flags)
 }
 
@@ -286,8 +294,7 @@ func (r *recognition) importer(c *changes) (importer, *pflag.FlagSet, error) {
 func (r *recognition) files() (files []string) {
 	in := func(folder string, patterns ...string) {
 		for _, pattern := range patterns {
-			matches, _ := filepath.Glob(filepath.Join(folder, pattern)) // a folder with a bracket has none
-			files = append(files, matches...)
+			files = append(files, within(folder, pattern)...)
 		}
 	}
 	switch r.format {
@@ -302,7 +309,7 @@ func (r *recognition) files() (files []string) {
 	case "debian":
 		in(r.source, "*_Packages*")
 	case "kg":
-		in(r.source, "train.txt*", "valid.txt*", "test.txt*", "*.dict*")
+		files = kg.Files(r.source)
 	case "rdf":
 		for k, flag := range r.flags {
 			if flag == "--train" || flag == "--test" {

@@ -48,8 +48,10 @@ func TestFilesOfSources(t *testing.T) {
 		{"lists/a_Packages lists/b_InRelease lists/partial/c", "lists", "lists/a_Packages"},
 		{"d/g.json d/part0/graph.dgl d/part1/graph.dgl d/g.json.weft/graph.json d/notes", "d", "d/g.json d/part0/graph.dgl d/part1/graph.dgl"},
 		{"d/g.json d/part0/graph.dgl d/g.json.weft/graph.json", "d/g.json", "d/g.json d/part0/graph.dgl"},
+		{"d[1]/g.json d[1]/part0/graph.dgl d1/part0/graph.dgl", "d[1]/g.json", "d[1]/g.json d[1]/part0/graph.dgl"},
+		{"lists[1]/a_Packages lists[1]/partial/c lists1/b_Packages", "lists[1]", "lists[1]/a_Packages"},
 		{
-			"k/raw/train.txt k/raw/valid.txt.gz k/raw/test.txt k/raw/entities.dict k/raw/licence k/raw.weft/graph.json", "k",
+			"k/raw/train.txt k/raw/valid.txt.gz k/raw/test.txt k/raw/entities.dict k/raw/licence k/raw/train.txt.weft/graph.json k/raw/old.dict k/raw.weft/graph.json", "k",
 			"k/raw/entities.dict k/raw/test.txt k/raw/train.txt k/raw/valid.txt.gz",
 		},
 		{

@@ -45,6 +45,16 @@ func Is(folder string) bool {
 	return !slices.ContainsFunc(parts[:], func(name string) bool { return found(folder, name) == "" })
 }
 
+// Files are those of a folder that Read reads.
+func Files(folder string) (files []string) {
+	for _, name := range slices.Concat(parts[:], lists[:]) {
+		if path := found(folder, name); path != "" {
+			files = append(files, path)
+		}
+	}
+	return files
+}
+
 // found is the path of a file in a folder, plain or gzip; "" if it is not there.
 func found(folder, name string) string {
 	for _, end := range []string{"", ".gz"} {

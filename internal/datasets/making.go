@@ -39,7 +39,11 @@ func (m *Making) Made() (bool, error) {
 // replaced when the new one is complete; whoever has it open keeps it. Where ctx is cancelled, or an error
 // comes first, nothing changes.
 func (m *Making) Do(ctx context.Context) error {
-	folder, name := filepath.Dir(m.Store), filepath.Base(m.Store)
+	final := m.Store
+	if real, err := filepath.EvalSymlinks(final); err == nil { // a link may lead to an empty folder elsewhere
+		final = real
+	}
+	folder, name := filepath.Dir(final), filepath.Base(final)
 	unlock, err := m.lock(ctx, folder, name)
 	if err != nil {
 		return err
@@ -88,7 +92,7 @@ func (m *Making) Do(ctx context.Context) error {
 	if err := m.Replaceable(); err != nil { // again, as making it takes a while
 		return err
 	}
-	if err := place(fresh, m.Store, filepath.Join(scratch, "old")); err != nil && !sources.Made(m.Store) {
+	if err := place(fresh, final, filepath.Join(scratch, "old")); err != nil && !sources.Made(m.Store) {
 		return err
 	}
 	return atomicfile.SyncDir(folder)
@@ -102,6 +106,11 @@ func place(store, final, old string) error {
 		return os.Rename(store, final)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // NFS: for a moment nothing has it
 		_ = os.Rename(final, old) // fails when there is none
+		return os.Rename(store, final)
+	case errors.Is(err, unix.EXDEV): // a lower layer of a container's file system has it, which cannot be moved
+		if err := os.RemoveAll(final); err != nil {
+			return err
+		}
 		return os.Rename(store, final)
 	}
 	return err

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weft/graph"
 	"weft/graph/generate"
 )
@@ -105,7 +107,7 @@ func TestMade(t *testing.T) {
 			for _, path := range []string{a.file, filepath.Join(a.dir, "flag"), filepath.Join(folder, "in", "it")} {
 				write(t, path, "one")
 			}
-			do(os.Symlink("it", filepath.Join(folder, "in", "link")))
+			do(os.Symlink("it", filepath.Join(folder, "in", "link")), os.Symlink("absent", filepath.Join(folder, "in", "broken")))
 			sources, err := LookAt([]string{a.file, folder, filepath.Join(a.dir, "flag")})
 			do(err, os.Mkdir(a.store, 0o777), sources.Record(a.store))
 			write(t, filepath.Join(a.store, "graph.json"), "{}")
@@ -243,5 +245,112 @@ func TestMakingFails(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
 		t.Errorf("left %v", left)
+	}
+}
+
+// TestChangesWhileMaking: who changes the source while the store is made has it made again. What gets into
+// the store's place meanwhile is not replaced, if it is not weft's.
+func TestChangesWhileMaking(t *testing.T) {
+	dir := t.TempDir()
+	source, store := filepath.Join(dir, "graph"), filepath.Join(dir, "graph.weft")
+	write(t, source, "1")
+	m := Making{Name: "graph", Store: store, Sources: []string{source}, Replaceable: func() error { return CheckOwn(store) }, Say: func(string) {}}
+	m.Make = func(store string) error {
+		write(t, source, "2")
+		return small(20)(store)
+	}
+	if err := m.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := m.Made(); made || err != nil {
+		t.Errorf("made of the source as it was: %v, %v", made, err)
+	}
+	m.Make = func(fresh string) error {
+		write(t, filepath.Join(store, "notes"), "mine")
+		return small(30)(fresh)
+	}
+	if err := m.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "notes: not one of weft's files") {
+		t.Errorf("with notes: %v", err)
+	}
+	if n := vertices(t, store); n != 20 {
+		t.Errorf("%d vertices", n)
+	}
+}
+
+// TestDamagedStore: a store that cannot be read is made again, unless there is something else in it.
+func TestDamagedStore(t *testing.T) {
+	dir := t.TempDir()
+	source, store := filepath.Join(dir, "graph"), filepath.Join(dir, "graph.weft")
+	write(t, source, "1")
+	m := Making{Name: "graph", Store: store, Sources: []string{source}, Replaceable: func() error { return CheckOwn(store) }, Make: small(20), Say: func(string) {}}
+	for range 2 {
+		if err := m.Do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := vertices(t, store); n != 20 {
+			t.Errorf("%d vertices", n)
+		}
+		if err := os.Truncate(filepath.Join(store, "graph.json"), 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record := filepath.Join(store, sourcesFile)
+	if err := errors.Join(os.Remove(record), os.Symlink(source, record)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Do(t.Context()); err == nil || !strings.Contains(err.Error(), sourcesFile+": not one of weft's files") {
+		t.Errorf("with a link in the place of the record: %v", err)
+	}
+}
+
+// TestMakingThroughALink: a link to an empty folder, as on another disk, stays, and the store is there.
+func TestMakingThroughALink(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	store := filepath.Join(dir, "graph.weft")
+	if err := os.Symlink(elsewhere, store); err != nil {
+		t.Fatal(err)
+	}
+	m := Making{Name: "graph", Store: store, Replaceable: func() error { return nil }, Make: small(20), Say: func(string) {}}
+	if err := m.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if to, err := os.Readlink(store); to != elsewhere {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if n := vertices(t, elsewhere); n != 20 {
+		t.Errorf("%d vertices", n)
+	}
+}
+
+// TestPlaceOverALowerLayer: what an image has is replaced in a container, whose file system can move it
+// nowhere.
+func TestPlaceOverALowerLayer(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"lower/final", "upper", "work", "merged"} {
+		if err := os.MkdirAll(path(name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, path("lower/final/one"), "")
+	layers := "lowerdir=" + path("lower") + ",upperdir=" + path("upper") + ",workdir=" + path("work")
+	if err := unix.Mount("overlay", path("merged"), "overlay", 0, layers); err != nil {
+		t.Skipf("no file system of layers can be mounted: %v", err)
+	}
+	defer func() {
+		if err := unix.Unmount(path("merged"), 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	fresh, final := path("merged/fresh"), path("merged/final")
+	if err := os.Mkdir(fresh, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(fresh, "two"), "")
+	if err := place(fresh, final, path("merged/old")); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(path("merged/*/*")); !slices.Equal(left, []string{filepath.Join(final, "two")}) {
+		t.Errorf("left %q", left)
 	}
 }

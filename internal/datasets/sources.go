@@ -42,7 +42,8 @@ type record struct {
 	Files  Sources `json:"files"`
 }
 
-// LookAt looks at files, and at all files in folders. It follows symbolic links.
+// LookAt looks at files, and at all files in folders. It follows symbolic links. Of those in folders it
+// passes over the ones that lead to nothing.
 func LookAt(paths []string) (s Sources, err error) {
 	folders := map[string]bool{} // a link may lead back to one
 	var add func(path string) error
@@ -68,7 +69,9 @@ func LookAt(paths []string) (s Sources, err error) {
 		folders[real] = true
 		entries, err := os.ReadDir(path)
 		for _, e := range entries {
-			err = errors.Join(err, add(filepath.Join(path, e.Name())))
+			if wrong := add(filepath.Join(path, e.Name())); !errors.Is(wrong, fs.ErrNotExist) {
+				err = errors.Join(err, wrong)
+			}
 		}
 		return err
 	}
