@@ -164,7 +164,8 @@ func TestOddBFloat16s(t *testing.T) {
 	defer memory.Close()
 	var s Snapshot
 	copies := s.Take(memory, []Array{
-		{Name: "a", Shape: []int{1, 3}, BFloat16s: []uint16{0x3f80, 0x4000, 0x4040}}, {Name: "b", Shape: []int{1, 1}, BFloat16s: []uint16{0x4080}},
+		{Name: "a", Shape: []int{1, 3}, BFloat16s: []uint16{0x3f80, 0x4000, 0x4040}},
+		{Name: "b", Shape: []int{1, 1}, BFloat16s: []uint16{0x4080}},
 		{Name: "c", Shape: []int{2}, Floats: []float32{5, 6}},
 	})
 	if s.Bytes() != 4*(2+1+2) {
@@ -173,7 +174,8 @@ func TestOddBFloat16s(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoints")
 	save(t, path, 1, copies)
 	got := []Array{
-		{Name: "a", Shape: []int{1, 3}, BFloat16s: make([]uint16, 3)}, {Name: "b", Shape: []int{1, 1}, BFloat16s: make([]uint16, 1)},
+		{Name: "a", Shape: []int{1, 3}, BFloat16s: make([]uint16, 3)},
+		{Name: "b", Shape: []int{1, 1}, BFloat16s: make([]uint16, 1)},
 		{Name: "c", Shape: []int{2}, Floats: make([]float32, 2)},
 	}
 	if err := open(t, path, 1).Load(got); err != nil {

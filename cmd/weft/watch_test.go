@@ -159,7 +159,7 @@ func TestLiveReaders(t *testing.T) {
 	var readers []*http.Response
 	defer func() {
 		for _, r := range readers {
-			r.Body.Close()
+			_ = r.Body.Close()
 		}
 	}()
 	for k := range watchReaders {
@@ -170,7 +170,7 @@ func TestLiveReaders(t *testing.T) {
 	}
 	for range 3 * watchReaders {
 		r, first := read()
-		r.Body.Close()
+		_ = r.Body.Close()
 		if r.StatusCode != http.StatusServiceUnavailable || first != "16 browsers read this page, and there is room for no more: close one" {
 			t.Fatalf("one too many: status %d, %q", r.StatusCode, first)
 		}
@@ -178,13 +178,13 @@ func TestLiveReaders(t *testing.T) {
 	if cap(l.gate.open) != 24 || len(l.gate.open) > 24 {
 		t.Errorf("%d connections of %d", len(l.gate.open), cap(l.gate.open))
 	}
-	readers[0].Body.Close()
+	_ = readers[0].Body.Close()
 	for status := 0; status != http.StatusOK; { // as soon as the page sees that one has left
 		r, _ := read()
 		if status = r.StatusCode; status == http.StatusOK {
 			readers[0] = r
 		} else {
-			r.Body.Close()
+			_ = r.Body.Close()
 		}
 	}
 	var idle []net.Conn
@@ -198,12 +198,12 @@ func TestLiveReaders(t *testing.T) {
 	}
 	l.epoch(train.Epoch{Epoch: 2, Epochs: 2, Metric: "accuracy"})
 	for _, c := range idle {
-		c.Close()
+		_ = c.Close()
 	}
 	if r, err := http.Get(l.url()); err != nil || r.StatusCode != http.StatusOK {
 		t.Errorf("after connections that asked nothing: %v", err)
 	} else {
-		r.Body.Close()
+		_ = r.Body.Close()
 	}
 	var said []string
 	l.server.ErrorLog.Print("before the run")

@@ -24,7 +24,7 @@ func TestTooManyFiles(t *testing.T) {
 		if want := path + ": " + number.Error() + "; allow this process more (ulimit -n)"; err == nil || err.Error() != want || !errors.Is(err, number) {
 			t.Errorf("%v, want %s", err, want)
 		}
-		if advised := refusal.Advise(err, "remove it"); refusal.Is(err) || advised != err {
+		if advised := refusal.Advise(err, "remove it"); refusal.Is(err) || advised.Error() != err.Error() {
 			t.Errorf("%v is a refusal, or advised to be %v", err, advised)
 		}
 	}

@@ -118,8 +118,11 @@ func TestDelayIsItsDefinition(t *testing.T) {
 		smoothing sar.Smoothing
 		order     order.Choice
 	}{
-		{}, {smoothing: sar.Smoothing{Features: true}}, {smoothing: sar.Smoothing{Gradients: true}},
-		{smoothing: sar.Smoothing{Features: true, Gradients: true}}, {order: order.TransformFirst},
+		{},
+		{smoothing: sar.Smoothing{Features: true}},
+		{smoothing: sar.Smoothing{Gradients: true}},
+		{smoothing: sar.Smoothing{Features: true, Gradients: true}},
+		{order: order.TransformFirst},
 	} {
 		smoothing := c.smoothing
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {

@@ -326,7 +326,7 @@ func TestWhatRatesDependOn(t *testing.T) {
 		"threads":                {func(a *asked) { a.machine.Threads = 2 }, true},
 		"workers of a machine":   {func(a *asked) { a.machine.Sharers = 1 }, true},
 		"more than have cores":   {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
-		"links":                  {func(a *asked) { a.machine.Links.Sends = 5 }, false},
+		"links":                  {func(a *asked) { a.machine.Sends = 5 }, false},
 		"width":                  {func(a *asked) { a.Options.Hidden = 16 }, true},
 		"model":                  {func(a *asked) { a.Options.Model = "sage" }, true},
 		"precision":              {func(a *asked) { a.Options.Precision = "bf16" }, true},
