@@ -59,10 +59,12 @@ func chunksOf(c *worker.Config, partitions string) string {
 		chunks = max(chunks, int(k)+1)
 	}
 	switch {
-	case c.HaloDelay > 0 && c.AggregationOrder == order.Names[order.Auto] && c.Spec.Uses("aggregation-order"):
-		return fmt.Sprintf("%d %s", c.Mesh.Partitions, partitions) + ofInputs
 	case c.HaloDelay > 0:
-		return fmt.Sprintf("%d %s", c.Mesh.Partitions, partitions)
+		division := fmt.Sprintf("%d %s", c.Mesh.Partitions, partitions)
+		if c.AggregationOrder == order.Names[order.Auto] && c.Spec.Uses("aggregation-order") {
+			division += ofInputs
+		}
+		return division
 	case chunks <= 1:
 		return ""
 	}

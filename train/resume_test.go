@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -147,11 +148,9 @@ func graphFor(t *testing.T, o *Options) *graph.Graph {
 // losses, metrics, best epoch, weights, results and memory. It stops after an epoch without an evaluation,
 // with one, after the first and before the last.
 func TestResume(t *testing.T) {
-	at := []int{3, 2, 1, 4}
-	k := 0
-	for name, o := range resumes() {
-		stop := at[k%len(at)]
-		k++
+	at, all := []int{3, 2, 1, 4}, resumes()
+	for k, name := range slices.Sorted(maps.Keys(all)) {
+		stop, o := at[k%len(at)], all[name]
 		t.Run(fmt.Sprintf("%s after %d", name, stop), func(t *testing.T) {
 			g, dir := graphFor(t, &o), t.TempDir()
 			whole := &Job{Graph: g, Options: o}

@@ -33,46 +33,9 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 			}
 		}
 	}
-	switch {
-	case e.team.Planning() && e.comm.TakesTurns(): // the plan of turns waits where a run does
-		for rank := range n {
-			halo[rank] = make([]int32, len(theirs[rank]))
-		}
-		if err := e.comm.AllToAll(comm.Setup, bytesOf(halo), bytesOf(lists)); err != nil {
+	if !e.team.Planning() || e.comm.TakesTurns() { // the plan of turns waits where a run does
+		if err := e.tell(s, halo, lists, theirs, out); err != nil {
 			return err
-		}
-		if e.SourceIDs != nil {
-			e.SourceIDs.Pointer()
-		}
-		if err := e.comm.AllToAll(comm.Setup, bytesOf(lists), bytesOf(theirs)); err != nil {
-			return err
-		}
-	case !e.team.Planning():
-		if err := e.comm.AllToAll(comm.Setup, bytesOf(halo), bytesOf(lists)); err != nil {
-			return err
-		}
-		vertices := make([][]int32, n)
-		for rank, list := range lists {
-			for i, number := range list {
-				row, found := s.sourceRow(number)
-				if !found {
-					return fmt.Errorf("worker %d asks worker %d for row %d, which is not among its %d", rank, e.comm.Rank(), number, e.Sources)
-				}
-				list[i] = row
-				vertices[rank] = append(vertices[rank], e.SourceIDs.Int32s()[row])
-			}
-		}
-		for q, o := range out {
-			if o != nil && !slices.Equal(lists[s.Holders[q]], o.rows) {
-				return refusal.Graph.Errorf("partitions %d and %d store different edges from one to the other; partition the graph again", me, q)
-			}
-		}
-		if err := e.comm.AllToAll(comm.Setup, bytesOf(vertices), bytesOf(theirs)); err != nil {
-			return err
-		}
-		at := make([]int, n)
-		for _, b := range e.Remote() {
-			at[b.Peer] += copy(b.IDs.Int32s(), theirs[b.Peer][at[b.Peer]:])
 		}
 	}
 	for round := 1; round < k; round++ {
@@ -86,6 +49,52 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 			e.Needed = append(e.Needed, m)
 			list = list[rows:]
 		}
+	}
+	return nil
+}
+
+// tell sends the other workers halo, the rows that are needed of them. It sets lists and theirs, which have
+// room for what comes. In a plan they stay as they are.
+func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) error {
+	planning := e.team.Planning()
+	if planning {
+		for rank := range halo {
+			halo[rank] = make([]int32, len(theirs[rank]))
+		}
+	}
+	if err := e.comm.AllToAll(comm.Setup, bytesOf(halo), bytesOf(lists)); err != nil {
+		return err
+	}
+	var ids []int32
+	if e.SourceIDs != nil {
+		ids = e.SourceIDs.Int32s()
+	}
+	vertices := make([][]int32, len(lists))
+	for rank, list := range lists {
+		if planning {
+			vertices[rank] = list // as many
+			continue
+		}
+		for i, number := range list {
+			row, found := s.sourceRow(number)
+			if !found {
+				return fmt.Errorf("worker %d asks worker %d for row %d, which is not among its %d", rank, e.comm.Rank(), number, e.Sources)
+			}
+			list[i] = row
+			vertices[rank] = append(vertices[rank], ids[row])
+		}
+	}
+	for q, o := range out {
+		if o != nil && !planning && !slices.Equal(lists[s.Holders[q]], o.rows) {
+			return refusal.Graph.Errorf("partitions %d and %d store different edges from one to the other; partition the graph again", s.Me, q)
+		}
+	}
+	if err := e.comm.AllToAll(comm.Setup, bytesOf(vertices), bytesOf(theirs)); err != nil || planning {
+		return err
+	}
+	at := make([]int, len(theirs))
+	for _, b := range e.Remote() {
+		at[b.Peer] += copy(b.IDs.Int32s(), theirs[b.Peer][at[b.Peer]:])
 	}
 	return nil
 }
@@ -165,7 +174,7 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 	}
 	at := make([]int, n)
 	for i, b := range e.Remote() {
-		values := columns[i].Floats()
+		values := columns[i].Floats() // a plan asks for them, too, so that what rests comes back
 		if e.team.Planning() {
 			continue
 		}

@@ -215,8 +215,9 @@ func TestAveragesAreWhole(t *testing.T) {
 	for _, wire := range []kernel.Format{kernel.AsStored, kernel.InBFloat16, kernel.InInt8, kernel.InInt4} {
 		s := newStaged(t, "gcn", mesh.Mesh{Stages: 1, Partitions: 3, Slices: 1}, 1)
 		s.spec.Layers, s.spec.Hidden = 3, 40
-		columns := map[string]int{"convs.1": 40, "convs.2": s.graph.Labels.Classes} // products with the weights are aggregated
-		rows := 0                                                                   // of the halos of all partitions
+		// Products with the weights are aggregated.
+		columns := map[string]int{"convs.1": 40, "convs.2": s.graph.Labels.Classes}
+		rows := 0 // of the halos of all partitions
 		for p := range int32(3) {
 			halo := map[int32]bool{}
 			e := s.graph.Relations[0].Edges()

@@ -56,16 +56,15 @@ func Engines(t *testing.T, suite int, cases ...Case) {
 	turn := 0
 	for _, model := range models {
 		for _, v := range dealt(models, model, suite) {
-			o := v.options(model)
-			if kind, _ := gnn.KindOf(model); cases[0].Mesh.Stages > 1 && (o.Decoupled || kind.Uses("rounds") && !kind.Uses("decoupled")) {
-				continue // one block aggregates, and cannot be divided
+			if cases[0].Mesh.Stages > 1 && v.oneBlock(model) {
+				continue
 			}
 			here, both := cases, true
 			if v.name != unchanged {
 				here, both = cases[turn%len(cases):][:1], turn/len(cases)%2 == 0
 				turn++
 			}
-			t.Run(model+" "+v.name, func(t *testing.T) { v.check(t, o, here, both) })
+			t.Run(model+" "+v.name, func(t *testing.T) { v.check(t, v.options(model), here, both) })
 		}
 	}
 }
@@ -98,16 +97,40 @@ type variant struct {
 	halo       func(*train.Options) // how rows travel where the graph axis's own engine runs
 }
 
-// suites is how many suites share the models of a variant.
+// suites is how many suites share the models of a variant. The last of them is of stages.
 const suites = 3
 
 // dealt are the variants of one of a suite's models: plain, and those others that have their turn. Every
-// third of the models that can have a variant has it. Of fewer than three each has it in more than one suite.
+// third of the models that can have a variant has it, or every second of those that stages cannot divide. Of
+// fewer each has it in more than one suite.
 func dealt(models []string, model string, suite int) []*variant {
 	return slices.DeleteFunc(variantsOf(model), func(v *variant) bool {
-		have := slices.DeleteFunc(slices.Clone(models), func(m string) bool { return !slices.Contains(variantsOf(m), v) })
-		return v.name != unchanged && (slices.Index(have, model)+suite)%min(suites, len(have)) > 0
+		share := suites
+		if v.oneBlock(model) {
+			share--
+		}
+		alike := slices.DeleteFunc(slices.Clone(models), func(m string) bool {
+			return !slices.Contains(variantsOf(m), v) || v.oneBlock(m) != v.oneBlock(model)
+		})
+		return v.name != unchanged && (slices.Index(alike, model)+suite)%min(share, len(alike)) > 0
 	})
+}
+
+// TestDealt: each model has each of its variants in one suite at least.
+func TestDealt(t *testing.T) {
+	for _, model := range gnn.Names() {
+		for _, v := range variantsOf(model) {
+			n := 0
+			for suite := range suites {
+				if slices.Contains(dealt(gnn.Names(), model, suite), v) && (suite < suites-1 || !v.oneBlock(model)) {
+					n++
+				}
+			}
+			if n == 0 {
+				t.Errorf("no suite has %s, %s", model, v.name)
+			}
+		}
+	}
 }
 
 // variantsOf are the variants whose settings a model has.
@@ -129,6 +152,12 @@ func (v *variant) graph(t *testing.T) *graph.Graph {
 		v.change(g)
 	}
 	return g
+}
+
+// oneBlock reports whether one block of the model aggregates, so that stages cannot divide it.
+func (v *variant) oneBlock(model string) bool {
+	kind, _ := gnn.KindOf(model)
+	return v.options(model).Decoupled || kind.Uses("rounds") && !kind.Uses("decoupled")
 }
 
 // options are those of a model on one worker.

@@ -32,7 +32,7 @@ type batch struct {
 }
 
 // each calls f for all edges of a block, at most messageEdges at a time. A plan visits one batch of the
-// largest size.
+// largest size, which is more than a run's where an epoch drops edges.
 func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	entries := block.In.Entries()
 	size := min(messageEdges, entries)

@@ -17,17 +17,18 @@ import (
 	"weft/train/engine"
 )
 
-// TestBoundedMessages: a message has at most 65,536 numbers, and as many whole rows as fit. A worker sends
-// each other worker two messages at a time, and receives two, which bounds the memory of its buffers. An
-// all-to-all to rows may begin while the one to slices ends.
+// TestBoundedMessages: a message has at most 65,536 numbers, and as many whole rows as fit: of a row less the
+// workers here would send one more. A worker sends each other worker two messages at a time, and receives
+// two, which bounds the memory of its buffers. An all-to-all to rows may begin while the one to slices ends.
 func TestBoundedMessages(t *testing.T) {
-	const vertices, columns = 3000, 600
-	g := paralleltest.ManyEdges(t, vertices, 2)
-	for _, c := range []struct{ workers, atOnce, messages int }{
-		{2, 2, 7}, // 1500 rows of 300 columns, 218 rows in a message
-		{3, 4, 4}, // 1000 rows of 200 columns, 327 rows in a message
+	const columns = 600
+	for _, c := range []struct{ workers, atOnce, messages, rows int }{
+		{2, 2, 7, 65_536 / 300}, // of 300 columns in a message
+		{3, 4, 3, 65_536 / 200},
 	} {
 		t.Run(fmt.Sprint(c.workers), func(t *testing.T) {
+			vertices := c.workers * c.messages * c.rows
+			g := paralleltest.ManyEdges(t, int32(vertices), 2)
 			type lane struct {
 				rank int
 				send bool

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-const largest = 1 << 20 // bytes of a tracked file
+const largest = 1_000_000 // bytes of a tracked file
 
 func main() {
 	reasons, err := refused(".")
@@ -68,8 +68,7 @@ func wrong(content []byte) string {
 		return fmt.Sprintf(": a program (%s): remove it by git rm --cached, and name it in .gitignore", format)
 	}
 	if len(content) > largest {
-		return fmt.Sprintf(": %.1f MB, and a tracked file has at most %.1f MB: remove it by git rm --cached", float64(len(content))/1e6,
-			float64(largest)/1e6)
+		return fmt.Sprintf(": %d bytes, and a tracked file has at most %d: remove it by git rm --cached", len(content), largest)
 	}
 	if at := marker.FindIndex(content); at != nil {
 		return fmt.Sprintf(":%d: a conflict marker: resolve the conflict", 1+bytes.Count(content[:at[0]], []byte("\n")))

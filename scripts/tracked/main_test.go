@@ -19,15 +19,16 @@ func TestRefused(t *testing.T) {
 	binary.LittleEndian.PutUint32(program[0x3c:], 0x40)
 	copy(program[0x40:], "PE\x00\x00\x64\x86")
 	program = append(program, make([]byte, 64)...)
-	ours, theirs := strings.Repeat("<", 7)+" HEAD\n", strings.Repeat(">", 7)+" theirs\n" // this file has no markers
+	// This file has no markers.
+	ours, theirs := strings.Repeat("<", 7)+" HEAD\n", strings.Repeat(">", 7)+" theirs\n"
 	for _, c := range []struct{ name, content, want string }{
 		{"ours.md", "a\nb\n" + ours, "ours.md:3: a conflict marker: resolve the conflict"},
 		{"theirs.md", theirs, "theirs.md:1: a conflict marker: resolve the conflict"},
 		{"title.rst", "Title x\n=======\n", ""},
 		{"quoted.md", "git writes " + ours, ""},
 		{"eight.md", "<" + ours, ""},
-		{"one.bin", strings.Repeat("x", 1<<20), ""},
-		{"large.bin", strings.Repeat("x", 1<<20+1), "large.bin: 1.0 MB, and a tracked file has at most 1.0 MB: remove it by git rm --cached"},
+		{"one.bin", strings.Repeat("x", 1e6), ""},
+		{"large.bin", strings.Repeat("x", 1e6+1), "large.bin: 1000001 bytes, and a tracked file has at most 1000000: remove it by git rm --cached"},
 		{"folder/weft", "\x7fELF\x02\x01", "folder/weft: a program (ELF): remove it by git rm --cached, and name it in .gitignore"},
 		{"mac", "\xcf\xfa\xed\xfe\x07", "mac: a program (Mach-O): remove it by git rm --cached, and name it in .gitignore"},
 		{"mac32", "\xce\xfa\xed\xfe\x07", "mac32: a program (Mach-O): remove it by git rm --cached, and name it in .gitignore"},

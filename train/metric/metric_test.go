@@ -72,6 +72,7 @@ func TestMetricsByHand(t *testing.T) {
 		{"roc-auc", two, []float32{0, 1, 0, 1, 0, 1, 0, 1}, everyVertex(4), 1. / 2},
 		{"micro-f1", multi, scores, everyVertex(3), 2. * 3 / (2*3 + 2 + 1)},
 		{"macro-f1", multi, scores, everyVertex(3), (1./2 + 1 + 0) / 3},
+		{"macro-f1", multi, scores, []int64{0}, (1. + 1 + 0) / 3}, // label 2 counts, as in scikit-learn
 		// Label 2 has no positives and does not count
 		{"roc-auc", multi, scores, everyVertex(3), (0. + 1) / 2},
 	} {

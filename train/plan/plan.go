@@ -552,7 +552,8 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, p *Worker) error
 			p.Steps, _ = w.Recorder.Events()
 			p.Steps = slices.Clone(p.Steps)
 		}
-		if epoch != epochs-2 || w.Offload == "" || (w.Epochs-1)%w.EvalEvery == 0 { // else the run's last epoch follows none
+		evaluated := (w.Epochs-1)%w.EvalEvery == 0 // the epoch before the run's last one
+		if evaluated || epoch != epochs-2 || w.Offload == "" {
 			if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
 				return err
 			}

@@ -1,26 +1,41 @@
 package worker
 
 import (
+	"reflect"
 	"testing"
 	"time"
 )
 
+// each is a Communication whose k-th kind has of(k), k = 0, 1, ….
+func each(of func(k int64) Traffic) (c Communication) {
+	kinds := reflect.ValueOf(&c).Elem()
+	for k := range kinds.NumField() {
+		kinds.Field(k).Set(reflect.ValueOf(of(int64(k))))
+	}
+	return c
+}
+
 // TestTallySince: what a worker did in a pass is what it had done after it less what it had before, of each
 // kind of traffic and each layer, bytes and messages.
 func TestTallySince(t *testing.T) {
-	before, after, want := Tally{Waited: time.Second}, Tally{Waited: 4 * time.Second}, Tally{Waited: 3 * time.Second}
-	for k := range int64(len(before.Sent.kinds())) {
-		*before.Sent.kinds()[k] = Traffic{Bytes: 10 + k, Messages: 1 + k}
-		*after.Sent.kinds()[k] = Traffic{Bytes: 110 + 3*k, Messages: 21 + 4*k}
-		*want.Sent.kinds()[k] = Traffic{Bytes: 100 + 2*k, Messages: 20 + 3*k}
-	}
-	got := after.since(before)
-	if got.Sent != want.Sent || got.Waited != want.Waited {
+	before := Tally{Waited: time.Second, Sent: each(func(k int64) Traffic { return Traffic{Bytes: 10 + k, Messages: 1 + k} })}
+	after := Tally{Waited: 4 * time.Second, Sent: each(func(k int64) Traffic { return Traffic{Bytes: 110 + 3*k, Messages: 21 + 4*k} })}
+	want := each(func(k int64) Traffic { return Traffic{Bytes: 100 + 2*k, Messages: 20 + 3*k} })
+	if got := after.since(before); got.Sent != want || got.Waited != 3*time.Second {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	sum := SumOf([]Communication{before.Sent, got.Sent, {}})
-	if sum != after.Sent {
-		t.Errorf("the sum is %+v, want %+v", sum, after.Sent)
+}
+
+// TestSumOf: the sum over workers, and that of bytes, have all kinds.
+func TestSumOf(t *testing.T) {
+	a := each(func(k int64) Traffic { return Traffic{Bytes: 1 << k, Messages: 3 * k} })
+	b := each(func(k int64) Traffic { return Traffic{Bytes: 100 << k, Messages: 1} })
+	want := each(func(k int64) Traffic { return Traffic{Bytes: 101 << k, Messages: 3*k + 1} })
+	if sum := SumOf([]Communication{a, {}, b}); sum != want {
+		t.Errorf("the sum is %+v, want %+v", sum, want)
+	}
+	if bytes := a.Bytes(); bytes != 1+2+4+8+16+32 {
+		t.Errorf("%d bytes", bytes)
 	}
 }
 

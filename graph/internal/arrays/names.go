@@ -29,7 +29,7 @@ type Meaning int
 // What numbers of labels stand for.
 const (
 	ByType       Meaning = iota // integers for classes, floats for values
-	PerhapsWhole                // also whole floats for classes, if there are few: so tables with gaps write them
+	PerhapsWhole                // whole floats for classes too, if there are few: tables with gaps have them
 	Values                      // all for values to predict
 )
 
@@ -47,7 +47,8 @@ func (l *LabelRows) Labels() (graph.Labels, error) {
 	return Labels(l.Array)
 }
 
-// FewClasses are as many as classification has. Of more it is likely that they are values to predict.
+// FewClasses is up to how many classes numbers are taken for without a word. More are probably values to
+// predict.
 const FewClasses = 100
 
 // ManyClasses reports whether numbers of so many vertices are more likely values to predict than so many
