@@ -62,7 +62,7 @@ func TestFill(t *testing.T) {
 					l.fill(to, func(i int) int { return begins[i] })
 					name := fmt.Sprintf("sparse %v, %d places, %v, normalized %v, standard %v", from.Sparse(), len(places), element, l.normalize, l.standard != nil)
 					for k, x := range want {
-						got := float32(0)
+						var got float32
 						if element == tensor.BFloat16 {
 							got, x = tensor.FromBFloat16(to.BFloat16s()[k]), tensor.FromBFloat16(tensor.RoundBFloat16(x))
 						} else {
