@@ -46,7 +46,7 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 
 // picks says whether GATv1's ∂target_score picks the rows of one side of LeakyReLU's knee and leaves the
 // others unread. That takes time for each destination and head, so it does not pay where these have few
-// edges, nor where the heads of an edge share a cache line.
+// edges, nor where a head has less than a cache line of columns.
 func (a Attention) picks(e *CSR) bool {
 	const few, line = 8, 16
 	return e.Entries() >= few*e.Rows && a.Width >= line

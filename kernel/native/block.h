@@ -17,7 +17,8 @@ INLINE int64_t ahead_of(int64_t bytes) {
 
 // Calls f for each block of a row of `vectors` vectors, the last of them of `rest` lanes if not 0, with the
 // block's first vector, its number of vectors, and the lanes of its last one, 0 for all. The number of vectors
-// is a constant to the compiler: so are the registers. The lanes are one where they are all of a single vector.
+// is a constant to the compiler, so that sums stay in registers. The lanes are one, 0, where a single vector is
+// whole: it is then loaded without a mask.
 #if defined(NARROW) // one vector, or two of which the last has `rest` lanes
 #define EACH_BLOCK(vectors, rest, f, ...) \
 	if ((vectors) == 1) \
@@ -40,15 +41,15 @@ INLINE int64_t ahead_of(int64_t bytes) {
 		switch ((vectors) - v0 < BLOCK ? (vectors) - v0 : BLOCK) { \
 		case 1: \
 			if (lanes_left) \
-				EACH_F(lanes_left, __VA_ARGS__); \
+				ONE_VECTOR(lanes_left, __VA_ARGS__); \
 			else \
-				EACH_F(0, __VA_ARGS__); \
+				ONE_VECTOR(0, __VA_ARGS__); \
 			break; \
 			BLOCK_CASE(2, lanes_left, __VA_ARGS__) BLOCK_CASE(3, lanes_left, __VA_ARGS__) BLOCK_CASE(4, lanes_left, __VA_ARGS__) \
 			MORE_BLOCK_CASES(lanes_left, __VA_ARGS__) \
 		} \
 	}
-#define EACH_F(rest, f, ...) f(__VA_ARGS__, v0, 1, rest)
+#define ONE_VECTOR(rest, f, ...) f(__VA_ARGS__, v0, 1, rest)
 #endif
 
 // Asks for the columns of a block in a row that is used later.
