@@ -107,6 +107,11 @@ func (a Attention) kernel(v1, v2, dot C.int) C.int {
 	return v1
 }
 
+// rooms takes what calls of the kernels compute in.
+func (a Attention) rooms(t *Team) rooms {
+	return t.rooms(C.weft_attention_room(C.int64_t(a.Heads), C.int64_t(a.Width), boolean(a.Edges.Weight != nil)))
+}
+
 // operands are the matrices over storage.
 func (a Attention) operands() []*tensor.Matrix {
 	return []*tensor.Matrix{a.Source, a.Target, a.Key, a.Edges.Rows, a.Edges.Loops}
@@ -159,7 +164,8 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	if s.sum == nil && !last {
 		s.sum = t.scratch(tensor.Float32, e.Rows, a.Heads)
 	}
-	args := a.c(e)
+	args, rooms := a.c(e), a.rooms(t)
+	args.rooms = rooms.c()
 	over(&args, e, loops)
 	if s.Out.Element == tensor.BFloat16 && (s.begun || !last) {
 		panic("kernel: a BFloat16 output of attention over several blocks")
@@ -169,6 +175,7 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	r := on(a.kernel(C.weft_attend, C.weft_attend_v2, C.weft_attend_dot), a.operands()...)
 	t.edges(r, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
 	t.attendHubs(r, args, s, a, e, loops, last)
+	rooms.release()
 	s.begun = !last
 	if last {
 		s.sum.Release()

@@ -30,7 +30,8 @@ type Attended struct{ Grad, GradDotOut, LogSum *tensor.Matrix }
 // transpose of e. Coefficients are computed again from the scores. GATv1's gradient of a target score is
 // right when all blocks' are added: it uses that ∂ of the scores of all of a destination's edges have sum 0.
 func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR, loops *tensor.Matrix, of Attended) {
-	args := a.c(e)
+	args, rooms := a.c(e), a.rooms(t)
+	args.rooms = rooms.c()
 	check("gradient", of.Grad, e.Rows, a.Heads*a.Width)
 	check("⟨gradient, output⟩", of.GradDotOut, e.Rows, a.Heads)
 	check("log-sum-exp", of.LogSum, e.Rows, a.Heads)
@@ -42,6 +43,7 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 	t.backTarget(args, d, a, e, loops, of.Grad, pack)
 	t.backSource(args, d, a, transposed, loops, of.Grad)
 	pack.Release()
+	rooms.release()
 }
 
 // picks says whether GATv1's ∂target_score picks the rows of one side of LeakyReLU's knee and leaves the

@@ -116,7 +116,18 @@ func (t *Team) LayerNorm(z, x *tensor.Matrix, n Normalization, epsilon float64, 
 		z: storage(z), mean: floats(n.Mean), rstd: floats(n.Rstd), x: storage(x), gamma: floats(n.Gamma), beta: floats(n.Beta),
 		cols: C.int64_t(x.Cols), epsilon: C.float(epsilon), activation: act.c(), mask: m.c(),
 	}
+	rooms := t.copies(x)
+	args.rooms = rooms.c()
 	t.rows(on(C.weft_layer_norm, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
+	rooms.release()
+}
+
+// copies takes what calls of layer norm's kernels copy rows like x's into. Rows of Float32 are not copied.
+func (t *Team) copies(x *tensor.Matrix) rooms {
+	if x.Element == tensor.Float32 {
+		return rooms{}
+	}
+	return t.rooms(C.weft_layer_norm_room(C.int64_t(x.Cols)))
 }
 
 // NormGradients are the gradients of LayerNorm's input (like x), and of its parameters (1 × cols).
@@ -131,7 +142,10 @@ func (t *Team) LayerNormBackward(d NormGradients, g, x *tensor.Matrix, n Normali
 		gamma: floats(n.Gamma), beta: floats(n.Beta), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 		activation: act.c(), mask: m.c(),
 	}
+	rooms := t.copies(x)
+	args.rooms = rooms.c()
 	t.overTiles(on(C.weft_layer_back, d.X, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
+	rooms.release()
 	t.mergeTiles(a, func(c int, s float64) { d.Beta.Floats()[c] += float32(s) })
 	t.mergeTiles(b, func(c int, s float64) { d.Gamma.Floats()[c] += float32(s) })
 	a.Release()

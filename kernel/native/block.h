@@ -7,8 +7,6 @@ enum {
 	SECOND_CACHE = 2       // of __builtin_prefetch: what is not needed at once does not go to the first
 };
 
-enum { CACHE = 12 << 10, CACHE2 = 256 << 10 }; // bytes that should stay in a core's first and second cache
-
 // How many edges ahead rows of so many bytes are prefetched: narrow rows are used up sooner.
 INLINE int64_t ahead_of(int64_t bytes) {
 	int64_t lines = (bytes + 63) / 64, edges = 128 / (lines > 0 ? lines : 1);

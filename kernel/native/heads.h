@@ -10,7 +10,7 @@ typedef struct {
 	int heads, vectors, tail;
 	int layer_heads, layer_places; // of the layer's group: its heads, and the places that its edges take
 	const int32_t *head_of; // of each column, its head in the group; 0 behind the last
-	float *scratch;      // a row for each run of a batch
+	float *scratch;      // a row for each run of a batch, in CACHE bytes or one row
 	float *open, *open2; // a row each
 	float *of_edges;     // a row for each edge of a batch, from their features; where there is an edge_weight
 } group;
@@ -32,23 +32,20 @@ static inline int64_t bytes_of_edge(const weft_attention_args *a, int64_t vector
 }
 
 static inline void first_group(group *g, const weft_attention_args *a) {
-	int64_t width = a->width, most = a->heads < VW ? a->heads : VW, columns = vectors_of_heads(most, width) * VW;
-	int64_t scratch = columns * sizeof(float) < CACHE ? CACHE : columns * sizeof(float);
-	int64_t of_edges = !a->edge_weight ? 0 : LANES * columns * sizeof(float) < CACHE2 / 4 ? CACHE2 / 4 : LANES * columns * sizeof(float);
-	int32_t *head_of = aligned_alloc(sizeof(vf), columns * (sizeof(int32_t) + 2 * sizeof(float)) + scratch + of_edges);
-	if (!head_of)
-		abort(); // a row of head numbers, two of sums, scratch of CACHE bytes or a row, and the edges' rows
+	const int64_t width = a->width, most = a->heads < VW ? a->heads : VW, columns = weft_group_columns(a->heads, width);
+	int32_t *head_of = weft_take_room(&a->rooms);
 	for (int64_t c = 0; c < columns; c++)
 		head_of[c] = c < most * width ? c / width : 0;
 	*g = (group){.width = width, .head_of = head_of, .open = (float *)(head_of + columns), .open2 = (float *)(head_of + 2 * columns),
-	             .scratch = (float *)(head_of + 3 * columns), .of_edges = (float *)((char *)(head_of + 3 * columns) + scratch)};
+	             .scratch = (float *)(head_of + 3 * columns),
+	             .of_edges = (float *)((char *)head_of + weft_attention_room(a->heads, width, 0))};
 }
 
-// Returns 0 after the last group, and has freed then what the first took.
+// Returns 0 after the last group, and has left the first one's room then.
 static inline int next_group(group *g, const weft_attention_args *a) {
 	g->head += g->heads;
 	if (g->head >= a->heads) {
-		free((void *)g->head_of);
+		weft_leave_room((void *)g->head_of);
 		return 0;
 	}
 	// in the layer, where the group's first head is and where the layer's group begins

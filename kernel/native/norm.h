@@ -213,12 +213,12 @@ static void k_normalize_back(const void *args, int64_t lo, int64_t hi) {
 // batch of rows stays in the first-level cache between the sweeps over it, while the next one is fetched; VW
 // of its rows end in one sum over lanes.
 
-enum { KEPT = 4096, BATCHED = 32 };
+enum { BATCHED = 32 };
 
-// The rows of a batch: whole vectors of at most KEPT numbers, or as few as go.
+// The rows of a batch: whole vectors of at most WEFT_KEPT numbers, or as few as go.
 static inline int64_t batch_rows(int64_t cols) {
 	int64_t rows = BATCHED;
-	while (rows > VW && rows * cols > KEPT)
+	while (rows > VW && rows * cols > WEFT_KEPT)
 		rows /= 2;
 	return rows;
 }
@@ -247,12 +247,11 @@ static inline vf among(vf v, vi lanes) { return (vf)((vi)v & lanes); }
 #if defined(WEFT_OF_BFLOAT16)
 typedef float *copies;
 
-static copies room_for_copies(int64_t n) {
-	float *p = aligned_alloc(sizeof(vf), (n * sizeof *p + sizeof(vf) - 1) / sizeof(vf) * sizeof(vf));
-	if (!p)
-		abort(); // a batch, or VW rows
-	return p;
-}
+static inline copies room_for_copies(const weft_rooms *r) { return weft_take_room(r); }
+
+// Those of a second operand.
+static inline copies beside(copies first, int64_t cols) { return first + weft_layer_norm_room(cols) / 2 / sizeof(float); }
+static inline void leave_copies(copies first) { weft_leave_room(first); }
 
 static const float *as_floats(copies to, const elem *x, int64_t n) {
 	for (int64_t i = 0; i < n; i += VW)
@@ -268,7 +267,9 @@ static void round_floats(elem *z, const float *x, int64_t n) {
 }
 #else
 typedef void *copies;
-static inline copies room_for_copies(int64_t n) { return NULL; }
+static inline copies room_for_copies(const weft_rooms *r) { return NULL; }
+static inline copies beside(copies first, int64_t cols) { return NULL; }
+static inline void leave_copies(copies first) {}
 static inline const float *as_floats(copies to, const elem *x, int64_t n) { return x; }
 static inline float *floats_for(copies to, elem *z) { return z; }
 static inline void round_floats(elem *z, const float *x, int64_t n) {}
@@ -335,7 +336,7 @@ INLINE void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t h
 	const int64_t cols = a->cols, batch = batch_rows(cols);
 	const float *gamma = a->gamma, *beta = a->beta;
 	const row_vectors v = vectors_of(cols);
-	const copies x_copies = room_for_copies(batch * cols), z_copies = room_for_copies(batch * cols);
+	const copies x_copies = room_for_copies(&a->rooms), z_copies = beside(x_copies, cols);
 	for (int64_t i = lo; i < hi; i += batch) {
 		const int64_t here = lesser(batch, hi - i);
 		const float *x = as_floats(x_copies, a->x + i * cols, here * cols);
@@ -359,8 +360,7 @@ INLINE void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t h
 			drop_rows(first, first, &a->mask, i, here, cols);
 		round_floats(a->z + i * cols, first, here * cols);
 	}
-	free(x_copies);
-	free(z_copies);
+	leave_copies(x_copies);
 }
 
 static void k_layer_norm(const void *args, int64_t lo, int64_t hi) {
@@ -492,7 +492,7 @@ static void fold_vectors(double *sum, float *places, int64_t width) {
 
 INLINE void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, batch = batch_rows(cols);
-	const copies x_copies = room_for_copies(batch * cols), g_copies = room_for_copies(batch * cols);
+	const copies x_copies = room_for_copies(&a->rooms), g_copies = beside(x_copies, cols);
 	layer_back l = {.args = a};
 	for (int64_t t = lo; t < hi; t++) {
 		double *sum_g = a->tile_g + t * cols, *sum_gx = a->tile_gx + t * cols;
@@ -528,8 +528,7 @@ INLINE void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t 
 			round_floats(a->dx + i * cols, l.dx, here * cols);
 		}
 	}
-	free(x_copies);
-	free(g_copies);
+	leave_copies(x_copies);
 }
 
 static void k_layer_back(const void *args, int64_t lo, int64_t hi) {

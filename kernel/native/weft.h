@@ -5,6 +5,8 @@
 #define WEFT_H
 #include <stdint.h>
 
+#include "rooms.h"
+
 // The upper half of a float. No arithmetic is done in it: kernels load it as a float, and round once, to
 // nearest even, what they store.
 typedef struct {
@@ -174,6 +176,7 @@ typedef struct {
 	double *d_edge_weight;
 	float *d_edge_row;
 	float *pack;               // destination rows × WEFT_PACK·heads, see attend_pack
+	weft_rooms rooms;          // of weft_attention_room bytes
 } weft_attention_args;
 
 // out_ih = Σ_c z_ihc · a_hc, or with a row of y for each row of z in place of a
@@ -286,6 +289,7 @@ typedef struct {
 	float epsilon;
 	int32_t activation;
 	weft_mask mask;
+	weft_rooms rooms; // of weft_layer_norm_room bytes, where elem is not float
 } weft_layer_norm_args;
 
 // dx, and Σ g' and Σ g'·x̂ over the tile's rows; dx may be g. Runs over tiles.
@@ -297,6 +301,7 @@ typedef struct {
 	int64_t rows, cols;
 	int32_t activation;
 	weft_mask mask;
+	weft_rooms rooms; // as in weft_layer_norm_args
 } weft_layer_back_args;
 
 // Losses over a list of rows; equations in loss.h. Runs over tiles of the list.

@@ -1,0 +1,55 @@
+package kernel_test
+
+import (
+	"testing"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// TestRoomsOfThreads: what kernels compute in besides their operands is counted, for each thread, and a plan knows
+// it. Attention of 2 heads of 2,048 columns takes 4 rows of 16 KiB, and with weights of edge features 16 more;
+// layer norm of 1,000 columns in bfloat16 two batches of 16 rows of floats; and each a cache line.
+func TestRoomsOfThreads(t *testing.T) {
+	const rows, heads, width, features, page = 3, 2, 2048, 4, 4096
+	attend := func(team *kernel.Team, weights bool) {
+		e := &kernel.CSR{Rows: rows, Cols: rows, Indptr: team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, rows+1),
+			Indices: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, 0)}
+		if !team.Planning() {
+			clear(e.Indptr.Int64s())
+		}
+		x := team.Zeros(tensor.Activations, rows, heads*width)
+		a := kernel.Attention{Heads: heads, Width: width, Source: x, Target: x, Key: x}
+		if weights {
+			a.Edges = kernel.EdgeFeatures{Rows: team.Memory.New(tensor.Graph, 0, features), Weight: team.Zeros(tensor.Buffers, features, heads*width)}
+		}
+		team.Attend(team.AttentionStart(rows, heads, width, tensor.Float32), a, e, nil, kernel.Last)
+	}
+	norm := func(team *kernel.Team, element tensor.Element) {
+		const cols = 1000
+		one := func() *tensor.Matrix { return team.Zeros(tensor.Buffers, 1, cols) }
+		column := func() *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, 1) }
+		x := team.Memory.NewElement(tensor.Activations, element, rows, cols)
+		team.LayerNorm(x, x, kernel.Normalization{Mean: column(), Rstd: column(), Gamma: one(), Beta: one()}, 1e-5, kernel.ReLU, kernel.Mask{})
+	}
+	for name, c := range map[string]struct {
+		compute func(*kernel.Team)
+		more    int64 // bytes of three more threads, in pages
+	}{
+		"attention":             {func(team *kernel.Team) { attend(team, false) }, 48 * page},                 // of 16.02 KiB × 4
+		"attention, weights":    {func(team *kernel.Team) { attend(team, true) }, 240 * page},                 // of 320.06 KiB
+		"layer norm, bfloat16":  {func(team *kernel.Team) { norm(team, tensor.BFloat16) }, (126 - 32) * page}, // of 125.06 KiB
+		"layer norm of float32": {func(team *kernel.Team) { norm(team, tensor.Float32) }, 0},
+	} {
+		peak := func(team *kernel.Team) int64 {
+			defer team.Memory.Close()
+			c.compute(team)
+			return team.Memory.Peak()
+		}
+		one, four := peak(kernel.NewTeam(1, tensor.NewMeter())), peak(kernel.NewTeam(4, tensor.NewMeter()))
+		planned := peak(kernel.NewPlan(4, tensor.NewMeter()))
+		if four-one != c.more || planned != four {
+			t.Errorf("%s: three more threads take %d bytes, want %d; four take %d, planned %d", name, four-one, c.more, four, planned)
+		}
+	}
+}
