@@ -363,10 +363,10 @@ func activations() []string {
 
 // withFields ties each setting to the field of Options whose yaml tag is its name.
 func withFields(table []Setting) []Setting {
-	options := reflect.TypeFor[Options]()
+	fields := reflect.VisibleFields(reflect.TypeFor[Options]())
 	for i := range table {
 		s := &table[i]
-		s.field = slices.IndexFunc(reflect.VisibleFields(options), func(f reflect.StructField) bool { return f.Tag.Get("yaml") == s.Name })
+		s.field = slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Tag.Get("yaml") == s.Name })
 		if s.field < 0 {
 			panic("Options has no field for the setting " + s.Name)
 		}
