@@ -353,28 +353,31 @@ func (p *Plan) Less() string {
 	return fmt.Sprintf("%s %s or a smaller model", refusal.Setting("recompute"), setting.RecomputeBlocks)
 }
 
-// CheckLimit refuses a plan in which a worker exceeds the limit; 0: none.
+// CheckLimit refuses a plan in which a worker exceeds the limit, and names the one that needs most; 0: none.
 func (p *Plan) CheckLimit(limit setting.Bytes) error {
-	for worker, tensors := range p.PeakTensorBytes {
-		graph := p.GraphBytes[worker]
-		if limit > 0 && tensors+graph > int64(limit) {
-			during, wayOut := "", "raise the limit or take "+p.Less()
-			// Perhaps not enough, as each worker holds a halo too.
-			workers := int64(len(p.PeakTensorBytes)) * ((tensors + graph + int64(limit) - 1) / int64(limit))
-			switch {
-			case p.Rests:
-				during = " while a partition is at work"
-				wayOut = fmt.Sprintf("raise the limit, or try another number of %s: more of them are smaller, and each has its own parameters", refusal.Setting("partitions"))
-			case p.Turns:
-				wayOut = fmt.Sprintf("raise the limit, or let matrices rest on disk with %s DIR", refusal.Setting("offload"))
-			case workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit):
-				wayOut = fmt.Sprintf("raise the limit, take %s, or try more workers, as in %s graph=%d", p.Less(), refusal.Setting("parallel"), workers)
-			}
-			return refusal.Errorf("%s %s: worker %d would need %s%s (tensors %s, graph %s); %s", refusal.Setting("memory-limit"), limit, worker,
-				setting.Bytes(tensors+graph).RoundedUp(), during, setting.Bytes(tensors).Rounded(), setting.Bytes(graph).Rounded(), wayOut)
+	worker, need := 0, int64(0)
+	for i, tensors := range p.PeakTensorBytes {
+		if all := tensors + p.GraphBytes[i]; all > need {
+			worker, need = i, all
 		}
 	}
-	return nil
+	if limit == 0 || need <= int64(limit) {
+		return nil
+	}
+	during, wayOut := "", "raise the limit or take "+p.Less()
+	// Perhaps not enough, as each worker holds a halo too.
+	workers := int64(len(p.PeakTensorBytes)) * ((need + int64(limit) - 1) / int64(limit))
+	switch {
+	case p.Rests:
+		during = " while a partition is at work"
+		wayOut = fmt.Sprintf("raise the limit, or try another number of %s: more of them are smaller, and each has its own parameters", refusal.Setting("partitions"))
+	case p.Turns:
+		wayOut = fmt.Sprintf("raise the limit, or let matrices rest on disk with %s DIR", refusal.Setting("offload"))
+	case workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit):
+		wayOut = fmt.Sprintf("raise the limit, take %s, or try more workers, as in %s graph=%d", p.Less(), refusal.Setting("parallel"), workers)
+	}
+	return refusal.Errorf("%s %s: worker %d would need %s%s (tensors %s, graph %s); %s", refusal.Setting("memory-limit"), limit, worker,
+		setting.Bytes(need).RoundedUp(), during, setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(), wayOut)
 }
 
 // savings lists what the settings allow, the fastest first.
