@@ -155,3 +155,44 @@ random:
 		t.Errorf("the same file draws others: %v", err)
 	}
 }
+
+// TestWhatASweepMayBe: the most combinations and the ends of ranges are accepted, and what is beyond them is
+// refused, with its reason. What a mesh that is chosen with the graph makes of settings is not checked here.
+func TestWhatASweepMayBe(t *testing.T) {
+	numbers := func(n int) string { return strings.TrimSuffix(strings.Repeat("1, ", n), ", ") }
+	const ranges = "a list of values was expected, or a range as in {log-uniform: [1e-4, 1e-1]}, {uniform: [0, 0.7]} or {integers: [2, 5]}"
+	for file, want := range map[string]string{
+		"settings: {parallel: auto}\ngrid: {lr: [" + numbers(100) + "], epochs: [" + numbers(100) + "]}": "",
+		"settings: {parallel: auto}\ngrid: {lr: [" + numbers(100) + "], epochs: [" + numbers(101) + "]}": "grid: more than 10000 combinations; " +
+			"leave some values out, or draw some with random",
+		"settings: {parallel: auto}\nrandom: {runs: 10000, settings: {lr: [1]}}": "",
+		"random: {runs: 1, settings: {lr: [1]}}":                                 "",
+		"random: {runs: 0, settings: {lr: [1]}}":                                 "random: runs 0: a number from 1 to 10000 was expected",
+		"random: {runs: 10001, settings: {lr: [1]}}":                             "random: runs 10001: a number from 1 to 10000 was expected",
+		"random: {runs: 1, settings: {}}":                                        "random: settings: names no setting to draw",
+		"random: {runs: 1, settings: {lr: {uniform: [1, 2, 3]}}}":                "random: lr: " + ranges,
+		"random: {runs: 1, settings: {lr: {uniform: [1]}}}":                      "random: lr: " + ranges,
+		"random: {runs: 1, settings: {lr: {uniform: [1, 2], integers: [1, 2]}}}": "random: lr: " + ranges,
+		"random: {runs: 1, settings: {lr: {normal: [1, 2]}}}":                    "random: lr: " + ranges,
+		"random: {runs: 1, settings: {lr: {uniform: [2, 2]}}}":                   "",
+		"random: {runs: 1, settings: {lr: {uniform: [2, 1]}}}":                   "random: lr: uniform [2, 1]: a smaller and a larger number were expected, above 0 for log-uniform",
+		"random: {runs: 1, settings: {lr: {log-uniform: [0, 1]}}}":               "random: lr: log-uniform [0, 1]: a smaller and a larger number were expected, above 0 for log-uniform",
+		"random: {runs: 1, settings: {epochs: {integers: [0, 9.223372036854775808e18]}}}": "random: epochs: integers [0, 9.223372036854776e+18]: " +
+			"a smaller and a larger one between -9223372036854775808 and 9223372036854775807 were expected",
+		"seeds: 10000\ngrid: {lr: [1]}": "",
+		"seeds: 10001\ngrid: {lr: [1]}": "seeds: 10001: a number of runs of each combination from 1 to 10000 was expected",
+		"seeds: 0\ngrid: {lr: [1]}":     "seeds: 0: a number of runs of each combination from 1 to 10000 was expected",
+		"settings: {parallel: auto, model: gat, hidden: 64, heads: 3}\ngrid: {lr: [1]}": "",
+		"settings: {model: gat, hidden: 64, heads: 3}\ngrid: {lr: [1]}": "with lr 1: heads 3 does not divide hidden 64: " +
+			"each head of gat gets an equal share of the hidden width",
+		"settings: {lr: 1}\ngrid: {lr: [1]}":          "lr stands twice",
+		"seeds: 2\ngrid: {seed: [1]}":                 "seed: stands beside seeds; leave one of them out",
+		"settings: {lr: [1, 2]}\ngrid: {epochs: [1]}": "settings: lr: a single value was expected; lists stand under grid or random",
+		"dataset: g": "one of grid and random was expected: which values to try of which settings",
+		"grid: {}":   "grid: is empty; name settings with the values to try, as in lr: [0.01, 0.1]",
+	} {
+		if _, err := parse([]byte(file)); want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%.80s: %v, want %q", file, err, want)
+		}
+	}
+}
