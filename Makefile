@@ -14,9 +14,6 @@ WEFT_DATA ?= ../shared/data
 # Passed to `make reproduce`, `make hosts` and others, such as ARGS="--only cora-gcn --seeds 3".
 ARGS ?=
 
-# Built with Open MPI where pkg-config finds it, else with MPICH, else for one process; TAGS= builds without.
-TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config --exists mpich; then echo mpi,mpich; fi; } 2>/dev/null)
-
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
@@ -31,7 +28,7 @@ packages:
 	@scripts/install-packages
 
 build: packages ## build bin/weft
-	@GO='$(GO)' scripts/build -tags '$(TAGS)' -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/weft ./cmd/weft
+	@GO='$(GO)' scripts/build -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/weft ./cmd/weft
 
 install: build ## install weft, its shell completions, manual pages, documents and configurations below PREFIX (default /usr/local)
 	scripts/install '$(DESTDIR)$(PREFIX)'
@@ -57,7 +54,7 @@ GOTEST = GOGC=400 $(GO) test $(TESTFLAGS)
 test: packages ## formatting, tracked files and every test: what every change passes, in a few minutes of processor time
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
 	$(GO) run ./scripts/tracked
-	GOGC=400 $(GO) run ./scripts/gotest $(TESTFLAGS) -tags '$(TAGS)' ./...
+	GOGC=400 $(GO) run ./scripts/gotest $(TESTFLAGS) ./...
 
 check: test lint race levels guard ## `make test` and what takes longer: lint, race, levels, guard
 
@@ -89,7 +86,7 @@ reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA;
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)
 
 lint: packages ## golangci-lint, with the checks of go vet, and gofumpt, pinned in internal/tools (the first run builds them: minutes)
-	$(GO) tool -modfile=internal/tools/go.mod golangci-lint run --build-tags '$(TAGS)' ./...
+	$(GO) tool -modfile=internal/tools/go.mod golangci-lint run ./...
 
 fuzz: packages ## each fuzz target for 10 seconds
 	@scripts/fuzz 10s
@@ -99,7 +96,7 @@ fuzz: packages ## each fuzz target for 10 seconds
 mutants: packages ## mutation testing, pinned in internal/tools: hours; ARGS="./optim" for one package, ARGS="--diff main ./train" for changed lines
 	@for package in $(if $(ARGS),'$(ARGS)',./optim ./nn ./gnn ./partition ./parallel ./train); do \
 		GOFLAGS='$(GOFLAGS) -trimpath -vet=off -count=1' nice $(GO) tool -modfile=internal/tools/go.mod gremlins unleash \
-			--tags '$(TAGS)' --workers 1 --timeout-coefficient 10 --invert-assignments --invert-logical $$package || exit; \
+			--workers 1 --timeout-coefficient 10 --invert-assignments --invert-logical $$package || exit; \
 	done
 
 faults: build ## signals, full disks, lost folders and readers, at random moments of runs under mpirun (4 minutes); ARGS="--trials 100 --only disk"; ARGS="--resume --trials 200" resumes them (10 minutes)
