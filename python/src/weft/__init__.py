@@ -17,6 +17,23 @@ from ._run import History, Report, Run, Runs
 from ._train import Callback, compare, explain, load, plan, runs, sweep, train
 
 __all__ = [
-    *("Callback", "Data", "Failed", "Graph", "History", "Interrupted", "NodeClassifier", "NodeRegressor", "Refused"),
-    *("Report", "Run", "Runs", "compare", "explain", "load", "plan", "runs", "sweep", "train"),
+    "Callback",
+    "Data",
+    "Failed",
+    "Graph",
+    "History",
+    "Interrupted",
+    "NodeClassifier",
+    "NodeRegressor",
+    "Refused",
+    "Report",
+    "Run",
+    "Runs",
+    "compare",
+    "explain",
+    "load",
+    "plan",
+    "runs",
+    "sweep",
+    "train",
 ]

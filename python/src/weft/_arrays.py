@@ -31,7 +31,12 @@ def is_scipy(value: Any) -> bool:
 
 def is_sparse(value: Any) -> bool:
     """Whether a value is a sparse matrix: of SciPy, of PyTorch, or a SparseTensor of torch_sparse."""
-    return is_scipy(value) or is_of(value, "torch_sparse", "SparseTensor") or is_torch(value) and str(value.layout) != "torch.strided"
+    return (
+        is_scipy(value)
+        or is_of(value, "torch_sparse", "SparseTensor")
+        or is_torch(value)
+        and str(value.layout) != "torch.strided"
+    )
 
 
 def array(value: Any, name: str) -> Array:
@@ -51,7 +56,7 @@ def array(value: Any, name: str) -> Array:
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":
             value = value.float()
-        made = value.numpy()
+        made: Array = value.numpy()
     elif hasattr(value, "to_numpy"):
         made = value.to_numpy()
     else:
@@ -152,7 +157,12 @@ def sparse(value: Any, name: str) -> Sparse | Coordinates:
     if is_of(value, "torch_sparse", "SparseTensor"):
         bounds, columns, values = value.csr()
         size = value.sizes()
-        return Sparse(array(bounds, name), array(columns, name), None if values is None else _values(array(values, name)), (size[0], size[1]))
+        return Sparse(
+            array(bounds, name),
+            array(columns, name),
+            None if values is None else _values(array(values, name)),
+            (size[0], size[1]),
+        )
     shape = tuple(value.shape)
     if len(shape) != 2:
         raise Refused(f"{name}: has {len(shape)} dimensions: a matrix has two")
@@ -161,7 +171,12 @@ def sparse(value: Any, name: str) -> Sparse | Coordinates:
         value = value.to_sparse_csr()
         layout = "torch.sparse_csr"
     if layout == "torch.sparse_csr":
-        return Sparse(array(value.crow_indices(), name), array(value.col_indices(), name), _values(array(value.values(), name)), shape)
+        return Sparse(
+            array(value.crow_indices(), name),
+            array(value.col_indices(), name),
+            _values(array(value.values(), name)),
+            shape,
+        )
     ends = array(value._indices(), name)  # as they are listed, coalesced or not
     return Coordinates(ends[0], ends[1], _values(array(value._values(), name)), shape)
 

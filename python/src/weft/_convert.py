@@ -61,7 +61,9 @@ def _data(data: Any) -> dict[str, Any]:
 def _by_type(vertices: dict[str, Any], edges: dict[str, Any], kinds: Array) -> dict[str, Any]:
     """A relation for each type of edges that occurs, by its number."""
     if any(key in edges for key in _LINKS):
-        raise Refused("train_edges: a split of edges does not say which edge_type each edge has: give a HeteroData, with lists for each relation")
+        raise Refused(
+            "train_edges: a split of edges does not say which edge_type each edge has: give a HeteroData, with lists for each relation"
+        )
     index = edges.pop("edge_index")
     if isinstance(index, Ends) or index.ndim != 2 or kinds.shape != index.shape[1:]:
         raise Refused("edge_type: must be a number for each column of edge_index")
@@ -211,7 +213,9 @@ def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
     return _first_labelled(made, types)
 
 
-def _edge_split(made: dict[str, Any], relation: Any, masks: dict[str, Any], source: Array, target: Array, attributes: Any) -> tuple[Array, Array, Any]:
+def _edge_split(
+    made: dict[str, Any], relation: Any, masks: dict[str, Any], source: Array, target: Array, attributes: Any
+) -> tuple[Array, Array, Any]:
     """The edges that carry messages: those that are not held out by masks of edges."""
     held = np.zeros(len(source), bool)
     for part in ("train", "val", "test"):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, Literal
-
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -50,7 +48,9 @@ class _Estimator:
         return self
 
     def __repr__(self) -> str:
-        changed = {name: value for name, value in self.get_params().items() if name not in ("out", "progress", "callbacks")}
+        changed = {
+            name: value for name, value in self.get_params().items() if name not in ("out", "progress", "callbacks")
+        }
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
     def fit(self: _Own, data: Data, y: None = None) -> _Own:

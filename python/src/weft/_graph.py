@@ -95,7 +95,9 @@ class Graph:
         test_negative_targets: Any = None,
         **changes: Any,
     ):
-        given = {key: value for key, value in locals().items() if key in (*_VERTEX, *_EDGE, "adj") and value is not None}
+        given = {
+            key: value for key, value in locals().items() if key in (*_VERTEX, *_EDGE, "adj") and value is not None
+        }
         _program.check_keywords("import npz", changes, taken=("help", "largest_component"))
         self._changes = {name: value for name, value in changes.items() if value is not None and value is not False}
         #: The classes that ``y`` has, where it is text: class k of the predictions is ``classes[k]``. Else None.
@@ -175,7 +177,9 @@ class Graph:
         for key, value in given.items():
             if not isinstance(value, Mapping):
                 raise TypeError(f"{key}: must be a dict by type, as the edges are")
-        relations = list(dict.fromkeys(name for key, by_type in given.items() if key not in _VERTEX for name in by_type))
+        relations = list(
+            dict.fromkeys(name for key, by_type in given.items() if key not in _VERTEX for name in by_type)
+        )
         for name in relations:
             if not isinstance(name, tuple) or len(name) != 3:
                 raise TypeError(f"{name!r}: a relation is called (source type, name, target type)")
@@ -223,11 +227,11 @@ class Graph:
         if isinstance(types, np.ndarray):
             return f"{len(types)} vertex types, {len(self._files['edge_types'])} relations, {edges:,} edges"  # type: ignore[arg-type]
         for key in ("num_nodes", "x", "y", "x_shape"):
-            value = self._files.get(key)
-            if isinstance(value, np.ndarray):
-                vertices = vertices or int(value.ravel()[0] if key in ("num_nodes", "x_shape") else value.shape[0])
+            of = self._files.get(key)
+            if isinstance(of, np.ndarray):
+                vertices = vertices or int(of.ravel()[0] if key in ("num_nodes", "x_shape") else len(of))
                 if key in ("x", "x_shape"):
-                    features = int(value[1]) if key == "x_shape" else int(np.prod(value.shape[1:], dtype=int))
+                    features = int(of[1]) if key == "x_shape" else int(np.prod(of.shape[1:], dtype=int))
         known = [f"{n:,} {what}" for n, what in ((vertices, "vertices"), (edges, "edges"), (features, "features")) if n]
         return ", ".join(known)
 
@@ -248,7 +252,9 @@ def _edge_arrays(given: dict[str, Any], folder: str) -> tuple[dict[str, Array | 
             files[folder + "edge_weight"] = matrix.values
     for key in _EDGE:
         if key in given:
-            files[folder + key] = _edge_index(given[key], folder + key) if key == "edge_index" else _numbers(given[key], folder + key)
+            files[folder + key] = (
+                _edge_index(given[key], folder + key) if key == "edge_index" else _numbers(given[key], folder + key)
+            )
     return files, shape
 
 
@@ -267,7 +273,9 @@ def _say_count(files: dict[str, Array | Ends], folder: str, vertices: int) -> No
 
 def _folder(name: str) -> str:
     if "/" in name or name.startswith("."):
-        raise Refused(f"{name!r}: the name of a type is that of a folder, without / and without a dot in front; rename it")
+        raise Refused(
+            f"{name!r}: the name of a type is that of a folder, without / and without a dot in front; rename it"
+        )
     return name
 
 
@@ -275,7 +283,9 @@ def _edge_index(value: Any, name: str) -> Array | Ends:
     if isinstance(value, (tuple, list)) and len(value) == 2 and all(np.ndim(end) == 1 for end in value):
         source, target = (array(end, name) for end in value)
         if source.shape != target.shape or source.ndim != 1 or {source.dtype.kind, target.dtype.kind} - set("iu"):
-            raise Refused(f"{name}: {source.shape} sources of {source.dtype} and {target.shape} targets of {target.dtype}: give as many integers of each")
+            raise Refused(
+                f"{name}: {source.shape} sources of {source.dtype} and {target.shape} targets of {target.dtype}: give as many integers of each"
+            )
         return Ends(source, target)
     if is_sparse(value):
         raise Refused(f"{name}: is a sparse matrix: give it as adj")
@@ -299,6 +309,6 @@ def graph_of(data: Data) -> Graph | None:
     return None if isinstance(data, (str, os.PathLike)) else Graph.of(data)
 
 
-def argument(data: Data, graph: Graph | None) -> str:
+def argument(data: Any, graph: Graph | None) -> str:
     """How the program is given a graph."""
-    return str(graph.store) if graph is not None else os.fspath(data)
+    return str(graph.store) if graph is not None else str(os.fspath(data))

@@ -101,7 +101,9 @@ def check_keywords(command: str, keywords: Iterable[str], taken: Iterable[str] =
                 run([*command.split(), "--" + name.replace("_", "-")])
             except Refused as said:
                 why = str(said).removeprefix("unknown flag: ")
-                why = why.split("; ", 1)[-1].replace(f"weft {command} --help lists them", "help(weft.train) says where they are listed")
+                why = why.split("; ", 1)[-1].replace(
+                    f"weft {command} --help lists them", "help(weft.train) says where they are listed"
+                )
         raise TypeError(f"unknown keyword {name}: {why}")
 
 

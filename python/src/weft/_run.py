@@ -71,15 +71,16 @@ class Run:
         try:
             text = (self.directory / "run.json").read_text(encoding="utf-8")
         except OSError:
-            raise Refused(f"{directory}: has no results of a run (run.json); weft.runs lists the runs that have some") from None
+            raise Refused(
+                f"{directory}: has no results of a run (run.json); weft.runs lists the runs that have some"
+            ) from None
         self._record: dict[str, Any] = json.loads(text)
 
     def __repr__(self) -> str:
         s = self.summary
-        value = lambda x: "–" if x is None else f"{x:.4f}"
         return (
             f"Run({s['model']} on {s['graph']['vertices']:,} vertices: {s['epochs_run']} epochs, best {s['best_epoch']}, "
-            f"{s['metric']} train {value(s['train'])} val {value(s['val'])} test {value(s['test'])}; {self.directory})"
+            f"{s['metric']} train {_shown(s['train'])} val {_shown(s['val'])} test {_shown(s['test'])}; {self.directory})"
         )
 
     @property
@@ -110,7 +111,9 @@ class Run:
         lines = [json.loads(line) for line in (self.directory / "metrics.jsonl").read_text().splitlines()]
         names = list(dict.fromkeys(name for line in lines for name in line))
         columns = {name: [line.get(name) for line in lines] for name in names}
-        return History({name: np.array([np.nan if x is None else x for x in column]) for name, column in columns.items()})
+        return History(
+            {name: np.array([np.nan if x is None else x for x in column]) for name, column in columns.items()}
+        )
 
     @cached_property
     def logits(self) -> Array:
@@ -140,7 +143,9 @@ class Run:
         if output == "logits":
             return logits
         if self.summary["task"] == "link":
-            raise Refused(f"{output}: a run of link prediction has embeddings, which are its logits; scores(edges) has the scores of edges")
+            raise Refused(
+                f"{output}: a run of link prediction has embeddings, which are its logits; scores(edges) has the scores of edges"
+            )
         if counts.get("values"):
             if output == "probabilities":
                 raise Refused("probabilities: the run predicts values; predictions has them")
@@ -148,7 +153,7 @@ class Run:
         if counts.get("several_labels"):
             return (logits > 0).astype(np.int64) if output == "predictions" else 1 / (1 + np.exp(-logits))
         if output == "predictions":
-            return logits.argmax(1)
+            return np.asarray(logits.argmax(1))
         powers = np.exp(logits - logits.max(1, keepdims=True))
         return np.asarray(powers / powers.sum(1, keepdims=True))
 
@@ -169,7 +174,9 @@ class Run:
             source = source * self.state_dict()["decoder.weight"][relation]
         return np.asarray((source * target).sum(1))
 
-    def predict(self, data: Data = None, output: Output = "predictions", vertices: Any = None, **settings: Any) -> Array:
+    def predict(
+        self, data: Data = None, output: Output = "predictions", vertices: Any = None, **settings: Any
+    ) -> Array:
         """Predicts with the weights of the run, without training.
 
         Args:
@@ -219,7 +226,9 @@ class Run:
             return argument(data, graph)
         store = self._record["store"]
         if not os.path.exists(store):
-            raise Refused(f"{self.directory}: the graph of the run is not there any more; give it, as in embeddings(data)")
+            raise Refused(
+                f"{self.directory}: the graph of the run is not there any more; give it, as in embeddings(data)"
+            )
         return str(store)
 
     def evaluate(self, data: Data = None, split: int | None = None) -> dict[str, Any]:
@@ -248,11 +257,16 @@ class Run:
         """PyTorch Geometric's own model with the weights of the run; torch and torch_geometric must be installed."""
         from .pyg import to_pyg
 
-        return to_pyg(self)  # type: ignore[no-any-return]
+        return to_pyg(self)
 
     def report(self) -> Report:
         """A page about the run: curves, classes, memory, time by layer. A notebook shows it."""
         return _report([self])
+
+
+def _shown(value: Any) -> str:
+    """A value of a table."""
+    return f"{value:.4f}" if isinstance(value, float) else "–" if value is None else str(value)
 
 
 def _report(runs: Iterable[Run]) -> Report:
@@ -309,9 +323,8 @@ class Runs(Sequence[Run]):
         return pandas.DataFrame(self._table())
 
     def _rows(self) -> list[list[str]]:
-        shown = lambda x: f"{x:.4f}" if isinstance(x, float) else "–" if x is None else str(x)
         table = self._table()
-        return [list(table), *([shown(x) for x in row] for row in zip(*table.values()))]
+        return [list(table), *([_shown(x) for x in row] for row in zip(*table.values()))]
 
     def __repr__(self) -> str:
         rows = self._rows()
@@ -319,8 +332,11 @@ class Runs(Sequence[Run]):
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
 
     def _repr_html_(self) -> str:
-        head, *body = ("".join(f"<t{'d' if k else 'h'}>{html.escape(cell)}</t{'d' if k else 'h'}>" for cell in row) for k, row in enumerate(self._rows()))
-        return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in body)}</table>"
+        rows = []
+        for k, row in enumerate(self._rows()):
+            cell = "td" if k else "th"
+            rows.append("<tr>" + "".join(f"<{cell}>{html.escape(text)}</{cell}>" for text in row) + "</tr>")
+        return f"<table>{''.join(rows)}</table>"
 
     def report(self) -> Report:
         """A page about the runs, with their curves in one chart. A notebook shows it."""

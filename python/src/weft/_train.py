@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -25,6 +25,32 @@ Callback = Callable[[dict[str, Any]], Any]
 _TAKEN = ("help", "out", "resume", "json", "follow", "explain")
 
 
+@overload
+def train(
+    data: Data,
+    out: Any = None,
+    progress: bool = True,
+    callbacks: Any = (),
+    resume: Any = None,
+    *,
+    seeds: int,
+    **settings: Any,
+) -> Runs: ...
+@overload
+def train(
+    data: Data,
+    out: Any = None,
+    progress: bool = True,
+    callbacks: Any = (),
+    resume: Any = None,
+    *,
+    splits: str,
+    **settings: Any,
+) -> Runs: ...
+@overload
+def train(
+    data: Data, out: Any = None, progress: bool = True, callbacks: Any = (), resume: Any = None, **settings: Any
+) -> Run: ...
 def train(
     data: Data,
     out: str | os.PathLike[str] | None = None,
@@ -32,7 +58,7 @@ def train(
     callbacks: Callback | Iterable[Callback] = (),
     resume: str | os.PathLike[str] | None = None,
     **settings: Any,
-) -> Any:
+) -> Run | Runs:
     """Trains a model on a whole graph.
 
     Args:
@@ -93,7 +119,7 @@ def _arguments(
 ) -> tuple[Any, list[str], list[str]]:
     """The graph in memory, if it is one, the command's arguments, and the paths that messages do not have."""
     arguments, hide = [command], [str(scratch.path)]
-    flags = [_program.flag(name, _value(name, value, scratch, hide)) for name, value in settings.items() if value is not None]
+    flags = [_program.flag(name, _value(name, value, scratch)) for name, value in settings.items() if value is not None]
     graph = None
     if data is not None:
         graph = graph_of(data)
@@ -109,7 +135,7 @@ def _arguments(
     return graph, arguments + flags, hide
 
 
-def _value(name: str, value: Any, scratch: Scratch, hide: list[str]) -> Any:
+def _value(name: str, value: Any, scratch: Scratch) -> Any:
     """What a flag is given for what Python's users write."""
     if name == "validate":
         graph = graph_of(value)
@@ -255,19 +281,25 @@ def sweep(
     """
     _program.check_keywords("train", {*settings, *(grid or {}), *(random or {}).get("settings", {})}, _TAKEN)
     out = Path(out) if out is not None else _new_folder()
-    file: dict[str, Any] = {"settings": {name.replace("_", "-"): value for name, value in settings.items() if value is not None}}
+    file: dict[str, Any] = {
+        "settings": {name.replace("_", "-"): value for name, value in settings.items() if value is not None}
+    }
     if grid is not None:
         file["grid"] = {name.replace("_", "-"): list(values) for name, values in grid.items()}
     if random is not None:
-        file["random"] = {**random, "settings": {name.replace("_", "-"): value for name, value in random["settings"].items()}}
+        file["random"] = {
+            **random,
+            "settings": {name.replace("_", "-"): value for name, value in random["settings"].items()},
+        }
     if seeds is not None:
         file["seeds"] = seeds
     if config is not None:
         file["config"] = config
     scratch = Scratch()
     try:
-        for name in ("settings",):
-            file[name] = {key: _written(_value(key.replace("-", "_"), value, scratch, [])) for key, value in file[name].items()}
+        file["settings"] = {
+            key: _written(_value(key.replace("-", "_"), value, scratch)) for key, value in file["settings"].items()
+        }
         path = scratch.path / "sweep.yaml"
         path.write_text(json.dumps(file, default=_written))  # JSON is YAML
         graph = graph_of(data)

@@ -13,7 +13,17 @@ import numpy as np
 from ._arrays import Array, array
 from ._errors import Refused
 
-_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U8": "|u1", "BOOL": "|b1"}
+_TYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U8": "|u1",
+    "BOOL": "|b1",
+}
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Array]:
@@ -42,7 +52,11 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
         made = np.ascontiguousarray(array(value, name))
         if made.dtype.str not in names:
             raise Refused(f"init: {name} is of the type {made.dtype}: give floats or integers")
-        header[name] = {"dtype": names[made.dtype.str], "shape": list(np.shape(value)), "data_offsets": [at, at + made.nbytes]}
+        header[name] = {
+            "dtype": names[made.dtype.str],
+            "shape": list(np.shape(value)),
+            "data_offsets": [at, at + made.nbytes],
+        }
         parts.append(made)
         at += made.nbytes
     text = json.dumps(header).encode()
