@@ -26,6 +26,7 @@ const (
 
 func main() {
 	metis.Child()
+	endWithParent()
 	refusal.SpellSettings(asFlag)
 	watchSignals()
 	outliveReaders()
