@@ -5,6 +5,9 @@ GO      ?= go
 VERSION  = $(patsubst v%,%,$(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo unknown))
 COMMIT   = $(shell git rev-parse HEAD 2>/dev/null)
 
+# What the linker sets.
+STAMP    = -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
 # Where `make install` puts weft; DESTDIR is put before it, for packages.
 PREFIX  ?= /usr/local
 
@@ -17,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb container arm64 demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install deb wheel container arm64 demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -28,13 +31,16 @@ packages:
 	@scripts/install-packages
 
 build: packages ## build bin/weft
-	@GO='$(GO)' scripts/build -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/weft ./cmd/weft
+	@GO='$(GO)' scripts/build -ldflags '$(STAMP)' -o bin/weft ./cmd/weft
 
 install: build ## install weft, its shell completions, manual pages, documents and configurations below PREFIX (default /usr/local)
 	scripts/install '$(DESTDIR)$(PREFIX)'
 
 deb: build ## make a Debian package of bin/weft in bin; ARGS=--try installs it in a clean Debian and trains there: needs root
 	scripts/deb '$(VERSION)' $(ARGS)
+
+wheel: packages ## make the Python wheel in dist; ARGS=--try installs it in a clean Debian and trains there, also with PyPI's MPIs: needs root
+	@GO='$(GO)' scripts/wheel '$(VERSION)' '$(STAMP)' $(ARGS)
 
 container: ## build the image of Containerfile without a registry, and train in it: needs root
 	@scripts/container
