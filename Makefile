@@ -116,5 +116,5 @@ slurm: build ## a run that goes on from job to job under Debian's Slurm, on virt
 	@scripts/install-packages slurmctld slurmd slurm-client munge
 	@python3 -B scripts/hosts/slurm.py $(ARGS)
 
-clean: ## remove what build and demo wrote, except runs
-	rm -rf bin stores
+clean: ## remove what build, wheel and demo wrote, except runs
+	rm -rf bin dist stores
