@@ -25,6 +25,7 @@ const (
 
 func main() {
 	metis.Child()
+	endWithParent()
 	refusal.SpellSettings(asFlag)
 	watchSignals()
 	outliveReaders()

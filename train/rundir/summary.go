@@ -66,8 +66,9 @@ type Counts struct {
 	Edges    int64 `json:"edges"`    // of all relations
 	Features int   `json:"features"` // of the first type
 	Classes  int   `json:"classes"`
-	Values   int   `json:"values,omitempty"`      // to predict for each vertex
-	Others   int   `json:"other_types,omitempty"` // vertex types beside the first
+	Values   int   `json:"values,omitempty"`         // to predict for each vertex
+	Several  bool  `json:"several_labels,omitempty"` // a vertex may have any number of classes
+	Others   int   `json:"other_types,omitempty"`    // vertex types beside the first
 }
 
 // summarize puts together what the run of a job reports. Where it ran and what the process took are for
@@ -93,7 +94,8 @@ func countsOf(w *partition.Whole) *Counts {
 		return nil
 	}
 	return &Counts{
-		Vertices: w.Vertices, Edges: w.Edges, Features: w.FeatureColumns, Classes: w.Classes, Values: w.ValueColumns, Others: len(w.Others),
+		Vertices: w.Vertices, Edges: w.Edges, Features: w.FeatureColumns, Classes: w.Classes, Values: w.ValueColumns, Several: w.SeveralLabels,
+		Others: len(w.Others),
 	}
 }
 
