@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,6 +47,7 @@ from torch_geometric.nn import (
     RGCNConv,
     SAGEConv,
     SGConv,
+    SimpleConv,
     TransformerConv,
     models,
 )
@@ -133,10 +134,14 @@ def to_pyg(run: Any) -> nn.Module:
     s = SimpleNamespace(**{name.replace("-", "_"): _value(text) for name, text in record["settings"].items()})
     weights = _read(directory / "model.safetensors")
     graph = record["summary"]["graph"]
+    s.types, s.relations = graph.get("types", []), graph.get("relations", [])
+    s.predicted = [t["type"] for t in record["summary"].get("links", {}).get("types", [])] or s.types[:1]
+    s.weighted = graph.get("weighted", False) and s.model in ("gcn", "gcnii", "appnp", "sgc")
     s.outputs = (s.out_features or s.hidden) if s.task == "link" else graph.get("values") or graph["classes"]
     if s.norm == "auto":
         s.norm = "layer" if s.model == "resgcn" or s.blocks == "residual" else "none"
     s.jk = None if s.jk == "none" or s.blocks == "residual" else s.jk
+    weights = {_with_keys(name, [*s.types, *s.relations]): values for name, values in weights.items()}
     around = Model.taken(s, weights)
     net = _network(s, weights)
     net.load_state_dict(weights)
@@ -152,6 +157,18 @@ def _value(text: str) -> Any:
         except ValueError:
             pass
     return {"true": True, "false": False}.get(text, text)
+
+
+def _key(name: str) -> str:
+    """The name of a type or relation as a key of PyTorch's modules, which have no dots."""
+    return name.replace(".", "#")
+
+
+def _with_keys(weight: str, names: list[str]) -> str:
+    """A weight's name with the keys of the types and relations in it."""
+    for name in names:
+        weight = re.sub(rf"(?<=\.){re.escape(name)}(?=\.|$)", _key(name), weight)
+    return weight
 
 
 def _read(path: Path) -> Weights:
@@ -172,13 +189,11 @@ def _read(path: Path) -> Weights:
 
 def _network(s: SimpleNamespace, weights: Weights) -> nn.Module:
     """The module that has these weights' names and shapes."""
-    typed = sorted({m[1] for name in weights if (m := re.match(r"convs\.\d+\.([^.]+__[^.]+)\.", name))})
     if s.model == "rgcn" and s.decoupled:
         raise ValueError("decoupled: PyG has no rounds of R-GCN; train rgcn without it for to_pyg")
-    if s.model == "rgcn" and "convs.0.weight" not in weights:
-        raise ValueError("model rgcn: PyG's RGCNConv has one weight for all types of vertices, and the run has one for each; "
-                         "take sage, gat, gatv2 or transformer for to_pyg")
-    if typed:
+    if s.types[1:] and s.model == "rgcn":
+        return TypedRGCN(s, weights)
+    if s.relations and s.model not in ("rgcn", "mlp"):
         return TypedLayers(s, weights)
     if s.model in ("mlp", "appnp") or s.decoupled:
         return Perceptron(s, weights)
@@ -336,8 +351,7 @@ class Layers(nn.Module):
 class TypedLayers(nn.Module):
     """Layers for a graph of several types: a convolution for each relation, whose results are summed by target type.
 
-    A layer has the relations that its result depends on, as in the run. forward returns the rows of the type
-    that the last layer computes, or a dictionary if it computes several.
+    A layer has the relations that the run's result depends on.
     """
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
@@ -345,35 +359,125 @@ class TypedLayers(nn.Module):
         self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
         for i in range(s.layers):
             last = i == s.layers - 1
-            relations = sorted({m[1] for name in weights if (m := re.match(rf"convs\.{i}\.([^.]+)\.", name))})
             out = s.outputs if last else s.hidden
+            names = [_key(r) for r in s.relations]
+            relations = [r for r in names if any(name.startswith(f"convs.{i}.{r}.") for name in weights)]
             self.convs.append(nn.ModuleDict({r: _convolution(s, weights, f"convs.{i}.{r}", out, last, typed=True) for r in relations}))
             if not last:
-                types = {r.rpartition("__")[2] for r in relations}
+                types = [t for t in map(_key, s.types) if any(r.endswith("__" + t) for r in relations)]
                 self.norms.append(nn.ModuleDict({t: _NORMS[s.norm](out) or nn.Identity() for t in types}))
         self.act, self.dropout = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout)
-        self.residual, self.takes = s.residual, _taken(s)
+        self.residual, self.takes, self.predicted = s.residual, _taken(s), s.predicted
         self.one = s.model == "gcn"  # its convolution takes the rows of one type
 
     def forward(self, x_dict: Weights, edge_index_dict: Edges, edge_weight_dict: Edges | None = None,
                 edge_attr_dict: Edges | None = None) -> Tensor | Weights:
-        edges = {"__".join(r): r for r in edge_index_dict}
         x = x_dict
         for i, convs in enumerate(self.convs):
             sums: Weights = {}
-            for name, conv in convs.items():
-                if name not in edges:
-                    raise ValueError(f"edge_index_dict: the run's model reads the relation {name}, and it is missing; "
-                                     "give it, with no edges if there are none")
-                r = edges[name]
+            for r in _listed(convs, edge_index_dict):
                 given = _given(self.takes, (edge_weight_dict or {}).get(r), (edge_attr_dict or {}).get(r), None)
-                z = conv(x[r[0]] if self.one else (x[r[0]], x[r[2]]), edge_index_dict[r], **given)
+                z = convs[_key("__".join(r))](x[r[0]] if self.one else (x[r[0]], x[r[2]]), edge_index_dict[r], **given)
                 sums[r[2]] = sums[r[2]] + z if r[2] in sums else z
-            if i == len(self.convs) - 1:
-                return sums if len(sums) > 1 else next(iter(sums.values()))
-            z = {t: self.dropout(self.act(self.norms[i][t](h))) for t, h in sums.items()}
+            if i == len(self.norms):
+                return _predicted(sums, self.predicted)
+            z = {t: self.dropout(self.act(self.norms[i][_key(t)](h))) for t, h in sums.items()}
             x = {t: x[t] + h if self.residual and i > 0 else h for t, h in z.items()}
         raise AssertionError("a model has layers")
+
+
+def _listed(keys: Iterable[str], edges: Edges) -> list[tuple[str, str, str]]:
+    """The relations with these keys. Raises ValueError if one is missing."""
+    given = {_key("__".join(r)): r for r in edges}
+    relations = []
+    for key in keys:
+        if key not in given:
+            raise ValueError(f"edge_index_dict: the run's model reads the relation {key}, and it is missing; give it, with no edges if it has none")
+        relations.append(given[key])
+    return relations
+
+
+class TypedRGCN(nn.Module):
+    """R-GCN for several types of vertices: PyG's RGCNConv has one weight for the rows of all types.
+
+    A relation's part is the mean of PyG's SimpleConv times the relation's weight. x_dict lacks the types
+    without features, of which the first layer has rows of weights for each vertex.
+    """
+
+    def __init__(self, s: SimpleNamespace, weights: Weights):
+        super().__init__()
+        self.types, self.relations, self.predicted = s.types, s.relations, s.predicted
+        self.convs = nn.ModuleList(RelationWeights(s, weights, f"convs.{i}") for i in range(s.layers))
+        self.norms = nn.ModuleList()
+        for i in range(s.layers - 1):
+            norms = {_key(t): _NORMS[s.norm](s.hidden) or nn.Identity() for t in s.types}
+            read = {t for t, norm in norms.items() if not norm.state_dict() or any(name.startswith(f"norms.{i}.{t}.") for name in weights)}
+            self.norms.append(nn.ModuleDict({t: norms[t] for t in sorted(read)}))
+        self.mean = SimpleConv(aggr="mean")
+        self.act, self.dropout, self.residual = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout), s.residual
+
+    def forward(self, x_dict: Weights, edge_index_dict: Edges, edge_weight_dict: Edges | None = None,
+                edge_attr_dict: Edges | None = None) -> Tensor | Weights:
+        relations = _listed(map(_key, self.relations), edge_index_dict)
+        x = x_dict
+        for i, conv in enumerate(self.convs):
+            z = {t: conv.own(t, x.get(t)) for t in self.types if conv.of("root", t) is not None}
+            before = {t: 0 for t in self.types}  # relations so far, by source type
+            for k, r in enumerate(relations):
+                weight = conv.relation(r[0], k, before[r[0]])
+                before[r[0]] += 1
+                if weight is None or r[2] not in z:  # the run's result does not depend on it
+                    continue
+                if r[0] in x:
+                    z[r[2]] = z[r[2]] + self.mean((x[r[0]], z[r[2]]), edge_index_dict[r]) @ weight
+                else:
+                    z[r[2]] = z[r[2]] + self.mean((weight, z[r[2]]), edge_index_dict[r])
+            if i == len(self.norms):
+                return _predicted(z, self.predicted)
+            z = {t: self.dropout(self.act(self.norms[i][_key(t)](h))) for t, h in z.items() if _key(t) in self.norms[i]}
+            x = {t: x[t] + h if self.residual and i > 0 else h for t, h in z.items()}
+        raise AssertionError("a model has layers")
+
+
+class RelationWeights(nn.Module):
+    """The weights of a layer of :class:`TypedRGCN`: one for all types of vertices, or one for each."""
+
+    def __init__(self, s: SimpleNamespace, weights: Weights, path: str):
+        super().__init__()
+        self.blocks = s.num_blocks
+        for name in ("weight", "root", "bias", "comp"):
+            if f"{path}.{name}" in weights:
+                self.register_parameter(name, nn.Parameter(weights[f"{path}.{name}"]))
+            else:
+                of = {_key(t): f"{path}.{name}.{_key(t)}" for t in s.types}
+                self.add_module(name, nn.ParameterDict({t: nn.Parameter(weights[w]) for t, w in of.items() if w in weights}))
+
+    def of(self, name: str, kind: str) -> Tensor | None:
+        """The weight of a type of vertices; None if it has none."""
+        weight = getattr(self, name)
+        if isinstance(weight, nn.ParameterDict):
+            return weight[_key(kind)] if _key(kind) in weight else None
+        return weight
+
+    def own(self, kind: str, x: Tensor | None) -> Tensor:
+        """What a type's vertices have of their own rows; None: one-hot rows."""
+        root = self.of("root", kind)
+        return (root if x is None else x @ root) + self.of("bias", kind)
+
+    def relation(self, source: str, k: int, of_source: int) -> Tensor | None:
+        """The weight of relation k, rows × columns, which is the of_source-th relation from a type."""
+        weight = self.of("weight", source)
+        if weight is None:
+            return None
+        if isinstance(self.comp, nn.Parameter):
+            return torch.einsum("b,bio->io", self.comp[k], weight)
+        matrix = weight[of_source if isinstance(self.weight, nn.ParameterDict) else k]
+        return torch.block_diag(*matrix) if self.blocks else matrix
+
+
+def _predicted(rows: Weights, types: list[str]) -> Tensor | Weights:
+    """The rows of the types that the run predicts, a dictionary of several types."""
+    return rows[types[0]] if len(types) == 1 else {t: rows[t] for t in types}
 
 
 class Perceptron(nn.Module):
@@ -479,6 +583,7 @@ class Model(nn.Module):
 
     Attributes:
         net: the model.
+        weighted: ``net`` reads weights of the edges, and refuses to go without.
         reverse: edges are used from target to source.
         normalize: "row" divides each vertex's features by their sum, "standard" subtracts ``mean`` and divides
             by ``deviation``, column by column; "none". Columns behind the features are left as they are.
@@ -486,11 +591,12 @@ class Model(nn.Module):
         target_mean, target_deviation: the result is mean + deviation · ``net``'s, column by column; or None.
     """
 
-    def __init__(self, net: nn.Module, reverse: bool = False, normalize: str = "none", mean: Tensor | None = None, deviation: Tensor | None = None,
+    def __init__(self, net: nn.Module, weighted: bool = False, reverse: bool = False, normalize: str = "none", mean: Tensor | None = None, deviation: Tensor | None = None,
                  labels: int = 0, embed: Weights | None = None, target_mean: Tensor | None = None, target_deviation: Tensor | None = None):
         super().__init__()
-        self.net, self.reverse, self.normalize, self.labels = net, reverse, normalize, labels
-        self.embed = nn.ParameterDict({name: nn.Parameter(rows) for name, rows in (embed or {}).items()})
+        self.net, self.weighted, self.reverse, self.normalize, self.labels = net, weighted, reverse, normalize, labels
+        self.bare = list(embed or {})
+        self.embed = nn.ParameterDict({_key(name): nn.Parameter(rows) for name, rows in (embed or {}).items()})
         for name, values in (("mean", mean), ("deviation", deviation), ("target_mean", target_mean), ("target_deviation", target_deviation)):
             self.register_buffer(name, values)
 
@@ -498,6 +604,8 @@ class Model(nn.Module):
     def taken(s: SimpleNamespace, weights: Weights) -> dict[str, Any]:
         """Takes from the weights what is not the net's, and returns it as arguments; none if the net is all."""
         arguments: dict[str, Any] = {}
+        if s.weighted:
+            arguments["weighted"] = True
         if s.direction == "out":
             arguments["reverse"] = True
         if s.normalize_features != "none":
@@ -507,20 +615,24 @@ class Model(nn.Module):
                           ("target_deviation", "target.deviation")):
             if key in weights:
                 arguments[name] = weights.pop(key)
-        embed = {name: weights.pop(name) for name in list(weights) if name.startswith("embed.")}
+        types = s.types or [name.removeprefix("embed.").removesuffix(".weight") for name in weights if name.startswith("embed.")]
+        embed = {t: weights.pop(f"embed.{_key(t)}.weight") for t in types if f"embed.{_key(t)}.weight" in weights}
         if embed:
-            arguments["embed"] = {name.removeprefix("embed.").removesuffix(".weight"): rows for name, rows in embed.items()}
+            arguments["embed"] = embed
         if s.task == "link" and s.decoder == "distmult":
             del weights["decoder.weight"]  # of the scores, not of the embeddings
         return arguments
 
-    def forward(self, x: Any, edge_index: Any, *args: Any, **given: Any) -> Any:
+    def forward(self, x: Any, edge_index: Any, edge_weight: Any = None, *more: Any, **named: Any) -> Any:
+        edge_weight = named.pop("edge_weight_dict", edge_weight)
+        if self.weighted and edge_weight is None:
+            raise ValueError("edge_weight: the run's graph has weights; give those of the edges")
         if isinstance(edge_index, dict):
-            x = {name: self._scaled(rows) for name, rows in x.items()} | dict(self.embed)
+            x = {name: self._scaled(rows) for name, rows in x.items()} | {name: self.embed[_key(name)] for name in self.bare}
         else:
             x = self._scaled(x) if not self.embed else next(iter(self.embed.values()))
             edge_index = edge_index.flip([0]) if self.reverse else edge_index
-        z = self.net(x, edge_index, *args, **given)
+        z = self.net(x, edge_index, edge_weight, *more, **named)
         return z if self.target_mean is None else self.target_mean + self.target_deviation * z
 
     def _scaled(self, x: Tensor | None) -> Tensor | None:
@@ -536,12 +648,14 @@ class Model(nn.Module):
 
     def extra_repr(self) -> str:
         notes = []
+        if self.weighted:
+            notes.append("weighted=True")
         if self.normalize != "none":
             notes.append(f"normalize={self.normalize!r}")
         if self.reverse:
             notes.append("reverse=True")
         if self.embed:
-            notes.append(f"embed={list(self.embed)}")
+            notes.append(f"embed={self.bare}")
         if self.target_mean is not None:
             notes.append("target_mean + target_deviation * net")
         return ", ".join(notes)

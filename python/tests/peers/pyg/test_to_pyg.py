@@ -54,19 +54,19 @@ def graph(**more):
     return data
 
 
-def relations(types, bare=()):
+def relations(types, bare=(), widths=0, cites="cites"):
     """A graph of several types of edges between the given types of vertices."""
     rng = torch.Generator().manual_seed(2)
     data = HeteroData()
-    for i, (name, count) in enumerate(types.items()):
+    for i, (name, count) in enumerate(types.items()):  # widths differ
         if name not in bare:
-            data[name].x = torch.rand(count, FEATURES + i, generator=rng)
+            data[name].x = torch.rand(count, widths or FEATURES + i, generator=rng)
         data[name].num_nodes = count
     first = next(iter(types))
     data[first].y = torch.randint(CLASSES, (types[first],), generator=rng)
     for name, mask in masks(types[first], rng).items():
         data[first][name] = mask
-    ends = [(first, "cites", first), (first, "extends", first)]
+    ends = [(first, cites, first), (first, "extends", first)]
     for other in list(types)[1:]:
         ends += [(other, "writes", first), (first, "by", other)]
     for a, name, b in ends:
@@ -225,9 +225,11 @@ OPTIONS = [
 @pytest.mark.parametrize("flags, data, rivals", OPTIONS, ids=[o[0] + (" weighted" if o[1] is WEIGHTED else "") for o in OPTIONS])
 def test_option(trained, flags, data, rivals):
     run = trained(data, flags)
-    check(run, data, *rivals)
+    model = check(run, data, *rivals)
     if data is WEIGHTED:
-        assert far(computed(to_pyg(run), data, edge_weight=None), logits(run)) > 1e-4
+        assert far(computed(model, data, edge_weight=torch.ones(data.num_edges)), logits(run)) > 1e-4
+        with pytest.raises(ValueError, match="edge_weight: the run's graph has weights"):
+            model(data.x, data.edge_index)
 
 
 def kinds(**without):
@@ -266,6 +268,7 @@ def test_rgcn(trained, flags, data):
 TYPED = relations({"paper": 30, "author": 20})
 UNFEATURED = relations({"paper": 30, "author": 20}, bare=("author",))
 ONE = relations({"paper": 30})
+DOTTED = relations({"a.b": 30, "c.d": 20}, cites="part.of")
 WIDE = relations({"paper": 30, "author": 20})
 WIDE["author"].x = WIDE["author"].x[:, :FEATURES]
 
@@ -293,6 +296,14 @@ HETERO = {
     "--model sage --hidden 12 --normalize-features row": TYPED,
     "--model sage --hidden 12 --node-embedding 5": UNFEATURED,
     "--model gin --hidden 12 --norm layer": WIDE,
+    "--model sage --hidden 12 --norm batch": DOTTED,
+    "--model sage --hidden 12 --node-embedding 4": relations({"a.b": 30, "c.d": 20}, bare=("c.d",)),
+    **{f"--model rgcn --layers {n} --hidden 12 {more}": TYPED for n in (1, 2, 3)
+       for more in ("", "--bases 2 --norm batch", "--residual --activation elu --norm layer")},
+    "--model rgcn --layers 3 --hidden 12 --num-blocks 3": relations({"paper": 30, "author": 20}, widths=6),
+    **{f"--model rgcn --layers {n} --hidden 12 {more}": UNFEATURED for n in (1, 2) for more in ("--bases 3", " ", "--node-embedding 5 --norm layer")},
+    "--model rgcn --layers 2 --hidden 12 --bases 3 --norm layer": relations({"paper": 30, "author": 20}, bare=("paper", "author")),
+    "--model rgcn --layers 2 --hidden 12 --bases 2": DOTTED,
     **{f"--model {m} --hidden 12": ONE for m in ("gcn", "gin", "gat")},
     "--model gcn --hidden 12 --normalize-features standard": ONE,
     "--model gcn --hidden 12 --norm pair": weighted(ONE),
@@ -311,13 +322,23 @@ def test_types(trained, flags):
         first = next(iter(edges))
         wrong = edges | {first: torch.stack([edges[first][0].flip(0), edges[first][1]])}
         assert far(model(x, wrong, **given).numpy(), logits(run)) > 1e-4
-        with pytest.raises(ValueError, match="reads the relation paper__cites__paper"):
+        with pytest.raises(ValueError, match="reads the relation .*__(cites|part#of)__"):
             model(x, {r: e for r, e in edges.items() if r != first}, **given)
+        for flag, setting, other in (("--residual", "residual", "false"), ("--activation elu", "activation", "relu"), ("--aggregation max", "aggregation", "mean"),
+                                     ("--norm layer", "norm", "none"), ("--normalize-features", "normalize-features", "none")):
+            if flag in flags and "--layers 1" not in flags and (setting != "residual" or "--layers 3" in flags):
+                try:
+                    assert far(to_pyg(rival(run, setting, other))(x, edges, **given).numpy(), logits(run)) > 1e-4
+                except RuntimeError:  # the weights do not fit
+                    pass
         if "edge_attr_dict" in given:
             with pytest.raises(ValueError, match="edge_attr: the run's model reads it"):
                 model(x, edges)
         if "edge_weight_dict" in given:
-            assert far(model(x, edges).numpy(), logits(run)) > 1e-4
+            ones = {r: torch.ones(60) for r in edges}
+            assert far(model(x, edges, edge_weight_dict=ones).numpy(), logits(run)) > 1e-4
+            with pytest.raises(ValueError, match="edge_weight: the run's graph has weights"):
+                model(x, edges)
 
 
 def test_values(trained):
@@ -367,15 +388,16 @@ def test_links(trained, more):
     assert far(computed(to_pyg(run), PLAIN), np.load(out)) < 1e-5
 
 
-def test_links_of_types(trained):
+@pytest.mark.parametrize("model", ["sage", "rgcn"])
+def test_links_of_types(trained, model):
     """Links between two types need the rows of both."""
-    run = trained(TYPED, "--task link --model sage --hidden 12 --link-relation author,writes,paper")
+    run = trained(TYPED, f"--task link --model {model} --hidden 12 --link-relation author,writes,paper")
     out = run.directory / "all.npy"
     program("predict", run.directory, "--out", out)
-    types = json.loads((run.directory / "run.json").read_text())["summary"]["links"]["types"]
+    order = json.loads((run.directory / "run.json").read_text())["summary"]["links"]["types"]
     with torch.no_grad():
         rows = to_pyg(run)(TYPED.x_dict, TYPED.edge_index_dict)
-    assert far(torch.cat([rows[t["type"]] for t in types]).numpy(), np.load(out)) < 1e-5
+    assert far(torch.cat([rows[t["type"]] for t in order]).numpy(), np.load(out)) < 1e-5
 
 
 def test_bfloat16(trained):
