@@ -3,7 +3,7 @@
     import weft
 
     run = weft.train(data, model="gat", heads=4)
-    model = weft.pyg.to_pyg(run)                    # or run.to_pyg()
+    model = run.to_pyg()
     logits = model(data.x, data.edge_index)         # run.logits, but for rounding
 
 Needs torch and torch_geometric.
@@ -11,14 +11,15 @@ Needs torch and torch_geometric.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from ._errors import Refused
+
+if TYPE_CHECKING:
+    from ._run import Run
 
 try:
     import torch
@@ -89,11 +90,8 @@ _PNA = {
 }
 
 
-def to_pyg(run: Any) -> nn.Module:
+def to_pyg(run: Run) -> nn.Module:
     """Returns the run's model, of PyG's layers, with the weights of its best epoch, in evaluation mode.
-
-    Args:
-        run: a ``weft.Run``, or anything whose ``directory`` is a run directory.
 
     It is PyG's own model where that computes the same: ``GCN``, ``GraphSAGE``, ``GAT``, ``GIN`` or ``PNA`` of
     ``torch_geometric.nn.models``. Else it is a module of PyG's layers that is called in the same way::
@@ -126,22 +124,19 @@ def to_pyg(run: Any) -> nn.Module:
     dropouts nor its ``drop_edge``.
 
     Raises:
-        ValueError: PyG has nothing that computes the same, with one line that names the setting.
-        FileNotFoundError: the folder holds no results of a run.
+        Refused: PyG has nothing that computes the same; the text names the setting.
     """
-    directory = Path(run.directory)
-    record = json.loads((directory / "run.json").read_text())
-    s = SimpleNamespace(**{name.replace("-", "_"): _value(text) for name, text in record["settings"].items()})
-    weights = _read(directory / "model.safetensors")
-    graph = record["summary"]["graph"]
+    s = SimpleNamespace(**{name: _value(text) for name, text in run.settings.items()})
+    graph = run.summary["graph"]
     s.types, s.relations = graph.get("types", []), graph.get("relations", [])
-    s.predicted = [t["type"] for t in record["summary"].get("links", {}).get("types", [])] or s.types[:1]
+    s.predicted = [t["type"] for t in run.summary.get("links", {}).get("types", [])] or s.types[:1]
     s.weighted = graph.get("weighted", False) and s.model in ("gcn", "gcnii", "appnp", "sgc")
     s.outputs = (s.out_features or s.hidden) if s.task == "link" else graph.get("values") or graph["classes"]
     if s.norm == "auto":
         s.norm = "layer" if s.model == "resgcn" or s.blocks == "residual" else "none"
     s.jk = None if s.jk == "none" or s.blocks == "residual" else s.jk
-    weights = {_with_keys(name, [*s.types, *s.relations]): values for name, values in weights.items()}
+    named = [*s.types, *s.relations]
+    weights = {_with_keys(name, named): torch.from_numpy(values) for name, values in run.state_dict().items()}
     around = Model.taken(s, weights)
     net = _network(s, weights)
     net.load_state_dict(weights)
@@ -171,26 +166,10 @@ def _with_keys(weight: str, names: list[str]) -> str:
     return weight
 
 
-def _read(path: Path) -> Weights:
-    """The tensors of a safetensors file, bfloat16s as float32s."""
-    data = path.read_bytes()
-    begin = 8 + int.from_bytes(data[:8], "little")
-    tensors = {}
-    for name, entry in json.loads(data[8:begin]).items():
-        if name == "__metadata__":
-            continue
-        first, end = entry["data_offsets"]
-        values = np.frombuffer(data[begin + first : begin + end], {"F32": "<f4", "BF16": "<u2", "I64": "<i8"}[entry["dtype"]])
-        if entry["dtype"] == "BF16":
-            values = (values.astype("<u4") << 16).view("<f4")
-        tensors[name] = torch.from_numpy(values.reshape(entry["shape"]).copy())
-    return tensors
-
-
 def _network(s: SimpleNamespace, weights: Weights) -> nn.Module:
     """The module that has these weights' names and shapes."""
     if s.model == "rgcn" and s.decoupled:
-        raise ValueError("decoupled: PyG has no rounds of R-GCN; train rgcn without it for to_pyg")
+        raise Refused("decoupled: PyG has no rounds of R-GCN; train rgcn without it for to_pyg")
     if s.types[1:] and s.model == "rgcn":
         return TypedRGCN(s, weights)
     if s.relations and s.model not in ("rgcn", "mlp"):
@@ -291,7 +270,7 @@ def _given(takes: str | None, edge_weight: Tensor | None, edge_attr: Tensor | No
     value = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}[takes]
     if value is None and takes != "edge_weight":
         what = {"edge_attr": "the features of the edges, edges × columns", "edge_type": "the number of each edge's relation, from 0"}[takes]
-        raise ValueError(f"{takes}: the run's model reads it; give {what}")
+        raise Refused(f"{takes}: the run's model reads it; give {what}")
     return {} if value is None else {takes: value}
 
 
@@ -337,7 +316,7 @@ class Layers(nn.Module):
                 edge_type: Tensor | None = None) -> Tensor:
         given = _given(self.takes, edge_weight, edge_attr, edge_type)
         if self.takes == "edge_type" and len(edge_type) > 0 and (top := int(edge_type.max())) >= (count := self.convs[0].num_relations):
-            raise ValueError(f"edge_type: the run has {count} relations, and a number is {top}; number them from 0, as the run's graph lists them")
+            raise Refused(f"edge_type: the run has {count} relations, and a number is {top}; number them from 0, as the run's graph lists them")
         outputs = []
         for i, norm in enumerate(self.norms):
             z = self.dropout(self.act(norm(self.convs[i](x, edge_index, **given))))
@@ -387,12 +366,12 @@ class TypedLayers(nn.Module):
 
 
 def _listed(keys: Iterable[str], edges: Edges) -> list[tuple[str, str, str]]:
-    """The relations with these keys. Raises ValueError if one is missing."""
+    """The relations with these keys. Raises Refused if one is missing."""
     given = {_key("__".join(r)): r for r in edges}
     relations = []
     for key in keys:
         if key not in given:
-            raise ValueError(f"edge_index_dict: the run's model reads the relation {key}, and it is missing; give it, with no edges if it has none")
+            raise Refused(f"edge_index_dict: the run's model reads the relation {key}, and it is missing; give it, with no edges if it has none")
         relations.append(given[key])
     return relations
 
@@ -485,7 +464,7 @@ class Perceptron(nn.Module):
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         if s.decoupled and s.model != "gcn":
-            raise ValueError(f"decoupled: PyG has no rounds of {s.model}'s aggregation; take a decoupled gcn, or appnp, for to_pyg")
+            raise Refused(f"decoupled: PyG has no rounds of {s.model}'s aggregation; take a decoupled gcn, or appnp, for to_pyg")
         super().__init__()
         widths = [weights["lins.0.weight"].shape[1], *[s.hidden] * (s.layers - 1), s.outputs]
         self.lins = nn.ModuleList(nn.Linear(read, out) for read, out in zip(widths, widths[1:]))
@@ -626,7 +605,7 @@ class Model(nn.Module):
     def forward(self, x: Any, edge_index: Any, edge_weight: Any = None, *more: Any, **named: Any) -> Any:
         edge_weight = named.pop("edge_weight_dict", edge_weight)
         if self.weighted and edge_weight is None:
-            raise ValueError("edge_weight: the run's graph has weights; give those of the edges")
+            raise Refused("edge_weight: the run's graph has weights; give those of the edges")
         if isinstance(edge_index, dict):
             x = {name: self._scaled(rows) for name, rows in x.items()} | {name: self.embed[_key(name)] for name in self.bare}
         else:
