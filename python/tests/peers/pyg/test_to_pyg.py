@@ -20,7 +20,7 @@ from torch_geometric.nn import models
 
 from weft.pyg import Model, to_pyg
 
-PROGRAM = os.environ.get("WEFT_PROGRAM", str(Path(__file__).parents[4] / "bin" / "weft"))
+
 V, FEATURES, CLASSES, HUB = 40, 6, 3, 7
 BEST = ("--epochs", "3", "--lr", "0.05", "--checkpoint-every", "0")
 
