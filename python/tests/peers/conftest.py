@@ -9,20 +9,26 @@ import numpy as np
 import pytest
 import weft
 
-# An environment has one of the two.
-collect_ignore = [name for name, module in (("pyg", "torch_geometric"), ("dgl", "dgl")) if importlib.util.find_spec(module) is None]
+# An environment has one of the two, or none.
+NEEDS = {"test_pyg.py": "torch_geometric", "test_to_pyg.py": "torch_geometric", "test_dgl.py": "dgl"}
+collect_ignore = [name for name, module in NEEDS.items() if importlib.util.find_spec(module) is None]
 
 BRIEF = {"epochs": 3, "hidden": 8, "checkpoint_every": 0}
 
 
-def program(*arguments):
-    p = subprocess.run([os.environ["WEFT_PROGRAM"], *map(str, arguments)], capture_output=True, text=True)
-    assert p.returncode == 0, p.stderr
-    return p.stdout
+@pytest.fixture(scope="session")
+def program():
+    """Runs the program with some arguments, which must succeed."""
+
+    def run(*arguments):
+        p = subprocess.run([os.environ["WEFT_PROGRAM"], *map(str, arguments)], capture_output=True, text=True)
+        assert p.returncode == 0, p.stderr
+
+    return run
 
 
 @pytest.fixture
-def same(tmp_path):
+def same(tmp_path, program):
     """Trains on a graph in memory and on its file, and compares what they leave, to the bit. Returns the run."""
 
     def compare(data, form, save, flags=(), **settings):

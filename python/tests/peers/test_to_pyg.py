@@ -6,8 +6,6 @@ is made, or compute something else.
 
 import importlib
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,14 +18,8 @@ from torch_geometric.nn import models
 
 from weft.pyg import Model, to_pyg
 
-
 V, FEATURES, CLASSES, HUB = 40, 6, 3, 7
 BEST = ("--epochs", "3", "--lr", "0.05", "--checkpoint-every", "0")
-
-
-def program(*arguments):
-    p = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True)
-    assert p.returncode == 0, p.stderr
 
 
 def masks(count, rng):
@@ -76,27 +68,27 @@ def relations(types, bare=(), widths=0, cites="cites"):
 class Trained:
     """Runs on graphs, one store for each graph."""
 
-    def __init__(self, folder):
-        self.folder, self.stores, self.runs = folder, {}, 0
+    def __init__(self, folder, program):
+        self.folder, self.program, self.stores, self.runs = folder, program, {}, 0
 
     def store(self, data):
         if id(data) not in self.stores:
             path = self.folder / f"{len(self.stores)}.pt"
             torch.save(data, path)
-            program("import", "pyg", path, path.with_suffix(""))
+            self.program("import", "pyg", path, path.with_suffix(""))
             self.stores[id(data)] = (path.with_suffix(""), data)  # the data are kept, and so is their id
         return self.stores[id(data)][0]
 
     def __call__(self, data, flags):
         self.runs += 1
         directory = self.folder / f"run{self.runs}"
-        program("train", self.store(data), *BEST, *flags.split(), "--out", directory)
+        self.program("train", self.store(data), *BEST, *flags.split(), "--out", directory)
         return weft.load(directory)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    return Trained(tmp_path_factory.mktemp("runs"))
+def trained(tmp_path_factory, program):
+    return Trained(tmp_path_factory.mktemp("runs"), program)
 
 
 PLAIN, WEIGHTED, FEATURED = graph(), graph(edge_weight=True), graph(edge_attr=True)
@@ -383,7 +375,7 @@ def test_links(trained, more):
     """A model of links computes the vertices' embeddings, along all edges as weft predict does."""
     run = trained(PLAIN, f"--task link --model gcn --hidden 12 {more}")
     out = run.directory / "all.npy"
-    program("predict", run.directory, "--out", out)
+    trained.program("predict", run.directory, "--out", out)
     assert far(computed(to_pyg(run), PLAIN), np.load(out)) < 1e-5
 
 
@@ -392,7 +384,7 @@ def test_links_of_types(trained, model):
     """Links between two types need the rows of both."""
     run = trained(TYPED, f"--task link --model {model} --hidden 12 --link-relation author,writes,paper")
     out = run.directory / "all.npy"
-    program("predict", run.directory, "--out", out)
+    trained.program("predict", run.directory, "--out", out)
     order = json.loads((run.directory / "run.json").read_text())["summary"]["links"]["types"]
     with torch.no_grad():
         rows = to_pyg(run)(TYPED.x_dict, TYPED.edge_index_dict)
@@ -404,7 +396,7 @@ def test_bfloat16(trained):
     run = trained(PLAIN, "--model sage --hidden 12 --precision bf16")
     assert 1e-5 < far(computed(to_pyg(run), PLAIN), logits(run)) < 0.05
     exact = run.directory / "f32.npy"
-    program("predict", "--init", run.directory / "model.safetensors", "--config", run.directory / "run.yaml", "--precision", "f32",
+    trained.program("predict", "--init", run.directory / "model.safetensors", "--config", run.directory / "run.yaml", "--precision", "f32",
             trained.store(PLAIN), "--out", exact)
     assert far(computed(to_pyg(run), PLAIN), np.load(exact)) < 1e-5
 
