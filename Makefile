@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb wheel container arm64 demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install deb wheel container arm64 demo test check race levels guard bench bench-peers test-python-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -87,6 +87,15 @@ bench-axes: build ## meshes of workers beside one worker, here and over virtual 
 
 papers: build ## a graph of the shape of ogbn-papers100M, a tenth of it, on one worker and on virtual hosts: an hour, 60 GB of disk; needs root; ARGS="--share 0.01"
 	@python3 -B scripts/papers/papers.py $(ARGS)
+
+# PEERS has the environments of bench-peers, which these tests share.
+PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weft-peers
+
+test-python-peers: build ## the Python package beside PyTorch, PyG and DGL; fetches 5 GB of Python packages, those of bench-peers
+	@for name in pyg dgl; do \
+		environment=$$(scripts/peers/environment $$name '$(PEERS)') || exit; \
+		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers || exit; \
+	done
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)

@@ -280,6 +280,8 @@ def _folder(name: str) -> str:
 
 
 def _edge_index(value: Any, name: str) -> Array | Ends:
+    if isinstance(value, Ends):  # of a matrix
+        return value
     if isinstance(value, (tuple, list)) and len(value) == 2 and all(np.ndim(end) == 1 for end in value):
         source, target = (array(end, name) for end in value)
         if source.shape != target.shape or source.ndim != 1 or {source.dtype.kind, target.dtype.kind} - set("iu"):
