@@ -8,8 +8,9 @@ import types
 
 import numpy as np
 import pytest
-import weft
 from conftest import weft as command
+
+import weft
 from weft import _arrays, _convert
 
 

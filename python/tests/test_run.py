@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import weft
 from conftest import weft as command
+
+import weft
 from weft import _weights
 
 

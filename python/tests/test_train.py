@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import weft
 from conftest import python
 from conftest import weft as command
+
+import weft
 from weft import _program, _train
 
 
@@ -144,7 +145,10 @@ def test_several(graph):
 
 def test_values(tmp_path):
     scratch = type("Scratch", (), {"path": tmp_path})
-    value = lambda name, of: _program.text_of(_train._value(name, of, scratch))
+
+    def value(name, of):
+        return _program.text_of(_train._value(name, of, scratch))
+
     assert value("parallel", {"graph": 2, "tensor": 3}) == "graph=2,tensor=3" and value("parallel", "graph=4") == "graph=4"
     assert value("link_split", (80, 10, 10)) == "80/10/10"
     assert value("link_relation", ("author", "writes", "paper")) == "author,writes,paper"
