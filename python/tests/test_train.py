@@ -217,9 +217,9 @@ def test_progress(graph, capfd, monkeypatch):
     shown = []
 
     class Bar:
-        def __init__(self, total, unit, desc):
-            self.n = 0
-            shown.append((total, unit, desc))
+        def __init__(self, total, initial, unit, desc):
+            self.n = initial
+            shown.append((total, initial, unit, desc))
 
         def set_postfix_str(self, text, refresh):
             shown.append(text)
@@ -235,7 +235,7 @@ def test_progress(graph, capfd, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tqdm", module)
     run = train(graph, epochs=2, progress=True)
     s = run.history
-    assert shown == [(2, "epoch", "gcn"), *(f"loss {s['loss'][k]:.4f}  val {s['val'][k]:.4f}  test {s['test'][k]:.4f}" for k in (0, 1)), 2]
+    assert shown == [(2, 0, "epoch", "gcn"), *(f"loss {s['loss'][k]:.4f}  val {s['val'][k]:.4f}  test {s['test'][k]:.4f}" for k in (0, 1)), 2]
     assert capfd.readouterr().out == ""
 
 
