@@ -55,7 +55,7 @@ def test_callbacks(graph):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
-def test_interrupted_and_resumed(graph, arrays, error):
+def test_interrupted_and_resumed(graph, arrays, error, caplog):
     whole = train(graph, epochs=6, out="whole")
 
     def fail(epoch):
@@ -64,6 +64,7 @@ def test_interrupted_and_resumed(graph, arrays, error):
 
     with pytest.raises(error):
         train(graph, epochs=6, out="run", callbacks=fail)
+    assert caplog.messages[-1].endswith("the results so far are in run; continue with weft train --resume run")
     assert weft.load("run").summary["epochs_run"] in (2, 3) and os.listdir("run/checkpoints")
     rest = []
     run = train(weft.Graph(**arrays), epochs=6, out="run", resume="auto", callbacks=rest.append)  # another copy of the graph
