@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb wheel container arm64 demo test check race levels guard bench bench-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install deb wheel container arm64 demo test test-python check race levels guard bench bench-peers test-python-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -61,6 +61,13 @@ test: packages ## formatting, tracked files and every test: what every change pa
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
 	$(GO) run ./scripts/tracked
 	GOGC=400 $(GO) run ./scripts/gotest $(TESTFLAGS) ./...
+	$(MAKE) --no-print-directory test-python
+
+# The program is linked of what the tests of Go have compiled.
+test-python: packages ## the Python package's tests, with NumPy and pytest alone
+	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft
+	@environment=$$(scripts/python-environment test) && \
+		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py
 
 check: test lint race levels guard ## `make test` and what takes longer: lint, race, levels, guard
 
@@ -88,11 +95,24 @@ bench-axes: build ## meshes of workers beside one worker, here and over virtual 
 papers: build ## a graph of the shape of ogbn-papers100M, a tenth of it, on one worker and on virtual hosts: an hour, 60 GB of disk; needs root; ARGS="--share 0.01"
 	@python3 -B scripts/papers/papers.py $(ARGS)
 
+# PEERS has the environments of bench-peers, which these tests share.
+PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weft-peers
+
+test-python-peers: build ## the Python package in a notebook, and beside PyTorch, PyG and DGL; fetches 5 GB of Python packages, those of bench-peers
+	@environment=$$(scripts/python-environment notebook) && \
+		WEFT_PROGRAM='$(CURDIR)/bin/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider python/tests/notebook
+	@for name in pyg dgl; do \
+		environment=$$(scripts/peers/environment $$name '$(PEERS)') || exit; \
+		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers || exit; \
+	done
+
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)
 
 lint: packages ## golangci-lint, with the checks of go vet, and gofumpt, pinned in internal/tools (the first run builds them: minutes)
 	$(GO) tool -modfile=internal/tools/go.mod golangci-lint run ./...
+	@environment=$$(scripts/python-environment lint) && cd python && \
+		"$$environment/bin/mypy" --cache-dir=../.cache/mypy && "$$environment/bin/ruff" check --quiet --cache-dir=../.cache/ruff
 
 fuzz: packages ## each fuzz target for 10 seconds
 	@scripts/fuzz 10s

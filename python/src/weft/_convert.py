@@ -104,7 +104,7 @@ def _first_labelled(made: dict[str, Any], types: list[str]) -> dict[str, Any]:
     for key in _MASKS:  # splits are of the type with labels
         if key in made:
             made[key] = {name: mask for name, mask in made[key].items() if name in (labelled or types[:1])}
-    return {"num_nodes": {name: None for name in types} | made.pop("num_nodes", {})} | made
+    return {"num_nodes": dict.fromkeys(types) | made.pop("num_nodes", {})} | made
 
 
 def _vertices(store: dict[str, Any], name: str) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
         _say_left(data, name)
     for relation in relations:
         data = dict(graph.edges[relation].data)
-        source, target_ids = (array(end, "edges") for end in graph.edges(etype=relation, form="uv", order="eid"))
+        source, target_ids = _ends(graph, relation)
         masks = {key: data.pop(key) for key in _MASKS if key in data}
         attributes = _flat(_take(data, "feat", "features"))
         if masks and "y" not in made:
@@ -211,6 +211,16 @@ def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
     if len(types) == 1 and len(relations) == 1:
         return {key: next(iter(by_type.values())) for key, by_type in made.items()}
     return _first_labelled(made, types)
+
+
+def _ends(graph: Any, relation: Any) -> tuple[Array, Array]:
+    """The sources and the targets of a graph of DGL, in the order of its edges' data."""
+    if any("coo" in names for names in graph.formats().values()):
+        source, target = (array(end, "edges") for end in graph.edges(etype=relation, form="uv", order="eid"))
+        return source, target
+    source, target, ids = (array(part, "edges") for part in graph.edges(etype=relation, form="all", order="srcdst"))
+    order = np.argsort(ids)
+    return source[order], target[order]
 
 
 def _edge_split(

@@ -108,7 +108,8 @@ class Graph:
             raise Refused("a graph has edges: give edge_index, 2 × E, or adj, a sparse matrix")
         if "edge_index" in given and "adj" in given:
             raise Refused("edge_index and adj: are both edges; give one of them")
-        typed = isinstance(given.get("edge_index", given.get("adj")), Mapping)
+        edges = given.get("edge_index", given.get("adj"))
+        typed = isinstance(edges, Mapping) and not is_sparse(edges)  # SciPy's dok_matrix is both
         self._files = self._typed(given) if typed else self._plain(given)
         self._shown = self._counts()
 
@@ -280,6 +281,8 @@ def _folder(name: str) -> str:
 
 
 def _edge_index(value: Any, name: str) -> Array | Ends:
+    if isinstance(value, Ends):  # of a matrix
+        return value
     if isinstance(value, (tuple, list)) and len(value) == 2 and all(np.ndim(end) == 1 for end in value):
         source, target = (array(end, name) for end in value)
         if source.shape != target.shape or source.ndim != 1 or {source.dtype.kind, target.dtype.kind} - set("iu"):

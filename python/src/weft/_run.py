@@ -80,7 +80,7 @@ class Run:
         s = self.summary
         return (
             f"Run({s['model']} on {s['graph']['vertices']:,} vertices: {s['epochs_run']} epochs, best {s['best_epoch']}, "
-            f"{s['metric']} train {_shown(s['train'])} val {_shown(s['val'])} test {_shown(s['test'])}; {self.directory})"
+            f"{s['metric']} train {_metric(s['train'])} val {_metric(s['val'])} test {_metric(s['test'])}; {self.directory})"
         )
 
     @property
@@ -215,7 +215,7 @@ class Run:
                 np.save(files["vertices"], array(vertices, "vertices"))
                 arguments.append(f"--vertices={files['vertices']}")
             arguments += [_program.flag(name, value) for name, value in settings.items() if value is not None]
-            _program.run(arguments, hide=[given])
+            _program.run(arguments, hide=[given, self._record["store"]])
             return np.asarray(np.load(files[wanted]))
         finally:
             scratch.close()
@@ -247,7 +247,7 @@ class Run:
         arguments = ["evaluate", str(self.directory), *([given] if data is not None else []), "--json"]
         if split is not None:
             arguments.append(f"--split={split}")
-        return json.loads(_program.run(arguments, hide=[given]))  # type: ignore[no-any-return]
+        return json.loads(_program.run(arguments, hide=[given, self._record["store"]]))  # type: ignore[no-any-return]
 
     def state_dict(self) -> dict[str, Array]:
         """The weights of the best epoch, under PyTorch Geometric's names and shapes."""
@@ -262,6 +262,11 @@ class Run:
     def report(self) -> Report:
         """A page about the run: curves, classes, memory, time by layer. A notebook shows it."""
         return _report([self])
+
+
+def _metric(value: float | None) -> str:
+    """A metric, which JSON may have as a whole number."""
+    return "–" if value is None else f"{value:.4f}"
 
 
 def _shown(value: Any) -> str:
@@ -312,7 +317,9 @@ class Runs(Sequence[Run]):
         differ = self.differ
         columns: dict[str, list[Any]] = {name: [run.settings.get(name) for run in self._runs] for name in differ}
         for name in ("train", "val", "test", "best_epoch", "epochs_run", "epoch_seconds_median"):
-            columns[name] = [run.summary[name] for run in self._runs]
+            values = [run.summary[name] for run in self._runs]
+            whole = name in ("best_epoch", "epochs_run")
+            columns[name] = values if whole else [None if value is None else float(value) for value in values]
         columns["directory"] = [str(run.directory) for run in self._runs]
         return columns
 
