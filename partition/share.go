@@ -99,7 +99,8 @@ type Whole struct {
 	FeatureColumns int                `json:"features"`
 	FeatureValues  int64              `json:"feature_values,omitempty"` // stored by sparse features; 0: they are dense
 	Classes        int                `json:"classes"`
-	ValueColumns   int                `json:"value_columns,omitempty"` // of labels that are values
+	ValueColumns   int                `json:"value_columns,omitempty"`  // of labels that are values
+	SeveralLabels  bool               `json:"several_labels,omitempty"` // a vertex may have any number of classes
 	Splits         []graph.SplitSizes `json:"splits"`
 	Metric         string             `json:"metric"`
 	Provenance     string             `json:"provenance"`
@@ -151,7 +152,7 @@ func (w *Whole) TypeName(kind int) string {
 func WholeOf(g *graph.Graph) Whole {
 	w := Whole{
 		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, FeatureValues: int64(len(g.Features.Indices)),
-		Classes: g.Labels.Classes, ValueColumns: g.Labels.Columns, Type: g.Type,
+		Classes: g.Labels.Classes, ValueColumns: g.Labels.Columns, SeveralLabels: g.Labels.MultiLabel(), Type: g.Type,
 		Graphs: g.Graphs, Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
 	}
 	for _, t := range g.Others {

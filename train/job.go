@@ -211,6 +211,10 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 		return nil, err
 	}
 	r = &Result{Metric: w.Task.Metric(), Whole: share.Whole}
+	for _, relation := range share.Edges.Relations {
+		r.Relations = append(r.Relations, relation.Name)
+		r.Weighted = r.Weighted || relation.In.Weights != nil
+	}
 	if other != nil {
 		r.Validation = &other.Share.Whole
 	}

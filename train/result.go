@@ -97,6 +97,9 @@ type Result struct {
 	Weights  nn.State        // at the best epoch; on worker 0
 	Logits   []float32       // at the best epoch, V × classes, on worker 0; nil if OnLogits took them
 	Whole    partition.Whole // the graph's counts
+	// Relations are the names of the graph's relations, in the order of the graph.
+	Relations []string
+	Weighted  bool // edges have weights
 	// Validation is the counts of the graph that the model is validated on; nil: it is the same.
 	Validation *partition.Whole
 	Links      *task.Links  // of link prediction

@@ -17,7 +17,8 @@ import (
 
 // newHelp is "weft help", which refuses what is no command.
 func newHelp() *cobra.Command {
-	return &cobra.Command{
+	asJSON := false
+	cmd := &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "print the help text of a command",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
@@ -40,11 +41,52 @@ func newHelp() *cobra.Command {
 			case len(rest) > 0:
 				return refusal.Errorf("help %s: %s has no commands of its own", strings.Join(args, " "), named.CommandPath())
 			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), flagsOf(named))
+			}
 			named.InitDefaultHelpFlag()
 			named.InitDefaultVersionFlag()
 			return named.Help()
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the command's flags as one JSON object")
+	return cmd
+}
+
+// described is a command for programs: the JSON object of `weft help COMMAND --json`.
+type described struct {
+	Command string          `json:"command"`
+	Usage   string          `json:"usage"`
+	Flags   []describedFlag `json:"flags"`
+}
+
+// describedFlag is a flag. Kind is the word for its value, as a help text has it.
+type describedFlag struct {
+	Name    string   `json:"name"`
+	Kind    string   `json:"kind"`
+	Default string   `json:"default"`
+	Meaning string   `json:"meaning"`
+	Choices []string `json:"choices,omitempty"`
+	Group   string   `json:"group,omitempty"`
+}
+
+// flagsOf describes a command with all its flags that a user may give.
+func flagsOf(cmd *cobra.Command) described {
+	d := described{Command: cmd.CommandPath(), Usage: cmd.UseLine(), Flags: []describedFlag{}}
+	add := func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		kind, meaning := pflag.UnquoteUsage(f)
+		one := describedFlag{Name: f.Name, Kind: cmp.Or(kind, f.Value.Type()), Default: f.DefValue, Meaning: meaning, Choices: f.Annotations[flagChoices]}
+		if group := f.Annotations[flagGroup]; len(group) > 0 {
+			one.Group = group[0]
+		}
+		d.Flags = append(d.Flags, one)
+	}
+	cmd.LocalFlags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	return d
 }
 
 // help prints what a command does, in lines of the terminal's width, and how it is called.
@@ -123,7 +165,7 @@ func flagsWithValues(words []string) (parts []string) {
 // --help-all shows them.
 var expert = strings.Fields(`transform-dropout attention-gradient num-blocks theta shared-weights conv-weight-decay
 	decay-first-layer-only focal-gamma plateau-factor plateau-patience momentum init-scheme eval-negatives require-edge-features
-	comm-timeout recompute aggregation-order aggregation-chunks balance prefetch keep-halo wire-schedule halo-delay halo-smoothing
+	comm-timeout recompute follow aggregation-order aggregation-chunks balance prefetch keep-halo wire-schedule halo-delay halo-smoothing
 	chunk-method chunk-order history-period history-start stale-gradients`)
 
 // helpAll is the flag --help-all: as --help, with the flags of expert settings.

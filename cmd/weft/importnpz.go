@@ -16,7 +16,7 @@ type npzImport struct {
 
 func (*npzImport) format() format {
 	return format{
-		name: "npz", source: "FILE", short: "a graph in one .npz file, as of gnn-benchmark and of the heterophilous datasets",
+		name: "npz", source: "FILE|FOLDER", short: "a graph in one .npz file, as of gnn-benchmark and of the heterophilous datasets, or in a folder of .npy files",
 		example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split per-class=20,30",
 	}
 }

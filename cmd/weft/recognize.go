@@ -181,6 +181,8 @@ func recognizeFolder(path string) (r recognition, found bool) {
 		r.format = "debian"
 	case len(has("part0")) > 0 && len(has("*.json")) == 1:
 		r.format, r.source = "dgl", has("*.json")[0]
+	case slices.ContainsFunc([]string{"edge_index.npy", "edge_types.npy", "edges.npy", "adj_indptr.npy"}, func(name string) bool { return len(has(name)) > 0 }):
+		r.format = "npz"
 	default:
 		for _, folder := range []string{path, raw} {
 			if triples, flags, found := datasets.RDF(folder); found {

@@ -76,17 +76,31 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 }
 
 // findGraph finds the graph to continue on: that of the run, which args may name. If it is not there any
-// more, args may say where it is now; its checksum tells whether it is the same.
+// more, args may say where it is now, or where a store of the same contents is; checksums tell whether it is
+// the same.
 func (r *resumption) findGraph(args []string) error {
 	r.graph = r.state.Store
 	switch _, missing := os.Stat(r.graph); {
 	case len(args) == 0:
 	case missing != nil:
 		r.graph = args[0]
-	case args[0] != r.state.Dataset && !sameFile(args[0], r.graph):
+	case args[0] != r.state.Dataset && !sameFile(args[0], r.graph) && !sameStores(args[0], r.graph):
 		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or another --out", args[0], r.path, r.graph)
 	}
 	return nil
+}
+
+// sameStores reports whether two paths are those of stores of one graph.
+func sameStores(a, b string) bool {
+	if !isStore(a) || !isStore(b) {
+		return false
+	}
+	one, err := checksum([]string{a})()
+	if err != nil {
+		return false // the error comes again
+	}
+	other, err := checksum([]string{b})()
+	return err == nil && one == other
 }
 
 // agree fails where the ranks have found different runs; nil: a new one.

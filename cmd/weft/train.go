@@ -44,6 +44,7 @@ type trainCommand struct {
 	splits      string
 	cpuProfile  string
 	watch       int
+	follow      bool
 	live        *live    // of the first rank, over several runs
 	of          *several // the runs of which this is one; nil: it is the only one
 }
@@ -94,12 +95,16 @@ second later or more stops at once.`,
 	cmd.Flags().StringVar(&t.tensorboard, "tensorboard", "", "`folder` for event files of losses, metrics, seconds and memory, which TensorBoard shows")
 	cmd.Flags().StringVar(&t.cpuProfile, "cpuprofile", "", "`file` for a CPU profile of this process, for go tool pprof; the kernels stand in it as calls of C")
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to standard error")
+	cmd.Flags().BoolVar(&t.follow, "follow", false, "print each epoch as a JSON object too, on a line of standard output, and wait for a line of standard input after it, unless that has ended: an empty line goes on, and stop ends the run as a signal does; with --json")
 	cmd.Flags().BoolVar(&t.explain, "explain", false, "print what the run would do and need, without training")
 	return cmd
 }
 
 func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 	err := t.checkSeveral(cmd.Flags().Changed("seeds"))
+	if err == nil && t.follow && !t.json {
+		err = refusal.Errorf("--follow: prints for programs; give --json, too")
+	}
 	several := t.isSeveral() && !t.explain // which explains the first
 	var (
 		run      *resumption
@@ -276,8 +281,18 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		t.live.reportTo(progress.say)
 		fmt.Fprintf(show, "%s: live at %s\n", printable(t.out), t.live.url())
 	}
-	if events != nil || t.live != nil {
-		job.OnEpoch = func(e train.Epoch) { progress.epoch(e); events.epoch(e); t.live.epoch(e) }
+	if events != nil || t.live != nil || t.follow {
+		follower, cancel := newFollower(cmd, t.follow), context.CancelFunc(nil)
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		job.OnEpoch = func(e train.Epoch) {
+			progress.epoch(e)
+			events.epoch(e)
+			t.live.epoch(e)
+			if follower.epoch(e) == followerStops {
+				cancel()
+			}
+		}
 	}
 	var result *train.Result
 	if dir != nil {

@@ -10,7 +10,11 @@
 //     each vertex' graph, where several graphs are one;
 //     and for link prediction {train,val,test}_edges [N,2] with {val,test}_negatives [M,2] or
 //     {val,test}_negative_targets [N,M];
-//   - a plain edge list: edges [E,2] and num_nodes, and the same beside them.
+//   - a plain edge list: edges [E,2] and num_nodes, and the same beside them;
+//   - those fields of each type of a typed graph: vertex_types and edge_types list the types, and the fields have
+//     the path vertices/TYPE or edges/SOURCE__RELATION__TARGET before their names.
+//
+// A folder of .npy files is read as an archive of them is: in blocks, without a copy or a checksum.
 //
 // Files are untrusted: nothing is allocated for a size that is only claimed, and arrays of Python objects are
 // never read.
@@ -64,16 +68,42 @@ var maskKeys = [3]string{"train_masks", "val_masks", "test_masks"}
 // in _directed, and with AsListed. The graph's Notes say which it was. An adjacency whose values are all one
 // is unweighted. Complaints about the file are refusals that name it and the array.
 func Read(path string, o Options) (*graph.Graph, error) {
-	g, err := Open(path, o)
+	a, err := openArchive(path, o)
 	if err != nil {
 		return nil, err
 	}
-	defer g.Close()
+	defer a.Close()
+	if a.isTyped() {
+		return a.typed()
+	}
+	g, err := a.open()
+	if err != nil {
+		return nil, err
+	}
 	return g.Read()
 }
 
-// Open opens the graph of Read, to be read or written in a stream, until it is closed.
+// Open opens the graph of Read, to be read or written in a stream, until it is closed. It returns nil if the
+// graph has types, and must be read into memory as a whole.
 func Open(path string, o Options) (*streamed.Graph, error) {
+	a, err := openArchive(path, o)
+	if err != nil {
+		return nil, err
+	}
+	if a.isTyped() {
+		a.Close()
+		return nil, nil
+	}
+	g, err := a.open()
+	if err != nil {
+		a.Close()
+		return nil, err
+	}
+	g.Release = a.Close
+	return g, nil
+}
+
+func openArchive(path string, o Options) (*archive, error) {
 	file, err := arrays.OpenArchive(path)
 	if parts := strings.Split(filepath.Base(path), "."); err != nil && parts[0] == "ind" && len(parts) > 1 { // ind.NAME.x
 		return nil, refusal.Errorf("%w; weft import planetoid reads the files of Planetoid, by the prefix %s", err,
@@ -82,14 +112,7 @@ func Open(path string, o Options) (*streamed.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &archive{file, arrays.Fields{Source: file}, o}
-	g, err := a.open()
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	g.Release = file.Close
-	return g, nil
+	return &archive{file, arrays.Fields{Source: file}, o}, nil
 }
 
 // open opens the graph in the layout that the archive has.
@@ -115,7 +138,7 @@ func (a *archive) open() (*streamed.Graph, error) {
 		}
 		return nil, refusal.Errorf("%s: its arrays (%s) have none of the layouts that are read: adj_{data,indices,indptr,shape} with "+
 			"attr_{data,indices,indptr,shape} or attr_matrix, and labels; node_features, node_labels, edges and {train,val,test}_masks; "+
-			"edge_index, x, y and {train,val,test}_mask; edges and num_nodes", a.Path, a.Keys())
+			"edge_index, x, y and {train,val,test}_mask; edges and num_nodes; vertex_types and edge_types with the same of each type", a.Path, a.Keys())
 	}
 	g, err := open()
 	if err != nil {
@@ -161,7 +184,7 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 			return nil, a.Refuse("attr_indices", err)
 		}
 	case a.Has("attr_matrix"):
-		if err = a.features(g, "attr_matrix"); err != nil {
+		if err = a.dense(g, "attr_matrix"); err != nil {
 			return nil, err
 		}
 	}
@@ -270,7 +293,7 @@ func (a *archive) plain() (*streamed.Graph, error) {
 	if a.Has(arrays.EdgeIndexKey) {
 		key = arrays.EdgeIndexKey
 	}
-	if err := a.Only(append([]string{key, "edge_weight", "edge_attr", "num_nodes", "x", "y", arrays.BatchKey}, slices.Concat(arrays.MaskKeys[:], arrays.EdgeSplitKeys)...)...); err != nil {
+	if err := a.Only(append([]string{key, "edge_weight", "edge_attr"}, slices.Concat(vertexKeys, arrays.EdgeSplitKeys)...)...); err != nil {
 		return nil, err
 	}
 	e, err := a.Edges(key)
@@ -289,10 +312,14 @@ func (a *archive) plain() (*streamed.Graph, error) {
 	if g.EdgeSplit, err = a.EdgeSplit(); err != nil {
 		return nil, err
 	}
-	if a.Has("x") {
-		if err = a.features(g, "x"); err != nil {
+	if a.Has("x") && !slices.ContainsFunc(sparseFeatures[:], func(key string) bool { return a.Has(key) }) {
+		if err = a.dense(g, "x"); err != nil {
 			return nil, err
 		}
+	} else if m, err := a.features("", vertices); err != nil {
+		return nil, err
+	} else if m != nil {
+		m.Of(of)
 	}
 	if a.Has("y") {
 		if of.Labels, err = a.Labels("y", vertices); err != nil {
@@ -305,7 +332,7 @@ func (a *archive) plain() (*streamed.Graph, error) {
 
 // vertices returns V: what the arrays say, else the largest id plus one.
 func (a *archive) vertices(e *streamed.Edges) (int, error) {
-	if n, err := a.Vertices(int(e.Count)); n > 0 || err != nil {
+	if n, err := a.rowsOf(a, "", int(e.Count)); n > 0 || err != nil {
 		return n, err
 	}
 	largest, err := e.Largest()
@@ -325,8 +352,52 @@ func (a *archive) graph(vertices int, e streamed.Edges) *streamed.Graph {
 	return &streamed.Graph{InMemory: &graph.Graph{Count: vertices, Notes: notes}, Source: a.Path, Edges: e}
 }
 
-// features reads the features of a graph whose vertices are known, unless they are read when they are needed.
-func (a *archive) features(g *streamed.Graph, key string) error {
+// sparseFeatures are the arrays of features that are a SciPy csr_matrix.
+var sparseFeatures = [...]string{"x_data", "x_indices", "x_indptr", "x_shape"}
+
+// rowsOf returns how many vertices the arrays of a source say there are, whose keys begin so, for so many
+// edges; 0: they do not say.
+func (a *archive) rowsOf(of arrays.Source, prefix string, edges int) (int, error) {
+	n, err := (arrays.Fields{Source: of}).Vertices(edges)
+	if bounds := prefix + "x_indptr"; n == 0 && err == nil && a.Has(bounds) {
+		n, err = a.Count(bounds)
+		n--
+	}
+	return n, err
+}
+
+// features reads the features of so many vertices, dense or sparse, from arrays whose keys begin so; nil:
+// there are none.
+func (a *archive) features(prefix string, vertices int) (*arrays.Matrix, error) {
+	var keys []string
+	for _, key := range sparseFeatures {
+		keys = append(keys, prefix+key)
+	}
+	sparse, err := a.Group(keys...)
+	key := prefix + "x"
+	switch {
+	case err != nil:
+		return nil, err
+	case sparse && a.Has(key):
+		return nil, refusal.Errorf("%s: has features twice, as %q and as %q: leave one out", a.Path, key, keys[0])
+	case sparse:
+		m, err := a.sparse(key+"_", csr)
+		if err != nil {
+			return nil, err
+		}
+		f, err := m.Features()
+		if err != nil {
+			return nil, a.Refuse(key+"_indices", err)
+		}
+		return &arrays.Matrix{Features: f, Rows: m.Rows}, a.Rows(key+"_shape", m.Rows, vertices)
+	case a.Has(key):
+		return a.Features(key, vertices, a.options.DenseFeatures)
+	}
+	return nil, nil
+}
+
+// dense reads the features of a graph whose vertices are known, unless they are read when they are needed.
+func (a *archive) dense(g *streamed.Graph, key string) error {
 	of, keep := g.InMemory, a.options.DenseFeatures
 	rows, n, err := a.DenseRows(key, keep)
 	if err != nil {

@@ -195,17 +195,7 @@ func (r *reader) graphIDs(v *store, bounds []int64) (ids []int64, err error) {
 		if !v.Has(arrays.BatchKey) {
 			return nil, r.refusef("vertices%s without %q, which others have: save it again", v.of(), arrays.BatchKey)
 		}
-		array, err := v.Array(arrays.BatchKey)
-		if err == nil && (len(array.Shape) != 1 || array.Shape[0] != v.count) {
-			err = v.Refuse(arrays.BatchKey, fmt.Errorf("has shape %v: it must be the number of a graph for each of %d vertices", array.Shape, v.count))
-		}
-		if err != nil {
-			return nil, err
-		}
-		if ids, err = array.Int64s(); err != nil {
-			return nil, v.Refuse(arrays.BatchKey, err)
-		}
-		return ids, nil
+		return arrays.Fields{Source: v}.GraphIDs(v.count)
 	}
 	if v.count != int(bounds[len(bounds)-1]) {
 		return nil, r.refusef("%d vertices%s, and its graphs have %d: save it again", v.count, v.of(), bounds[len(bounds)-1])

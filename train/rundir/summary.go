@@ -66,14 +66,20 @@ type Counts struct {
 	Edges    int64 `json:"edges"`    // of all relations
 	Features int   `json:"features"` // of the first type
 	Classes  int   `json:"classes"`
-	Values   int   `json:"values,omitempty"`      // to predict for each vertex
-	Others   int   `json:"other_types,omitempty"` // vertex types beside the first
+	Values   int   `json:"values,omitempty"`         // to predict for each vertex
+	Several  bool  `json:"several_labels,omitempty"` // a vertex may have any number of classes
+	Others   int   `json:"other_types,omitempty"`    // vertex types beside the first
+	Weighted bool  `json:"weighted,omitempty"`       // edges have weights
+	// Types and Relations are the names of the types of vertices and of the relations, in the order of the
+	// graph, unless there is one of each.
+	Types     []string `json:"types,omitempty"`
+	Relations []string `json:"relations,omitempty"`
 }
 
 // summarize puts together what the run of a job reports. Where it ran and what the process took are for
 // others to fill in.
 func summarize(j *train.Job, r *train.Result) Summary {
-	return Summary{
+	s := Summary{
 		Dataset: j.Dataset, Task: j.Options.Task, Model: j.Options.Model, Parallel: j.Options.Parallel, Workers: r.Workers, Seed: j.Options.Seed,
 		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric, Select: j.Options.Select, Split: j.Options.Split,
 		Train: metric.Number(r.Train), Val: metric.Number(r.Val), Test: metric.Number(r.Test), ValLoss: metric.Number(r.ValLoss), Losses: numbers(r.Losses),
@@ -85,6 +91,14 @@ func summarize(j *train.Job, r *train.Result) Summary {
 		Checkpoints: r.Checkpoints,
 		Graph:       *countsOf(&r.Whole), Validation: countsOf(r.Validation),
 	}
+	s.Graph.Weighted = r.Weighted
+	if len(r.Relations) > 1 || s.Graph.Others > 0 {
+		s.Graph.Relations = r.Relations
+		for kind := range s.Graph.Others + 1 {
+			s.Graph.Types = append(s.Graph.Types, r.Whole.TypeName(kind))
+		}
+	}
+	return s
 }
 
 // countsOf are the sizes of a graph; nil: of none.
@@ -93,7 +107,8 @@ func countsOf(w *partition.Whole) *Counts {
 		return nil
 	}
 	return &Counts{
-		Vertices: w.Vertices, Edges: w.Edges, Features: w.FeatureColumns, Classes: w.Classes, Values: w.ValueColumns, Others: len(w.Others),
+		Vertices: w.Vertices, Edges: w.Edges, Features: w.FeatureColumns, Classes: w.Classes, Values: w.ValueColumns, Several: w.SeveralLabels,
+		Others: len(w.Others),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -18,40 +19,56 @@ import (
 	"weft/internal/regular"
 )
 
-// Archive is an open .npz file: a zip archive whose entries are .npy files, one per key. Complaints about it
-// are refusals that name the file and the array.
+// Archive is an open .npz file, a zip archive whose entries are .npy files, one per key, or a folder of such
+// files. Complaints about it are refusals that name the file or folder and the array.
 type Archive struct {
 	Path    string
-	size    int64
-	file    *os.File
-	entries map[string]*zip.File
+	file    io.Closer // or folder
+	entries map[string]opener
 	others  []string // names of entries that are no arrays
 }
+
+// opener opens an entry. The size that it claims is capped by what is really there.
+type opener func() (*Entry, error)
 
 // maxEntries bounds the entries of an archive. A graph has about ten; NumPy has no limit.
 const maxEntries = 1000
 
-// OpenArchive opens the archive of that name.
+// OpenArchive opens the archive, or the folder of .npy files, of that name. A file in a folder within it has
+// the path there as its key, as an entry of an archive has.
 func OpenArchive(path string) (*Archive, error) {
-	file, size, err := regular.Open(path)
-	if err != nil {
-		return nil, refusal.Errorf("%w; give a .npz file", err)
+	a := &Archive{Path: path, entries: map[string]opener{}}
+	list := a.listFile
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		list = a.listFolder
 	}
-	a := &Archive{Path: path, size: size, file: file, entries: map[string]*zip.File{}}
-	if err := a.list(); err != nil {
-		_ = file.Close()
+	if err := list(); err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-func (a *Archive) list() error {
-	kind := foreign.Of(a.file)
+// listFile finds the entries of a .npz file.
+func (a *Archive) listFile() (err error) {
+	file, size, err := regular.Open(a.Path)
+	if err != nil {
+		return refusal.Errorf("%w; give a .npz file, or a folder of .npy files", err)
+	}
+	a.file = file
+	if err := a.listZip(file, size); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return nil
+}
+
+func (a *Archive) listZip(file *os.File, size int64) error {
+	kind := foreign.Of(file)
 	zipped := kind == foreign.Archive || kind == foreign.Zip // whose first entry is no array
 	if kind != foreign.Unknown && !zipped {
 		return kind.Refuse(a.Path, "a .npz file, the zip archive of arrays that numpy.savez writes")
 	}
-	z, err := zip.NewReader(a.file, a.size)
+	z, err := zip.NewReader(file, size)
 	if err != nil {
 		// An archive begins with an entry and has its directory at the end.
 		if zipped {
@@ -65,20 +82,68 @@ func (a *Archive) list() error {
 		return refusal.Errorf("%s: has %d entries, which is no graph: at most %d are read", a.Path, len(z.File), maxEntries)
 	}
 	for _, f := range z.File {
-		key, ok := strings.CutSuffix(f.Name, ".npy")
-		if !ok {
-			a.others = append(a.others, f.Name)
-			continue
+		compressed := min(f.CompressedSize64, uint64(size))
+		err := a.add(f.Name, func() (*Entry, error) {
+			r, err := f.Open()
+			if err != nil {
+				return nil, err
+			}
+			return &Entry{r, int64(min(f.UncompressedSize64, compressed*deflateRatio))}, nil
+		})
+		if err != nil {
+			return err
 		}
-		if a.entries[key] != nil {
-			return refusal.Errorf("%s: has two arrays %q; save it again with numpy.savez", a.Path, key)
-		}
-		a.entries[key] = f
 	}
 	return nil
 }
 
-// Close closes the file.
+// add adds the entry of that name.
+func (a *Archive) add(name string, open opener) error {
+	key, ok := strings.CutSuffix(name, ".npy")
+	if !ok {
+		a.others = append(a.others, name)
+		return nil
+	}
+	if a.entries[key] != nil {
+		return refusal.Errorf("%s: has two arrays %q; save it again with numpy.savez", a.Path, key)
+	}
+	a.entries[key] = open
+	return nil
+}
+
+// listFolder finds the files in a folder, and in those within it.
+func (a *Archive) listFolder() error {
+	folder, err := os.OpenRoot(a.Path)
+	if err != nil {
+		return refusal.Errorf("%w; give a .npz file, or a folder of .npy files", err)
+	}
+	a.file = folder
+	files := 0
+	err = fs.WalkDir(folder.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return refusal.Errorf("%s: %w", a.Path, err)
+		}
+		if d.IsDir() {
+			return nil
+		}
+		if files++; files > maxEntries {
+			return refusal.Errorf("%s: has more than %d files, which is no graph", a.Path, maxEntries)
+		}
+		return a.add(name, func() (*Entry, error) {
+			file, size, err := regular.OpenIn(folder, name)
+			if err != nil {
+				return nil, err
+			}
+			return &Entry{file, size}, nil
+		})
+	})
+	if err != nil {
+		_ = folder.Close()
+	}
+	return err
+}
+
+// Close closes the file or folder.
 func (a *Archive) Close() { _ = a.file.Close() }
 
 // Has reports whether there are arrays of all those keys.
@@ -158,8 +223,9 @@ func Listed(names []string) string {
 // deflateRatio is the most that deflate expands: 258 bytes from two bits.
 const deflateRatio = 1032
 
-// Array reads the array of a key that exists. The size that the entry claims is capped by what its compressed
-// bytes can expand to, and those by the size of the file; the memory grows with the bytes that come.
+// Array reads the array of a key that exists. The size that an entry of a .npz file claims is capped by what
+// its compressed bytes can expand to, and those by the size of the file; the memory grows with the bytes that
+// come.
 func (a *Archive) Array(key string) (array *npy.Array, err error) {
 	err = a.read(key, func(r io.Reader, size int64) (err error) {
 		array, err = npy.Read(r, size)
@@ -204,15 +270,7 @@ type Entry struct {
 
 // Open opens the entry of a key that exists. The size that it claims is capped as said at Array. Errors do
 // not name the array.
-func (a *Archive) Open(key string) (*Entry, error) {
-	entry := a.entries[key]
-	compressed := min(entry.CompressedSize64, uint64(a.size))
-	r, err := entry.Open()
-	if err != nil {
-		return nil, err
-	}
-	return &Entry{r, int64(min(entry.UncompressedSize64, compressed*deflateRatio))}, nil
-}
+func (a *Archive) Open(key string) (*Entry, error) { return a.entries[key]() }
 
 // Sum compares the checksum of the entry, where all of it has been read.
 func (e *Entry) Sum() error {
@@ -241,7 +299,7 @@ func (a *Archive) read(key string, f func(r io.Reader, size int64) error) error 
 
 // Header reads what the array of a key that exists is.
 func (a *Archive) Header(key string) (npy.Header, error) {
-	r, err := a.entries[key].Open()
+	r, err := a.Open(key)
 	if err != nil {
 		return npy.Header{}, a.Refuse(key, err)
 	}

@@ -209,22 +209,31 @@ func (f Fields) Graphs(g *graph.Graph, vertices int) error {
 	if !f.Has(BatchKey) {
 		return nil
 	}
-	array, err := f.Array(BatchKey)
+	ids, err := f.GraphIDs(vertices)
 	if err != nil {
 		return err
 	}
-	if len(array.Shape) != 1 || array.Shape[0] != vertices {
-		return f.refusef(BatchKey, "has shape %v: it must be the number of a graph for each of %d vertices", array.Shape, vertices)
-	}
-	ids, err := array.Int64s()
-	if err == nil {
-		g.GraphOf, g.Graphs, err = graph.NumberGraphs(ids)
-	}
-	if err != nil {
+	if g.GraphOf, g.Graphs, err = graph.NumberGraphs(ids); err != nil {
 		return f.Refuse(BatchKey, err)
 	}
 	g.Notes = append(g.Notes, fmt.Sprintf("%d graphs, by %q", g.Graphs, BatchKey))
 	return nil
+}
+
+// GraphIDs reads batch, which is there, of so many vertices.
+func (f Fields) GraphIDs(vertices int) ([]int64, error) {
+	array, err := f.Array(BatchKey)
+	if err != nil {
+		return nil, err
+	}
+	if len(array.Shape) != 1 || array.Shape[0] != vertices {
+		return nil, f.refusef(BatchKey, "has shape %v: it must be the number of a graph for each of %d vertices", array.Shape, vertices)
+	}
+	ids, err := array.Int64s()
+	if err != nil {
+		return nil, f.Refuse(BatchKey, err)
+	}
+	return ids, nil
 }
 
 // Rows refuses an array with another number of rows than it must have.

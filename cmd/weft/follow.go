@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"weft/train"
+)
+
+// follower is a program that follows a run with --follow: it is told each epoch, and answers with a line. A
+// nil follower is nobody.
+type follower struct {
+	out     io.Writer
+	answers *bufio.Reader // nil: it does not answer
+	errs    io.Writer
+}
+
+// answer is what a follower says after an epoch.
+type answer bool
+
+const (
+	followerGoesOn answer = false
+	followerStops  answer = true
+)
+
+// newFollower is the follower at the other ends of standard output and input, where it is asked for.
+func newFollower(cmd *cobra.Command, asked bool) *follower {
+	if !asked {
+		return nil
+	}
+	return &follower{out: cmd.OutOrStdout(), answers: bufio.NewReader(cmd.InOrStdin()), errs: cmd.ErrOrStderr()}
+}
+
+// epoch tells the epoch, and waits for the answer, as long as there is an end of standard input to wait for.
+func (f *follower) epoch(e train.Epoch) answer {
+	if f == nil {
+		return followerGoesOn
+	}
+	if err := printJSON(f.out, e); err != nil { // which the command reports at its end
+		return followerGoesOn
+	}
+	if f.answers == nil {
+		return followerGoesOn
+	}
+	line, err := f.answers.ReadString('\n')
+	switch {
+	case err != nil: // the end
+		f.answers = nil
+	case line == "stop\n":
+		return followerStops
+	case line != "\n":
+		fmt.Fprintf(f.errs, "weft: warning: --follow: the answer %.20q is neither empty nor stop; the run goes on\n", line)
+	}
+	return followerGoesOn
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"weft/internal/refusal"
+)
+
+// parentVariable names in the environment the process that started this one, and that it must not outlive, as
+// Python's package does. The kernel then kills this process when the thread that started it ends, however it
+// ends.
+const parentVariable = "WEFT_PARENT"
+
+// The main goroutine is on the main thread here, and stays until endWithParent: what a thread asks the kernel
+// for lasts as long as the thread, and that one lasts as long as the process.
+func init() { runtime.LockOSThread() }
+
+// endWithParent makes this process end with its parent where the environment says so. It takes the variable
+// out of the environment, as the processes that this one starts have another parent.
+func endWithParent() {
+	defer runtime.UnlockOSThread()
+	text := os.Getenv(parentVariable)
+	if text == "" {
+		return
+	}
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		err = errors.New("no number")
+	} else {
+		err = os.Unsetenv(parentVariable)
+	}
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
+	}
+	if err != nil {
+		sayError(os.Stderr, refusal.Errorf("%s=%s: %w; it is the number of the process that starts weft", parentVariable, text, err))
+		os.Exit(exitRefused)
+	}
+	if os.Getppid() != pid { // it has ended already
+		os.Exit(exitFailed)
+	}
+}

@@ -1,0 +1,198 @@
+package npz
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/graph"
+	"weft/graph/streamed/streamedtest"
+	"weft/internal/refusal"
+)
+
+// folder writes a folder of .npy files and returns its path.
+func folder(t testing.TB, entries ...entry) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, e := range entries {
+		path := filepath.Join(dir, e.key+".npy")
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(e.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// typed are three authors, two papers and a venue, of which the papers have labels.
+func typed() []entry {
+	return []entry{
+		array("vertex_types", "<U6", "(3,)", text(6, "author", "paper", "venue")),
+		array("edge_types", "<U6", "(2, 3)", text(6, "author", "writes", "paper", "paper", "in", "venue")),
+		array("vertices/author/x", "<f4", "(3, 2)", []float32{1, 2, 3, 4, 5, 6}),
+		array("vertices/paper/x_data", "<f4", "(1,)", []float32{9}),
+		array("vertices/paper/x_indices", "<i4", "(1,)", []int32{3}),
+		array("vertices/paper/x_indptr", "<i4", "(3,)", []int32{0, 0, 1}),
+		array("vertices/paper/x_shape", "<i8", "(2,)", []int64{2, 4}),
+		array("vertices/paper/y", "<i8", "(2,)", []int64{1, 0}),
+		array("vertices/paper/train_mask", "|b1", "(2,)", []byte{0, 1}),
+		array("edges/author__writes__paper/edge_index", "<i8", "(2, 4)", []int64{2, 0, 1, 2, 1, 1, 0, 0}),
+		array("edges/author__writes__paper/edge_weight", "<f4", "(4,)", []float32{.5, 1, 2, 4}),
+		array("edges/paper__in__venue/edge_index", "<i8", "(2, 1)", []int64{1, 0}),
+		array("edges/paper__in__venue/edge_attr", "<f4", "(1, 2)", []float32{7, 8}),
+	}
+}
+
+// text are the code points of words, each padded to so many.
+func text(width int, words ...string) (points []int32) {
+	for _, word := range words {
+		padded := make([]int32, width)
+		for k, r := range []rune(word) {
+			padded[k] = r
+		}
+		points = append(points, padded...)
+	}
+	return points
+}
+
+// A folder of .npy files is the graph of the archive of the same arrays, in memory and in a stream.
+func TestFolder(t *testing.T) {
+	for name, entries := range map[string][]entry{
+		"sparse": sparse(), "heterophilous": heterophilous(), "edge list": edgeList(), "fields": fields(), "typed": typed(),
+	} {
+		want, err := Read(write(t, entries...), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := folder(t, entries...)
+		got, err := Read(dir, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Provenance != "npz "+dir {
+			t.Errorf("%s: made by %s", name, got.Provenance)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(graph.Graph{}, "Provenance"), cmpopts.IgnoreUnexported(graph.Graph{}, graph.Relation{})); diff != "" {
+			t.Errorf("%s (-archive +folder):\n%s", name, diff)
+		}
+		if name == "typed" {
+			if g, err := Open(dir, Options{}); g != nil || err != nil {
+				t.Errorf("in a stream: %v, %v", g, err)
+			}
+			continue
+		}
+		g, err := Open(dir, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		streamedtest.Equal(t, g, got)
+		g.Close()
+	}
+}
+
+// What else is in a folder is named, and what is not in it is not read.
+func TestFolderOfOthers(t *testing.T) {
+	dir := folder(t, fields()...)
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g, err := Read(dir, Options{})
+	if err != nil || len(g.Warnings) != 1 || g.Warnings[0] != dir+`: not read, as they are no arrays (.npy): "notes.txt"` {
+		t.Errorf("%v, %v", g, err)
+	}
+	elsewhere := filepath.Join(folder(t, array("x", "<f4", "(3, 1)", []float32{1, 2, 3})), "x.npy")
+	if err := os.Remove(filepath.Join(dir, "x.npy")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "x.npy")); err != nil {
+		t.Fatal(err)
+	}
+	for want, path := range map[string]string{
+		"a link leads out of the folder": dir,
+		"its arrays (none) have none":    t.TempDir(),
+		"has more than 1000 files":       many(t),
+	} {
+		if _, err := Read(path, Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path+": ") {
+			t.Errorf("%v, want a refusal with the folder and %s", err, want)
+		}
+	}
+}
+
+// many is a folder of more files than a graph has.
+func many(t *testing.T) string {
+	dir := t.TempDir()
+	for k := range 1001 {
+		if err := os.WriteFile(filepath.Join(dir, strings.Repeat("x", k/100+1)+string(rune('0'+k%10))+string(rune('0'+k/10%10))+".npy"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// The type that has labels comes first; each has its features, and each relation its edges.
+func TestTyped(t *testing.T) {
+	g, err := Read(write(t, typed()...), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes, in := &g.Relations[0], &g.Relations[1]
+	type facts struct {
+		Types                              []string
+		Counts                             []int
+		X                                  []float32
+		Indices, Sources                   []int32
+		Data, Weights                      []float32
+		Class, Train                       []int64
+		EdgeFeatures                       []float32
+		Source, Name, Target, Notes, Other string
+	}
+	got := facts{
+		X: g.Others[0].Features.Dense, Indices: g.Features.Indices, Data: g.Features.Data, Class: g.Labels.Class, Train: g.Splits[0].Train,
+		Sources: writes.Sources, Weights: writes.Weights, EdgeFeatures: in.EdgeFeatures,
+		Source: writes.Source, Name: writes.Name, Target: writes.Target, Other: in.Name, Notes: strings.Join(g.Notes, "; "),
+	}
+	for _, v := range g.Types() {
+		got.Types, got.Counts = append(got.Types, v.Type), append(got.Counts, v.Count)
+	}
+	want := facts{
+		Types: []string{"paper", "author", "venue"}, Counts: []int{2, 3, 1}, X: []float32{1, 2, 3, 4, 5, 6}, Indices: []int32{3}, Data: []float32{9},
+		Class: []int64{1, 0}, Train: []int64{1}, Sources: []int32{1, 2, 0, 2}, Weights: []float32{2, 4, 1, .5}, EdgeFeatures: []float32{7, 8},
+		Source: "author", Name: "writes", Target: "paper", Other: "in", Notes: "5 edges of 2 relations, as the file lists them",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	same := func(changed ...entry) []entry {
+		all := typed()
+		for _, c := range changed {
+			all = append(without(all, c.key), c)
+		}
+		return all
+	}
+	for want, entries := range map[string][]entry{
+		`has the arrays "vertex_types" without "edge_types"`:                       without(typed(), "edge_types"),
+		`array "vertex_types" has "author" twice`:                                  same(array("vertex_types", "<U6", "(3,)", text(6, "author", "author", "paper"))),
+		`array "edge_types" joins vertices of the type "editor"`:                   same(array("edge_types", "<U6", "(1, 3)", text(6, "editor", "edits", "paper"))),
+		`has no array "edges/paper__in__venue/edge_index"`:                         without(typed(), "edges/paper__in__venue/edge_index"),
+		`array "vertices/paper/z" is not read`:                                     append(typed(), array("vertices/paper/z", "<i8", "(1,)", []int64{1})),
+		`array "vertex_types": has shape [3 1]`:                                    same(array("vertex_types", "<U6", "(3, 1)", text(6, "author", "paper", "venue"))),
+		`the arrays "vertices/author/y" and "vertices/paper/y" are both labels`:    append(typed(), array("vertices/author/y", "<i8", "(3,)", []int64{1, 0, 1})),
+		`array "vertices/paper/y": has 3 rows, not 2`:                              append(same(array("vertices/paper/y", "<i8", "(3,)", []int64{1, 0, 1})), array("vertices/paper/num_nodes", "<i8", "()", []int64{2})),
+		`has features twice, as "vertices/paper/x" and as "vertices/paper/x_data"`: append(typed(), array("vertices/paper/x", "<f4", "(2, 1)", []float32{1, 2})),
+		`array "edges/author__writes__paper/edge_index": `:                         same(array("edges/author__writes__paper/edge_index", "<i8", "(2, 4)", []int64{3, 0, 1, 2, 1, 1, 0, 0})),
+		`has no array "vertices/author/batch", which other types have`:             append(typed(), array("vertices/paper/batch", "<i8", "(2,)", []int64{0, 1})),
+		`2 relations of 2000000 vertices in all, with 5 edges`: append(without(typed(), "vertices/author/x"),
+			array("vertices/author/num_nodes", "<i8", "()", []int64{1_000_000}), array("vertices/venue/num_nodes", "<i8", "()", []int64{1_000_000})),
+	} {
+		path := write(t, entries...)
+		if _, err := Read(path, Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path+": ") {
+			t.Errorf("%v, want a refusal with the file and %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+"""Arrays of other libraries as NumPy's, and their .npy files. No library is imported: types tell by their modules."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._errors import Refused
+
+Array = NDArray[Any]
+
+_BLOCK = 1 << 22  # elements
+
+
+def is_of(value: Any, package: str, *names: str) -> bool:
+    """Whether a value is of one of those classes of a package, or of one derived from them."""
+    return any(c.__module__.partition(".")[0] == package and c.__name__ in names for c in type(value).__mro__)
+
+
+def is_torch(value: Any) -> bool:
+    return is_of(value, "torch", "Tensor")
+
+
+def is_scipy(value: Any) -> bool:
+    return any(c.__module__.startswith("scipy.sparse") for c in type(value).__mro__)
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether a value is a sparse matrix: of SciPy, of PyTorch, or a SparseTensor of torch_sparse."""
+    return (
+        is_scipy(value)
+        or is_of(value, "torch_sparse", "SparseTensor")
+        or is_torch(value)
+        and str(value.layout) != "torch.strided"
+    )
+
+
+def array(value: Any, name: str) -> Array:
+    """The array of a value, which shares its memory where the library allows it.
+
+    Args:
+        value: an array of NumPy, a tensor of PyTorch on any device, a table or column of pandas, or what
+            ``numpy.asarray`` takes.
+        name: of the argument, for errors.
+
+    Raises:
+        Refused: it is no array of numbers, truth values or text.
+    """
+    if is_torch(value):
+        if hasattr(value, "as_tensor"):  # EdgeIndex of PyTorch Geometric
+            value = value.as_tensor()
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":
+            value = value.float()
+        made: Array = value.numpy()
+    elif hasattr(value, "to_numpy"):
+        made = value.to_numpy()
+    else:
+        try:
+            made = np.asarray(value)
+        except ValueError as err:  # rows of several lengths
+            raise Refused(f"{name}: is no array: {err}") from None
+    if made.dtype.kind not in "biufUO":
+        raise Refused(f"{name}: has the type {made.dtype}: give numbers")
+    return made
+
+
+@dataclass
+class Rows:
+    """The row of each value of a matrix of compressed rows, which is written a block at a time."""
+
+    bounds: Array  # a row more than the matrix has
+
+    def __len__(self) -> int:
+        return int(self.bounds[-1])
+
+    def write(self, file: BinaryIO, dtype: np.dtype[Any]) -> None:
+        begin, last = 0, len(self.bounds) - 1
+        while begin < last:
+            end = int(np.searchsorted(self.bounds, self.bounds[begin] + _BLOCK, side="right")) - 1
+            end = min(max(end, begin + 1), last)
+            counts = np.diff(self.bounds[begin : end + 1])
+            np.repeat(np.arange(begin, end, dtype=dtype), counts).tofile(file)
+            begin = end
+
+
+@dataclass
+class Ends:
+    """The sources and the targets of edges, of which no array 2 × E is made."""
+
+    source: Array | Rows
+    target: Array | Rows
+
+    @property
+    def nbytes(self) -> int:
+        return 2 * len(self.source) * self._dtype().itemsize
+
+    def _dtype(self) -> np.dtype[Any]:
+        types = [part.dtype for part in (self.source, self.target) if not isinstance(part, Rows)]
+        return np.result_type(*types)
+
+    def write(self, file: BinaryIO) -> None:
+        dtype = self._dtype()
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (2, len(self.source))}
+        np.lib.format.write_array_header_1_0(file, header)
+        for part in (self.source, self.target):
+            if isinstance(part, Rows):
+                part.write(file, dtype)
+            else:
+                for at in range(0, len(part), _BLOCK):
+                    part[at : at + _BLOCK].astype(dtype, copy=False).tofile(file)
+
+
+def save(path: str | os.PathLike[str], value: Array | Ends) -> None:
+    """Writes an .npy file, without a copy of the whole."""
+    with open(path, "wb") as file:
+        if isinstance(value, Ends):
+            value.write(file)
+        else:
+            np.save(file, value, allow_pickle=False)
+
+
+@dataclass
+class Sparse:
+    """A sparse matrix, by rows: the values of row i are those from bounds[i] on, up to bounds[i + 1]."""
+
+    bounds: Array
+    columns: Array
+    values: Array | None  # None: all are one
+    shape: tuple[int, int]
+
+
+@dataclass
+class Coordinates:
+    """A sparse matrix with the row and the column of each value."""
+
+    rows: Array
+    columns: Array
+    values: Array | None  # None: all are one
+    shape: tuple[int, int]
+
+
+def sparse(value: Any, name: str) -> Sparse | Coordinates:
+    """The sparse matrix of SciPy, PyTorch or torch_sparse, which shares its arrays where they are by rows or lists."""
+    if is_scipy(value):
+        if value.format not in ("csr", "coo"):
+            value = value.tocsr()
+        if value.ndim != 2:
+            raise Refused(f"{name}: has {value.ndim} dimensions: a matrix has two")
+        if value.format == "coo":
+            return Coordinates(value.row, value.col, _values(value.data), value.shape)
+        return Sparse(value.indptr, value.indices, _values(value.data), value.shape)
+    if is_of(value, "torch_sparse", "SparseTensor"):
+        bounds, columns, values = value.csr()
+        size = value.sizes()
+        return Sparse(
+            array(bounds, name),
+            array(columns, name),
+            None if values is None else _values(array(values, name)),
+            (size[0], size[1]),
+        )
+    shape = tuple(value.shape)
+    if len(shape) != 2:
+        raise Refused(f"{name}: has {len(shape)} dimensions: a matrix has two")
+    layout = str(value.layout)
+    if layout not in ("torch.sparse_coo", "torch.sparse_csr"):
+        value = value.to_sparse_csr()
+        layout = "torch.sparse_csr"
+    if layout == "torch.sparse_csr":
+        return Sparse(
+            array(value.crow_indices(), name),
+            array(value.col_indices(), name),
+            _values(array(value.values(), name)),
+            shape,
+        )
+    ends = array(value._indices(), name)  # as they are listed, coalesced or not
+    return Coordinates(ends[0], ends[1], _values(array(value._values(), name)), shape)
+
+
+def _values(values: Array) -> Array | None:
+    if values.dtype.kind == "b":
+        return None if values.all() else values.astype(np.float32)
+    return None if (values == 1).all() else values
+
+
+def edges_of(matrix: Sparse | Coordinates, by_target: bool = False) -> Ends:
+    """The edges of an adjacency: from the row of each value to its column, or the other way."""
+    rows = Rows(matrix.bounds) if isinstance(matrix, Sparse) else matrix.rows
+    return Ends(matrix.columns, rows) if by_target else Ends(rows, matrix.columns)
+
+
+def rows_of(matrix: Sparse | Coordinates) -> Sparse:
+    """The matrix by rows; of a list, in the order of the list within each row."""
+    if isinstance(matrix, Sparse):
+        return matrix
+    order = np.argsort(matrix.rows, kind="stable")
+    bounds = np.zeros(matrix.shape[0] + 1, np.int64)
+    np.cumsum(np.bincount(matrix.rows, minlength=matrix.shape[0]), out=bounds[1:])
+    return Sparse(bounds, matrix.columns[order], None if matrix.values is None else matrix.values[order], matrix.shape)

@@ -1,0 +1,256 @@
+"""Graphs of PyTorch Geometric and DGL as the arguments of Graph. Neither library is imported."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._arrays import Array, Ends, array, edges_of, is_of, is_sparse, sparse
+from ._errors import Refused
+
+log = logging.getLogger("weft")
+
+_MASKS = ("train_mask", "val_mask", "test_mask")
+_VERTEX = ("num_nodes", "x", "y", *_MASKS, "batch")
+_LINKS = (
+    *("train_edges", "val_edges", "test_edges", "val_negatives", "test_negatives"),
+    *("val_negative_targets", "test_negative_targets"),
+)
+
+
+def fields(data: Any, target: str | None = None) -> dict[str, Any]:
+    """The arguments of Graph for a graph of another library.
+
+    Args:
+        data: the graph.
+        target: the vertex type whose labels are learned, if several have some.
+
+    Raises:
+        TypeError: it is no graph that is known.
+    """
+    if isinstance(data, Sequence) and data and all(is_of(one, "torch_geometric", "Data", "HeteroData") for one in data):
+        data = data[0] if len(data) == 1 else sys.modules["torch_geometric.data"].Batch.from_data_list(list(data))
+    if is_of(data, "torch_geometric", "HeteroData"):
+        return _hetero(data, target)
+    if is_of(data, "dgl", "DGLGraph"):
+        return _dgl(data, target)
+    if is_of(data, "torch_geometric", "Data"):
+        if target is not None:
+            raise Refused(f"target={target!r}: the graph has one type of vertices; leave it out")
+        return _data(data)
+    raise TypeError(
+        f"{type(data).__module__}.{type(data).__name__} is no graph: give a weft.Graph, a path, Data or HeteroData of PyTorch Geometric, or a DGLGraph"
+    )
+
+
+def _data(data: Any) -> dict[str, Any]:
+    store = {key: value for key, value in data.to_dict().items() if value is not None}
+    vertices = _vertices(store, "")
+    edges = _edges(store, "")
+    kinds = store.pop("edge_type", None)
+    _say_left(store, "")
+    if kinds is None:
+        return vertices | edges
+    return _by_type(vertices, edges, array(kinds, "edge_type"))
+
+
+def _by_type(vertices: dict[str, Any], edges: dict[str, Any], kinds: Array) -> dict[str, Any]:
+    """A relation for each type of edges that occurs, by its number."""
+    if any(key in edges for key in _LINKS):
+        raise Refused(
+            "train_edges: a split of edges does not say which edge_type each edge has: give a HeteroData, with lists for each relation"
+        )
+    index = edges.pop("edge_index")
+    if isinstance(index, Ends) or index.ndim != 2 or kinds.shape != index.shape[1:]:
+        raise Refused("edge_type: must be a number for each column of edge_index")
+    made: dict[str, Any] = {key: {"vertex": value} for key, value in vertices.items()} | {"edge_index": {}}
+    for kind in np.unique(kinds):
+        name, of = ("vertex", str(kind), "vertex"), kinds == kind
+        made["edge_index"][name] = index[:, of]
+        for key, value in edges.items():
+            made.setdefault(key, {})[name] = value[of]
+    return made
+
+
+def _hetero(data: Any, target: str | None) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    types = list(data.node_types)
+    if target is not None and target not in types:
+        raise Refused(f"target={target!r}: its types are {', '.join(types)}")
+    for name in types:
+        store = {key: value for key, value in data[name].items() if value is not None}
+        if target is not None and name != target:
+            store.pop("y", None)
+        for key, value in _vertices(store, name).items():
+            made.setdefault(key, {})[name] = value
+        _say_left(store, name)
+    for name in data.edge_types:
+        store = {key: value for key, value in data[name].items() if value is not None}
+        for key, value in _edges(store, "__".join(name)).items():
+            made.setdefault(key, {})[name] = value
+        _say_left(store, "__".join(name))
+    return _first_labelled(made, types)
+
+
+def _first_labelled(made: dict[str, Any], types: list[str]) -> dict[str, Any]:
+    """The arguments, with a number of vertices first that names the types in their order, and refused labels."""
+    labelled = list(made.get("y", {}))
+    if len(labelled) > 1:
+        raise Refused(f"the types {', '.join(labelled)} have labels (y): choose one by weft.Graph.of(data, target=…)")
+    for key in _MASKS:  # splits are of the type with labels
+        if key in made:
+            made[key] = {name: mask for name, mask in made[key].items() if name in (labelled or types[:1])}
+    return {"num_nodes": dict.fromkeys(types) | made.pop("num_nodes", {})} | made
+
+
+def _vertices(store: dict[str, Any], name: str) -> dict[str, Any]:
+    """Takes what vertices have out of a store."""
+    made = {key: store.pop(key) for key in _VERTEX if key in store}
+    store.pop("ptr", None)  # says what batch says
+    vertices = len(made["batch"]) if "batch" in made else None
+    if "y" in made:
+        if vertices is not None and np.ndim(made["y"]) > 0 and len(made["y"]) < vertices:
+            log.info("labels of whole graphs left out: y %s", name)
+            del made["y"]
+        else:
+            made["y"] = whole(array(made["y"], "y"))
+    count = _count(made)
+    if not any(key in made for key in _MASKS) and "train_idx" in store:
+        _listed(store, made, count)
+    return made
+
+
+def _count(made: dict[str, Any]) -> int | None:
+    for key in ("num_nodes", "y", "x", "batch"):
+        if key in made:
+            return int(made[key]) if key == "num_nodes" else int(made[key].shape[0])
+    return None
+
+
+def _listed(store: dict[str, Any], made: dict[str, Any], count: int | None) -> None:
+    """Masks, and labels where there are none, of lists of vertices, as Entities of PyTorch Geometric has them."""
+    if count is None:
+        raise Refused("train_idx: lists vertices of a graph without their number; give num_nodes")
+    labels = np.full(count, -1, np.int64)
+    for part in ("train", "val", "test"):
+        if f"{part}_idx" not in store:
+            continue
+        ids = array(store.pop(f"{part}_idx"), f"{part}_idx")
+        mask = np.zeros(count, bool)
+        mask[ids] = True
+        made[f"{part}_mask"] = mask
+        if "y" not in made and f"{part}_y" in store:
+            labels[ids] = array(store.pop(f"{part}_y"), f"{part}_y")
+    if "y" not in made and (labels >= 0).any():
+        made["y"] = labels
+
+
+def whole(y: Array) -> Array:
+    """Class ids that are floats, as integers with −1 for NaN; any other labels as they are."""
+    if y.dtype.kind != "f" or y.ndim == 2 and y.shape[1] != 1 or y.ndim not in (1, 2):
+        return y
+    there = ~np.isnan(y)
+    if not ((y == np.trunc(y)) & (y >= -1) & (y < len(y)) | ~there).all():
+        return y
+    log.info("y: floats, all of them whole numbers: read as class ids")
+    return np.where(there, y, -1).astype(np.int64)
+
+
+def _edges(store: dict[str, Any], name: str) -> dict[str, Any]:
+    """Takes what edges have out of a store."""
+    made = {key: store.pop(key) for key in _LINKS if key in store}
+    for key in ("edge_index", "adj_t", "adj"):
+        if key not in store:
+            continue
+        value = store.pop(key)
+        if not is_sparse(value):
+            made["edge_index"] = array(value, key)
+            return made | {key: store.pop(key) for key in ("edge_weight", "edge_attr") if key in store}
+        matrix = sparse(value, key)
+        made["edge_index"] = edges_of(matrix, by_target=key == "adj_t")
+        if matrix.values is not None:
+            made["edge_weight"] = matrix.values
+        return made
+    raise Refused(f"{name or 'the graph'}: has no edges (edge_index, adj_t or adj)")
+
+
+def _say_left(store: Mapping[str, Any], name: str) -> None:
+    if store:
+        log.info("left out: %s%s", ", ".join(map(str, store)), f" of {name}" if name else "")
+
+
+def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    types, relations = list(graph.ntypes), list(graph.canonical_etypes)
+    if target is not None and target not in types:
+        raise Refused(f"target={target!r}: its types are {', '.join(types)}")
+    for name in types:
+        data = dict(graph.nodes[name].data)
+        _put(made, "num_nodes", name, graph.num_nodes(name))
+        _put(made, "x", name, _flat(_take(data, "feat", "features")))
+        labels = _take(data, "label", "labels")
+        if labels is not None and target in (None, name):
+            _put(made, "y", name, whole(array(labels, "label")))
+        for key in _MASKS:
+            _put(made, key, name, data.pop(key, None))
+        _say_left(data, name)
+    for relation in relations:
+        data = dict(graph.edges[relation].data)
+        source, target_ids = _ends(graph, relation)
+        masks = {key: data.pop(key) for key in _MASKS if key in data}
+        attributes = _flat(_take(data, "feat", "features"))
+        if masks and "y" not in made:
+            source, target_ids, attributes = _edge_split(made, relation, masks, source, target_ids, attributes)
+        _put(made, "edge_index", relation, Ends(source, target_ids))
+        _put(made, "edge_attr", relation, attributes)
+        _say_left(data, "__".join(relation))
+    if len(types) == 1 and len(relations) == 1:
+        return {key: next(iter(by_type.values())) for key, by_type in made.items()}
+    return _first_labelled(made, types)
+
+
+def _ends(graph: Any, relation: Any) -> tuple[Array, Array]:
+    """The sources and the targets of a graph of DGL, in the order of its edges' data."""
+    if any("coo" in names for names in graph.formats().values()):
+        source, target = (array(end, "edges") for end in graph.edges(etype=relation, form="uv", order="eid"))
+        return source, target
+    source, target, ids = (array(part, "edges") for part in graph.edges(etype=relation, form="all", order="srcdst"))
+    order = np.argsort(ids)
+    return source[order], target[order]
+
+
+def _edge_split(
+    made: dict[str, Any], relation: Any, masks: dict[str, Any], source: Array, target: Array, attributes: Any
+) -> tuple[Array, Array, Any]:
+    """The edges that carry messages: those that are not held out by masks of edges."""
+    held = np.zeros(len(source), bool)
+    for part in ("train", "val", "test"):
+        mask = array(masks.get(f"{part}_mask", np.zeros(len(source), bool)), f"{part}_mask").astype(bool)
+        _put(made, f"{part}_edges", relation, np.stack([source[mask], target[mask]], 1))
+        if part != "train":
+            held |= mask
+    return source[~held], target[~held], None if attributes is None else attributes[~held]
+
+
+def _put(made: dict[str, Any], key: str, name: Any, value: Any) -> None:
+    if value is not None:
+        made.setdefault(key, {})[name] = value
+
+
+def _take(data: dict[str, Any], *names: str) -> Any:
+    for name in names:
+        if name in data:
+            return data.pop(name)
+    return None
+
+
+def _flat(rows: Any) -> Any:
+    """Rows of any dimensions as a matrix."""
+    if rows is None:
+        return None
+    made = array(rows, "feat")
+    return made.reshape(len(made), -1) if made.ndim > 2 else made

@@ -1,0 +1,317 @@
+"""Graphs in memory, and their way into the program."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Union
+
+import numpy as np
+
+from . import _convert, _program
+from ._arrays import Array, Ends, array, edges_of, is_sparse, rows_of, save, sparse
+from ._errors import Refused
+from ._scratch import Scratch
+
+log = logging.getLogger("weft")
+
+EdgeType = tuple[str, str, str]
+
+#: What functions take as a graph: a :class:`Graph`, the path of a file, folder or store or the name of a published
+#: graph, ``Data`` or ``HeteroData`` of PyTorch Geometric or a list of ``Data``, or a ``DGLGraph``.
+Data = Union["Graph", str, "os.PathLike[str]", Any]
+
+_VERTEX = ("num_nodes", "x", "y", "train_mask", "val_mask", "test_mask", "batch")
+_EDGE = (
+    *("edge_index", "edge_weight", "edge_attr", "train_edges", "val_edges", "test_edges"),
+    *("val_negatives", "test_negatives", "val_negative_targets", "test_negative_targets"),
+)
+
+
+class Graph:
+    """A graph of arrays in memory: NumPy's, tensors of PyTorch, columns of pandas, or lists.
+
+    The arrays are written once, when the graph is first needed, into shared memory where there is room (see
+    ``docs/python.md``), and checked as ``weft import npz`` checks them. What is written lives as long as this object and
+    the runs that were trained on it. Do not change the arrays before that.
+
+    Args:
+        edge_index: 2 × E integers, sources above targets: v aggregates u for each column (u, v). Or a pair of vectors.
+        x: features, V × F numbers, or a sparse matrix of SciPy or PyTorch.
+        y: labels: V class ids, −1 for none; or V texts, None for none; or V × C of 0 and 1, for several labels of a
+            vertex; or V floats, or V × K of them, to predict, NaN for none.
+        train_mask, val_mask, test_mask: V truth values, or V × S for S splits.
+        adj: in place of ``edge_index``: a sparse matrix V × V, with a value at row u and column v for each edge from u
+            to v. Values other than one are the edges' weights.
+        edge_weight: E numbers.
+        edge_attr: features of edges, E or E × D numbers.
+        num_nodes: V, where no other array tells it.
+        batch: V numbers, the same for all vertices of one of several graphs.
+        train_edges, val_edges, test_edges: N × 2 each, for link prediction: the edges that train, validate and test.
+            ``val_negatives`` and ``test_negatives`` (M × 2), or ``val_negative_targets`` and ``test_negative_targets``
+            (N × M), are edges that are not there.
+        changes: flags of ``weft import``, as ``split="random:60/20/20"``, ``splits=5``, ``seed=1``, ``symmetrize=True``,
+            ``self_loops=True``, ``reverse_relations=True``, ``random_features=64``, ``dense_features=True``.
+
+    A graph of several types has dicts: those of vertices by the name of their type, and those of edges by (source type,
+    name, target type). One type may have ``y``; it is that of the predictions.
+
+    Example:
+        >>> import numpy as np
+        >>> ring = np.arange(6)
+        >>> g = Graph(edge_index=[ring, (ring + 1) % 6], x=np.eye(6), y=ring % 2, split="random:40/30/30")
+        >>> g
+        Graph(6 vertices, 6 edges, 6 features)
+
+    Raises:
+        Refused: arrays do not fit together; later, what the import refuses.
+        TypeError: a keyword is unknown.
+    """
+
+    def __init__(
+        self,
+        edge_index: Any = None,
+        x: Any = None,
+        y: Any = None,
+        *,
+        train_mask: Any = None,
+        val_mask: Any = None,
+        test_mask: Any = None,
+        adj: Any = None,
+        edge_weight: Any = None,
+        edge_attr: Any = None,
+        num_nodes: Any = None,
+        batch: Any = None,
+        train_edges: Any = None,
+        val_edges: Any = None,
+        test_edges: Any = None,
+        val_negatives: Any = None,
+        test_negatives: Any = None,
+        val_negative_targets: Any = None,
+        test_negative_targets: Any = None,
+        **changes: Any,
+    ):
+        given = {
+            key: value for key, value in locals().items() if key in (*_VERTEX, *_EDGE, "adj") and value is not None
+        }
+        _program.check_keywords("import npz", changes, taken=("help", "largest_component"))
+        self._changes = {name: value for name, value in changes.items() if value is not None and value is not False}
+        #: The classes that ``y`` has, where it is text: class k of the predictions is ``classes[k]``. Else None.
+        self.classes: Array | None = None
+        self._lock = threading.Lock()
+        self._scratch: Scratch | None = None
+        if "edge_index" not in given and "adj" not in given:
+            raise Refused("a graph has edges: give edge_index, 2 × E, or adj, a sparse matrix")
+        if "edge_index" in given and "adj" in given:
+            raise Refused("edge_index and adj: are both edges; give one of them")
+        edges = given.get("edge_index", given.get("adj"))
+        typed = isinstance(edges, Mapping) and not is_sparse(edges)  # SciPy's dok_matrix is both
+        self._files = self._typed(given) if typed else self._plain(given)
+        self._shown = self._counts()
+
+    @classmethod
+    def of(cls, data: Data, **changes: Any) -> Graph:
+        """A graph of another library's: ``Data``, a list of them, or ``HeteroData`` of PyTorch Geometric, ``DGLGraph``.
+
+        Args:
+            data: the graph. A :class:`Graph` is itself, where there are no changes.
+            changes: as for :class:`Graph`; of a graph of several types with labels also ``target="paper"``, the type
+                whose labels to learn.
+
+        Example:
+            >>> g = Graph.of(data, split="random:60/20/20")            # doctest: +SKIP
+        """
+        if isinstance(data, Graph):
+            if changes:
+                raise TypeError(f"{next(iter(changes))}: is for the arrays of a graph; give it when the Graph is made")
+            return data
+        return cls(**_convert.fields(data, changes.pop("target", None)), **changes)
+
+    def __repr__(self) -> str:
+        return f"Graph({self._shown})"
+
+    @property
+    def store(self) -> Path:
+        """The folder of the program's own form of the graph. The first use writes and checks it.
+
+        Raises:
+            Refused: an array is not what it should be.
+        """
+        with self._lock:
+            if self._scratch is None:
+                self._scratch = self._import()
+                self._files = {}
+            return self._scratch.path / "graph"
+
+    def _import(self) -> Scratch:
+        scratch = Scratch(sum(value.nbytes for value in self._files.values()))
+        source, store = scratch.path / "arrays", scratch.path / "graph"
+        try:
+            for name, value in self._files.items():
+                path = source / f"{name}.npy"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                save(path, value)
+            flags = [_program.flag(name, value) for name, value in self._changes.items()]
+            told = _program.run(["import", "npz", str(source), str(store), *flags], hide=[str(source), str(store)])
+            for line in told.splitlines()[:-2]:  # which name the store, and the next command
+                log.info("%s", line)
+            shutil.rmtree(source)
+        except BaseException:
+            scratch.close()
+            raise
+        return scratch
+
+    def _plain(self, given: dict[str, Any]) -> dict[str, Array | Ends]:
+        edges, shape = _edge_arrays(given, "")
+        files = self._vertex_arrays(given, "") | edges
+        if shape is not None:
+            if shape[0] != shape[1]:
+                raise Refused(f"adj: is a matrix of {shape[0]} × {shape[1]}: it must be square")
+            _say_count(files, "", shape[0])
+        return files
+
+    def _typed(self, given: dict[str, Any]) -> dict[str, Array | Ends]:
+        for key, value in given.items():
+            if not isinstance(value, Mapping):
+                raise TypeError(f"{key}: must be a dict by type, as the edges are")
+        relations = list(
+            dict.fromkeys(name for key, by_type in given.items() if key not in _VERTEX for name in by_type)
+        )
+        for name in relations:
+            if not isinstance(name, tuple) or len(name) != 3:
+                raise TypeError(f"{name!r}: a relation is called (source type, name, target type)")
+        of_vertices = [name for key in _VERTEX for name in given.get(key, ())]
+        types = list(dict.fromkeys([*of_vertices, *(end for name in relations for end in (name[0], name[2]))]))
+
+        def of(name: Any) -> dict[str, Any]:
+            return {key: by_type[name] for key, by_type in given.items() if by_type.get(name) is not None}
+
+        files: dict[str, Array | Ends] = {"vertex_types": np.array(types), "edge_types": np.array(relations)}
+        for name in types:
+            files |= self._vertex_arrays(of(name), f"vertices/{_folder(name)}/")
+        for name in relations:
+            edges, shape = _edge_arrays(of(name), f"edges/{_folder('__'.join(name))}/")
+            files |= edges
+            for end, size in zip((name[0], name[2]), shape or ()):
+                _say_count(files, f"vertices/{end}/", size)
+        return files
+
+    def _vertex_arrays(self, given: dict[str, Any], folder: str) -> dict[str, Array | Ends]:
+        files: dict[str, Array | Ends] = {}
+        for key in _VERTEX:
+            if key not in given:
+                continue
+            name, value = folder + key, given[key]
+            if key == "x" and is_sparse(value):
+                matrix = rows_of(sparse(value, name))
+                values = np.ones(len(matrix.columns), np.float32) if matrix.values is None else matrix.values
+                files |= {f"{name}_data": values, f"{name}_indices": matrix.columns}
+                files |= {f"{name}_indptr": matrix.bounds, f"{name}_shape": np.array(matrix.shape)}
+                continue
+            if key == "y" and (made := array(value, name)).dtype.kind in "UO":
+                files[name], self.classes = _numbered(made, name)
+            else:
+                files[name] = _numbers(value, name)
+        return files
+
+    def _counts(self) -> str:
+        edges = features = vertices = 0
+        for name, value in self._files.items():
+            key = name.rpartition("/")[2]
+            if key == "edge_index":
+                edges += len(value.source) if isinstance(value, Ends) else int(value.shape[-1])
+        types = self._files.get("vertex_types")
+        if isinstance(types, np.ndarray):
+            return f"{len(types)} vertex types, {len(self._files['edge_types'])} relations, {edges:,} edges"  # type: ignore[arg-type]
+        for key in ("num_nodes", "x", "y", "x_shape"):
+            of = self._files.get(key)
+            if isinstance(of, np.ndarray):
+                vertices = vertices or int(of.ravel()[0] if key in ("num_nodes", "x_shape") else len(of))
+                if key in ("x", "x_shape"):
+                    features = int(of[1]) if key == "x_shape" else int(np.prod(of.shape[1:], dtype=int))
+        known = [f"{n:,} {what}" for n, what in ((vertices, "vertices"), (edges, "edges"), (features, "features")) if n]
+        return ", ".join(known)
+
+
+def _edge_arrays(given: dict[str, Any], folder: str) -> tuple[dict[str, Array | Ends], tuple[int, int] | None]:
+    """The arrays of edges by their files, and the shape of the matrix that they were."""
+    files: dict[str, Array | Ends] = {}
+    shape = None
+    if "adj" in given:
+        name = folder + "adj"
+        if not is_sparse(given["adj"]):
+            raise Refused(f"{name}: is no sparse matrix: give one of SciPy or PyTorch, or the edges as edge_index")
+        matrix = sparse(given["adj"], name)
+        files[folder + "edge_index"], shape = edges_of(matrix), matrix.shape
+        if matrix.values is not None:
+            if "edge_weight" in given:
+                raise Refused(f"{name}: has values other than one beside edge_weight; give the weights once")
+            files[folder + "edge_weight"] = matrix.values
+    for key in _EDGE:
+        if key in given:
+            files[folder + key] = (
+                _edge_index(given[key], folder + key) if key == "edge_index" else _numbers(given[key], folder + key)
+            )
+    return files, shape
+
+
+def _numbers(value: Any, name: str) -> Array:
+    made = array(value, name)
+    if made.dtype.kind in "UO":
+        raise Refused(f"{name}: has the type {made.dtype}: give numbers")
+    return made
+
+
+def _say_count(files: dict[str, Array | Ends], folder: str, vertices: int) -> None:
+    """Adds the number of vertices, unless another array tells it."""
+    if not any(folder + key in files for key in ("num_nodes", "x", "y", "x_shape")):
+        files[folder + "num_nodes"] = np.array(vertices)
+
+
+def _folder(name: str) -> str:
+    if "/" in name or name.startswith("."):
+        raise Refused(
+            f"{name!r}: the name of a type is that of a folder, without / and without a dot in front; rename it"
+        )
+    return name
+
+
+def _edge_index(value: Any, name: str) -> Array | Ends:
+    if isinstance(value, Ends):  # of a matrix
+        return value
+    if isinstance(value, (tuple, list)) and len(value) == 2 and all(np.ndim(end) == 1 for end in value):
+        source, target = (array(end, name) for end in value)
+        if source.shape != target.shape or source.ndim != 1 or {source.dtype.kind, target.dtype.kind} - set("iu"):
+            raise Refused(
+                f"{name}: {source.shape} sources of {source.dtype} and {target.shape} targets of {target.dtype}: give as many integers of each"
+            )
+        return Ends(source, target)
+    if is_sparse(value):
+        raise Refused(f"{name}: is a sparse matrix: give it as adj")
+    return array(value, name)
+
+
+def _numbered(names: Array, key: str) -> tuple[Array, Array]:
+    """Numbers of texts, −1 where there is none, and the texts in their order."""
+    if names.ndim != 1:
+        raise Refused(f"{key}: has shape {names.shape}: names of classes are one for each vertex")
+    there = np.array([name is not None and name == name for name in names.tolist()])  # NaN is none
+    texts = names[there].astype(str)
+    classes, ids = np.unique(texts, return_inverse=True)
+    numbers = np.full(len(names), -1, np.int64)
+    numbers[there] = ids
+    return numbers, classes
+
+
+def graph_of(data: Data) -> Graph | None:
+    """The graph in memory of what a function was given; None: it is a path or a name."""
+    return None if isinstance(data, (str, os.PathLike)) else Graph.of(data)
+
+
+def argument(data: Any, graph: Graph | None) -> str:
+    """How the program is given a graph."""
+    return str(graph.store) if graph is not None else str(os.fspath(data))

@@ -1,0 +1,243 @@
+"""The program weft: where it is, and how it is run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ._errors import Failed, Interrupted, Refused, in_words_of_python
+
+log = logging.getLogger("weft")
+
+# The exit statuses of the program.
+_REFUSED, _INTERRUPTED = 2, 130
+
+
+def find() -> str:
+    """The path of the program.
+
+    It is what the environment variable ``WEFT_PROGRAM`` names, else the one in this package, else ``weft`` on
+    ``PATH``. There a script of Python is passed over: it is the command of this package, which starts what is found
+    here.
+
+    Raises:
+        Failed: there is none.
+    """
+    named = os.environ.get("WEFT_PROGRAM")
+    if named:
+        return named
+    own = Path(__file__).parent / "bin" / "weft"
+    if own.is_file():
+        return str(own)
+    for folder in os.get_exec_path():
+        path = os.path.join(folder, "weft")
+        if os.path.isfile(path) and os.access(path, os.X_OK) and not _is_python(path):
+            return path
+    raise Failed("the program weft is not here: install a wheel of weft, which has it, or name it by WEFT_PROGRAM")
+
+
+def _is_python(path: str) -> bool:
+    with open(path, "rb") as file:
+        first = file.readline(256)
+    return first.startswith(b"#!") and b"python" in first
+
+
+def text_of(value: Any) -> str:
+    """What a flag is given for a value: numbers and paths as they are written, truth values as true and false."""
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "ndim", None) == 0:  # of NumPy or torch
+        value = item()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def flag(name: str, value: Any) -> str:
+    """One flag, of a keyword and a value."""
+    return f"--{name.replace('_', '-')}={text_of(value)}"
+
+
+@lru_cache(maxsize=64)
+def _described(program: str, changed: int, command: str) -> dict[str, dict[str, Any]]:
+    told = json.loads(run(["help", *command.split(), "--json"]))
+    return {one["name"].replace("-", "_"): one for one in told["flags"]}
+
+
+def flags_of(command: str) -> dict[str, dict[str, Any]]:
+    """The flags of a command by their keywords, as the program tells them: name, kind, default, meaning, choices."""
+    program = find()
+    try:
+        changed = os.stat(program).st_mtime_ns
+    except OSError as err:
+        raise Failed(f"{program}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
+    return _described(program, changed, command)
+
+
+def check_keywords(command: str, keywords: Iterable[str], taken: Iterable[str] = ()) -> None:
+    """Refuses keywords that are no flags of a command, or that the caller has other means for.
+
+    Raises:
+        TypeError: it names the nearest flag.
+    """
+    known = flags_of(command)
+    for name in keywords:
+        if name in known and name not in taken:
+            continue
+        why = "it is not for Python"
+        if name not in known:
+            try:
+                run([*command.split(), "--" + name.replace("_", "-")])
+            except Refused as said:
+                why = str(said).removeprefix("unknown flag: ")
+                why = why.split("; ", 1)[-1].replace(
+                    f"weft {command} --help lists them", "help(weft.train) says where they are listed"
+                )
+        raise TypeError(f"unknown keyword {name}: {why}")
+
+
+Told = Callable[[dict[str, Any]], bool]
+
+
+def run(arguments: Sequence[str], told: Told | None = None, answers: bool = False, hide: Iterable[str] = ()) -> str:
+    """Runs the program to its end, and returns the last line of its standard output, or all of it.
+
+    It is a process in a session of its own, which ends with the thread that called: it never outlives Python.
+
+    Args:
+        arguments: of the program.
+        told: is called with each epoch that ``--follow`` prints, as it comes; True ends the run after the next one.
+        answers: the program waits until told has returned.
+        hide: paths in temporary folders, which messages do not have.
+
+    Raises:
+        Refused, Failed, Interrupted: as the exit status says, with the program's line.
+        KeyboardInterrupt, or what told raises: after the program has ended in order.
+    """
+    child = _Child(arguments, told, answers, hide)
+    try:
+        child.listen()
+    except BaseException:
+        child.end()
+        raise
+    return child.result()
+
+
+class _Child:
+    def __init__(self, arguments: Sequence[str], told: Told | None, answers: bool, hide: Iterable[str]):
+        self.told, self.hide = told, [path for path in hide if path]
+        self.stopped = False  # told has asked for the end
+        self.lines: list[str] = []  # of standard output, without epochs
+        self.said: deque[str] = deque(maxlen=50)  # on standard error
+        program = find()
+        try:
+            self.process = subprocess.Popen(
+                [program, *arguments],
+                stdin=subprocess.PIPE if answers else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                env={**os.environ, "WEFT_PARENT": str(os.getpid())},
+            )
+        except OSError as err:
+            raise Failed(f"{program}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
+
+    def listen(self) -> None:
+        """Reads what the program prints until it has ended."""
+        with selectors.DefaultSelector() as streams:
+            for stream, take in ((self.process.stdout, self._out), (self.process.stderr, self._err)):
+                streams.register(stream, selectors.EVENT_READ, [b"", take])  # type: ignore[arg-type]
+            while streams.get_map():
+                for key, _ in streams.select():
+                    read = os.read(key.fd, 1 << 16)
+                    if not read:
+                        streams.unregister(key.fileobj)
+                    *lines, key.data[0] = (key.data[0] + read).split(b"\n")
+                    for line in lines:
+                        key.data[1](line.decode(errors="replace"))
+        self.process.wait()
+        self._close()
+
+    def _out(self, line: str) -> None:
+        if self.told is None or not line.startswith('{"epoch":'):
+            self.lines.append(line)
+            log.debug("%s", line)
+            return
+        self.stopped |= self.told(json.loads(line))
+        self._answer(b"stop\n" if self.stopped else b"\n")
+
+    def _answer(self, line: bytes) -> None:
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and its status says why
+                os.write(self.process.stdin.fileno(), line)
+
+    def _err(self, line: str) -> None:
+        warning = line.removeprefix("weft: warning: ")
+        if warning != line:
+            warnings.warn(in_words_of_python(self._plain(warning)), stacklevel=6)
+            return
+        log.debug("%s", line)
+        self.said.append(line)
+
+    def end(self) -> None:
+        """Ends the program after an exception here: in order, or at once if another exception comes."""
+        self.told = lambda epoch: True
+        try:
+            self.process.send_signal(signal.SIGINT)
+            self._answer(b"stop\n")  # to the epoch that told had, or the next one
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.listen()
+            if self.process.returncode == _INTERRUPTED:
+                log.warning("%s", self._last())  # which says where the results are
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def result(self) -> str:
+        """The standard output of the program that has ended, or its error."""
+        status, out = self.process.returncode, "\n".join(self.lines)
+        if status == 0 or status == _INTERRUPTED and self.stopped:
+            return out
+        text = self._last()
+        if status < 0:
+            name = signal.Signals(-status).name
+            memory = ", as the system does where memory is short" if -status == signal.SIGKILL else ""
+            raise Failed(f"the program weft was ended by {name}{memory}" + (f"; it said last: {text}" if text else ""))
+        if status == _REFUSED:
+            raise Refused(text)
+        if status == _INTERRUPTED:
+            raise Interrupted(text)
+        raise Failed(text or f"the program weft ended with status {status}")
+
+    def _last(self) -> str:
+        """What the program said last: its error."""
+        errors = [line for line in self.said if line.startswith("weft: ")]
+        text = errors[-1].removeprefix("weft: ") if errors else "; ".join(list(self.said)[-3:])
+        return in_words_of_python(self._plain(text))
+
+    def _plain(self, text: str) -> str:
+        for path in self.hide:
+            text = text.replace(path + "/", "").replace(path + ": ", "").replace(path, "the graph")
+        return text

@@ -1,0 +1,350 @@
+"""Runs: what a training leaves, and what can be asked of it."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from . import _program, _weights
+from ._arrays import Array, array
+from ._errors import Refused
+from ._graph import Data, Graph, argument, graph_of
+from ._scratch import Scratch
+
+if TYPE_CHECKING:
+    import pandas
+    import torch
+
+Output = Literal["predictions", "logits", "probabilities"]
+
+
+class History(dict[str, Array]):
+    """The epochs of a run: a column of V = epochs numbers for each name, as ``epoch``, ``loss``, ``val``.
+
+    Metrics are NaN in epochs that were not evaluated.
+
+    Example:
+        >>> run.history["loss"][-1]                                # doctest: +SKIP
+        0.3679
+    """
+
+    def frame(self) -> pandas.DataFrame:
+        """The columns as a table of pandas, which must be installed."""
+        import pandas
+
+        return pandas.DataFrame(dict(self))
+
+
+class Report:
+    """A page in HTML, which a notebook shows."""
+
+    def __init__(self, text: str):
+        #: The page, which needs no network.
+        self.html = text
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page into a file."""
+        Path(path).write_text(self.html, encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{html.escape(self.html)}" style="width:100%;height:720px;border:0"></iframe>'
+
+
+class Run:
+    """A finished training, in a directory of its own.
+
+    ``weft.train`` and ``weft.load`` make runs. Rows are the vertices in the order of the data; of a graph of several
+    types, those of the type with labels.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], graph: Graph | None = None):
+        #: The directory of the run, absolute. ``docs/reference.md`` lists its files.
+        self.directory = Path(directory).absolute()
+        self._graph = graph  # whose store lives as long as this
+        try:
+            text = (self.directory / "run.json").read_text(encoding="utf-8")
+        except OSError:
+            raise Refused(
+                f"{directory}: has no results of a run (run.json); weft.runs lists the runs that have some"
+            ) from None
+        self._record: dict[str, Any] = json.loads(text)
+
+    def __repr__(self) -> str:
+        s = self.summary
+        return (
+            f"Run({s['model']} on {s['graph']['vertices']:,} vertices: {s['epochs_run']} epochs, best {s['best_epoch']}, "
+            f"{s['metric']} train {_metric(s['train'])} val {_metric(s['val'])} test {_metric(s['test'])}; {self.directory})"
+        )
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The results: the object of ``weft train --json``, as ``losses``, ``epochs_run``, ``val``, ``test``, ``run_dir``."""
+        return self._record["summary"]  # type: ignore[no-any-return]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """All settings of the run by their keywords, as texts."""
+        return {name.replace("-", "_"): value for name, value in self._record["settings"].items()}
+
+    @property
+    def reason(self) -> str:
+        """Why the run ended."""
+        return str(self._record["reason"])
+
+    @property
+    def classes(self) -> Array:
+        """The classes by their numbers: texts, where labels were texts; else the numbers from 0."""
+        if self._graph is not None and self._graph.classes is not None:
+            return self._graph.classes
+        return np.arange(self.summary["graph"]["classes"])
+
+    @cached_property
+    def history(self) -> History:
+        """The columns of metrics.jsonl."""
+        lines = [json.loads(line) for line in (self.directory / "metrics.jsonl").read_text().splitlines()]
+        names = list(dict.fromkeys(name for line in lines for name in line))
+        columns = {name: [line.get(name) for line in lines] for name in names}
+        return History(
+            {name: np.array([np.nan if x is None else x for x in column]) for name, column in columns.items()}
+        )
+
+    @cached_property
+    def logits(self) -> Array:
+        """V × C float32: the output of the model. Of values to predict: the values. Of link prediction: embeddings."""
+        return np.asarray(np.load(self.directory / "predictions.npy"))
+
+    @property
+    def probabilities(self) -> Array:
+        """V × C: the softmax of the logits, or the sigmoid where a vertex may have several labels.
+
+        Raises:
+            Refused: the run predicts values or links.
+        """
+        return self._as("probabilities", self.logits)
+
+    @property
+    def predictions(self) -> Array:
+        """V numbers of classes; V × C of 0 and 1, where a vertex may have several; V values, or V × K.
+
+        Raises:
+            Refused: the run predicts links.
+        """
+        return self._as("predictions", self.logits)
+
+    def _as(self, output: Output, logits: Array) -> Array:
+        counts = self.summary["graph"]
+        if output == "logits":
+            return logits
+        if self.summary["task"] == "link":
+            raise Refused(
+                f"{output}: a run of link prediction has embeddings, which are its logits; scores(edges) has the scores of edges"
+            )
+        if counts.get("values"):
+            if output == "probabilities":
+                raise Refused("probabilities: the run predicts values; predictions has them")
+            return logits[:, 0] if logits.shape[1] == 1 else logits
+        if counts.get("several_labels"):
+            return (logits > 0).astype(np.int64) if output == "predictions" else 1 / (1 + np.exp(-logits))
+        if output == "predictions":
+            return np.asarray(logits.argmax(1))
+        powers = np.exp(logits - logits.max(1, keepdims=True))
+        return np.asarray(powers / powers.sum(1, keepdims=True))
+
+    def scores(self, edges: Any, relation: int = 0) -> Array:
+        """The scores of edges by a run of link prediction: the larger, the likelier.
+
+        Args:
+            edges: 2 × N, or a pair of vectors: rows of ``logits``, which are the vertices' embeddings.
+            relation: the number of the relation, for ``decoder="distmult"``.
+
+        Returns:
+            N numbers, h_u·h_v, or Σ h_uc·w_rc·h_vc with distmult.
+        """
+        if self.summary["task"] != "link":
+            raise Refused('scores: are of runs with task="link"')
+        source, target = (self.logits[array(end, "edges")] for end in edges)
+        if self.settings["decoder"] == "distmult":
+            source = source * self.state_dict()["decoder.weight"][relation]
+        return np.asarray((source * target).sum(1))
+
+    def predict(
+        self, data: Data = None, output: Output = "predictions", vertices: Any = None, **settings: Any
+    ) -> Array:
+        """Predicts with the weights of the run, without training.
+
+        Args:
+            data: another graph with the same features; None: that of the run.
+            output: what to return: ``predictions``, ``logits`` or ``probabilities``, as the properties of these names.
+            vertices: ids of the vertices to predict, in the order of the rows to return; None: all.
+            settings: flags of ``weft predict``, as ``threads=4``.
+
+        Example:
+            >>> run.predict(weft.Graph(edge_index=e, x=x))         # doctest: +SKIP
+            array([3, 0, 2, …])
+
+        Raises:
+            Refused: the graph has other features, or that of the run is not there any more.
+        """
+        if output not in ("predictions", "logits", "probabilities"):
+            raise Refused(f"output={output!r}: it is predictions, logits or probabilities")
+        return self._as(output, self._predicted(data, "out", vertices, settings))
+
+    def embeddings(self, data: Data = None, vertices: Any = None, **settings: Any) -> Array:
+        """The last hidden layer: V × hidden float32. Arguments are those of :meth:`predict`."""
+        return self._predicted(data, "embeddings", vertices, settings)
+
+    def _predicted(self, data: Data, wanted: str, vertices: Any, settings: dict[str, Any]) -> Array:
+        _program.check_keywords("predict", settings, taken=("help", "out", "embeddings", "vertices"))
+        graph = self._graph if data is None else graph_of(data)
+        arguments = ["predict", str(self.directory)]
+        given = self._given(data, graph)
+        scratch = Scratch()
+        try:
+            files = {name: scratch.path / f"{name}.npy" for name in ("out", "embeddings", "vertices")}
+            arguments += [given, f"--out={files['out']}"]
+            if wanted == "embeddings":
+                arguments.append(f"--embeddings={files['embeddings']}")
+            if vertices is not None:
+                np.save(files["vertices"], array(vertices, "vertices"))
+                arguments.append(f"--vertices={files['vertices']}")
+            arguments += [_program.flag(name, value) for name, value in settings.items() if value is not None]
+            _program.run(arguments, hide=[given, self._record["store"]])
+            return np.asarray(np.load(files[wanted]))
+        finally:
+            scratch.close()
+
+    def _given(self, data: Data, graph: Graph | None) -> str:
+        """What the program is given as the graph: that of the run, where data is None."""
+        if graph is not None or data is not None:
+            return argument(data, graph)
+        store = self._record["store"]
+        if not os.path.exists(store):
+            raise Refused(
+                f"{self.directory}: the graph of the run is not there any more; give it, as in embeddings(data)"
+            )
+        return str(store)
+
+    def evaluate(self, data: Data = None, split: int | None = None) -> dict[str, Any]:
+        """Measures predictions by every metric: the object of ``weft evaluate --json``.
+
+        Args:
+            data: another graph, in which the run predicts first; None: that of the run.
+            split: which split of the graph, from 0; None: that of the run.
+
+        Returns:
+            ``train``, ``val`` and ``test``, each with metrics by name, as ``accuracy`` and ``macro-f1``, and of classes
+            ``classes`` (precision, recall, F1, support) and ``confusion``; of link prediction ``val`` and ``test``.
+        """
+        graph = self._graph if data is None else graph_of(data)
+        given = self._given(data, graph)
+        arguments = ["evaluate", str(self.directory), *([given] if data is not None else []), "--json"]
+        if split is not None:
+            arguments.append(f"--split={split}")
+        return json.loads(_program.run(arguments, hide=[given, self._record["store"]]))  # type: ignore[no-any-return]
+
+    def state_dict(self) -> dict[str, Array]:
+        """The weights of the best epoch, under PyTorch Geometric's names and shapes."""
+        return _weights.read(self.directory / "model.safetensors")
+
+    def to_pyg(self) -> torch.nn.Module:
+        """PyTorch Geometric's own model with the weights of the run; torch and torch_geometric must be installed."""
+        from .pyg import to_pyg
+
+        return to_pyg(self)
+
+    def report(self) -> Report:
+        """A page about the run: curves, classes, memory, time by layer. A notebook shows it."""
+        return _report([self])
+
+
+def _metric(value: float | None) -> str:
+    """A metric, which JSON may have as a whole number."""
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _shown(value: Any) -> str:
+    """A value of a table."""
+    return f"{value:.4f}" if isinstance(value, float) else "–" if value is None else str(value)
+
+
+def _report(runs: Iterable[Run]) -> Report:
+    scratch = Scratch()
+    try:
+        page = scratch.path / "report.html"
+        _program.run(["report", *(str(run.directory) for run in runs), f"--out={page}"])
+        return Report(page.read_text(encoding="utf-8"))
+    finally:
+        scratch.close()
+
+
+class Runs(Sequence[Run]):
+    """Several runs beside each other, as a table: the settings that differ, and the results.
+
+    Example:
+        >>> weft.compare(a, b)                                     # doctest: +SKIP
+    """
+
+    def __init__(self, runs: Iterable[Run], summary: dict[str, Any] | None = None):
+        self._runs = list(runs)
+        #: The object that the program printed: of ``weft train --seeds`` with ``test_mean`` and ``test_deviation``,
+        #: of ``weft runs --json`` or ``weft sweep --json``; else empty.
+        self.summary = summary or {}
+
+    @overload
+    def __getitem__(self, at: int) -> Run: ...
+    @overload
+    def __getitem__(self, at: slice) -> Runs: ...
+    def __getitem__(self, at: int | slice) -> Run | Runs:
+        return Runs(self._runs[at]) if isinstance(at, slice) else self._runs[at]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @property
+    def differ(self) -> list[str]:
+        """The settings, by their keywords, that the runs do not share."""
+        names = dict.fromkeys(name for run in self._runs for name in run.settings)
+        return [name for name in names if len({run.settings.get(name) for run in self._runs}) > 1]
+
+    def _table(self) -> dict[str, list[Any]]:
+        differ = self.differ
+        columns: dict[str, list[Any]] = {name: [run.settings.get(name) for run in self._runs] for name in differ}
+        for name in ("train", "val", "test", "best_epoch", "epochs_run", "epoch_seconds_median"):
+            values = [run.summary[name] for run in self._runs]
+            whole = name in ("best_epoch", "epochs_run")
+            columns[name] = values if whole else [None if value is None else float(value) for value in values]
+        columns["directory"] = [str(run.directory) for run in self._runs]
+        return columns
+
+    def frame(self) -> pandas.DataFrame:
+        """The table of pandas, which must be installed: a row for each run."""
+        import pandas
+
+        return pandas.DataFrame(self._table())
+
+    def _rows(self) -> list[list[str]]:
+        table = self._table()
+        return [list(table), *([_shown(x) for x in row] for row in zip(*table.values()))]
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for k, row in enumerate(self._rows()):
+            cell = "td" if k else "th"
+            rows.append("<tr>" + "".join(f"<{cell}>{html.escape(text)}</{cell}>" for text in row) + "</tr>")
+        return f"<table>{''.join(rows)}</table>"
+
+    def report(self) -> Report:
+        """A page about the runs, with their curves in one chart. A notebook shows it."""
+        return _report(self._runs)

@@ -1,0 +1,76 @@
+"""Temporary folders, in shared memory where there is room."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+
+_PREFIX = "weft-"
+_LOCK = "lock"
+
+
+class Scratch:
+    """A folder that is removed when this object is garbage, or when Python ends.
+
+    It is in ``/dev/shm`` where there is room for twice so many bytes, and they take at most half of the free memory,
+    else in the temporary folder (``TMPDIR``). A Python that is killed leaves it behind: the next one to make such a
+    folder removes it. The lock of a file in it tells whether whoever made it is still there.
+
+    Args:
+        size: about how many bytes it will hold.
+    """
+
+    def __init__(self, size: int = 0):
+        root = _root(size)
+        _sweep(root)
+        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-", dir=root))
+        begun = self.path / ".lock"
+        held = os.open(begun, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        begun.rename(self.path / _LOCK)  # so that nobody finds it free
+        self.close = weakref.finalize(self, _remove, self.path, held, os.getpid())
+
+
+def _remove(path: Path, held: int, owner: int) -> None:
+    if os.getpid() == owner:  # a forked process has the object, too
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(held)
+
+
+def _root(size: int) -> Path:
+    shared = Path("/dev/shm")
+    try:
+        room = os.statvfs(shared)
+        if os.access(shared, os.W_OK | os.X_OK) and 2 * size <= min(room.f_bavail * room.f_frsize, _free_memory() // 2):
+            return shared
+    except OSError:
+        pass
+    return Path(tempfile.gettempdir())
+
+
+def _free_memory() -> int:
+    with open("/proc/meminfo") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return 0
+
+
+def _sweep(root: Path) -> None:
+    """Removes what a Python that was killed has left."""
+    for path in root.glob(f"{_PREFIX}{os.getuid()}-*"):
+        try:
+            held = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue  # it is being made, or removed
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            pass  # somebody has it
+        finally:
+            os.close(held)

@@ -1,0 +1,345 @@
+"""Trainings, and what is asked about them before and after."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from . import _program, _weights
+from ._arrays import array
+from ._errors import Refused
+from ._graph import Data, argument, graph_of
+from ._run import Run, Runs
+from ._scratch import Scratch
+
+#: What is called with each epoch: the object of a line of metrics.jsonl. True ends the run.
+Callback = Callable[[dict[str, Any]], Any]
+
+# Flags of the command for which Python has other means.
+_TAKEN = ("help", "out", "resume", "json", "follow", "explain")
+
+
+@overload
+def train(
+    data: Data,
+    out: Any = None,
+    progress: bool = True,
+    callbacks: Any = (),
+    resume: Any = None,
+    *,
+    seeds: int,
+    **settings: Any,
+) -> Runs: ...
+@overload
+def train(
+    data: Data,
+    out: Any = None,
+    progress: bool = True,
+    callbacks: Any = (),
+    resume: Any = None,
+    *,
+    splits: str,
+    **settings: Any,
+) -> Runs: ...
+@overload
+def train(
+    data: Data, out: Any = None, progress: bool = True, callbacks: Any = (), resume: Any = None, **settings: Any
+) -> Run: ...
+def train(
+    data: Data,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    callbacks: Callback | Iterable[Callback] = (),
+    resume: str | os.PathLike[str] | None = None,
+    **settings: Any,
+) -> Run | Runs:
+    """Trains a model on a whole graph.
+
+    Args:
+        data: the graph: a :class:`weft.Graph`, the path of a file, folder or store or the name of a published graph,
+            ``Data`` or ``HeteroData`` of PyTorch Geometric, or a ``DGLGraph``.
+        out: directory of the run, new or empty; None: a new folder under ``runs/``.
+        progress: whether tqdm shows the epochs, in a notebook or on a terminal.
+        callbacks: functions that are called with each epoch, a dict with ``epoch``, ``loss``, ``lr``, ``seconds`` and,
+            if evaluated, ``train``, ``val``, ``test`` and ``val_loss``. The run waits for them. One that returns True
+            ends the run after the next epoch, with its results so far.
+        resume: ``"auto"`` continues the run in ``out``, if there is one, from its last checkpoint; the directory of a run
+            continues that one.
+        settings: the flags of ``weft train`` with ``_`` for ``-``, as ``model="gcn"``, ``hidden=128``,
+            ``weight_decay=5e-4``; ``weft help train --help-all`` and ``docs/reference.md`` list them. None is the default.
+            ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a relation or a list of them,
+            ``class_weights`` a list of numbers, ``init`` a run or a dict of arrays, ``validate`` a graph.
+
+    Returns:
+        The :class:`Run`. With ``seeds`` or ``splits`` the :class:`Runs`, whose ``summary`` has means and deviations.
+
+    Raises:
+        TypeError: a keyword is unknown; the nearest is named.
+        Refused: a setting or the graph makes no sense.
+        Failed: the run failed, as where the loss is no number any more.
+        Interrupted: a signal from elsewhere ended the run. It has results, as has one that ``KeyboardInterrupt`` ended,
+            and ``resume="auto"`` continues both.
+
+    Example:
+        >>> g = weft.Graph(edge_index=e, x=x, y=y, split="random:60/20/20")   # doctest: +SKIP
+        >>> run = weft.train(g, model="gcn", hidden=16)                     # doctest: +SKIP
+        >>> run.summary["test"]                                             # doctest: +SKIP
+        0.815
+    """
+    _program.check_keywords("train", settings, _TAKEN)
+    calls = [callbacks] if callable(callbacks) else list(callbacks)
+    scratch = Scratch()
+    try:
+        graph, arguments, hide = _arguments("train", data, settings, scratch, out, resume)
+        arguments += ["--json", "--follow"]
+        with _Bar(progress, settings) as bar:
+
+            def told(epoch: dict[str, Any]) -> bool:
+                bar.show(epoch)
+                stops = [call(epoch) for call in calls]
+                return any(isinstance(stop, (bool, np.bool_)) and bool(stop) for stop in stops)
+
+            text = _program.run(arguments, told, answers=bool(calls), hide=hide)
+        results = json.loads(text.splitlines()[-1])
+    finally:
+        scratch.close()
+    if "runs" in results:
+        return Runs((Run(path, graph) for path in results["runs"]), results)
+    return Run(results["run_dir"], graph)
+
+
+def _arguments(
+    command: str, data: Data, settings: Mapping[str, Any], scratch: Scratch, out: Any = None, resume: Any = None
+) -> tuple[Any, list[str], list[str]]:
+    """The graph in memory, if it is one, the command's arguments, and the paths that messages do not have."""
+    arguments, hide = [command], [str(scratch.path)]
+    flags = [_program.flag(name, _value(name, value, scratch)) for name, value in settings.items() if value is not None]
+    graph = None
+    if data is not None:
+        graph = graph_of(data)
+        arguments.append(argument(data, graph))
+        if graph is not None:
+            hide.insert(0, arguments[-1])
+    if resume is not None and resume != "auto" and data is not None:
+        out, resume = out or resume, "auto"
+    if out is not None:
+        flags.append(_program.flag("out", out))
+    if resume is not None:
+        flags.append(_program.flag("resume", resume.directory if isinstance(resume, Run) else resume))
+    return graph, arguments + flags, hide
+
+
+def _value(name: str, value: Any, scratch: Scratch) -> Any:
+    """What a flag is given for what Python's users write."""
+    if name == "validate":
+        graph = graph_of(value)
+        return argument(value, graph)
+    if name == "init":
+        if isinstance(value, Run):
+            return value.directory / "model.safetensors"
+        if isinstance(value, Mapping):
+            path = scratch.path / "init.safetensors"
+            _weights.write(path, value)
+            return path
+    if name == "parallel" and isinstance(value, Mapping):
+        return ",".join(f"{axis}={number}" for axis, number in value.items())
+    if name == "class_weights" and not isinstance(value, (str, os.PathLike)):
+        path = scratch.path / "class-weights.txt"
+        path.write_text("".join(f"{float(weight)!r}\n" for weight in array(value, name)))
+        return path
+    if name == "link_relation" and not isinstance(value, str):
+        relations = [value] if isinstance(value[0], str) else value
+        return ";".join(",".join(relation) for relation in relations)
+    if isinstance(value, datetime.timedelta):
+        return f"{value.total_seconds()}s"
+    if name == "link_split" and isinstance(value, Sequence) and not isinstance(value, str):
+        return "/".join(map(str, value))
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_program.text_of, value))
+    return value
+
+
+class _Bar:
+    """The epochs on a bar of tqdm, if it is there and wanted. It is shown with the first epoch."""
+
+    def __init__(self, wanted: bool, settings: Mapping[str, Any]):
+        self.wanted = wanted
+        self.bar: Any = None
+        self.name = str(settings.get("model") or settings.get("config") or _program.flags_of("train")["model"]["default"])
+        self.total = settings.get("epochs")
+        if self.total is None and settings.get("config") is None:
+            self.total = int(_program.flags_of("train")["epochs"]["default"])
+        if self.total is not None and settings.get("seeds"):
+            self.total *= settings["seeds"]
+
+    def show(self, epoch: dict[str, Any]) -> None:
+        if self.bar is None and self.wanted:
+            self.begin(epoch["epoch"] - 1)
+        if self.bar is None:
+            return
+        values = [f"{name} {epoch[name]:.4f}" for name in ("loss", "val", "test") if epoch.get(name) is not None]
+        self.bar.set_postfix_str("  ".join(values), refresh=False)
+        # Another of several runs begins again.
+        self.bar.update(epoch["epoch"] - self.bar.n if epoch["epoch"] > self.bar.n else 1)
+
+    def begin(self, done: int) -> None:
+        """Shows the bar of a run that continues after so many epochs."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that a notebook without ipywidgets has a bar of text
+                from tqdm.auto import tqdm
+        except ImportError:
+            self.wanted = False
+            return
+        self.bar = tqdm(total=self.total, initial=done, unit="epoch", desc=self.name)
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+def load(directory: str | os.PathLike[str]) -> Run:
+    """Opens a run that has ended. What needs its graph takes that, as ``run.embeddings(data)``, if it was in memory.
+
+    Raises:
+        Refused: the directory has no results of a run.
+    """
+    return Run(directory)
+
+
+def runs(directory: str | os.PathLike[str] = "runs") -> Runs:
+    """The runs in a folder and below it that have results, the best by validation first."""
+    listed = json.loads(_program.run(["runs", os.fspath(directory), "--json"]))
+    found = (Path(one["run_dir"]) for one in listed["runs"])
+    return Runs((Run(path) for path in found if (path / "run.json").exists()), listed)
+
+
+def compare(*runs: Run | str | os.PathLike[str]) -> Runs:
+    """A table of runs, or of their directories: the settings that differ, and the results."""
+    return Runs(run if isinstance(run, Run) else Run(run) for run in runs)
+
+
+def explain(data: Data, **settings: Any) -> str:
+    """What a training would do and need, without training: memory, order of work, bytes between workers.
+
+    Arguments are those of :func:`train`.
+    """
+    _program.check_keywords("train", settings, _TAKEN)
+    scratch = Scratch()
+    try:
+        _, arguments, hide = _arguments("train", data, settings, scratch)
+        return _program.run([*arguments, "--explain"], hide=hide)
+    finally:
+        scratch.close()
+
+
+def plan(data: Data, workers: int = 4, **settings: Any) -> dict[str, Any]:
+    """Predicts time, memory and bytes of an epoch on each mesh of workers: the object of ``weft plan --json``.
+
+    Args:
+        data: as for :func:`train`.
+        workers: how many workers.
+        settings: flags of ``weft plan``, which has those of ``weft train`` and others, as ``link="1gbit"``.
+
+    Returns:
+        ``meshes``, the fastest first, each with ``parallel``, ``epoch_seconds``, ``peak_tensor_bytes``, ``sent_bytes``.
+    """
+    _program.check_keywords("plan", settings, ("help", "json", "workers"))
+    scratch = Scratch()
+    try:
+        _, arguments, hide = _arguments("plan", data, settings, scratch)
+        return json.loads(_program.run([*arguments, f"--workers={workers}", "--json"], hide=hide))  # type: ignore[no-any-return]
+    finally:
+        scratch.close()
+
+
+def sweep(
+    data: Data,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    random: Mapping[str, Any] | None = None,
+    seeds: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    jobs: int = 1,
+    config: str | None = None,
+    max_time: str | None = None,
+    **settings: Any,
+) -> Runs:
+    """Trains with many settings: every combination of a grid, or so many that are drawn.
+
+    Args:
+        data: as for :func:`train`.
+        grid: values by keyword, as ``{"lr": [.01, .005], "hidden": [16, 64]}``.
+        random: in place of it ``{"runs": 20, "seed": 1, "settings": {"lr": {"log-uniform": [1e-4, .1]}}}``, as in a file
+            of ``weft sweep``.
+        seeds: runs of each combination; None: one.
+        out: folder of the runs; None: a new one under ``runs/``. With that of an earlier sweep it goes on there.
+        jobs: runs beside each other, which share the cores.
+        config: file or name of settings of all runs.
+        max_time: after which the sweep begins no other run, as ``"3h"``.
+        settings: of all runs, as for :func:`train`.
+
+    Returns:
+        The :class:`Runs`, the best by validation first.
+    """
+    _program.check_keywords("train", {*settings, *(grid or {}), *(random or {}).get("settings", {})}, _TAKEN)
+    out = Path(out) if out is not None else _new_folder()
+    file: dict[str, Any] = {
+        "settings": {name.replace("_", "-"): value for name, value in settings.items() if value is not None}
+    }
+    if grid is not None:
+        file["grid"] = {name.replace("_", "-"): list(values) for name, values in grid.items()}
+    if random is not None:
+        file["random"] = {
+            **random,
+            "settings": {name.replace("_", "-"): value for name, value in random["settings"].items()},
+        }
+    if seeds is not None:
+        file["seeds"] = seeds
+    if config is not None:
+        file["config"] = config
+    scratch = Scratch()
+    try:
+        file["settings"] = {
+            key: _written(_value(key.replace("-", "_"), value, scratch)) for key, value in file["settings"].items()
+        }
+        path = scratch.path / "sweep.yaml"
+        path.write_text(json.dumps(file, default=_written))  # JSON is YAML
+        graph = graph_of(data)
+        given = argument(data, graph)
+        arguments = ["sweep", str(path), given, f"--out={out}", f"--jobs={jobs}", "--json"]
+        if max_time is not None:
+            arguments.append(f"--max-time={max_time}")
+        told = json.loads(_program.run(arguments, hide=[given, str(scratch.path)]).splitlines()[-1])
+    finally:
+        scratch.close()
+    below = sorted(path.parent for path in Path(out).rglob("run.json"))
+    order = {os.path.realpath(one["run_dir"]): k for k, one in enumerate(told["runs"]) if "run_dir" in one}
+    below.sort(key=lambda path: order.get(os.path.realpath(path), len(order)))
+    return Runs((Run(path, graph) for path in below), told)
+
+
+def _written(value: Any) -> Any:
+    """A value as JSON has it."""
+    item = getattr(value, "item", None)
+    if callable(item):
+        return item()
+    return str(value) if isinstance(value, (os.PathLike, datetime.timedelta)) else value
+
+
+def _new_folder() -> Path:
+    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    for number in range(1, 1000):
+        path = Path("runs") / (f"{now}-sweep" + (f"-{number}" if number > 1 else ""))
+        if not path.exists():
+            return path
+    raise Refused(f"{path}: is there; name another folder with out")

@@ -1,0 +1,67 @@
+"""Files of safetensors, by NumPy alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._arrays import Array, array
+from ._errors import Refused
+
+_TYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U8": "|u1",
+    "BOOL": "|b1",
+}
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """The arrays of a file by their names. bfloat16 becomes float32."""
+    data = Path(path).read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
+    arrays: dict[str, Array] = {}
+    for name, of in header.items():
+        begin, end = (8 + length + at for at in of["data_offsets"])
+        if of["dtype"] == "BF16":
+            values: Array = (np.frombuffer(data[begin:end], "<u2").astype(np.uint32) << 16).view(np.float32)
+        else:
+            values = np.frombuffer(data[begin:end], _TYPES[of["dtype"]]).copy()
+        arrays[name] = values.reshape(of["shape"])
+    return arrays
+
+
+def write(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
+    """Writes a file with arrays, or tensors of PyTorch, by their names."""
+    header: dict[str, Any] = {}
+    parts, at = [], 0
+    names = {dtype: name for name, dtype in _TYPES.items()}
+    for name, value in arrays.items():
+        made = np.ascontiguousarray(array(value, name))
+        if made.dtype.str not in names:
+            raise Refused(f"init: {name} is of the type {made.dtype}: give floats or integers")
+        header[name] = {
+            "dtype": names[made.dtype.str],
+            "shape": list(np.shape(value)),
+            "data_offsets": [at, at + made.nbytes],
+        }
+        parts.append(made)
+        at += made.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for part in parts:
+            file.write(part.tobytes())
