@@ -217,7 +217,11 @@ def test_activation(trained, activation, other):
 # A setting of some models, the data, and rivals: other values of settings.
 OPTIONS = [
     *[
-        (f"--model {m} --layers 3 {LAYERED[m]} --residual", FEATURED if m == "gine" else PLAIN, [("residual", "false")])
+        (
+            f"--model {m} --layers 3 {LAYERED[m]} --residual --norm layer",
+            FEATURED if m == "gine" else PLAIN,
+            [("residual", "false")],
+        )
         for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna", "mlp", "appnp")
     ],
     *[
