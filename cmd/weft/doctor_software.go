@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -47,28 +48,24 @@ func (f denseFinding) line() (what, found, advice string) {
 }
 
 type mpiFinding struct {
-	BuiltIn         bool   `json:"built_in"`           // whether this program can use it
 	Launcher        string `json:"launcher,omitempty"` // the path of mpirun or mpiexec
 	LauncherVersion string `json:"launcher_version,omitempty"`
-	Library         string `json:"library,omitempty"` // as pkg-config names it
-	LibraryVersion  string `json:"library_version,omitempty"`
-	Processes       int    `json:"processes,omitempty"` // that the launcher started with this one
+	Library         string `json:"library,omitempty"`         // the file that this process has loaded, as a rank would
+	LibraryVersion  string `json:"library_version,omitempty"` // its name and version
+	NotLoaded       string `json:"not_loaded,omitempty"`      // why none is
+	Processes       int    `json:"processes,omitempty"`       // that the launcher started with this one
 	Advice          string `json:"advice"`
 }
 
 func findMPI() mpiFinding {
-	f := mpiFinding{BuiltIn: mpi.Built()}
-	for _, name := range []string{"mpirun", "mpiexec"} {
-		if path, err := exec.LookPath(name); err == nil {
-			f.Launcher, f.LauncherVersion = path, launcherVersion(said(path, "--version"))
-			break
-		}
+	f := mpiFinding{Launcher: mpi.Mpirun()}
+	if f.Launcher != "" {
+		f.LauncherVersion = launcherVersion(said(f.Launcher, "--version"))
 	}
-	for _, name := range []string{"ompi-c", "mpich"} {
-		if v := said("pkg-config", "--modversion", name); v != "" {
-			f.Library, f.LibraryVersion = name, v
-			break
-		}
+	if library, err := mpi.Load(); err != nil {
+		f.NotLoaded = err.Error()
+	} else {
+		f.Library, f.LibraryVersion = library.File, library.Name
 	}
 	if mpi.Launched() {
 		f.Processes = mpi.Ranks()
@@ -79,10 +76,10 @@ func findMPI() mpiFinding {
 
 func mpiAdvice(f mpiFinding) string {
 	switch {
-	case !f.BuiltIn && f.Processes > 1:
-		return "no MPI in this weft, which refuses to train so: make build"
-	case !f.BuiltIn:
-		return "not in this weft, which trains in one process: make build"
+	case f.Library == "" && f.Processes > 1:
+		return "no library loads, weft refuses: weft version says why"
+	case f.Library == "" && f.Launcher != "":
+		return "several processes need its library: weft version says why"
 	case f.Processes > 1:
 		return fmt.Sprintf("%s, started by the launcher", counted(f.Processes, "rank", "ranks"))
 	case f.Launcher == "":
@@ -99,10 +96,7 @@ func (f mpiFinding) line() (what, found, advice string) {
 			found = f.LauncherVersion
 		}
 	}
-	if f.Library != "" {
-		return "MPI", found + ", library " + f.Library + " " + f.LibraryVersion, f.Advice
-	}
-	return "MPI", found + ", no library", f.Advice
+	return "MPI", found + ", loads " + cmp.Or(f.LibraryVersion, "no library"), f.Advice
 }
 
 // said is what a program prints on standard output, "" where it is missing, fails or takes long.
@@ -135,7 +129,7 @@ type slurmFinding struct {
 	Launcher string `json:"launcher,omitempty"` // the path of srun
 	Job      string `json:"job,omitempty"`
 	Tasks    int    `json:"tasks,omitempty"`   // of the job
-	Connect  string `json:"connect,omitempty"` // the option of srun that connects its tasks for this program
+	Connect  string `json:"connect,omitempty"` // the option of srun that connects its tasks by the library of MPI that loads
 	Advice   string `json:"advice"`
 }
 
@@ -144,9 +138,7 @@ func findSlurm() slurmFinding {
 	if path, err := exec.LookPath("srun"); err == nil {
 		f.Launcher = path
 	}
-	if mpi.Built() {
-		f.Connect = connectingOption(mpi.Library())
-	}
+	f.Connect = connectingOption()
 	f.Advice = slurmAdvice(f)
 	return f
 }
@@ -156,23 +148,25 @@ func slurmAdvice(f slurmFinding) string {
 	case f.Job != "" && f.Tasks > 1 && f.Connect != "":
 		return fmt.Sprintf("srun %s weft train --parallel graph=%d …", f.Connect, f.Tasks)
 	case f.Job != "" && f.Tasks > 1:
-		return "no MPI in this weft: srun -n 1 -c CORES weft train …"
+		return "no library of MPI loads: srun -n 1 -c CORES weft train …"
 	case f.Job != "":
 		return "with --signal=USR1@60 srun lets a run keep its results"
 	case f.Launcher != "" && f.Connect != "":
 		return fmt.Sprintf("srun -n 4 %s weft train --parallel graph=4 …", f.Connect)
 	case f.Launcher != "":
-		return "no MPI in this weft: srun -n 1 -c CORES weft train …"
+		return "no library of MPI loads: srun -n 1 -c CORES weft train …"
 	}
 	return ""
 }
 
-// connectingOption is the option of srun by which the processes of an MPI library find each other.
-func connectingOption(library string) string {
-	if strings.Contains(library, "MPICH") {
-		return "--mpi=pmi2"
+// connectingOption is the option of srun by which the library of MPI that loads connects its tasks, "" where
+// none loads.
+func connectingOption() string {
+	library, err := mpi.Load()
+	if err != nil {
+		return ""
 	}
-	return "--mpi=pmix"
+	return library.SrunOption
 }
 
 func (f slurmFinding) line() (what, found, advice string) {

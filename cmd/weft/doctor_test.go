@@ -77,18 +77,19 @@ func TestAdvice(t *testing.T) {
 		{arithmeticAdvice(rate(1.1), 2, free), "cores are shared (hyperthreads?): --threads 1 "},
 		{arithmeticAdvice(rate(65), 128, hyperthreads), "hyperthreads share cores: --threads 64 "},
 
-		{mpiAdvice(mpiFinding{}), "not in this weft, which trains in one process"},
-		{mpiAdvice(mpiFinding{Processes: 1024}), "no MPI in this weft, which refuses"},
-		{mpiAdvice(mpiFinding{BuiltIn: true}), "no launcher for several processes"},
-		{mpiAdvice(mpiFinding{BuiltIn: true, Launcher: "/usr/bin/mpirun"}), "processes: mpirun -n 4"},
-		{mpiAdvice(mpiFinding{BuiltIn: true, Processes: 1024}), "1,024 ranks"},
+		{mpiAdvice(mpiFinding{}), "no launcher for several processes"},
+		{mpiAdvice(mpiFinding{Library: "/lib/libmpi.so.40"}), "no launcher for several processes"},
+		{mpiAdvice(mpiFinding{Processes: 1024}), "no library loads, weft refuses"},
+		{mpiAdvice(mpiFinding{Launcher: "/usr/bin/mpirun"}), "several processes need its library"},
+		{mpiAdvice(mpiFinding{Library: "/lib/libmpi.so.40", Launcher: "/usr/bin/mpirun"}), "processes: mpirun -n 4"},
+		{mpiAdvice(mpiFinding{Library: "/lib/libmpi.so.40", Processes: 1024}), "1,024 ranks"},
 
 		{slurmAdvice(slurmFinding{}), ""},
-		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun"}), "no MPI in this weft: srun -n 1"},
-		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun", Connect: connectingOption("MPICH Version: 4.0.2")}), "srun -n 4 --mpi=pmi2 weft"},
-		{slurmAdvice(slurmFinding{Job: "7", Tasks: 4}), "no MPI in this weft: srun -n 1"},
+		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun"}), "no library of MPI loads: srun -n 1"},
+		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun", Connect: "--mpi=pmi2"}), "srun -n 4 --mpi=pmi2 weft"},
+		{slurmAdvice(slurmFinding{Job: "7", Tasks: 4}), "no library of MPI loads: srun -n 1"},
 		{
-			slurmAdvice(slurmFinding{Job: "7", Tasks: 1024, Connect: connectingOption("Open MPI v4.1.4")}),
+			slurmAdvice(slurmFinding{Job: "7", Tasks: 1024, Connect: "--mpi=pmix"}),
 			"srun --mpi=pmix weft train --parallel graph=1024",
 		},
 		{slurmAdvice(slurmFinding{Job: "7", Tasks: 1}), "with --signal=USR1@60"},
@@ -231,7 +232,7 @@ func TestExamine(t *testing.T) {
 		`^\{"weft":\{"version":.*\}\}\n$`, `"memory_streamed":\{"threads":[0-9]+,"bytes_per_second":[0-9.e+]+,"one_thread_bytes_per_second":[0-9.e+]+,`,
 		`"memory_gathered":\{"threads":[0-9]+,"bytes_per_second":[0-9.e+]+,"one_thread_bytes_per_second":[0-9.e+]+,`,
 		`"dense_arithmetic":\{"threads":[0-9]+,"flops_per_second":[0-9.e+]+,"one_thread_flops_per_second":[0-9.e+]+,`,
-		`"mpi":\{"built_in":(true|false),"launcher":".*/mpirun","launcher_version":"mpirun \(Open MPI\) 4.1.4",`,
+		`"mpi":\{"launcher":".*/mpirun","launcher_version":"mpirun \(Open MPI\) 4.1.4",("library":".*/lib.*","library_version":"[^"]+"|"not_loaded":"no library of MPI loads)`,
 	} {
 		if !regexp.MustCompile(keys).Match(written.Bytes()) {
 			t.Errorf("%s lacks %s", written.String(), keys)

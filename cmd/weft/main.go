@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/comm/mpi"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/partition/metis"
@@ -33,7 +34,7 @@ func main() {
 	root, started := newRoot()
 	root.SetOut(&output{File: os.Stdout, name: "standard output"})
 	root.SetErr(&output{File: os.Stderr, name: "standard error"})
-	os.Exit(execute(root, started))
+	mpi.Exit(execute(root, started))
 }
 
 // asFlag is how the user of a command spells a setting.

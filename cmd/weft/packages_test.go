@@ -91,7 +91,7 @@ func TestPackages(t *testing.T) {
 				continue
 			}
 			if other == "comm/mpi" && pkg != "cmd/weft" {
-				t.Errorf("%s imports comm/mpi: a program that trains would need an MPI library", path)
+				t.Errorf("%s imports comm/mpi: it is for the command: others take a comm.Transport", path)
 			}
 			if strings.HasPrefix(pkg, "internal/") {
 				if !slices.ContainsFunc(besides[pkg], func(p string) bool { return other == p || strings.HasPrefix(other, p+"/") }) {

@@ -37,7 +37,7 @@ func asRank(cmd *cobra.Command, o *setting.Resolved, err error, work func(ranks)
 // connect joins the other processes.
 func connect(cmd *cobra.Command, o *setting.Resolved, err error) (ranks, error) {
 	if !mpi.Launched() {
-		alone := checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), findSlurm().Connect)
+		alone := checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), connectingOption)
 		return ranks{launch.Ranks{Comm: comm.Alone()}}, cmp.Or(launch.ToldByFirst(environmentNumber("SLURM_PROCID"), alone), err)
 	}
 	if mpi.Rank() > 0 {
@@ -93,15 +93,16 @@ func oncePerMachine(cmd *cobra.Command) {
 }
 
 // checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one
-// would do the whole work. connect is the option of srun that connects them, "" where this program has no
-// MPI.
-func checkAlone(tasks int, connect string) error {
-	switch {
-	case tasks <= 1:
+// would do the whole work. option gives that of srun that connects them, "" where no library of MPI loads: it is
+// looked for here only.
+func checkAlone(tasks int, option func() string) error {
+	if tasks <= 1 {
 		return nil
-	case connect == "":
-		return refusal.Errorf("srun started %d tasks, of which each would do the whole work, as this weft was built without MPI: "+
-			"build it with make build where Open MPI is installed, or give srun -n 1", tasks)
+	}
+	connect := option()
+	if connect == "" {
+		return refusal.Errorf("srun started %d tasks, of which each would do the whole work, as no library of MPI loads: "+
+			"install Open MPI, or give srun -n 1", tasks)
 	}
 	return refusal.Errorf("srun started %d tasks without connecting them, so that each would do the whole work: "+
 		"give srun %s for one run of all, or -n 1", tasks, connect)

@@ -2,8 +2,10 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"weft/internal/refusal"
 	"weft/parallel/mesh"
 	"weft/train/setting"
 )
@@ -37,6 +39,24 @@ func TestSharedSettings(t *testing.T) {
 		own := slices.Contains([]string{"threads", "memory-limit", "init"}, s.Name)
 		if same := slices.Equal(shared(changed), was); same != own || s.Text(&changed) == before {
 			t.Errorf("%s %s instead of %s: the same settings %v, want %v", s.Name, s.Text(&changed), before, same, own)
+		}
+	}
+}
+
+// TestCheckAlone: tasks that Slurm does not connect are refused, and only for them a library of MPI is looked for.
+func TestCheckAlone(t *testing.T) {
+	for connect, want := range map[string]string{
+		"--mpi=pmi2": "give srun --mpi=pmi2 for one run of all", "": "no library of MPI loads: install Open MPI, or give srun -n 1",
+	} {
+		err := checkAlone(4, func() string { return connect })
+		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", connect, err)
+		}
+	}
+	for _, tasks := range []int{0, 1} {
+		looked := func() string { t.Errorf("%d tasks: a library is looked for", tasks); return "" }
+		if err := checkAlone(tasks, looked); err != nil {
+			t.Errorf("%d tasks: %v", tasks, err)
 		}
 	}
 }

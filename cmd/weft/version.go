@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -34,7 +33,7 @@ type versions struct {
 	Platform string            `json:"platform"`
 	SIMD     string            `json:"simd"` // the kernels' instruction set here
 	OneDNN   string            `json:"onednn"`
-	MPI      string            `json:"mpi"` // empty: built without
+	MPI      string            `json:"mpi"` // the library that loads, empty where none does
 	Modules  map[string]string `json:"modules"`
 }
 
@@ -42,12 +41,13 @@ func newVersion() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "print the version, the commit, and the libraries that weft is built with",
+		Short: "print the version, the commit, and the libraries of weft",
 		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			library, noMPI := mpi.Load()
 			v := versions{
 				Weft: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-				SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN(), MPI: mpi.Library(), Modules: map[string]string{},
+				SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN(), MPI: library.Name, Modules: map[string]string{},
 			}
 			build, _ := debug.ReadBuildInfo()
 			if build != nil {
@@ -65,7 +65,11 @@ func newVersion() *cobra.Command {
 			}
 			t.row("Go", v.Go+" "+v.Platform)
 			t.row("kernels", v.SIMD+", oneDNN "+v.OneDNN)
-			t.row("MPI", cmp.Or(v.MPI, "none"))
+			if noMPI != nil {
+				t.row("MPI", "none: "+inOneLine(noMPI.Error()))
+			} else {
+				t.row("MPI", library.Name+", "+library.File)
+			}
 			if build != nil {
 				for _, m := range build.Deps {
 					t.row(m.Path, m.Version)

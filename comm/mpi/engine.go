@@ -1,5 +1,3 @@
-//go:build mpi
-
 package mpi
 
 // #include "shim.h"

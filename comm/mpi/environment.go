@@ -1,6 +1,6 @@
-// Package mpi connects the processes that an MPI launcher started. The tag mpi builds it with Open MPI, the
-// tags mpi and mpich with MPICH. Without them it has no MPI, and Built returns false. One goroutine, locked
-// to its thread, makes every MPI call.
+// Package mpi connects the processes that an MPI launcher started. It needs no MPI where it is built: where a
+// launcher is found, it loads that launcher's library, Open MPI or MPICH. One goroutine, locked to its
+// thread, makes every MPI call.
 package mpi
 
 import (
@@ -10,11 +10,24 @@ import (
 )
 
 // launch is what a launcher tells its processes in their environment.
-type launch struct{ rank, ranks, local int }
+type launch struct {
+	rank, ranks, local int
+	by                 launcher
+}
+
+// launcher is what connects the processes.
+type launcher int
+
+const (
+	nobody    launcher = iota
+	byOpenMPI          // its mpirun
+	byPMI              // MPICH's mpiexec, or srun --mpi=pmi2
+	byPMIx             // srun --mpi=pmix
+)
 
 // launched reads the environment through lookup. Slurm sets SLURM_PROCID and SLURM_NTASKS in batch scripts
 // too, where nobody launched anything. So its variables count only together with those of PMIx.
-func launched(lookup func(string) (string, bool)) (l launch, found bool) {
+func launched(lookup func(string) (string, bool)) launch {
 	number := func(name string) int {
 		text, _ := lookup(name)
 		n, err := strconv.Atoi(text)
@@ -23,27 +36,27 @@ func launched(lookup func(string) (string, bool)) (l launch, found bool) {
 		}
 		return n
 	}
-	for _, launcher := range []launch{
+	for _, one := range []launch{
 		// Open MPI's mpirun
-		{number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE")},
+		{number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE"), byOpenMPI},
 		// Hydra, and srun --mpi=pmi2 without the last variable
-		{number("PMI_RANK"), number("PMI_SIZE"), number("MPI_LOCALNRANKS")},
+		{number("PMI_RANK"), number("PMI_SIZE"), number("MPI_LOCALNRANKS"), byPMI},
 		// Srun --mpi=pmix
-		{number("PMIX_RANK"), number("SLURM_STEP_NUM_TASKS"), -1},
+		{number("PMIX_RANK"), number("SLURM_STEP_NUM_TASKS"), -1, byPMIx},
 	} {
-		if launcher.rank < 0 || launcher.ranks <= launcher.rank {
+		if one.rank < 0 || one.ranks <= one.rank {
 			continue
 		}
-		if launcher.local < 1 {
+		if one.local < 1 {
 			tasks, _ := lookup("SLURM_STEP_TASKS_PER_NODE")
-			launcher.local = slurmTasks(tasks, number("SLURM_NODEID"))
+			one.local = slurmTasks(tasks, number("SLURM_NODEID"))
 		}
-		if launcher.local < 1 || launcher.local > launcher.ranks {
-			launcher.local = launcher.ranks // as if on one machine: rather too few cores than too many
+		if one.local < 1 || one.local > one.ranks {
+			one.local = one.ranks // as if on one machine: rather too few cores than too many
 		}
-		return launcher, true
+		return one
 	}
-	return launch{0, 1, 1}, false
+	return launch{0, 1, 1, nobody}
 }
 
 // slurmTasks is the number of tasks on one node of a list such as "2(x3),1": two on each of three nodes, then
@@ -67,36 +80,27 @@ func slurmTasks(list string, node int) int {
 	return 0
 }
 
-// otherPMI reports whether Slurm offers the processes PMI2 alone. Debian's Open MPI does not support PMI2,
-// and would end them inside MPI_Init.
-func otherPMI(lookup func(string) (string, bool), library string) bool {
-	_, step := lookup("SLURM_STEP_NUM_TASKS")
-	_, pmi := lookup("PMI_RANK")
-	_, pmix := lookup("PMIX_RANK")
-	return step && pmi && !pmix && !strings.Contains(library, "MPICH")
-}
-
 // Launched reports whether an MPI launcher started this process: mpirun, mpiexec, or srun with PMI2 or PMIx.
-func Launched() bool { _, found := launched(os.LookupEnv); return found }
+func Launched() bool { return launched(os.LookupEnv).by != nobody }
 
 // Rank is this process's rank as the launcher gives it; 0 without one.
-func Rank() int { l, _ := launched(os.LookupEnv); return l.rank }
+func Rank() int { return launched(os.LookupEnv).rank }
 
 // Ranks is the number of processes that the launcher started; 1 without one.
-func Ranks() int { l, _ := launched(os.LookupEnv); return l.ranks }
+func Ranks() int { return launched(os.LookupEnv).ranks }
 
 // LocalRanks is how many of these processes run on this machine and share its cores; 1 without a launcher.
-func LocalRanks() int { l, _ := launched(os.LookupEnv); return l.local }
+func LocalRanks() int { return launched(os.LookupEnv).local }
 
 // LocalRank is this process's number among those on this machine, or its rank if the launcher does not tell;
 // 0 without one.
 func LocalRank() int { return localRank(os.LookupEnv) }
 
 func localRank(lookup func(string) (string, bool)) int {
-	l, found := launched(lookup)
+	l := launched(lookup)
 	for _, name := range []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"} {
 		text, _ := lookup(name)
-		if n, err := strconv.Atoi(text); found && err == nil && n >= 0 {
+		if n, err := strconv.Atoi(text); l.by != nobody && err == nil && n >= 0 {
 			return n
 		}
 	}

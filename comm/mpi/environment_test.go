@@ -17,47 +17,30 @@ func TestLaunched(t *testing.T) {
 		return all
 	}
 	for _, one := range []struct {
-		name  string
-		env   environment
-		want  launch
-		found bool
+		name string
+		env  environment
+		want launch
 	}{
-		{"nothing", nil, launch{0, 1, 1}, false},
+		{"nothing", nil, launch{0, 1, 1, nobody}},
 		{"Open MPI", environment{
 			"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_RANK": "3",
-		}, launch{3, 4, 2}, true},
+		}, launch{3, 4, 2, byOpenMPI}},
 		{"Open MPI in a Slurm job", with(slurm, environment{
 			"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "3",
-		}), launch{0, 3, 3}, true},
-		{"one rank", environment{"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, launch{0, 1, 1}, true},
-		{"Hydra", environment{"PMI_RANK": "1", "PMI_SIZE": "5", "MPI_LOCALNRANKS": "3", "MPI_LOCALRANKID": "1"}, launch{1, 5, 3}, true},
-		{"PMI without a number of local ranks", environment{"PMI_RANK": "1", "PMI_SIZE": "5"}, launch{1, 5, 5}, true},
-		{"Slurm batch script", slurm, launch{0, 1, 1}, false},
-		{"srun --mpi=none", with(slurm, step), launch{0, 1, 1}, false},
-		{"srun --mpi=pmi2", with(slurm, step, environment{"PMI_RANK": "4", "PMI_SIZE": "6"}), launch{4, 6, 2}, true},
-		{"srun --mpi=pmix", with(slurm, step, environment{"PMIX_RANK": "4", "PMIX_NAMESPACE": "slurm.pmix.7.0"}), launch{4, 6, 2}, true},
-		{"the last node", with(slurm, step, environment{"PMIX_RANK": "5", "SLURM_NODEID": "3"}), launch{5, 6, 1}, true},
-		{"not numbers", environment{"OMPI_COMM_WORLD_RANK": "x", "OMPI_COMM_WORLD_SIZE": "", "PMI_RANK": "9", "PMI_SIZE": "4"}, launch{0, 1, 1}, false},
+		}), launch{0, 3, 3, byOpenMPI}},
+		{"one rank", environment{"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, launch{0, 1, 1, byOpenMPI}},
+		{"Hydra", environment{"PMI_RANK": "1", "PMI_SIZE": "5", "MPI_LOCALNRANKS": "3", "MPI_LOCALRANKID": "1"}, launch{1, 5, 3, byPMI}},
+		{"PMI without a number of local ranks", environment{"PMI_RANK": "1", "PMI_SIZE": "5"}, launch{1, 5, 5, byPMI}},
+		{"Slurm batch script", slurm, launch{0, 1, 1, nobody}},
+		{"srun --mpi=none", with(slurm, step), launch{0, 1, 1, nobody}},
+		{"srun --mpi=pmi2", with(slurm, step, environment{"PMI_RANK": "4", "PMI_SIZE": "6"}), launch{4, 6, 2, byPMI}},
+		{"srun --mpi=pmix", with(slurm, step, environment{"PMIX_RANK": "4", "PMIX_NAMESPACE": "slurm.pmix.7.0"}), launch{4, 6, 2, byPMIx}},
+		{"the last node", with(slurm, step, environment{"PMIX_RANK": "5", "SLURM_NODEID": "3"}), launch{5, 6, 1, byPMIx}},
+		{"not numbers", environment{"OMPI_COMM_WORLD_RANK": "x", "OMPI_COMM_WORLD_SIZE": "", "PMI_RANK": "9", "PMI_SIZE": "4"}, launch{0, 1, 1, nobody}},
 	} {
-		got, found := launched(func(name string) (string, bool) { v, ok := one.env[name]; return v, ok })
-		if got != one.want || found != one.found {
-			t.Errorf("%s: %+v, %v, want %+v, %v", one.name, got, found, one.want, one.found)
-		}
-	}
-}
-
-func TestOtherPMI(t *testing.T) {
-	step := func(pmi string) func(string) (string, bool) {
-		return func(name string) (string, bool) { return "1", name == "SLURM_STEP_NUM_TASKS" || name == pmi }
-	}
-	for _, one := range []struct {
-		pmi, library string
-		want         bool
-	}{
-		{"PMI_RANK", "Open MPI v4.1.4", true}, {"PMI_RANK", "MPICH Version: 4.0.2", false}, {"PMIX_RANK", "Open MPI v4.1.4", false},
-	} {
-		if got := otherPMI(step(one.pmi), one.library); got != one.want {
-			t.Errorf("%+v: %v", one, got)
+		got := launched(func(name string) (string, bool) { v, ok := one.env[name]; return v, ok })
+		if got != one.want {
+			t.Errorf("%s: %+v, want %+v", one.name, got, one.want)
 		}
 	}
 }

@@ -1,35 +1,157 @@
-//go:build mpi
-
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
-#include <mpi.h>
+#include <link.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "abi.h"
 #include "shim.h"
 
-static MPI_Comm ours;
+// A handle of MPI. Open MPI's are pointers. MPICH's are ints: as an argument it takes the lower half of the
+// register, and where it writes one it writes the lower half of a handle that was 0 before, since the
+// processors that weft runs on are little-endian.
+typedef intptr_t handle;
+
+// The functions of MPI that are called, by their names without MPI_. Arrays of requests and statuses have
+// the layout of the library, and are passed as void *.
+#define FUNCTIONS(F) \
+	F(Init_thread, (int *argc, char ***argv, int required, int *provided)) \
+	F(Finalize, (void)) \
+	F(Comm_dup, (handle comm, handle *copy)) \
+	F(Comm_free, (handle *comm)) \
+	F(Comm_rank, (handle comm, int *rank)) \
+	F(Comm_size, (handle comm, int *size)) \
+	F(Comm_set_errhandler, (handle comm, handle errhandler)) \
+	F(Issend, (const void *data, int count, handle type, int to, int tag, handle comm, void *request)) \
+	F(Irecv, (void *data, int count, handle type, int from, int tag, handle comm, void *request)) \
+	F(Testsome, (int count, void *requests, int *ended, int *which, void *statuses)) \
+	F(Get_count, (const void *status, handle type, int *count)) \
+	F(Error_class, (int error, int *class)) \
+	F(Error_string, (int error, char *text, int *length)) \
+	F(Get_library_version, (char *text, int *length))
+
+// What is loaded.
+static struct {
+#define DECLARE(name, arguments) int (*name) arguments;
+	FUNCTIONS(DECLARE)
+
+	int is_mpich;
+	handle comm_world, byte, errors_return, request_null;
+	int handle_bytes, status_bytes, status_error;
+	int err_truncate, err_other, err_in_status, err_no_mem;
+} mpi;
+
+static void *loaded; // as dlopen gives it
+
+// Finds the functions and what else differs, and returns a name that is missing, or NULL.
+static const char *find(void *from)
+{
+#define FIND(name, arguments) \
+	if (!(*(void **)&mpi.name = dlsym(from, "MPI_" #name))) return "MPI_" #name;
+	FUNCTIONS(FIND)
+
+	// Programs are linked with MPIR_Dup_fn, so that all libraries with MPICH's interface have it.
+	mpi.is_mpich = dlsym(from, "MPIR_Dup_fn") != NULL;
+#define TAKE(abi) \
+	mpi.handle_bytes = abi##_HANDLE, mpi.status_bytes = abi##_STATUS, mpi.status_error = abi##_STATUS_ERROR, \
+	mpi.err_truncate = abi##_ERR_TRUNCATE, mpi.err_other = abi##_ERR_OTHER, \
+	mpi.err_in_status = abi##_ERR_IN_STATUS, mpi.err_no_mem = abi##_ERR_NO_MEM
+	if (mpi.is_mpich) {
+		TAKE(MPICH);
+		mpi.comm_world = MPICH_COMM_WORLD;
+		mpi.byte = MPICH_BYTE;
+		mpi.errors_return = MPICH_ERRORS_RETURN;
+		mpi.request_null = MPICH_REQUEST_NULL;
+		return NULL;
+	}
+	TAKE(OPENMPI);
+#define ADDRESS(field, name) \
+	if (!(mpi.field = (handle)dlsym(from, name))) return name;
+	ADDRESS(comm_world, "ompi_mpi_comm_world")
+	ADDRESS(byte, "ompi_mpi_byte")
+	ADDRESS(errors_return, "ompi_mpi_errors_return")
+	ADDRESS(request_null, "ompi_request_null")
+	return NULL;
+}
+
+// Libraries of networks, such as UCX, take signals when they are loaded, by handlers without the SA_ONSTACK
+// that Go needs. So each signal that was handled or ignored before keeps its action.
+static struct sigaction kept[NSIG];
+
+static void keep_signals(void)
+{
+	for (int s = 1; s < NSIG; s++)
+		if (sigaction(s, NULL, &kept[s])) kept[s].sa_handler = SIG_DFL; // the C library's own
+}
+
+static void restore_signals(void)
+{
+	for (int s = 1; s < NSIG; s++)
+		if (kept[s].sa_handler != SIG_DFL) sigaction(s, &kept[s], NULL);
+}
+
+// Open MPI's plugins look up the library's names among those that all libraries see.
+const char *weft_mpi_load(const char *name)
+{
+	static char why[1024];
+	keep_signals();
+	void *opened = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+	restore_signals();
+	if (!opened) return dlerror();
+	const char *missing = find(opened);
+	if (missing) {
+		snprintf(why, sizeof why, "%s: neither Open MPI nor MPICH, as it lacks %s", name, missing);
+		dlclose(opened);
+		return why;
+	}
+	loaded = opened;
+	return NULL;
+}
+
+const char *weft_mpi_library(void)
+{
+	static char text[TEXT];
+	int length;
+	return mpi.Get_library_version(text, &length) ? "an unknown MPI" : text;
+}
+
+int weft_mpi_is_mpich(void)
+{
+	return mpi.is_mpich;
+}
+
+const char *weft_mpi_file(void)
+{
+	struct link_map *map;
+	return dlinfo(loaded, RTLD_DI_LINKMAP, &map) ? "" : map->l_name;
+}
+
+static handle ours; // the communicator
 static int wake = -1; // an eventfd
 static atomic_int awaited; // messages under way that somebody waits for
 
-// By slot, slots of them. A free one holds MPI_REQUEST_NULL, which MPI_Testsome passes over.
-static MPI_Request *requests;
+// By slot, slots of them. A free one holds the null request, which MPI_Testsome passes over.
+static char *requests;
 static int slots;
 
 // Room for MPI_Testsome to report on every slot.
 static int *which;
-static MPI_Status *statuses;
+static char *statuses;
 static weft_mpi_end *ended;
 
 int weft_mpi_init(int *rank, int *size)
 {
-	// Open MPI has handlers of its own for faults, without the SA_ONSTACK that Go needs.
+	// Open MPI would take faults.
 	setenv("OMPI_MCA_opal_signal", "", 1);
 
 	// Networks that register memory like to keep the registration until they see it unmapped, by intercepting
@@ -41,47 +163,59 @@ int weft_mpi_init(int *rank, int *size)
 	setenv("FI_MR_CACHE_MONITOR", "disabled", 0);
 
 	int provided;
-	int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+	keep_signals();
+	int error = mpi.Init_thread(NULL, NULL, THREAD_FUNNELED, &provided);
+	restore_signals();
 	if (error) return error;
-	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-	if (provided < MPI_THREAD_FUNNELED) return MPI_ERR_OTHER;
-	if ((error = MPI_Comm_dup(MPI_COMM_WORLD, &ours))) return error;
-	if ((error = MPI_Comm_set_errhandler(ours, MPI_ERRORS_RETURN))) return error;
-	if ((wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0) return MPI_ERR_OTHER;
+	mpi.Comm_set_errhandler(mpi.comm_world, mpi.errors_return);
+	if (provided < THREAD_FUNNELED) return mpi.err_other;
+	if ((error = mpi.Comm_dup(mpi.comm_world, &ours))) return error;
+	if ((error = mpi.Comm_set_errhandler(ours, mpi.errors_return))) return error;
+	if ((wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0) return mpi.err_other;
 	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); // this thread rests to the microsecond, not to 50
-	if ((error = MPI_Comm_rank(ours, rank))) return error;
-	return MPI_Comm_size(ours, size);
+	if ((error = mpi.Comm_rank(ours, rank))) return error;
+	return mpi.Comm_size(ours, size);
+}
+
+static char *request(int slot)
+{
+	return requests + (size_t)slot * mpi.handle_bytes;
+}
+
+static const char *status(int i)
+{
+	return statuses + (size_t)i * mpi.status_bytes;
 }
 
 // Makes room for a slot.
 static int reserve(int slot)
 {
-	if (slot < slots) return MPI_SUCCESS;
+	if (slot < slots) return SUCCESS;
 	int more = 2 * slot + 64;
 	void *p;
-	if (!(p = realloc(requests, more * sizeof *requests))) return MPI_ERR_NO_MEM;
+	if (!(p = realloc(requests, (size_t)more * mpi.handle_bytes))) return mpi.err_no_mem;
 	requests = p;
-	if (!(p = realloc(which, more * sizeof *which))) return MPI_ERR_NO_MEM;
+	if (!(p = realloc(which, more * sizeof *which))) return mpi.err_no_mem;
 	which = p;
-	if (!(p = realloc(statuses, more * sizeof *statuses))) return MPI_ERR_NO_MEM;
+	if (!(p = realloc(statuses, (size_t)more * mpi.status_bytes))) return mpi.err_no_mem;
 	statuses = p;
-	if (!(p = realloc(ended, more * sizeof *ended))) return MPI_ERR_NO_MEM;
+	if (!(p = realloc(ended, more * sizeof *ended))) return mpi.err_no_mem;
 	ended = p;
-	while (slots < more) requests[slots++] = MPI_REQUEST_NULL;
-	return MPI_SUCCESS;
+	for (; slots < more; slots++) memcpy(request(slots), &mpi.request_null, mpi.handle_bytes);
+	return SUCCESS;
 }
 
 // Synchronous: small messages would pile up without limit at a receiver that does not ask for them.
 int weft_mpi_send(const void *data, int bytes, int to, int tag, int slot)
 {
 	int error = reserve(slot);
-	return error ? error : MPI_Issend(data, bytes, MPI_BYTE, to, tag, ours, &requests[slot]);
+	return error ? error : mpi.Issend(data, bytes, mpi.byte, to, tag, ours, request(slot));
 }
 
 int weft_mpi_receive(void *data, int bytes, int from, int tag, int slot)
 {
 	int error = reserve(slot);
-	return error ? error : MPI_Irecv(data, bytes, MPI_BYTE, from, tag, ours, &requests[slot]);
+	return error ? error : mpi.Irecv(data, bytes, mpi.byte, from, tag, ours, request(slot));
 }
 
 // Gives the messages that have ended, and whether any were under way.
@@ -89,18 +223,19 @@ static int test(int *active, int *count)
 {
 	int n;
 	*active = *count = 0;
-	int error = MPI_Testsome(slots, requests, &n, which, statuses);
-	if (error && error != MPI_ERR_IN_STATUS) return error;
-	if (n == MPI_UNDEFINED) return MPI_SUCCESS;
+	int error = mpi.Testsome(slots, requests, &n, which, statuses);
+	if (error && error != mpi.err_in_status) return error;
+	if (n == UNDEFINED) return SUCCESS;
 	for (int i = 0; i < n; i++) {
 		ended[i].slot = which[i];
-		ended[i].error = error ? statuses[i].MPI_ERROR : MPI_SUCCESS;
+		ended[i].error = SUCCESS;
+		if (error) memcpy(&ended[i].error, status(i) + mpi.status_error, sizeof ended[i].error);
 		ended[i].bytes = 0;
-		if (!ended[i].error) MPI_Get_count(&statuses[i], MPI_BYTE, &ended[i].bytes);
+		if (!ended[i].error) mpi.Get_count(status(i), mpi.byte, &ended[i].bytes);
 	}
 	*active = 1;
 	*count = n;
-	return MPI_SUCCESS;
+	return SUCCESS;
 }
 
 static int64_t now(void) // in nanoseconds
@@ -130,7 +265,7 @@ int weft_mpi_wait(int *count, const weft_mpi_end **ends)
 		struct pollfd woken = {.fd = wake, .events = POLLIN};
 		if (ppoll(&woken, 1, active ? &rest : NULL, NULL) > 0) {
 			uint64_t wakes;
-			if (read(wake, &wakes, sizeof wakes) == sizeof wakes) return MPI_SUCCESS;
+			if (read(wake, &wakes, sizeof wakes) == sizeof wakes) return SUCCESS;
 		}
 	}
 }
@@ -148,26 +283,19 @@ void weft_mpi_wake(void)
 
 int weft_mpi_finalize(void)
 {
-	MPI_Comm_free(&ours);
-	return MPI_Finalize();
+	mpi.Comm_free(&ours);
+	return mpi.Finalize();
 }
 
 int weft_mpi_is_truncation(int error)
 {
 	int class;
-	return !MPI_Error_class(error, &class) && class == MPI_ERR_TRUNCATE;
+	return !mpi.Error_class(error, &class) && class == mpi.err_truncate;
 }
 
 const char *weft_mpi_text(int error)
 {
-	static char text[MPI_MAX_ERROR_STRING];
+	static char text[TEXT];
 	int length;
-	return MPI_Error_string(error, text, &length) ? "an unknown error of MPI" : text;
-}
-
-const char *weft_mpi_library(void)
-{
-	static char text[MPI_MAX_LIBRARY_VERSION_STRING];
-	int length;
-	return MPI_Get_library_version(text, &length) ? "an unknown MPI" : text;
+	return mpi.Error_string(error, text, &length) ? "an unknown error of MPI" : text;
 }

@@ -2,6 +2,16 @@
 // call, the one that called weft_mpi_init. A message under way has a slot, a small number that the caller
 // chooses. Functions return an MPI error code, 0 for none.
 
+// Loads a library of MPI, which the loader searches for if its name has no slash. It returns NULL, or why it
+// does not load. Any thread may call it, and weft_mpi_library, until one of them has loaded a library. Nothing else
+// is called before.
+const char *weft_mpi_load(const char *name);
+
+// What is loaded: the library's own text of its name and version, its file, and whether it has MPICH's binary interface.
+const char *weft_mpi_library(void);
+const char *weft_mpi_file(void);
+int weft_mpi_is_mpich(void);
+
 // Begins, and duplicates MPI_COMM_WORLD, so that no other code's messages meet ours.
 int weft_mpi_init(int *rank, int *size);
 
@@ -30,6 +40,5 @@ int weft_mpi_finalize(void);
 // Whether an error says that a message was longer than the buffer of its receive.
 int weft_mpi_is_truncation(int error);
 
-// What an error means, and the library's name and version; valid until the next call.
+// What an error means; valid until the next call.
 const char *weft_mpi_text(int error);
-const char *weft_mpi_library(void);

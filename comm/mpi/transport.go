@@ -1,8 +1,7 @@
-//go:build mpi
-
 package mpi
 
 // #cgo CFLAGS: -O2 -std=gnu11
+// #include <stdlib.h>
 // #include "shim.h"
 import "C"
 
@@ -11,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,27 +19,18 @@ import (
 	"weft/internal/refusal"
 )
 
-// Built reports whether this program contains MPI.
-func Built() bool { return true }
-
-// Library is the name and version of the MPI that this program is linked with, "" without one.
-func Library() string {
-	first, _, _ := strings.Cut(C.GoString(C.weft_mpi_library()), "\n")
-	name, _, _ := strings.Cut(first, ",")
-	return strings.Join(strings.Fields(name), " ")
-}
-
 // Start initialises MPI and connects this process to the processes launched with it. It waits for them until
 // the timeout; 0 sets no limit. A process calls it once. It refuses a process that no launcher started, or
-// one of another MPI. After an error MPI may still run: the process should end.
+// for whose launcher no library loads. After an error MPI may still run: the process should end.
 func Start(timeout time.Duration) (comm.Transport, error) {
 	if !Launched() {
 		return nil, refusal.Errorf("no MPI launcher started this process: start it with mpirun -n RANKS, or with srun --mpi=pmix")
 	}
-	if otherPMI(os.LookupEnv, Library()) {
-		return nil, refusal.Errorf("srun --mpi=pmi2 connects processes of MPICH, and this weft was built with %s: give srun --mpi=pmix", Library())
+	library, err := Load()
+	if err != nil {
+		return nil, err
 	}
-	w := &world{live: map[*transfer]bool{}, stopped: make(chan struct{})}
+	w := &world{library: library, live: map[*transfer]bool{}, stopped: make(chan struct{})}
 	started := make(chan error, 1)
 	go w.serve(started)
 	var passed <-chan time.Time
@@ -60,8 +49,21 @@ func Start(timeout time.Duration) (comm.Transport, error) {
 	}
 }
 
+var finalized atomic.Bool
+
+// Exit ends the process. A rank whose transport is closed ends as a program in C does, because MPICH 5 takes
+// leave of its launcher in a function that C's exit calls, and the launcher kills the others if one is gone
+// without.
+func Exit(status int) {
+	if finalized.Load() {
+		C.exit(C.int(status))
+	}
+	os.Exit(status)
+}
+
 // world is all processes of the launch. The goroutine of serve makes every MPI call for the others.
 type world struct {
+	library    Library
 	rank, size int
 
 	mu      sync.Mutex
@@ -210,6 +212,7 @@ func (w *world) serve(started chan<- error) {
 		}
 		if closing {
 			w.final = failure(C.weft_mpi_finalize())
+			finalized.Store(w.final == nil)
 			close(w.stopped)
 			return
 		}
@@ -235,9 +238,9 @@ func (w *world) begin() error {
 	if w.size == Ranks() && w.rank == Rank() {
 		return nil
 	}
-	return refusal.Errorf("the launcher says that this is rank %d of %d, and %s, which this weft was built with, that it is %d of %d: "+
-		"use the launcher of that MPI, in Slurm srun --mpi=pmix for Open MPI and --mpi=pmi2 for MPICH",
-		Rank(), Ranks(), Library(), w.rank, w.size)
+	return refusal.Errorf("the launcher says that this is rank %d of %d, and %s (%s) that it is %d of %d: name the launcher's library "+
+		"by %s, or use the launcher of this one, in Slurm srun %s",
+		Rank(), Ranks(), w.library.Name, w.library.File, w.rank, w.size, Variable, w.library.SrunOption)
 }
 
 // failure is an MPI error code as an error.

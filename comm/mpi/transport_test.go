@@ -1,5 +1,3 @@
-//go:build mpi
-
 package mpi
 
 import (
@@ -33,24 +31,44 @@ const (
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" && Launched() {
-		os.Exit(play(role))
+		Exit(play(role))
 	}
 	os.Exit(m.Run())
 }
 
-// launchRanks starts ranks, and returns their output and exit status.
-func launchRanks(t *testing.T, n int, role string) (output string, status int) {
+// launchers are those of the MPIs that are tried, with their arguments, and what installs them.
+var launchers = []struct {
+	name      string
+	arguments []string
+	packages  string
+}{
+	{"mpirun.openmpi", []string{"--allow-run-as-root", "--oversubscribe"}, "openmpi-bin"},
+	{"mpiexec.mpich", nil, "mpich"},
+}
+
+// ranks starts n ranks, and returns their output and exit status.
+type ranks func(t *testing.T, n int, role string) (output string, status int)
+
+// eachLauncher runs a test with the ranks of each launcher that is installed.
+func eachLauncher(t *testing.T, test func(t *testing.T, launch ranks)) {
+	t.Parallel()
+	for _, one := range launchers {
+		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
+			path, err := exec.LookPath(one.name)
+			if err != nil {
+				t.Skipf("no %s: apt-get install %s", one.name, one.packages)
+			}
+			test(t, func(t *testing.T, n int, role string) (string, int) {
+				return launchRanks(t, append([]string{path}, one.arguments...), n, role)
+			})
+		})
+	}
+}
+
+// launchRanks starts ranks by a command. A shell stands between the launcher and each rank.
+func launchRanks(t *testing.T, command []string, n int, role string) (output string, status int) {
 	t.Helper()
-	launcher, arguments := "mpirun.openmpi", []string{"--allow-run-as-root", "--oversubscribe"}
-	if strings.Contains(Library(), "MPICH") {
-		launcher, arguments = "mpiexec.mpich", nil
-	}
-	path, err := exec.LookPath(launcher)
-	if err != nil {
-		if path, err = exec.LookPath("mpirun"); err != nil {
-			t.Skip("no mpirun: apt-get install openmpi-bin")
-		}
-	}
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +80,8 @@ func launchRanks(t *testing.T, n int, role string) (output string, status int) {
 		ctx, cancel = context.WithDeadline(ctx, end.Add(-toEnd))
 		defer cancel()
 	}
-	cmd := exec.CommandContext(ctx, path, append(arguments, "-n", strconv.Itoa(n), program)...)
+	command = append(command, "-n", strconv.Itoa(n), "sh", "-c", `"$0"; exit $?`, program)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, folderVariable+"="+t.TempDir())
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the launcher ends the ranks
 	cmd.WaitDelay = 10 * time.Second
@@ -97,6 +116,7 @@ func play(role string) int {
 		if name == "parts" {
 			partBytes = 300
 		}
+		report("library", ofLauncher())
 		commtest.RunAsRank(t, report)
 	case "case":
 		for _, one := range commtest.Cases() {
@@ -128,6 +148,26 @@ func play(role string) int {
 	}
 	report("close", comm.New(t, 0).Close())
 	return 0
+}
+
+// ofLauncher: the library is that of the launcher, which is found above the shell.
+func ofLauncher() error {
+	library, err := Load()
+	if err != nil {
+		return err
+	}
+	wanted := map[launcher][3]string{
+		byOpenMPI: {"orterun", "Open MPI v", "--mpi=pmix"},
+		byPMI:     {"hydra_pmi_proxy", "MPICH ", "--mpi=pmi2"},
+	}[launched(os.LookupEnv).by]
+	program := filepath.Base(launcherProgram())
+	if program != wanted[0] || !strings.HasPrefix(library.Name, wanted[1]) || library.SrunOption != wanted[2] {
+		return fmt.Errorf("%s started this process, and %+v is loaded, want %q", program, library, wanted)
+	}
+	if _, err := os.Stat(library.File); err != nil {
+		return err
+	}
+	return nil
 }
 
 // meet waits until every rank has called it, without MPI, which is unusable by then. The launcher ends all
@@ -169,7 +209,7 @@ func playLate() int {
 
 // signals: signals that a program handles arrive, and a fault in Go is a panic.
 func signals() error {
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1} {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1} {
 		arrived := make(chan os.Signal, 1)
 		signal.Notify(arrived, s)
 		if err := syscall.Kill(os.Getpid(), s); err != nil {
@@ -209,63 +249,68 @@ func everyRank(t *testing.T, output string, n int, names ...string) {
 }
 
 func TestSuite(t *testing.T) {
-	t.Parallel()
-	names := []string{"close"}
+	names := []string{"library", "close"}
 	for _, one := range commtest.Cases() {
 		if !one.Ends {
 			names = append(names, one.Name)
 		}
 	}
-	for _, role := range []string{"suite", "parts"} {
-		t.Run(role, func(t *testing.T) {
-			t.Parallel()
-			output, status := launchRanks(t, commtest.MaxRanks, role)
-			everyRank(t, output, commtest.MaxRanks, names...)
-			if status != 0 {
-				t.Errorf("exit status %d", status)
-			}
-		})
-	}
-}
-
-func TestFailures(t *testing.T) {
-	t.Parallel()
-	for _, one := range commtest.Cases() {
-		if one.Ends {
-			t.Run(one.Name, func(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, launch ranks) {
+		for _, role := range []string{"suite", "parts"} {
+			t.Run(role, func(t *testing.T) {
 				t.Parallel()
-				output, status := launchRanks(t, one.Ranks, "case="+one.Name)
-				everyRank(t, output, one.Ranks, one.Name)
-				if status == 0 {
-					t.Error("exit status 0 after an error")
+				output, status := launch(t, commtest.MaxRanks, role)
+				everyRank(t, output, commtest.MaxRanks, names...)
+				if status != 0 {
+					t.Errorf("exit status %d", status)
 				}
 			})
 		}
-	}
+	})
+}
+
+func TestFailures(t *testing.T) {
+	eachLauncher(t, func(t *testing.T, launch ranks) {
+		for _, one := range commtest.Cases() {
+			if one.Ends {
+				t.Run(one.Name, func(t *testing.T) {
+					t.Parallel()
+					output, status := launch(t, one.Ranks, "case="+one.Name)
+					everyRank(t, output, one.Ranks, one.Name)
+					if status == 0 {
+						t.Error("exit status 0 after an error")
+					}
+				})
+			}
+		}
+	})
 }
 
 func TestSignals(t *testing.T) {
-	t.Parallel()
-	output, _ := launchRanks(t, 2, "signals")
-	everyRank(t, output, 2, "signals", "close")
+	eachLauncher(t, func(t *testing.T, launch ranks) {
+		output, _ := launch(t, 2, "signals")
+		everyRank(t, output, 2, "signals", "close")
+	})
 }
 
 func TestStoppedPeer(t *testing.T) {
-	t.Parallel()
-	output, status := launchRanks(t, 2, "stopped peer")
-	everyRank(t, output, 1, "stopped peer")
-	if status == 0 {
-		t.Error("exit status 0")
-	}
+	eachLauncher(t, func(t *testing.T, launch ranks) {
+		output, status := launch(t, 2, "stopped peer")
+		everyRank(t, output, 1, "stopped peer")
+		if status == 0 {
+			t.Error("exit status 0")
+		}
+	})
 }
 
 func TestLatePeer(t *testing.T) {
-	t.Parallel()
-	output, status := launchRanks(t, 2, "late peer")
-	everyRank(t, output, 1, "late peer")
-	if status == 0 {
-		t.Error("exit status 0")
-	}
+	eachLauncher(t, func(t *testing.T, launch ranks) {
+		output, status := launch(t, 2, "late peer")
+		everyRank(t, output, 1, "late peer")
+		if status == 0 {
+			t.Error("exit status 0")
+		}
+	})
 }
 
 func TestStartWithoutLauncher(t *testing.T) {

@@ -104,7 +104,7 @@ def _first_labelled(made: dict[str, Any], types: list[str]) -> dict[str, Any]:
     for key in _MASKS:  # splits are of the type with labels
         if key in made:
             made[key] = {name: mask for name, mask in made[key].items() if name in (labelled or types[:1])}
-    return {"num_nodes": {name: None for name in types} | made.pop("num_nodes", {})} | made
+    return {"num_nodes": dict.fromkeys(types) | made.pop("num_nodes", {})} | made
 
 
 def _vertices(store: dict[str, Any], name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -136,7 +137,7 @@ def run(arguments: Sequence[str], told: Told | None = None, answers: bool = Fals
 
 class _Child:
     def __init__(self, arguments: Sequence[str], told: Told | None, answers: bool, hide: Iterable[str]):
-        self.told, self.answers, self.hide = told, answers, tuple(hide)
+        self.told, self.hide = told, [path for path in hide if path]
         self.stopped = False  # told has asked for the end
         self.lines: list[str] = []  # of standard output, without epochs
         self.said: deque[str] = deque(maxlen=50)  # on standard error
@@ -175,12 +176,13 @@ class _Child:
             self.lines.append(line)
             log.debug("%s", line)
             return
-        self.stopped = self.stopped or self.told(json.loads(line))
-        if self.answers:
-            try:
-                os.write(self.process.stdin.fileno(), b"stop\n" if self.stopped else b"\n")  # type: ignore[union-attr]
-            except BrokenPipeError:
-                pass  # it has ended, and its status says why
+        self.stopped |= self.told(json.loads(line))
+        self._answer(b"stop\n" if self.stopped else b"\n")
+
+    def _answer(self, line: bytes) -> None:
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and its status says why
+                os.write(self.process.stdin.fileno(), line)
 
     def _err(self, line: str) -> None:
         warning = line.removeprefix("weft: warning: ")
@@ -195,6 +197,7 @@ class _Child:
         self.told = lambda epoch: True
         try:
             self.process.send_signal(signal.SIGINT)
+            self._answer(b"stop\n")  # to the epoch that told had, or the next one
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self.listen()

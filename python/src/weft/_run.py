@@ -215,7 +215,7 @@ class Run:
                 np.save(files["vertices"], array(vertices, "vertices"))
                 arguments.append(f"--vertices={files['vertices']}")
             arguments += [_program.flag(name, value) for name, value in settings.items() if value is not None]
-            _program.run(arguments, hide=[given])
+            _program.run(arguments, hide=[given, self._record["store"]])
             return np.asarray(np.load(files[wanted]))
         finally:
             scratch.close()
@@ -247,7 +247,7 @@ class Run:
         arguments = ["evaluate", str(self.directory), *([given] if data is not None else []), "--json"]
         if split is not None:
             arguments.append(f"--split={split}")
-        return json.loads(_program.run(arguments, hide=[given]))  # type: ignore[no-any-return]
+        return json.loads(_program.run(arguments, hide=[given, self._record["store"]]))  # type: ignore[no-any-return]
 
     def state_dict(self) -> dict[str, Array]:
         """The weights of the best epoch, under PyTorch Geometric's names and shapes."""

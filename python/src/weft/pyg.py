@@ -457,7 +457,7 @@ class TypedRGCN(nn.Module):
         x = x_dict
         for i, conv in enumerate(self.convs):
             z = {t: conv.own(t, x.get(t)) for t in self.types if conv.of("root", t) is not None}
-            before = {t: 0 for t in self.types}  # relations so far, by source type
+            before = dict.fromkeys(self.types, 0)  # relations so far, by source type
             for k, r in enumerate(relations):
                 weight = conv.relation(r[0], k, before[r[0]])
                 before[r[0]] += 1

@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
+
 import weft
 
 # An environment has one of the two, or none.

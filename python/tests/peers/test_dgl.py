@@ -4,6 +4,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
+
 import weft
 
 V, CLASSES = 30, 3

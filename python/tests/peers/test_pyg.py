@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 import torch_geometric.transforms as T
-import weft
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
+
+import weft
 
 V, CLASSES = 30, 3
 

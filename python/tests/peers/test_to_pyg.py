@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import weft
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import models
+
+import weft
 from weft.pyg import Model, to_pyg
 
 V, FEATURES, CLASSES, HUB = 40, 6, 3, 7

@@ -1,0 +1,211 @@
+"""Graphs in memory reach the program as files of them do: the stores have equal bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import types
+
+import numpy as np
+import pytest
+from conftest import weft as command
+
+import weft
+from weft import _arrays, _convert
+
+
+def files(store):
+    """The bytes of a store by file, without where it was made of."""
+    found = {}
+    for root, _, names in os.walk(store):
+        for name in names:
+            path = os.path.join(root, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, store)] = file.read()
+    description = json.loads(found["graph.json"])
+    assert description.pop("provenance").startswith("npz ")
+    found["graph.json"] = json.dumps(description)
+    return found
+
+
+def same(graph, arrays, *flags):
+    """Compares the store of a graph with that of an archive of arrays."""
+    np.savez("graph.npz", **arrays)
+    command("import", "npz", "graph.npz", "store", *flags)
+    assert files(graph.store) == files("store")
+
+
+def test_fields(arrays):
+    random = np.random.default_rng(2)
+    arrays |= {"edge_weight": random.random(300), "edge_attr": random.random((300, 2)).astype(np.float32)}
+    same(weft.Graph(**arrays), arrays)
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda e: e.astype(np.int32),
+        lambda e: np.ascontiguousarray(e.T).T,
+        lambda e: (e[0], e[1].astype(np.int32)),
+        lambda e: e.tolist(),
+        lambda e: np.repeat(e, 2, 1)[:, ::2],
+    ],
+    ids=["int32", "transposed", "pair", "list", "strided"],
+)
+def test_edges_as_they_lie(arrays, turn):
+    same(weft.Graph(**arrays | {"edge_index": turn(arrays["edge_index"])}), arrays)
+
+
+def test_labels_of_other_kinds(arrays):
+    several = (np.arange(180).reshape(60, 3) % 2).astype(np.uint8)
+    values = np.linspace(0, 1, 60) + 0.25
+    splits = {name: np.stack([arrays[name], arrays[name]], 1) for name in ("train_mask", "val_mask", "test_mask")}
+    for y in (several, values):
+        os.system("rm -rf store")
+        same(weft.Graph(**arrays | splits | {"y": y}), arrays | splits | {"y": y})
+
+
+def test_changes(arrays):
+    flags = ("--symmetrize", "--self-loops", "--split=random:50/25/25", "--splits=2", "--seed=3")
+    same(weft.Graph(**arrays, symmetrize=True, self_loops=True, split="random:50/25/25", splits=2, seed=3), arrays, *flags)
+
+
+def matrix(form, shape, **arrays):
+    """A sparse matrix as SciPy has it, of which NumPy is enough."""
+    kind = type(f"{form}_matrix", (), {"__module__": f"scipy.sparse._{form}"})
+    made = kind()
+    made.format, made.shape, made.ndim = form, shape, 2
+    for name, value in arrays.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_adjacency(arrays, monkeypatch):
+    monkeypatch.setattr(_arrays, "_BLOCK", 7)  # rows are written in many blocks
+    order = np.argsort(arrays["edge_index"][0], kind="stable")
+    sources, targets = arrays["edge_index"][:, order]
+    bounds = np.searchsorted(sources, np.arange(61))
+    weights = np.random.default_rng(3).random(300).astype(np.float32)
+    listed = arrays | {"edge_index": np.stack([sources, targets])}
+    del arrays["edge_index"]
+    adj = matrix("csr", (60, 60), indptr=bounds, indices=targets.astype(np.int32), data=weights)
+    same(weft.Graph(adj=adj, **arrays), listed | {"edge_weight": weights})
+    os.system("rm -rf store")
+    adj = matrix("coo", (60, 60), row=sources, col=targets, data=np.ones(300))
+    same(weft.Graph(adj=adj, **arrays), listed)
+    os.system("rm -rf store")
+    same(weft.Graph(adj=adj), {"edge_index": listed["edge_index"], "num_nodes": 60})
+    with pytest.raises(weft.Refused, match="^adj: is a matrix of 60 × 61: it must be square$"):
+        weft.Graph(adj=matrix("coo", (60, 61), row=sources, col=targets, data=np.ones(300)))
+
+
+def test_sparse_features(arrays):
+    x = matrix("csr", (60, 9), indptr=np.arange(61), indices=np.arange(60) % 9, data=np.arange(60) / 2)
+    parts = {"x_data": x.data, "x_indices": x.indices, "x_indptr": x.indptr, "x_shape": np.array([60, 9])}
+    del arrays["x"]
+    same(weft.Graph(x=x, **arrays), arrays | parts)
+    by_rows = _arrays.rows_of(_arrays.Coordinates(np.array([2, 0, 2]), np.array([5, 6, 7]), np.array([1.0, 2, 3]), (4, 9)))
+    assert by_rows.bounds.tolist() == [0, 1, 1, 3, 3] and by_rows.columns.tolist() == [6, 5, 7] and by_rows.values.tolist() == [2, 1, 3]
+
+
+def test_types(arrays):
+    writes, cites = ("author", "writes", "paper"), ("paper", "cites", "paper")
+    random = np.random.default_rng(4)
+    edges = {writes: np.stack([random.integers(0, 9, 100), random.integers(0, 60, 100)]), cites: arrays["edge_index"]}
+    weights = random.random(100)
+    masks = {name: {"paper": arrays[name]} for name in ("train_mask", "val_mask", "test_mask")}
+    graph = weft.Graph(
+        edge_index=edges, x={"author": np.eye(9), "paper": arrays["x"]}, y={"paper": arrays["y"]}, edge_weight={writes: weights}, **masks
+    )
+    assert repr(graph) == "Graph(2 vertex types, 2 relations, 400 edges)"
+    listed = {"vertex_types": np.array(["author", "paper"]), "edge_types": np.array([writes, cites])}
+    listed |= {f"vertices/paper/{name}": arrays[name] for name in ("x", "y", "train_mask", "val_mask", "test_mask")}
+    listed |= {"vertices/author/x": np.eye(9), "edges/author__writes__paper/edge_weight": weights}
+    listed |= {f"edges/{'__'.join(name)}/edge_index": ids for name, ids in edges.items()}
+    same(graph, listed)
+    with pytest.raises(TypeError, match="^x: must be a dict by type, as the edges are$"):
+        weft.Graph(edge_index=edges, x=np.eye(9))
+    with pytest.raises(weft.Refused, match="^'a/b': the name of a type"):
+        weft.Graph(edge_index={("a/b", "is", "c"): [[0], [0]]})
+
+
+def test_names_of_classes(arrays):
+    names = np.array(["red", "green", "blue"], object)[arrays["y"]]
+    names[4] = None
+    graph = weft.Graph(edge_index=arrays["edge_index"], y=names)
+    ids = 2 - np.array([0, 1, 2])[arrays["y"]]  # blue, green, red
+    ids[4] = -1
+    assert graph.classes.tolist() == ["blue", "green", "red"]
+    assert np.load(graph.store / "labels.npy").tolist() == ids.tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"edge_index": np.zeros((3, 4), int)}, r'^array "edge_index": has shape \[3 4\]: it must be 2 × E, source and target$'),
+        ({"x": np.full((60, 2), np.nan)}, r'^array "x": feature 0 of vertex 0 is NaN: replace values that are not finite$'),
+        ({"y": np.zeros(59, int)}, r'^array "x": has 60 rows, and "y" has 59$'),
+        ({"edge_index": [[0, 60], [1, 2]]}, r"edge 1 \(60→2\) leaves the range of 60 vertices"),
+        ({"x": "text"}, r"^x: has the type <U4: give numbers$"),
+        ({"y": [[1, 2], [3]]}, r"^y: is no array: "),
+        ({"edge_index": ([0, 1], [1])}, r"^edge_index: \(2,\) sources of int64 and \(1,\) targets of int64: give as many integers of each$"),
+        ({"split": "half"}, r'^split "half" is unknown; it is one of given, '),
+    ],
+)
+def test_refused(arrays, change, line):
+    with pytest.raises(weft.Refused, match=line):
+        print(weft.Graph(**arrays | change).store)
+
+
+def test_unknown_keyword(arrays):
+    with pytest.raises(TypeError, match=r"^unknown keyword symetrize: did you mean symmetrize\?$"):
+        weft.Graph(**arrays, symetrize=True)
+    with pytest.raises(TypeError, match="^unknown keyword largest_component: it is not for Python$"):
+        weft.Graph(**arrays, largest_component=True)
+    with pytest.raises(TypeError, match=r"^builtins.dict is no graph: give a weft.Graph, a path, "):
+        weft.train({"x": 1})
+
+
+class Data:
+    """Stands in for that of PyTorch Geometric, of which the name and module are looked at."""
+
+    __module__ = "torch_geometric.data.data"
+
+    def __init__(self, **fields):
+        self.fields = fields
+
+    def to_dict(self):
+        return dict(self.fields)
+
+
+def test_data(arrays):
+    held = _convert.fields(Data(**arrays, name="mine", ptr=[0], edge_attr=None))
+    assert held.keys() == arrays.keys() and all((held[name] == arrays[name]).all() for name in arrays)
+    entities = _convert.fields(
+        Data(edge_index=arrays["edge_index"], num_nodes=60, train_idx=[3, 1], train_y=[2, 0], test_idx=[5], test_y=[1])
+    )
+    assert np.flatnonzero(entities["train_mask"]).tolist() == [1, 3] and np.flatnonzero(entities["test_mask"]).tolist() == [5]
+    assert entities["y"][:6].tolist() == [-1, 0, -1, 2, -1, 1]
+    several = _convert.fields(Data(edge_index=arrays["edge_index"], x=arrays["x"], batch=np.zeros(60, int), y=np.array([1])))
+    assert several.keys() == {"x", "batch", "edge_index"}
+    by_type = _convert.fields(Data(edge_index=np.array([[0, 1, 2], [2, 1, 0]]), edge_type=np.array([7, 2, 7]), edge_weight=np.array([0.1, 0.2, 0.3])))
+    relations = {name[1]: ids.tolist() for name, ids in by_type["edge_index"].items()}
+    assert relations == {"2": [[1], [1]], "7": [[0, 2], [2, 0]]}
+    assert by_type["edge_weight"]["vertex", "7", "vertex"].tolist() == [0.1, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("y", "read"), [([1.0, np.nan, 0.0], [1, -1, 0]), ([0.5, 1.0, 0.0], [0.5, 1, 0]), ([3.0, 1, 0], [3, 1, 0]), ([[1.0, 0]], [[1, 0]])]
+)
+def test_labels_that_are_floats(y, read):
+    made = _convert.whole(np.array(y))
+    assert made.tolist() == read and (made.dtype.kind == "i") == (read == [1, -1, 0])
+
+
+def test_tensors():
+    tensor = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float32", "layout": "torch.strided"})
+    tensor.detach = tensor.cpu = lambda self: self
+    tensor.numpy = lambda self: np.array([1.5])
+    assert _arrays.array(tensor(), "x").tolist() == [1.5]
+    tensor.dtype, tensor.float = "torch.bfloat16", lambda self: types.SimpleNamespace(numpy=lambda: np.array([2.5]))
+    assert _arrays.array(tensor(), "x").tolist() == [2.5]

