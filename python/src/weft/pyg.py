@@ -110,7 +110,8 @@ def to_pyg(run: Run) -> nn.Module:
     a layer adds must not. Two things must be given if the run's graph has them and its model reads them:
     ``edge_weight`` (float32, edges; gcn, gcnii, appnp, sgc) and ``edge_attr`` (float32, edges × columns; gine,
     and ``edge_features`` of gat, gatv2 and transformer). rgcn needs ``edge_type`` (int64, edges): the number
-    of each edge's relation, in the order of the graph's ``graph.json``, which is that of the given data.
+    of each edge's relation, from 0, in the order of ``run.summary["graph"]["relations"]``. It is the ``edge_type`` of
+    a ``Data`` in which each type occurs.
 
     A graph of several types is called with dictionaries, as PyG's ``to_hetero`` is::
 
@@ -138,6 +139,8 @@ def to_pyg(run: Run) -> nn.Module:
     s.jk = None if s.jk == "none" or s.blocks == "residual" else s.jk
     named = [*s.types, *s.relations]
     weights = {_with_keys(name, named): torch.from_numpy(values) for name, values in run.state_dict().items()}
+    if not s.types and any(re.match(r"convs\.0\.(\w+__|(weight|root)\.)", name) for name in weights):
+        raise Refused(f"{run.directory}: is of a weft that did not record the types of the graph in run.json; train again")
     around = Model.taken(s, weights)
     net = _network(s, weights)
     net.load_state_dict(weights)

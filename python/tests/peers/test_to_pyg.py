@@ -4,6 +4,7 @@ A setting that is honoured has a rival: the same weights with another value of i
 is made, or compute something else.
 """
 
+import copy
 import importlib
 import json
 import sys
@@ -569,6 +570,39 @@ def test_dropout(trained):
         assert far(computed(model.train(), data), computed(model.eval(), data)) > 1e-2
     net = to_pyg(trained(PLAIN, "--model gat --hidden 12 --dropout 0.3 --attention-dropout 0.2"))
     assert net.dropout.p == 0.3 and {conv.dropout for conv in net.convs} == {0.2}
+
+
+@pytest.mark.parametrize("mesh", ["graph=2", "tensor=2", "pipeline=2", "graph=3 --partitions 6"])
+def test_workers(trained, mesh):
+    """What several workers train is the same model."""
+    check(trained(WEIGHTED, f"--model gcn --hidden 12 --parallel {mesh}"), WEIGHTED)
+    if "pipeline" not in mesh:
+        run = trained(TYPED, f"--model rgcn --hidden 12 --bases 2 --parallel {mesh}")
+        with torch.no_grad():
+            assert far(to_pyg(run)(TYPED.x_dict, TYPED.edge_index_dict).numpy(), logits(run)) < 1e-5
+
+
+@pytest.mark.parametrize("flags, data", [("--model gat --norm layer", PLAIN), ("--model rgcn --normalize-features row", TYPED)])
+def test_copies(trained, tmp_path, flags, data):
+    """A module can be saved, copied and trained on."""
+    model = to_pyg(trained(data, f"{flags} --hidden 12"))
+    given = (data.x, data.edge_index) if data is PLAIN else (data.x_dict, data.edge_index_dict)
+    torch.save(model, tmp_path / "model.pt")
+    for other in (copy.deepcopy(model), torch.load(tmp_path / "model.pt", weights_only=False)):
+        assert torch.equal(other(*given), model(*given))
+    model.train()(*given).sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("model", ["sage", "rgcn"])
+def test_older_runs(trained, model):
+    """A run without the names of types is refused."""
+    run = trained(TYPED, f"--model {model} --hidden 12")
+    record = json.loads((run.directory / "run.json").read_text())
+    del record["summary"]["graph"]["types"], record["summary"]["graph"]["relations"]
+    (run.directory / "run.json").write_text(json.dumps(record))
+    with pytest.raises(weft.Refused, match="of a weft that did not record the types"):
+        weft.load(run.directory).to_pyg()
 
 
 @pytest.mark.parametrize(
