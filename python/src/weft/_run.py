@@ -80,7 +80,7 @@ class Run:
         s = self.summary
         return (
             f"Run({s['model']} on {s['graph']['vertices']:,} vertices: {s['epochs_run']} epochs, best {s['best_epoch']}, "
-            f"{s['metric']} train {_shown(s['train'])} val {_shown(s['val'])} test {_shown(s['test'])}; {self.directory})"
+            f"{s['metric']} train {_metric(s['train'])} val {_metric(s['val'])} test {_metric(s['test'])}; {self.directory})"
         )
 
     @property
@@ -264,6 +264,11 @@ class Run:
         return _report([self])
 
 
+def _metric(value: float | None) -> str:
+    """A metric, which JSON may have as a whole number."""
+    return "–" if value is None else f"{value:.4f}"
+
+
 def _shown(value: Any) -> str:
     """A value of a table."""
     return f"{value:.4f}" if isinstance(value, float) else "–" if value is None else str(value)
@@ -312,7 +317,9 @@ class Runs(Sequence[Run]):
         differ = self.differ
         columns: dict[str, list[Any]] = {name: [run.settings.get(name) for run in self._runs] for name in differ}
         for name in ("train", "val", "test", "best_epoch", "epochs_run", "epoch_seconds_median"):
-            columns[name] = [run.summary[name] for run in self._runs]
+            values = [run.summary[name] for run in self._runs]
+            whole = name in ("best_epoch", "epochs_run")
+            columns[name] = values if whole else [None if value is None else float(value) for value in values]
         columns["directory"] = [str(run.directory) for run in self._runs]
         return columns
 
