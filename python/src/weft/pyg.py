@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,8 @@ def to_pyg(run: Run) -> nn.Module:
     a layer adds must not. Two things must be given if the run's graph has them and its model reads them:
     ``edge_weight`` (float32, edges; gcn, gcnii, appnp, sgc) and ``edge_attr`` (float32, edges × columns; gine,
     and ``edge_features`` of gat, gatv2 and transformer). rgcn needs ``edge_type`` (int64, edges): the number
-    of each edge's relation, in the order of the graph's ``graph.json``, which is that of the given data.
+    of each edge's relation, from 0, in the order of ``run.summary["graph"]["relations"]``. It is the ``edge_type`` of
+    a ``Data`` in which each type occurs.
 
     A graph of several types is called with dictionaries, as PyG's ``to_hetero`` is::
 
@@ -137,6 +139,8 @@ def to_pyg(run: Run) -> nn.Module:
     s.jk = None if s.jk == "none" or s.blocks == "residual" else s.jk
     named = [*s.types, *s.relations]
     weights = {_with_keys(name, named): torch.from_numpy(values) for name, values in run.state_dict().items()}
+    if not s.types and any(re.match(r"convs\.0\.(\w+__|(weight|root)\.)", name) for name in weights):
+        raise Refused(f"{run.directory}: is of a weft that did not record the types of the graph in run.json; train again")
     around = Model.taken(s, weights)
     net = _network(s, weights)
     net.load_state_dict(weights)
@@ -186,24 +190,40 @@ def _network(s: SimpleNamespace, weights: Weights) -> nn.Module:
 
 
 def _basic(s: SimpleNamespace, weights: Weights) -> nn.Module | None:
-    """PyG's own model, or None where it computes something else."""
-    own = {"gcn": models.GCN, "sage": models.GraphSAGE, "gat": models.GAT, "gatv2": models.GAT, "gin": models.GIN, "pna": models.PNA}
-    heads = s.heads if s.layers > 1 or s.jk else s.output_heads
+    """PyG's own model with the run's convolutions, or None where its forward computes something else."""
+    own = {
+        "gcn": models.GCN,
+        "sage": models.GraphSAGE,
+        "gat": models.GAT,
+        "gatv2": models.GAT,
+        "gin": models.GIN,
+        "pna": models.PNA,
+    }
     if s.model not in own or s.residual or s.direction == "both" or s.edge_features:
         return None
-    if s.model in ("gat", "gatv2") and heads != s.output_heads and not s.jk:
-        return None  # PyG's last layer has as many heads as the others
-    if s.model == "gin" and s.norm == "pair":
-        return None  # PyG's GIN gives its inner norm by name alone, with other options
-    more = {"gat": {"heads": heads}, "gatv2": {"heads": heads, "v2": True}, "sage": {"aggr": s.aggregation}, "pna": _PNA}
-    norm = {"none": None, "batch": "batch_norm", "layer": "layer_norm", "graph": "graph_norm", "pair": PairNorm()}[s.norm]
     net = own[s.model](
-        _reads(s, weights, "convs.0")[0], s.hidden, s.layers, s.outputs, dropout=s.dropout, act=_ACTIVATIONS[s.activation](), norm=norm,
-        norm_kwargs={"mode": "node"} if s.norm == "layer" else None, jk=s.jk, **more.get(s.model, {}))
-    for conv in net.convs:
-        if hasattr(conv, "dropout"):  # PyG's GAT gives its own dropout to the coefficients
-            conv.dropout = s.attention_dropout
+        _reads(s, weights, "convs.0")[0],
+        s.hidden,
+        s.layers,
+        s.outputs,
+        dropout=s.dropout,
+        act=_ACTIVATIONS[s.activation](),
+        norm=_NORMS[s.norm](s.hidden),
+        jk=s.jk,
+        **(_PNA if s.model == "pna" else {}),
+    )
+    # PyG's last layer has as many heads as the others, and their coefficients its dropout.
+    net.convs = _convolutions(s, weights, _convolution)
     return net
+
+
+def _convolutions(s: SimpleNamespace, weights: Weights, make: Callable[..., nn.Module]) -> nn.ModuleList:
+    """All convolutions of a model without encoder and decoder."""
+    layers = 1 if s.model == "sgc" else s.layers
+    hidden = layers if s.jk else layers - 1
+    return nn.ModuleList(
+        make(s, weights, f"convs.{i}", s.hidden if i < hidden else s.outputs, i >= hidden) for i in range(layers)
+    )
 
 
 def _reads(s: SimpleNamespace, weights: Weights, path: str) -> tuple[int, int]:
@@ -216,11 +236,15 @@ def _reads(s: SimpleNamespace, weights: Weights, path: str) -> tuple[int, int]:
         names = ("lin", "lin") if path + ".lin.weight" in weights else ("lin_src", "lin_dst")
     else:
         names = _READ.get(s.model, ("lin", "lin"))
-    source, target = (weights[f"{path}.{name}.weight"].shape[1] if f"{path}.{name}.weight" in weights else 0 for name in names)
+    source, target = (
+        weights[f"{path}.{name}.weight"].shape[1] if f"{path}.{name}.weight" in weights else 0 for name in names
+    )
     return source, target or source
 
 
-def _convolution(s: SimpleNamespace, weights: Weights, path: str, out: int, last: bool, typed: bool = False) -> nn.Module:
+def _convolution(
+    s: SimpleNamespace, weights: Weights, path: str, out: int, last: bool, typed: bool = False
+) -> nn.Module:
     """PyG's convolution to so many columns. last says that it computes the logits; typed, that it is one of several relations."""
     reads = _reads(s, weights, path)
     heads, concat = (s.output_heads, False) if last else (s.heads, True)
@@ -263,13 +287,18 @@ def _taken(s: SimpleNamespace) -> str | None:
     return {"gcn": "edge_weight", "gcnii": "edge_weight", "sgc": "edge_weight", "rgcn": "edge_type"}.get(s.model)
 
 
-def _given(takes: str | None, edge_weight: Tensor | None, edge_attr: Tensor | None, edge_type: Tensor | None) -> dict[str, Tensor]:
+def _given(
+    takes: str | None, edge_weight: Tensor | None, edge_attr: Tensor | None, edge_type: Tensor | None
+) -> dict[str, Tensor]:
     """The argument that the convolutions take. Only weights may be left out."""
     if takes is None:
         return {}
     value = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}[takes]
     if value is None and takes != "edge_weight":
-        what = {"edge_attr": "the features of the edges, edges × columns", "edge_type": "the number of each edge's relation, from 0"}[takes]
+        what = {
+            "edge_attr": "the features of the edges, edges × columns",
+            "edge_type": "the number of each edge's relation, from 0",
+        }[takes]
         raise Refused(f"{takes}: the run's model reads it; give {what}")
     return {} if value is None else {takes: value}
 
@@ -301,22 +330,34 @@ class Layers(nn.Module):
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         super().__init__()
-        layers = 1 if s.model == "sgc" else s.layers
-        hidden = layers if s.jk else layers - 1
         make = Both if s.direction == "both" and s.model != "rgcn" else _convolution
-        self.convs = nn.ModuleList(
-            make(s, weights, f"convs.{i}", s.hidden if i < hidden else s.outputs, i >= hidden) for i in range(layers))
-        self.norms = nn.ModuleList(_NORMS[s.norm](s.hidden) or nn.Identity() for _ in range(hidden))
+        self.convs = _convolutions(s, weights, make)
+        layers = len(self.convs)
+        self.norms = nn.ModuleList(
+            _NORMS[s.norm](s.hidden) or nn.Identity() for _ in range(layers if s.jk else layers - 1)
+        )
         self.act, self.dropout = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout)
         self.residual, self.takes = s.residual, _taken(s)
         self.jk = JumpingKnowledge(s.jk) if s.jk else None
         self.lin = nn.Linear(s.hidden * layers if s.jk == "cat" else s.hidden, s.outputs) if s.jk else None
 
-    def forward(self, x: Tensor | None, edge_index: Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None,
-                edge_type: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor | None,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        edge_type: Tensor | None = None,
+    ) -> Tensor:
         given = _given(self.takes, edge_weight, edge_attr, edge_type)
-        if self.takes == "edge_type" and len(edge_type) > 0 and (top := int(edge_type.max())) >= (count := self.convs[0].num_relations):
-            raise Refused(f"edge_type: the run has {count} relations, and a number is {top}; number them from 0, as the run's graph lists them")
+        if (
+            self.takes == "edge_type"
+            and len(edge_type) > 0
+            and (top := int(edge_type.max())) >= (count := self.convs[0].num_relations)
+        ):
+            raise Refused(
+                f"edge_type: the run has {count} relations, and a number is {top}; number them from 0, as the run's graph lists them"
+            )
         outputs = []
         for i, norm in enumerate(self.norms):
             z = self.dropout(self.act(norm(self.convs[i](x, edge_index, **given))))
@@ -341,7 +382,9 @@ class TypedLayers(nn.Module):
             out = s.outputs if last else s.hidden
             names = [_key(r) for r in s.relations]
             relations = [r for r in names if any(name.startswith(f"convs.{i}.{r}.") for name in weights)]
-            self.convs.append(nn.ModuleDict({r: _convolution(s, weights, f"convs.{i}.{r}", out, last, typed=True) for r in relations}))
+            self.convs.append(
+                nn.ModuleDict({r: _convolution(s, weights, f"convs.{i}.{r}", out, last, typed=True) for r in relations})
+            )
             if not last:
                 types = [t for t in map(_key, s.types) if any(r.endswith("__" + t) for r in relations)]
                 self.norms.append(nn.ModuleDict({t: _NORMS[s.norm](out) or nn.Identity() for t in types}))
@@ -349,8 +392,13 @@ class TypedLayers(nn.Module):
         self.residual, self.takes, self.predicted = s.residual, _taken(s), s.predicted
         self.one = s.model == "gcn"  # its convolution takes the rows of one type
 
-    def forward(self, x_dict: Weights, edge_index_dict: Edges, edge_weight_dict: Edges | None = None,
-                edge_attr_dict: Edges | None = None) -> Tensor | Weights:
+    def forward(
+        self,
+        x_dict: Weights,
+        edge_index_dict: Edges,
+        edge_weight_dict: Edges | None = None,
+        edge_attr_dict: Edges | None = None,
+    ) -> Tensor | Weights:
         x = x_dict
         for i, convs in enumerate(self.convs):
             sums: Weights = {}
@@ -371,7 +419,9 @@ def _listed(keys: Iterable[str], edges: Edges) -> list[tuple[str, str, str]]:
     relations = []
     for key in keys:
         if key not in given:
-            raise Refused(f"edge_index_dict: the run's model reads the relation {key}, and it is missing; give it, with no edges if it has none")
+            raise Refused(
+                f"edge_index_dict: the run's model reads the relation {key}, and it is missing; give it, with no edges if it has none"
+            )
         relations.append(given[key])
     return relations
 
@@ -390,13 +440,22 @@ class TypedRGCN(nn.Module):
         self.norms = nn.ModuleList()
         for i in range(s.layers - 1):
             norms = {_key(t): _NORMS[s.norm](s.hidden) or nn.Identity() for t in s.types}
-            read = {t for t, norm in norms.items() if not norm.state_dict() or any(name.startswith(f"norms.{i}.{t}.") for name in weights)}
+            read = {
+                t
+                for t, norm in norms.items()
+                if not norm.state_dict() or any(name.startswith(f"norms.{i}.{t}.") for name in weights)
+            }
             self.norms.append(nn.ModuleDict({t: norms[t] for t in sorted(read)}))
         self.mean = SimpleConv(aggr="mean")
         self.act, self.dropout, self.residual = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout), s.residual
 
-    def forward(self, x_dict: Weights, edge_index_dict: Edges, edge_weight_dict: Edges | None = None,
-                edge_attr_dict: Edges | None = None) -> Tensor | Weights:
+    def forward(
+        self,
+        x_dict: Weights,
+        edge_index_dict: Edges,
+        edge_weight_dict: Edges | None = None,
+        edge_attr_dict: Edges | None = None,
+    ) -> Tensor | Weights:
         relations = _listed(map(_key, self.relations), edge_index_dict)
         x = x_dict
         for i, conv in enumerate(self.convs):
@@ -429,13 +488,15 @@ class RelationWeights(nn.Module):
                 self.register_parameter(name, nn.Parameter(weights[f"{path}.{name}"]))
             else:
                 of = {_key(t): f"{path}.{name}.{_key(t)}" for t in s.types}
-                self.add_module(name, nn.ParameterDict({t: nn.Parameter(weights[w]) for t, w in of.items() if w in weights}))
+                self.add_module(
+                    name, nn.ParameterDict({t: nn.Parameter(weights[w]) for t, w in of.items() if w in weights})
+                )
 
     def of(self, name: str, kind: str) -> Tensor | None:
         """The weight of a type of vertices; None if it has none."""
         weight = getattr(self, name)
         if isinstance(weight, nn.ParameterDict):
-            return weight[_key(kind)] if _key(kind) in weight else None
+            return weight.get(_key(kind))
         return weight
 
     def own(self, kind: str, x: Tensor | None) -> Tensor:
@@ -464,10 +525,12 @@ class Perceptron(nn.Module):
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         if s.decoupled and s.model != "gcn":
-            raise Refused(f"decoupled: PyG has no rounds of {s.model}'s aggregation; take a decoupled gcn, or appnp, for to_pyg")
+            raise Refused(
+                f"decoupled: PyG has no rounds of {s.model}'s aggregation; take a decoupled gcn, or appnp, for to_pyg"
+            )
         super().__init__()
         widths = [weights["lins.0.weight"].shape[1], *[s.hidden] * (s.layers - 1), s.outputs]
-        self.lins = nn.ModuleList(nn.Linear(read, out) for read, out in zip(widths, widths[1:]))
+        self.lins = nn.ModuleList(nn.Linear(read, out) for read, out in pairwise(widths))
         self.norms = nn.ModuleList(_NORMS[s.norm](s.hidden) or nn.Identity() for _ in range(s.layers - 1))
         self.act, self.dropout, self.residual = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout), s.residual
         self.propagation = None
@@ -476,8 +539,14 @@ class Perceptron(nn.Module):
         elif s.model == "appnp":
             self.propagation = APPNP(s.rounds or 10, s.alpha)
 
-    def forward(self, x: Tensor, edge_index: Tensor | None = None, edge_weight: Tensor | None = None,
-                edge_attr: Tensor | None = None, edge_type: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        edge_type: Tensor | None = None,
+    ) -> Tensor:
         for i, norm in enumerate(self.norms):
             z = self.dropout(self.act(norm(self.lins[i](x))))
             x = x + z if self.residual and i > 0 else z
@@ -490,12 +559,22 @@ class GCNII(nn.Module):
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         super().__init__()
-        self.lins = nn.ModuleList([nn.Linear(weights["lins.0.weight"].shape[1], s.hidden), nn.Linear(s.hidden, s.outputs)])
-        self.convs = nn.ModuleList(GCN2Conv(s.hidden, s.alpha, s.theta, i + 1, s.shared_weights) for i in range(s.layers))
+        self.lins = nn.ModuleList(
+            [nn.Linear(weights["lins.0.weight"].shape[1], s.hidden), nn.Linear(s.hidden, s.outputs)]
+        )
+        self.convs = nn.ModuleList(
+            GCN2Conv(s.hidden, s.alpha, s.theta, i + 1, s.shared_weights) for i in range(s.layers)
+        )
         self.act, self.dropout = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None,
-                edge_type: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        edge_type: Tensor | None = None,
+    ) -> Tensor:
         x_0 = self.act(self.lins[0](x))
         x = self.dropout(x_0)
         for conv in self.convs:
@@ -513,15 +592,30 @@ class ResGCN(nn.Module):
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         super().__init__()
-        self.node_encoder, self.lin = nn.Linear(weights["node_encoder.weight"].shape[1], s.hidden), nn.Linear(s.hidden, s.outputs)
+        self.node_encoder, self.lin = (
+            nn.Linear(weights["node_encoder.weight"].shape[1], s.hidden),
+            nn.Linear(s.hidden, s.outputs),
+        )
         sage = SimpleNamespace(**vars(s) | {"model": "sage", "aggregation": "mean"})
         self.layers = nn.ModuleList(
-            DeepGCNLayer(_hidden_convolution(sage, weights, f"layers.{i}.conv"), _NORMS[s.norm](s.hidden), _ACTIVATIONS[s.activation](),
-                         block="res+", dropout=s.dropout)
-            for i in range(s.layers))
+            DeepGCNLayer(
+                _hidden_convolution(sage, weights, f"layers.{i}.conv"),
+                _NORMS[s.norm](s.hidden),
+                _ACTIVATIONS[s.activation](),
+                block="res+",
+                dropout=s.dropout,
+            )
+            for i in range(s.layers)
+        )
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None,
-                edge_type: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        edge_type: Tensor | None = None,
+    ) -> Tensor:
         first = self.layers[0]
         x = first.conv(self.node_encoder(x), edge_index)
         for layer in self.layers[1:]:
@@ -535,16 +629,27 @@ class Blocks(nn.Module):
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         super().__init__()
-        self.encoder, self.decoder = nn.Linear(weights["encoder.weight"].shape[1], s.hidden), nn.Linear(s.hidden, s.outputs)
+        self.encoder, self.decoder = (
+            nn.Linear(weights["encoder.weight"].shape[1], s.hidden),
+            nn.Linear(s.hidden, s.outputs),
+        )
         self.convs = nn.ModuleList(_hidden_convolution(s, weights, f"convs.{i}") for i in range(s.layers))
         self.norms = nn.ModuleList(_NORMS[s.norm](s.hidden) or nn.Identity() for _ in range(s.layers + 1))
         maps = ["0", "1"] if s.model == "gat" else ["1"]
         self.feed_forwards = nn.ModuleList(
-            nn.ModuleDict({"lins": nn.ModuleDict({k: nn.Linear(s.hidden, s.hidden) for k in maps})}) for _ in range(s.layers))
+            nn.ModuleDict({"lins": nn.ModuleDict({k: nn.Linear(s.hidden, s.hidden) for k in maps})})
+            for _ in range(s.layers)
+        )
         self.act, self.dropout, self.takes = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout), _taken(s)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None,
-                edge_type: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        edge_type: Tensor | None = None,
+    ) -> Tensor:
         given = _given(self.takes, edge_weight, edge_attr, edge_type)
         x = self.dropout(self.act(self.encoder(x)))
         for norm, conv, feed_forward in zip(self.norms, self.convs, self.feed_forwards):
@@ -570,13 +675,29 @@ class Model(nn.Module):
         target_mean, target_deviation: the result is mean + deviation · ``net``'s, column by column; or None.
     """
 
-    def __init__(self, net: nn.Module, weighted: bool = False, reverse: bool = False, normalize: str = "none", mean: Tensor | None = None, deviation: Tensor | None = None,
-                 labels: int = 0, embed: Weights | None = None, target_mean: Tensor | None = None, target_deviation: Tensor | None = None):
+    def __init__(
+        self,
+        net: nn.Module,
+        weighted: bool = False,
+        reverse: bool = False,
+        normalize: str = "none",
+        mean: Tensor | None = None,
+        deviation: Tensor | None = None,
+        labels: int = 0,
+        embed: Weights | None = None,
+        target_mean: Tensor | None = None,
+        target_deviation: Tensor | None = None,
+    ):
         super().__init__()
         self.net, self.weighted, self.reverse, self.normalize, self.labels = net, weighted, reverse, normalize, labels
         self.bare = list(embed or {})
         self.embed = nn.ParameterDict({_key(name): nn.Parameter(rows) for name, rows in (embed or {}).items()})
-        for name, values in (("mean", mean), ("deviation", deviation), ("target_mean", target_mean), ("target_deviation", target_deviation)):
+        for name, values in (
+            ("mean", mean),
+            ("deviation", deviation),
+            ("target_mean", target_mean),
+            ("target_deviation", target_deviation),
+        ):
             self.register_buffer(name, values)
 
     @staticmethod
@@ -590,11 +711,17 @@ class Model(nn.Module):
         if s.normalize_features != "none":
             arguments["normalize"] = s.normalize_features
             arguments["labels"] = s.outputs if s.label_input else 0
-        for name, key in (("mean", "features.mean"), ("deviation", "features.deviation"), ("target_mean", "target.mean"),
-                          ("target_deviation", "target.deviation")):
+        for name, key in (
+            ("mean", "features.mean"),
+            ("deviation", "features.deviation"),
+            ("target_mean", "target.mean"),
+            ("target_deviation", "target.deviation"),
+        ):
             if key in weights:
                 arguments[name] = weights.pop(key)
-        types = s.types or [name.removeprefix("embed.").removesuffix(".weight") for name in weights if name.startswith("embed.")]
+        types = s.types or [
+            name.removeprefix("embed.").removesuffix(".weight") for name in weights if name.startswith("embed.")
+        ]
         embed = {t: weights.pop(f"embed.{_key(t)}.weight") for t in types if f"embed.{_key(t)}.weight" in weights}
         if embed:
             arguments["embed"] = embed
@@ -607,7 +734,9 @@ class Model(nn.Module):
         if self.weighted and edge_weight is None:
             raise Refused("edge_weight: the run's graph has weights; give those of the edges")
         if isinstance(edge_index, dict):
-            x = {name: self._scaled(rows) for name, rows in x.items()} | {name: self.embed[_key(name)] for name in self.bare}
+            x = {name: self._scaled(rows) for name, rows in x.items()} | {
+                name: self.embed[_key(name)] for name in self.bare
+            }
         else:
             x = self._scaled(x) if not self.embed else next(iter(self.embed.values()))
             edge_index = edge_index.flip([0]) if self.reverse else edge_index

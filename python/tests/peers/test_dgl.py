@@ -23,7 +23,11 @@ def graph(edges=None, **other):
     """A directed graph with isolated vertices and equal edges. other replaces data of the vertices; None leaves them out."""
     edges = torch.randint(1, V - 1, (2, 80), generator=rng(1)) if edges is None else edges
     g = dgl.graph((edges[0], edges[1]), num_nodes=V)
-    data = {"feat": torch.rand(V, 5, generator=rng(2)), "label": torch.randint(CLASSES, (V,), generator=rng(3)), **masks(V, 4)} | other
+    data = {
+        "feat": torch.rand(V, 5, generator=rng(2)),
+        "label": torch.randint(CLASSES, (V,), generator=rng(3)),
+        **masks(V, 4),
+    } | other
     for name, value in data.items():
         if value is not None:
             g.ndata[name] = value
@@ -87,14 +91,27 @@ def test_links(same):
     g = links()
     run = same(g, "dgl", lambda path: dgl.save_graphs(str(path), [g]), task="link", model="gcn")
     counts = run.summary["links"]
-    assert [counts[f"{part}_edges"] for part in ("train", "val", "test")] == [int(g.edata[f"{part}_mask"].sum()) for part in ("train", "val", "test")]
+    assert [counts[f"{part}_edges"] for part in ("train", "val", "test")] == [
+        int(g.edata[f"{part}_mask"].sum()) for part in ("train", "val", "test")
+    ]
 
 
 def hetero(labelled="paper", widths=(5, 6, 7), edge_columns=0):
     counts = {"author": 20, "paper": V, "venue": 4}
-    ends = (("author", "writes", "paper"), ("paper", "by", "author"), ("paper", "cites", "paper"), ("venue", "prints", "paper"), ("paper", "in", "venue"))
-    edges = {(a, name, b): (torch.randint(counts[a], (50,), generator=rng(k)), torch.randint(counts[b], (50,), generator=rng(k + 50)))
-             for k, (a, name, b) in enumerate(ends)}
+    ends = (
+        ("author", "writes", "paper"),
+        ("paper", "by", "author"),
+        ("paper", "cites", "paper"),
+        ("venue", "prints", "paper"),
+        ("paper", "in", "venue"),
+    )
+    edges = {
+        (a, name, b): (
+            torch.randint(counts[a], (50,), generator=rng(k)),
+            torch.randint(counts[b], (50,), generator=rng(k + 50)),
+        )
+        for k, (a, name, b) in enumerate(ends)
+    }
     g = dgl.heterograph(edges, num_nodes_dict=counts)
     for k, (name, width) in enumerate(zip(counts, widths)):
         if width:
@@ -130,7 +147,9 @@ def test_order_of_vertices(same, tmp_path):
     g = graph()
     run = same(g, "dgl", lambda path: dgl.save_graphs(str(path), [g]), dropout=0)
     order = torch.randperm(V, generator=rng(9))
-    moved = weft.train(dgl.node_subgraph(g, order), epochs=3, hidden=8, dropout=0, out=tmp_path / "moved", progress=False)
+    moved = weft.train(
+        dgl.node_subgraph(g, order), epochs=3, hidden=8, dropout=0, out=tmp_path / "moved", progress=False
+    )
     np.testing.assert_allclose(moved.logits, run.logits[order], atol=1e-4)
 
 

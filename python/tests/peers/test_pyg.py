@@ -22,7 +22,12 @@ def graph(**other):
     rng = torch.Generator().manual_seed(1)
     edges = torch.randint(1, V - 1, (2, 80), generator=rng)
     edges = torch.cat([edges, edges[:, :3]], 1)
-    data = Data(x=torch.rand(V, 5, generator=rng), edge_index=edges, y=torch.randint(CLASSES, (V,), generator=rng), **masks(V, rng))
+    data = Data(
+        x=torch.rand(V, 5, generator=rng),
+        edge_index=edges,
+        y=torch.randint(CLASSES, (V,), generator=rng),
+        **masks(V, rng),
+    )
     for name, value in other.items():
         data[name] = value
     return data
@@ -45,7 +50,13 @@ def of_values():
 
 def listed():
     """Labels and a split of listed vertices, as PyG's Entities has them."""
-    data = graph(train_idx=torch.tensor([4, 9, 2, 7]), train_y=torch.tensor([0, 2, 1, 1]), test_idx=torch.tensor([5, 1]), test_y=torch.tensor([2, 0]), num_nodes=V)
+    data = graph(
+        train_idx=torch.tensor([4, 9, 2, 7]),
+        train_y=torch.tensor([0, 2, 1, 1]),
+        test_idx=torch.tensor([5, 1]),
+        test_y=torch.tensor([2, 0]),
+        num_nodes=V,
+    )
     for name in ("y", "train_mask", "val_mask", "test_mask"):
         del data[name]
     return data
@@ -75,10 +86,19 @@ DATA = {
     "edge features and weights": (graph(edge_attr=numbers(83, 2), edge_weight=numbers(83)), {"model": "gcn"}),
     "splits": (graph(**masks(V, torch.Generator().manual_seed(5), (4,))), {"split": 2}),
     "splits with one test": (graph(**one_test()), {"split": 3}),
-    "masks of numbers": (graph(**{name: mask.byte() for name, mask in masks(V, torch.Generator().manual_seed(6)).items()}), {}),
+    "masks of numbers": (
+        graph(**{name: mask.byte() for name, mask in masks(V, torch.Generator().manual_seed(6)).items()}),
+        {},
+    ),
     "training alone": (without("val_mask", "test_mask"), {}),
     "labels of a column": (graph(y=Y[:, None]), {}),
-    "labels of floats": (graph(y=MISSING, **{name: mask & ~MISSING.isnan() for name, mask in masks(V, torch.Generator().manual_seed(7)).items()}), {}),
+    "labels of floats": (
+        graph(
+            y=MISSING,
+            **{name: mask & ~MISSING.isnan() for name, mask in masks(V, torch.Generator().manual_seed(7)).items()},
+        ),
+        {},
+    ),
     "labels of bytes": (graph(y=Y.to(torch.uint8)), {}),
     "several labels": (graph(y=(numbers(V, 4) > 0.5).float()), {}),
     "several labels of integers": (graph(y=(numbers(V, 4) > 0.5).long()), {}),
@@ -86,28 +106,56 @@ DATA = {
     "values of columns": (graph(y=numbers(V, 2) * 10), {}),
     "matrix by target": (transposed(), {}),
     "weights in a matrix": (of_values(), {"model": "gcn"}),
-    "matrix by source": (without("edge_index", adj=torch.sparse_coo_tensor(graph().edge_index, torch.ones(83), (V, V))), {}),
+    "matrix by source": (
+        without("edge_index", adj=torch.sparse_coo_tensor(graph().edge_index, torch.ones(83), (V, V))),
+        {},
+    ),
     "EdgeIndex": (graph(edge_index=EdgeIndex(graph().edge_index, sparse_size=(V, V))), {}),
     "32-bit ids": (graph(edge_index=graph().edge_index.int()), {}),
     "edges in another layout": (graph(edge_index=graph().edge_index.t().contiguous().t()), {}),
     "types of edges": (graph(edge_type=torch.arange(83) % 4 * 2), {"model": "rgcn"}),
-    "types of edges with features": (graph(edge_type=torch.arange(83) % 2, edge_attr=numbers(83, 3)), {"model": "gine"}),
+    "types of edges with features": (
+        graph(edge_type=torch.arange(83) % 2, edge_attr=numbers(83, 3)),
+        {"model": "gine"},
+    ),
     "no features": (without("x", num_nodes=V), {"model": "gcn", "node_embedding": 4}),
     "lists of vertices": (listed(), {}),
     "sparse features by rows": (graph(x=(numbers(V, 5) * (numbers(V, 5, seed=3) > 0.7)).to_sparse_csr()), {}),
     "sparse features of a list": (graph(x=(numbers(V, 5) * (numbers(V, 5, seed=3) > 0.7)).to_sparse_coo()), {}),
     "features mostly zero": (graph(x=numbers(V, 40) * (numbers(V, 40, seed=3) > 0.9)), {}),
-    **{f"features of {kind}": (graph(x=(numbers(V, 5) * 8).to(kind)), {})
-       for kind in (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)},
+    **{
+        f"features of {kind}": (graph(x=(numbers(V, 5) * 8).to(kind)), {})
+        for kind in (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
+    },
     "features with a gradient": (graph(x=numbers(V, 5).requires_grad_()), {}),
     "what is left out": (graph(pos=numbers(V, 2), name="a graph", year=torch.arange(V)), {}),
     "a batch": (Batch.from_data_list([graph(), graph(x=numbers(V, 5))]), {}),
-    "links": (without("y", "train_mask", "val_mask", "test_mask", train_edges=graph().edge_index[:, :60].t(), val_edges=graph().edge_index[:, 60:70].t(),
-                      test_edges=graph().edge_index[:, 70:80].t()), {"task": "link", "model": "gcn"}),
-    "links and edges that are none": (without(
-        "y", "train_mask", "val_mask", "test_mask", train_edges=graph().edge_index[:, :60].t(), val_edges=graph().edge_index[:, 60:70].t(),
-        test_edges=graph().edge_index[:, 70:80].t(), val_negatives=torch.tensor([[1, 2], [3, 4], [5, 1]]), test_negatives=torch.tensor([[2, 1], [4, 3], [7, 8]])),
-        {"task": "link", "model": "gcn"}),
+    "links": (
+        without(
+            "y",
+            "train_mask",
+            "val_mask",
+            "test_mask",
+            train_edges=graph().edge_index[:, :60].t(),
+            val_edges=graph().edge_index[:, 60:70].t(),
+            test_edges=graph().edge_index[:, 70:80].t(),
+        ),
+        {"task": "link", "model": "gcn"},
+    ),
+    "links and edges that are none": (
+        without(
+            "y",
+            "train_mask",
+            "val_mask",
+            "test_mask",
+            train_edges=graph().edge_index[:, :60].t(),
+            val_edges=graph().edge_index[:, 60:70].t(),
+            test_edges=graph().edge_index[:, 70:80].t(),
+            val_negatives=torch.tensor([[1, 2], [3, 4], [5, 1]]),
+            test_negatives=torch.tensor([[2, 1], [4, 3], [7, 8]]),
+        ),
+        {"task": "link", "model": "gcn"},
+    ),
 }
 
 
@@ -121,8 +169,14 @@ def test_data(same, name):
 
 
 REFUSED = {
-    "weights of a column": (graph(edge_weight=numbers(83, 1)), '"edge_weight": has shape [83 1]: it must be one number for each of 83 edges'),
-    "ids of other vertices": (graph(edge_index=graph().edge_index + 20), 'edge 0 (42→36) leaves the range of 30 vertices'),
+    "weights of a column": (
+        graph(edge_weight=numbers(83, 1)),
+        '"edge_weight": has shape [83 1]: it must be one number for each of 83 edges',
+    ),
+    "ids of other vertices": (
+        graph(edge_index=graph().edge_index + 20),
+        "edge 0 (42→36) leaves the range of 30 vertices",
+    ),
     "a vertex in two masks": (graph(val_mask=graph().train_mask), "is also in"),
     "features of other vertices": (graph(x=numbers(V + 1, 5)), '"x"'),
 }
@@ -146,7 +200,12 @@ def test_several_graphs(same):
     graphs = [graph(), graph(x=numbers(V, 5)), graph(y=torch.arange(V) % 3)]
     run = same(graphs, "pyg", lambda path: torch.save(graphs, path))
     assert len(run.logits) == 3 * V
-    assert run.summary["losses"] == weft.train(Batch.from_data_list(graphs), progress=False, out=run.directory.parent / "b", epochs=3, hidden=8).summary["losses"]
+    assert (
+        run.summary["losses"]
+        == weft.train(
+            Batch.from_data_list(graphs), progress=False, out=run.directory.parent / "b", epochs=3, hidden=8
+        ).summary["losses"]
+    )
 
 
 def test_order_of_vertices(same):
@@ -155,8 +214,15 @@ def test_order_of_vertices(same):
     run = same(data, "pyg", lambda path: torch.save(data, path), model="sage", dropout=0)
     order = torch.randperm(V, generator=torch.Generator().manual_seed(3))
     at = torch.argsort(order)  # where each vertex is now
-    moved = Data(x=data.x[order], edge_index=at[data.edge_index], y=data.y[order], **{name: data[name][order] for name in ("train_mask", "val_mask", "test_mask")})
-    again = weft.train(moved, model="sage", dropout=0, epochs=3, hidden=8, out=run.directory.parent / "moved", progress=False)
+    moved = Data(
+        x=data.x[order],
+        edge_index=at[data.edge_index],
+        y=data.y[order],
+        **{name: data[name][order] for name in ("train_mask", "val_mask", "test_mask")},
+    )
+    again = weft.train(
+        moved, model="sage", dropout=0, epochs=3, hidden=8, out=run.directory.parent / "moved", progress=False
+    )
     np.testing.assert_allclose(again.logits, run.logits[order], atol=1e-4)
 
 
@@ -169,8 +235,16 @@ def hetero(labelled="paper", **other):
     data[labelled].y = torch.randint(CLASSES, (count,), generator=rng)
     for name, mask in masks(count, rng, other.get("splits", ())).items():
         data[labelled][name] = mask
-    for a, name, b in (("author", "writes", "paper"), ("paper", "by", "author"), ("paper", "cites", "paper"), ("venue", "prints", "paper"), ("paper", "in", "venue")):
-        data[a, name, b].edge_index = torch.stack([torch.randint(data[t].num_nodes, (50,), generator=rng) for t in (a, b)])
+    for a, name, b in (
+        ("author", "writes", "paper"),
+        ("paper", "by", "author"),
+        ("paper", "cites", "paper"),
+        ("venue", "prints", "paper"),
+        ("paper", "in", "venue"),
+    ):
+        data[a, name, b].edge_index = torch.stack(
+            [torch.randint(data[t].num_nodes, (50,), generator=rng) for t in (a, b)]
+        )
     return data
 
 
@@ -239,7 +313,9 @@ def test_target(same, tmp_path):
     data["venue"].y = torch.tensor([0, 1, 0, 1])
     for name, mask in masks(4, torch.Generator().manual_seed(9)).items():
         data["venue"][name] = mask
-    run = same(weft.Graph.of(data, target="venue"), "pyg", lambda path: torch.save(data, path), flags=["--target", "venue"])
+    run = same(
+        weft.Graph.of(data, target="venue"), "pyg", lambda path: torch.save(data, path), flags=["--target", "venue"]
+    )
     assert run.logits.shape == (4, 2)
     with pytest.raises(weft.Refused, match="paper, venue have labels"):
         weft.train(data, progress=False)
@@ -250,7 +326,9 @@ def test_dataset(same, tmp_path):
     from torch_geometric.datasets import FakeDataset, FakeHeteroDataset
 
     torch.manual_seed(0)
-    one = T.RandomNodeSplit(num_val=0.2, num_test=0.2)(FakeDataset(num_graphs=1, avg_num_nodes=40, task="node", num_channels=6)[0])
+    one = T.RandomNodeSplit(num_val=0.2, num_test=0.2)(
+        FakeDataset(num_graphs=1, avg_num_nodes=40, task="node", num_channels=6)[0]
+    )
     same(one, "pyg", lambda path: torch.save(one, path))
     types = FakeHeteroDataset(num_graphs=1, avg_num_nodes=20)[0]
     (labelled,) = (t for t in types.node_types if "y" in types[t])
@@ -261,9 +339,15 @@ def test_dataset(same, tmp_path):
 
 def test_back_to_pyg(tmp_path):
     """The model of a run on a graph in memory computes the run's logits on that graph."""
-    for data, settings in ((graph(edge_weight=numbers(83)), {"model": "gcn"}), (graph(edge_attr=numbers(83, 4)), {"model": "gine"}),
-                           (hetero(), {"model": "sage"}), (hetero(), {"model": "rgcn"})):
-        run = weft.train(data, **settings, epochs=3, hidden=8, out=tmp_path / f"{settings['model']}{id(data)}", progress=False)
+    for data, settings in (
+        (graph(edge_weight=numbers(83)), {"model": "gcn"}),
+        (graph(edge_attr=numbers(83, 4)), {"model": "gine"}),
+        (hetero(), {"model": "sage"}),
+        (hetero(), {"model": "rgcn"}),
+    ):
+        run = weft.train(
+            data, **settings, epochs=3, hidden=8, out=tmp_path / f"{settings['model']}{id(data)}", progress=False
+        )
         model = run.to_pyg()
         with torch.no_grad():
             if isinstance(data, HeteroData):

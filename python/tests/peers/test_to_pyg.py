@@ -4,6 +4,7 @@ A setting that is honoured has a rival: the same weights with another value of i
 is made, or compute something else.
 """
 
+import copy
 import importlib
 import json
 import sys
@@ -123,16 +124,22 @@ def rival(run, setting, value):
     return weft.load(other)
 
 
-def check(run, data, *rivals, **arguments):
-    """The module computes the run's logits, and with another setting it does not."""
-    model, want = to_pyg(run), logits(run)
-    assert far(computed(model, data, **arguments), want) < 1e-5
+def check_rivals(run, rivals, compute):
+    """With another setting beside the same weights the module does not compute the run's logits."""
+    want = logits(run)
     for setting, value in rivals:
         try:
-            other = computed(to_pyg(rival(run, setting, value)), data, **arguments)
+            other = compute(to_pyg(rival(run, setting, value)))
         except (RuntimeError, KeyError, AssertionError):
             continue  # the weights do not fit
         assert other.shape != want.shape or far(other, want) > 1e-4, f"{setting} {value} computes the same"
+
+
+def check(run, data, *rivals, **arguments):
+    """The module computes the run's logits, and with another setting it does not."""
+    model = to_pyg(run)
+    assert far(computed(model, data, **arguments), logits(run)) < 1e-5
+    check_rivals(run, rivals, lambda other: computed(other, data, **arguments))
     return model
 
 
@@ -150,7 +157,14 @@ LAYERED = {
     "gcnii": "--hidden 12",
     "resgcn": "--hidden 12",
 }
-OWN = {"gcn": models.GCN, "sage": models.GraphSAGE, "gat": models.GAT, "gatv2": models.GAT, "gin": models.GIN, "pna": models.PNA}
+OWN = {
+    "gcn": models.GCN,
+    "sage": models.GraphSAGE,
+    "gat": models.GAT,
+    "gatv2": models.GAT,
+    "gin": models.GIN,
+    "pna": models.PNA,
+}
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -163,60 +177,142 @@ def test_layers(trained, model, layers):
         assert type(made) is OWN[model]
 
 
+def test_own_models(trained):
+    """Whatever PyG's own model can hold is one: output heads, jumping knowledge, norms."""
+    for flags, own in (
+        ("--model gat --heads 4", models.GAT),
+        ("--model gatv2 --heads 2 --output-heads 3", models.GAT),
+        ("--model gat --heads 4 --jk cat", models.GAT),
+        ("--model gin --norm pair", models.GIN),
+        ("--model sage --norm graph --aggregation max", models.GraphSAGE),
+    ):
+        assert type(check(trained(PLAIN, f"{flags} --hidden 12"), PLAIN)) is own
+
+
 @pytest.mark.parametrize("norm", ["batch", "layer", "graph", "pair"])
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna", "mlp", "appnp", "resgcn"])
+@pytest.mark.parametrize(
+    "model", ["gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna", "mlp", "appnp", "resgcn"]
+)
 def test_norm(trained, model, norm):
     data = FEATURED if model == "gine" else PLAIN
     check(trained(data, f"--model {model} --layers 3 {LAYERED[model]} --norm {norm}"), data, ("norm", "none"))
 
 
-@pytest.mark.parametrize("activation, other", [
-    ("none", "relu"), ("elu", "relu"), ("leaky-relu", "relu"), ("tanh", "relu"), ("sigmoid", "relu"), ("gelu", "relu")])
+@pytest.mark.parametrize(
+    "activation, other",
+    [
+        ("none", "relu"),
+        ("elu", "relu"),
+        ("leaky-relu", "relu"),
+        ("tanh", "relu"),
+        ("sigmoid", "relu"),
+        ("gelu", "relu"),
+    ],
+)
 def test_activation(trained, activation, other):
     for model in ("gcn", "gin", "transformer", "mlp"):
-        check(trained(PLAIN, f"--model {model} {LAYERED[model]} --activation {activation}"), PLAIN, ("activation", other))
+        check(
+            trained(PLAIN, f"--model {model} {LAYERED[model]} --activation {activation}"), PLAIN, ("activation", other)
+        )
 
 
 # A setting of some models, the data, and rivals: other values of settings.
 OPTIONS = [
-    *[(f"--model {m} --layers 3 {LAYERED[m]} --residual", FEATURED if m == "gine" else PLAIN, [("residual", "false")])
-      for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna", "mlp", "appnp")],
-    *[(f"--model {m} --layers 3 {LAYERED[m].split('--output')[0]} --jk {jk}", FEATURED if m == "gine" else PLAIN, [("jk", "none"), ("jk", {"cat": "max", "max": "cat"}[jk])])
-      for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna") for jk in ("cat", "max")],
+    *[
+        (
+            f"--model {m} --layers 3 {LAYERED[m]} --residual --norm layer",
+            FEATURED if m == "gine" else PLAIN,
+            [("residual", "false")],
+        )
+        for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna", "mlp", "appnp")
+    ],
+    *[
+        (
+            f"--model {m} --layers 3 {LAYERED[m].split('--output')[0]} --jk {jk}",
+            FEATURED if m == "gine" else PLAIN,
+            [("jk", "none"), ("jk", {"cat": "max", "max": "cat"}[jk])],
+        )
+        for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna")
+        for jk in ("cat", "max")
+    ],
     ("--model gcn --layers 3 --hidden 12 --jk cat --residual --norm layer", PLAIN, [("residual", "false")]),
-    *[(f"--model {m} {LAYERED[m]} --direction out", PLAIN, [("direction", "in")])
-      for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "pna", "appnp", "gcnii", "resgcn")],
+    *[
+        (f"--model {m} {LAYERED[m]} --direction out", PLAIN, [("direction", "in")])
+        for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "pna", "appnp", "gcnii", "resgcn")
+    ],
     ("--model sgc --direction out", PLAIN, [("direction", "in")]),
-    *[(f"--model {m} {LAYERED[m]} --direction both", PLAIN, [("direction", "in")])
-      for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "resgcn")],
-    *[(f"--model {m} --hidden 12 --heads 3", PLAIN, [("heads", "2"), ("output-heads", "3")]) for m in ("gat", "gatv2", "transformer")],
-    *[(f"--model {m} --hidden 12 --heads 2 --output-heads 4", PLAIN, [("heads", "1"), ("output-heads", "1")]) for m in ("gat", "gatv2", "transformer")],
-    *[(f"--model {m} --hidden 12 --heads 1 --output-heads 3 --layers 1", PLAIN, [("output-heads", "1")]) for m in ("gat", "gatv2", "transformer")],
-    *[(f"--model {m} --hidden 12 --heads 3 --edge-features", FEATURED, [("edge-features", "false")]) for m in ("gat", "gatv2", "transformer")],
+    *[
+        (f"--model {m} {LAYERED[m]} --direction both", PLAIN, [("direction", "in")])
+        for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "resgcn")
+    ],
+    *[
+        (f"--model {m} --hidden 12 --heads 3", PLAIN, [("heads", "2"), ("output-heads", "3")])
+        for m in ("gat", "gatv2", "transformer")
+    ],
+    *[
+        (f"--model {m} --hidden 12 --heads 2 --output-heads 4", PLAIN, [("heads", "1"), ("output-heads", "1")])
+        for m in ("gat", "gatv2", "transformer")
+    ],
+    *[
+        (f"--model {m} --hidden 12 --heads 1 --output-heads 3 --layers 1", PLAIN, [("output-heads", "1")])
+        for m in ("gat", "gatv2", "transformer")
+    ],
+    *[(f"--model {m} --hidden 12 --heads 3 --edge-features", FEATURED, []) for m in ("gat", "gatv2", "transformer")],
     ("--model sage --hidden 12 --aggregation max", PLAIN, [("aggregation", "mean"), ("aggregation", "sum")]),
     ("--model sage --hidden 12 --aggregation sum", PLAIN, [("aggregation", "mean"), ("aggregation", "max")]),
     ("--model sage --hidden 12 --aggregation max --direction both", PLAIN, [("aggregation", "mean")]),
-    *[(f"--model {m} {LAYERED[m]} --normalize-features {n}", FEATURED if m == "gine" else PLAIN, [("normalize-features", "none")])
-      for m in ("gcn", "gine", "mlp") for n in ("row", "standard")],
+    *[
+        (
+            f"--model {m} {LAYERED[m]} --normalize-features {n}",
+            FEATURED if m == "gine" else PLAIN,
+            [("normalize-features", "none")],
+        )
+        for m in ("gcn", "gine", "mlp")
+        for n in ("row", "standard")
+    ],
     ("--model appnp --hidden 12 --alpha 0.3", PLAIN, [("alpha", "0.1")]),
     ("--model appnp --hidden 12 --rounds 4", PLAIN, [("rounds", "0")]),
     ("--model sgc", PLAIN, [("rounds", "1")]),
     ("--model sgc --rounds 3", PLAIN, [("rounds", "0")]),
-    ("--model gcnii --hidden 12 --layers 4 --alpha 0.3 --theta 0.9", PLAIN, [("alpha", "0.1"), ("theta", "0.5"), ("activation", "elu")]),
+    (
+        "--model gcnii --hidden 12 --layers 4 --alpha 0.3 --theta 0.9",
+        PLAIN,
+        [("alpha", "0.1"), ("theta", "0.5"), ("activation", "elu")],
+    ),
     ("--model gcnii --hidden 12 --layers 3 --shared-weights=false", PLAIN, [("shared-weights", "true")]),
-    ("--model gcn --hidden 12 --decoupled --teleport 0.2 --rounds 3", PLAIN, [("teleport", "0"), ("rounds", "0"), ("decoupled", "false")]),
-    *[(f"--model {m} --hidden 12 --layers 3 --blocks residual --norm {n} {'--heads 3' if m == 'gat' else ''}", PLAIN, [("blocks", "plain"), ("norm", "none")])
-      for m in ("gcn", "sage", "gat") for n in ("auto", "batch", "pair")],
+    (
+        "--model gcn --hidden 12 --decoupled --teleport 0.2 --rounds 3",
+        PLAIN,
+        [("teleport", "0"), ("rounds", "0"), ("decoupled", "false")],
+    ),
+    *[
+        (
+            f"--model {m} --hidden 12 --layers 3 --blocks residual --norm {n} {'--heads 3' if m == 'gat' else ''}",
+            PLAIN,
+            [("blocks", "plain"), ("norm", "none")],
+        )
+        for m in ("gcn", "sage", "gat")
+        for n in ("auto", "batch", "pair")
+    ],
     ("--model sage --hidden 12 --blocks residual --direction both", PLAIN, [("direction", "in")]),
     *[(f"--model {m} {LAYERED.get(m, '')}", WEIGHTED, []) for m in ("gcn", "appnp", "gcnii", "sgc")],
-    *[(f"--model gcn --hidden 12 {more}", WEIGHTED, []) for more in ("--direction both", "--residual --layers 3", "--blocks residual", "--decoupled")],
+    *[
+        (f"--model gcn --hidden 12 {more}", WEIGHTED, [])
+        for more in ("--direction both", "--residual --layers 3", "--blocks residual", "--decoupled")
+    ],
 ]
 
 
-@pytest.mark.parametrize("flags, data, rivals", OPTIONS, ids=[o[0] + (" weighted" if o[1] is WEIGHTED else "") for o in OPTIONS])
+@pytest.mark.parametrize(
+    "flags, data, rivals", OPTIONS, ids=[o[0] + (" weighted" if o[1] is WEIGHTED else "") for o in OPTIONS]
+)
 def test_option(trained, flags, data, rivals):
     run = trained(data, flags)
     model = check(run, data, *rivals)
+    if data is FEATURED:
+        assert far(computed(model, data, edge_attr=data.edge_attr.flip(0)), logits(run)) > 1e-4
+        with pytest.raises(weft.Refused, match="edge_attr: the run's model reads it"):
+            model(data.x, data.edge_index)
     if data is WEIGHTED:
         assert far(computed(model, data, edge_weight=torch.ones(data.num_edges)), logits(run)) > 1e-4
         with pytest.raises(weft.Refused, match="edge_weight: the run's graph has weights"):
@@ -236,13 +332,28 @@ def kinds(**without):
 
 KINDS, BARE = kinds(), kinds(x=None)
 RELATIONAL = [
-    *[(f"--model rgcn --layers {n} --hidden 12 {more}", KINDS) for n in (1, 2, 3)
-      for more in ("", "--bases 2", "--num-blocks 3", "--bases 2 --norm layer --residual", "--norm batch --activation elu")],
-    *[(f"--model rgcn --layers {n} --hidden 12 {more}", BARE) for n in (1, 2) for more in ("", "--bases 2", "--node-embedding 5")],
+    *[
+        (f"--model rgcn --layers {n} --hidden 12 {more}", KINDS)
+        for n in (1, 2, 3)
+        for more in (
+            "",
+            "--bases 2",
+            "--num-blocks 3",
+            "--bases 2 --norm layer --residual",
+            "--norm batch --activation elu",
+        )
+    ],
+    *[
+        (f"--model rgcn --layers {n} --hidden 12 {more}", BARE)
+        for n in (1, 2)
+        for more in ("", "--bases 2", "--node-embedding 5")
+    ],
 ]
 
 
-@pytest.mark.parametrize("flags, data", RELATIONAL, ids=[f + (" featureless" if d is BARE else "") for f, d in RELATIONAL])
+@pytest.mark.parametrize(
+    "flags, data", RELATIONAL, ids=[f + (" featureless" if d is BARE else "") for f, d in RELATIONAL]
+)
 def test_rgcn(trained, flags, data):
     run = trained(data, flags)
     x = data.x if data is KINDS else None
@@ -281,25 +392,55 @@ def weighted(data):
 
 
 HETERO = {
-    **{f"--model {m} --layers {n} --hidden 12 {more}": TYPED for n in (1, 2, 3) for m, more in (
-        ("sage", "--norm layer"), ("gat", "--heads 3 --output-heads 2"), ("gatv2", "--heads 3"), ("transformer", "--heads 3 --norm batch"))},
+    **{
+        f"--model {m} --layers {n} --hidden 12 {more}": TYPED
+        for n in (1, 2, 3)
+        for m, more in (
+            ("sage", "--norm layer"),
+            ("gat", "--heads 3 --output-heads 2"),
+            ("gatv2", "--heads 3"),
+            ("transformer", "--heads 3 --norm batch"),
+        )
+    },
     "--model sage --layers 3 --hidden 12 --residual --aggregation max --activation elu": TYPED,
     "--model sage --hidden 12 --normalize-features row": TYPED,
     "--model sage --hidden 12 --node-embedding 5": UNFEATURED,
     "--model gin --hidden 12 --norm layer": WIDE,
     "--model sage --hidden 12 --norm batch": DOTTED,
     "--model sage --hidden 12 --node-embedding 4": relations({"a.b": 30, "c.d": 20}, bare=("c.d",)),
-    **{f"--model rgcn --layers {n} --hidden 12 {more}": TYPED for n in (1, 2, 3)
-       for more in ("", "--bases 2 --norm batch", "--residual --activation elu --norm layer")},
+    **{
+        f"--model rgcn --layers {n} --hidden 12 {more}": TYPED
+        for n in (1, 2, 3)
+        for more in ("", "--bases 2 --norm batch", "--residual --activation elu --norm layer")
+    },
     "--model rgcn --layers 3 --hidden 12 --num-blocks 3": relations({"paper": 30, "author": 20}, widths=6),
-    **{f"--model rgcn --layers {n} --hidden 12 {more}": UNFEATURED for n in (1, 2) for more in ("--bases 3", " ", "--node-embedding 5 --norm layer")},
-    "--model rgcn --layers 2 --hidden 12 --bases 3 --norm layer": relations({"paper": 30, "author": 20}, bare=("paper", "author")),
+    **{
+        f"--model rgcn --layers {n} --hidden 12 {more}": UNFEATURED
+        for n in (1, 2)
+        for more in ("--bases 3", " ", "--node-embedding 5 --norm layer")
+    },
+    "--model rgcn --layers 2 --hidden 12 --bases 3 --norm layer": relations(
+        {"paper": 30, "author": 20}, bare=("paper", "author")
+    ),
     "--model rgcn --layers 2 --hidden 12 --bases 2": DOTTED,
     **{f"--model {m} --hidden 12": ONE for m in ("gcn", "gin", "gat")},
     "--model gcn --hidden 12 --normalize-features standard": ONE,
     "--model gcn --hidden 12 --norm pair": weighted(ONE),
-    **{f"--model {m} --hidden 12": featured(WIDE) for m in ("gine", "gat --edge-features", "gatv2 --edge-features", "transformer --edge-features")},
+    **{
+        f"--model {m} --hidden 12": featured(WIDE)
+        for m in ("gine", "gat --edge-features", "gatv2 --edge-features", "transformer --edge-features")
+    },
 }
+
+
+# Flags of these, and other values of their settings.
+OTHERS = [
+    ("--residual", "residual", "false"),
+    ("--activation elu", "activation", "relu"),
+    ("--aggregation max", "aggregation", "mean"),
+    ("--norm layer", "norm", "none"),
+    ("--normalize-features", "normalize-features", "none"),
+]
 
 
 @pytest.mark.parametrize("flags", HETERO)
@@ -313,15 +454,14 @@ def test_types(trained, flags):
         first = next(iter(edges))
         wrong = edges | {first: torch.stack([edges[first][0].flip(0), edges[first][1]])}
         assert far(model(x, wrong, **given).numpy(), logits(run)) > 1e-4
-        with pytest.raises(weft.Refused, match="reads the relation .*__(cites|part#of)__"):
+        with pytest.raises(weft.Refused, match=r"reads the relation .*__(cites|part#of)__"):
             model(x, {r: e for r, e in edges.items() if r != first}, **given)
-        for flag, setting, other in (("--residual", "residual", "false"), ("--activation elu", "activation", "relu"), ("--aggregation max", "aggregation", "mean"),
-                                     ("--norm layer", "norm", "none"), ("--normalize-features", "normalize-features", "none")):
-            if flag in flags and "--layers 1" not in flags and (setting != "residual" or "--layers 3" in flags):
-                try:
-                    assert far(to_pyg(rival(run, setting, other))(x, edges, **given).numpy(), logits(run)) > 1e-4
-                except RuntimeError:  # the weights do not fit
-                    pass
+        rivals = [
+            (setting, other)
+            for flag, setting, other in OTHERS
+            if flag in flags and "--layers 1" not in flags and (setting != "residual" or "--layers 3" in flags)
+        ]
+        check_rivals(run, rivals, lambda other: other(x, edges, **given).numpy())
         if "edge_attr_dict" in given:
             with pytest.raises(weft.Refused, match="edge_attr: the run's model reads it"):
                 model(x, edges)
@@ -370,7 +510,9 @@ def test_embedding(trained):
     assert model.embed["vertex"].shape == (V, 5)
 
 
-@pytest.mark.parametrize("more", ["", "--out-features 5", "--decoder distmult", "--decoder distmult --layers 3 --norm batch"])
+@pytest.mark.parametrize(
+    "more", ["", "--out-features 5", "--decoder distmult", "--decoder distmult --layers 3 --norm batch"]
+)
 def test_links(trained, more):
     """A model of links computes the vertices' embeddings, along all edges as weft predict does."""
     run = trained(PLAIN, f"--task link --model gcn --hidden 12 {more}")
@@ -396,15 +538,32 @@ def test_bfloat16(trained):
     run = trained(PLAIN, "--model sage --hidden 12 --precision bf16")
     assert 1e-5 < far(computed(to_pyg(run), PLAIN), logits(run)) < 0.05
     exact = run.directory / "f32.npy"
-    trained.program("predict", "--init", run.directory / "model.safetensors", "--config", run.directory / "run.yaml", "--precision", "f32",
-            trained.store(PLAIN), "--out", exact)
+    trained.program(
+        "predict",
+        "--init",
+        run.directory / "model.safetensors",
+        "--config",
+        run.directory / "run.yaml",
+        "--precision",
+        "f32",
+        trained.store(PLAIN),
+        "--out",
+        exact,
+    )
     assert far(computed(to_pyg(run), PLAIN), np.load(exact)) < 1e-5
 
 
 def test_dropout(trained):
     """Each module has the run's dropouts while it trains, and none while it computes."""
-    for flags, data in (("--model gcn", PLAIN), ("--model gat", PLAIN), ("--model sage --residual", PLAIN), ("--model mlp", PLAIN), ("--model gcnii", PLAIN),
-                        ("--model resgcn", PLAIN), ("--model sage --blocks residual", PLAIN)):
+    for flags, data in (
+        ("--model gcn", PLAIN),
+        ("--model gat", PLAIN),
+        ("--model sage --residual", PLAIN),
+        ("--model mlp", PLAIN),
+        ("--model gcnii", PLAIN),
+        ("--model resgcn", PLAIN),
+        ("--model sage --blocks residual", PLAIN),
+    ):
         model = to_pyg(trained(data, f"{flags} --hidden 12 --dropout 0.9"))
         assert not model.training
         torch.manual_seed(0)
@@ -413,10 +572,49 @@ def test_dropout(trained):
     assert net.dropout.p == 0.3 and {conv.dropout for conv in net.convs} == {0.2}
 
 
-@pytest.mark.parametrize("flags, data, line", [
-    *[(f"--model {m} --decoupled", PLAIN, f"decoupled: PyG has no rounds of {m}'s aggregation") for m in ("sage", "gat", "gin")],
-    ("--model rgcn --decoupled", KINDS, "decoupled: PyG has no rounds of R-GCN"),
-])
+@pytest.mark.parametrize("mesh", ["graph=2", "tensor=2", "pipeline=2", "graph=3 --partitions 6"])
+def test_workers(trained, mesh):
+    """What several workers train is the same model."""
+    check(trained(WEIGHTED, f"--model gcn --hidden 12 --parallel {mesh}"), WEIGHTED)
+    if "pipeline" not in mesh:
+        run = trained(TYPED, f"--model rgcn --hidden 12 --bases 2 --parallel {mesh}")
+        with torch.no_grad():
+            assert far(to_pyg(run)(TYPED.x_dict, TYPED.edge_index_dict).numpy(), logits(run)) < 1e-5
+
+
+@pytest.mark.parametrize("flags, data", [("--model gat --norm layer", PLAIN), ("--model rgcn --normalize-features row", TYPED)])
+def test_copies(trained, tmp_path, flags, data):
+    """A module can be saved, copied and trained on."""
+    model = to_pyg(trained(data, f"{flags} --hidden 12"))
+    given = (data.x, data.edge_index) if data is PLAIN else (data.x_dict, data.edge_index_dict)
+    torch.save(model, tmp_path / "model.pt")
+    for other in (copy.deepcopy(model), torch.load(tmp_path / "model.pt", weights_only=False)):
+        assert torch.equal(other(*given), model(*given))
+    model.train()(*given).sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("model", ["sage", "rgcn"])
+def test_older_runs(trained, model):
+    """A run without the names of types is refused."""
+    run = trained(TYPED, f"--model {model} --hidden 12")
+    record = json.loads((run.directory / "run.json").read_text())
+    del record["summary"]["graph"]["types"], record["summary"]["graph"]["relations"]
+    (run.directory / "run.json").write_text(json.dumps(record))
+    with pytest.raises(weft.Refused, match="of a weft that did not record the types"):
+        weft.load(run.directory).to_pyg()
+
+
+@pytest.mark.parametrize(
+    "flags, data, line",
+    [
+        *[
+            (f"--model {m} --decoupled", PLAIN, f"decoupled: PyG has no rounds of {m}'s aggregation")
+            for m in ("sage", "gat", "gin")
+        ],
+        ("--model rgcn --decoupled", KINDS, "decoupled: PyG has no rounds of R-GCN"),
+    ],
+)
 def test_refused(trained, flags, data, line):
     with pytest.raises(weft.Refused, match=line) as e:
         to_pyg(trained(data, flags))
@@ -426,5 +624,7 @@ def test_refused(trained, flags, data, line):
 def test_without_pyg(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_geometric", None)
     monkeypatch.delitem(sys.modules, "weft.pyg", raising=False)
-    with pytest.raises(ImportError, match="^to_pyg: torch_geometric is not installed; pip install torch torch_geometric$"):
+    with pytest.raises(
+        ImportError, match=r"^to_pyg: torch_geometric is not installed; pip install torch torch_geometric$"
+    ):
         importlib.import_module("weft.pyg")
