@@ -13,8 +13,10 @@ import (
 func TestRoomsOfThreads(t *testing.T) {
 	const rows, heads, width, features, page = 3, 2, 2048, 4, 4096
 	attend := func(team *kernel.Team, weights bool) {
-		e := &kernel.CSR{Rows: rows, Cols: rows, Indptr: team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, rows+1),
-			Indices: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, 0)}
+		e := &kernel.CSR{
+			Rows: rows, Cols: rows, Indptr: team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, rows+1),
+			Indices: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, 0),
+		}
 		if !team.Planning() {
 			clear(e.Indptr.Int64s())
 		}
