@@ -101,7 +101,7 @@ PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weft-peers
 test-python-peers: build ## the Python package beside PyTorch, PyG and DGL; fetches 5 GB of Python packages, those of bench-peers
 	@for name in pyg dgl; do \
 		environment=$$(scripts/peers/environment $$name '$(PEERS)') || exit; \
-		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers || exit; \
+		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py || exit; \
 	done
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"

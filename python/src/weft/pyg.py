@@ -75,6 +75,10 @@ _NORMS: dict[str, Callable[[int], nn.Module | None]] = {
     "graph": GraphNorm,
     "pair": lambda width: PairNorm(),
 }
+_MODELS = [
+    *("gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna", "rgcn"),
+    *("mlp", "appnp", "sgc", "gcnii", "resgcn"),
+]
 # The maps that read the rows of an edge's source and of its target.
 _READ = {
     "gcn": ("lin", "lin"),
@@ -140,7 +144,9 @@ def to_pyg(run: Run) -> nn.Module:
     named = [*s.types, *s.relations]
     weights = {_with_keys(name, named): torch.from_numpy(values) for name, values in run.state_dict().items()}
     if not s.types and any(re.match(r"convs\.0\.(\w+__|(weight|root)\.)", name) for name in weights):
-        raise Refused(f"{run.directory}: is of a weft that did not record the types of the graph in run.json; train again")
+        raise Refused(
+            f"{run.directory}: is of a weft that did not record the types of the graph in run.json; train again"
+        )
     around = Model.taken(s, weights)
     net = _network(s, weights)
     net.load_state_dict(weights)
@@ -172,6 +178,10 @@ def _with_keys(weight: str, names: list[str]) -> str:
 
 def _network(s: SimpleNamespace, weights: Weights) -> nn.Module:
     """The module that has these weights' names and shapes."""
+    if s.model not in _MODELS:
+        raise Refused(
+            f"model {s.model}: has no counterpart of PyG's layers; those that have one are {', '.join(_MODELS)}"
+        )
     if s.model == "rgcn" and s.decoupled:
         raise Refused("decoupled: PyG has no rounds of R-GCN; train rgcn without it for to_pyg")
     if s.types[1:] and s.model == "rgcn":

@@ -355,3 +355,25 @@ def test_back_to_pyg(tmp_path):
             else:
                 z = model(data.x, data.edge_index, data.edge_weight, data.edge_attr)
         np.testing.assert_allclose(z.numpy(), run.logits, atol=1e-5)
+
+
+def test_weights_of_pyg(tmp_path):
+    """A run that begins with the weights of a model has its logits before training."""
+    from torch_geometric.nn.models import GCN
+
+    torch.manual_seed(1)
+    data, model = graph(), GCN(5, 8, num_layers=2, out_channels=3, norm="batch_norm")
+    run = weft.train(
+        data,
+        model="gcn",
+        norm="batch",
+        hidden=8,
+        epochs=1,
+        lr=1e-30,
+        init=model.state_dict(),
+        out=tmp_path / "run",
+        progress=False,
+    )
+    for name, value in run.to_pyg().state_dict().items():
+        if "running" not in name and "num_batches" not in name and name != "convs.0.bias":  # which the norm cancels
+            torch.testing.assert_close(value, model.state_dict()[name], rtol=0, atol=1e-29)
