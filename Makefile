@@ -64,7 +64,7 @@ test: packages ## formatting, tracked files and every test: what every change pa
 	$(MAKE) --no-print-directory test-python
 
 # The program is linked of what the tests of Go have compiled.
-test-python: packages ## the Python package, with NumPy and pytest alone
+test-python: packages ## the Python package's tests, with NumPy and pytest alone
 	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft
 	@environment=$$(scripts/python-environment test) && \
 		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py
@@ -98,7 +98,9 @@ papers: build ## a graph of the shape of ogbn-papers100M, a tenth of it, on one 
 # PEERS has the environments of bench-peers, which these tests share.
 PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weft-peers
 
-test-python-peers: build ## the Python package beside PyTorch, PyG and DGL; fetches 5 GB of Python packages, those of bench-peers
+test-python-peers: build ## the Python package in a notebook, and beside PyTorch, PyG and DGL; fetches 5 GB of Python packages, those of bench-peers
+	@environment=$$(scripts/python-environment notebook) && \
+		WEFT_PROGRAM='$(CURDIR)/bin/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider python/tests/notebook
 	@for name in pyg dgl; do \
 		environment=$$(scripts/peers/environment $$name '$(PEERS)') || exit; \
 		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py || exit; \
@@ -134,5 +136,5 @@ slurm: build ## a run that goes on from job to job under Debian's Slurm, on virt
 	@scripts/install-packages slurmctld slurmd slurm-client munge
 	@python3 -B scripts/hosts/slurm.py $(ARGS)
 
-clean: ## remove what build and demo wrote, except runs
-	rm -rf bin stores
+clean: ## remove what build, wheel and demo wrote, except runs
+	rm -rf bin dist stores

@@ -50,7 +50,7 @@ func (f denseFinding) line() (what, found, advice string) {
 type mpiFinding struct {
 	Launcher        string `json:"launcher,omitempty"` // the path of mpirun or mpiexec
 	LauncherVersion string `json:"launcher_version,omitempty"`
-	Library         string `json:"library,omitempty"`         // the file that this process has loaded, as a rank would
+	Library         string `json:"library,omitempty"`         // the file of what loads
 	LibraryVersion  string `json:"library_version,omitempty"` // its name and version
 	NotLoaded       string `json:"not_loaded,omitempty"`      // why none is
 	Processes       int    `json:"processes,omitempty"`       // that the launcher started with this one
@@ -129,7 +129,7 @@ type slurmFinding struct {
 	Launcher string `json:"launcher,omitempty"` // the path of srun
 	Job      string `json:"job,omitempty"`
 	Tasks    int    `json:"tasks,omitempty"`   // of the job
-	Connect  string `json:"connect,omitempty"` // the option of srun that connects its tasks by the library of MPI that loads
+	Connect  string `json:"connect,omitempty"` // the option of srun that fits the library of MPI that loads
 	Advice   string `json:"advice"`
 }
 

@@ -48,7 +48,11 @@ var Load = sync.OnceValues(func() (Library, error) {
 func load(name string) string {
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
-	return C.GoString(C.weft_mpi_load(text))
+	why := C.GoString(C.weft_mpi_load(text))
+	if why == name+": cannot open shared object file: No such file or directory" {
+		return "no " + name
+	}
+	return why
 }
 
 func loaded() Library {

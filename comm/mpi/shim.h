@@ -1,13 +1,13 @@
 // The part of MPI that weft needs, with plain types, for Open MPI and MPICH alike. One thread makes every
-// call, the one that called weft_mpi_init. A message under way has a slot, a small number that the caller
+// call from weft_mpi_init on. A message under way has a slot, a small number that the caller
 // chooses. Functions return an MPI error code, 0 for none.
 
 // Loads a library of MPI, which the loader searches for if its name has no slash. It returns NULL, or why it
-// does not load. Any thread may call it, and weft_mpi_library, until one of them has loaded a library. Nothing else
-// is called before.
+// does not load. One is loaded before anything else is called.
 const char *weft_mpi_load(const char *name);
 
-// What is loaded: the library's own text of its name and version, its file, and whether it has MPICH's binary interface.
+// What is loaded: the library's own text of its name and version, its file, and whether it has MPICH's binary
+// interface.
 const char *weft_mpi_library(void);
 const char *weft_mpi_file(void);
 int weft_mpi_is_mpich(void);

@@ -72,7 +72,7 @@ def test_changes(arrays):
 
 def matrix(form, shape, **arrays):
     """A sparse matrix as SciPy has it, of which NumPy is enough."""
-    kind = type(f"{form}_matrix", (), {"__module__": f"scipy.sparse._{form}"})
+    kind = type(f"{form}_matrix", (dict,), {"__module__": f"scipy.sparse._{form}"})  # as its dok_matrix is
     made = kind()
     made.format, made.shape, made.ndim = form, shape, 2
     for name, value in arrays.items():

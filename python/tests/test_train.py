@@ -55,7 +55,7 @@ def test_callbacks(graph):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
-def test_interrupted_and_resumed(graph, arrays, error):
+def test_interrupted_and_resumed(graph, arrays, error, caplog):
     whole = train(graph, epochs=6, out="whole")
 
     def fail(epoch):
@@ -64,6 +64,7 @@ def test_interrupted_and_resumed(graph, arrays, error):
 
     with pytest.raises(error):
         train(graph, epochs=6, out="run", callbacks=fail)
+    assert caplog.messages[-1].endswith("the results so far are in run; continue with weft train --resume run")
     assert weft.load("run").summary["epochs_run"] in (2, 3) and os.listdir("run/checkpoints")
     rest = []
     run = train(weft.Graph(**arrays), epochs=6, out="run", resume="auto", callbacks=rest.append)  # another copy of the graph
@@ -217,9 +218,9 @@ def test_progress(graph, capfd, monkeypatch):
     shown = []
 
     class Bar:
-        def __init__(self, total, unit, desc):
-            self.n = 0
-            shown.append((total, unit, desc))
+        def __init__(self, total, initial, unit, desc):
+            self.n = initial
+            shown.append((total, initial, unit, desc))
 
         def set_postfix_str(self, text, refresh):
             shown.append(text)
@@ -235,7 +236,7 @@ def test_progress(graph, capfd, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tqdm", module)
     run = train(graph, epochs=2, progress=True)
     s = run.history
-    assert shown == [(2, "epoch", "gcn"), *(f"loss {s['loss'][k]:.4f}  val {s['val'][k]:.4f}  test {s['test'][k]:.4f}" for k in (0, 1)), 2]
+    assert shown == [(2, 0, "epoch", "gcn"), *(f"loss {s['loss'][k]:.4f}  val {s['val'][k]:.4f}  test {s['test'][k]:.4f}" for k in (0, 1)), 2]
     assert capfd.readouterr().out == ""
 
 

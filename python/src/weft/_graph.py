@@ -108,7 +108,8 @@ class Graph:
             raise Refused("a graph has edges: give edge_index, 2 × E, or adj, a sparse matrix")
         if "edge_index" in given and "adj" in given:
             raise Refused("edge_index and adj: are both edges; give one of them")
-        typed = isinstance(given.get("edge_index", given.get("adj")), Mapping)
+        edges = given.get("edge_index", given.get("adj"))
+        typed = isinstance(edges, Mapping) and not is_sparse(edges)  # SciPy's dok_matrix is both
         self._files = self._typed(given) if typed else self._plain(given)
         self._shown = self._counts()
 

@@ -201,6 +201,8 @@ class _Child:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self.listen()
+            if self.process.returncode == _INTERRUPTED:
+                log.warning("%s", self._last())  # which says where the results are
         except BaseException:
             self.process.kill()
             self.process.wait()
@@ -218,9 +220,7 @@ class _Child:
         status, out = self.process.returncode, "\n".join(self.lines)
         if status == 0 or status == _INTERRUPTED and self.stopped:
             return out
-        errors = [line for line in self.said if line.startswith("weft: ")]
-        text = errors[-1].removeprefix("weft: ") if errors else "; ".join(list(self.said)[-3:])
-        text = in_words_of_python(self._plain(text))
+        text = self._last()
         if status < 0:
             name = signal.Signals(-status).name
             memory = ", as the system does where memory is short" if -status == signal.SIGKILL else ""
@@ -230,6 +230,12 @@ class _Child:
         if status == _INTERRUPTED:
             raise Interrupted(text)
         raise Failed(text or f"the program weft ended with status {status}")
+
+    def _last(self) -> str:
+        """What the program said last: its error."""
+        errors = [line for line in self.said if line.startswith("weft: ")]
+        text = errors[-1].removeprefix("weft: ") if errors else "; ".join(list(self.said)[-3:])
+        return in_words_of_python(self._plain(text))
 
     def _plain(self, text: str) -> str:
         for path in self.hide:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -166,27 +167,38 @@ def _value(name: str, value: Any, scratch: Scratch) -> Any:
 
 
 class _Bar:
-    """The epochs on a bar of tqdm, if it is there and wanted."""
+    """The epochs on a bar of tqdm, if it is there and wanted. It is shown with the first epoch."""
 
     def __init__(self, wanted: bool, settings: Mapping[str, Any]):
+        self.wanted = wanted
         self.bar: Any = None
-        if not wanted:
-            return
-        try:
-            from tqdm.auto import tqdm
-        except ImportError:
-            return
-        total = settings.get("epochs")
-        if total is None and settings.get("config") is None:
-            total = int(_program.flags_of("train")["epochs"]["default"])
-        self.bar = tqdm(total=total, unit="epoch", desc=str(settings.get("model") or "weft"))
+        self.name = str(settings.get("model") or settings.get("config") or _program.flags_of("train")["model"]["default"])
+        self.total = settings.get("epochs")
+        if self.total is None and settings.get("config") is None:
+            self.total = int(_program.flags_of("train")["epochs"]["default"])
+        if self.total is not None and settings.get("seeds"):
+            self.total *= settings["seeds"]
 
     def show(self, epoch: dict[str, Any]) -> None:
+        if self.bar is None and self.wanted:
+            self.begin(epoch["epoch"] - 1)
         if self.bar is None:
             return
         values = [f"{name} {epoch[name]:.4f}" for name in ("loss", "val", "test") if epoch.get(name) is not None]
         self.bar.set_postfix_str("  ".join(values), refresh=False)
+        # Another of several runs begins again.
         self.bar.update(epoch["epoch"] - self.bar.n if epoch["epoch"] > self.bar.n else 1)
+
+    def begin(self, done: int) -> None:
+        """Shows the bar of a run that continues after so many epochs."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that a notebook without ipywidgets has a bar of text
+                from tqdm.auto import tqdm
+        except ImportError:
+            self.wanted = False
+            return
+        self.bar = tqdm(total=self.total, initial=done, unit="epoch", desc=self.name)
 
     def __enter__(self) -> _Bar:
         return self
