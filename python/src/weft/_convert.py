@@ -32,6 +32,10 @@ def fields(data: Any, target: str | None = None) -> dict[str, Any]:
     Raises:
         TypeError: it is no graph that is known.
     """
+    if is_of(data, "torch_geometric", "Dataset"):
+        data = [data[k] for k in range(len(data))]
+    elif is_of(data, "dgl", "DGLDataset") and len(data) == 1:
+        data = data[0]
     if isinstance(data, Sequence) and data and all(is_of(one, "torch_geometric", "Data", "HeteroData") for one in data):
         data = data[0] if len(data) == 1 else sys.modules["torch_geometric.data"].Batch.from_data_list(list(data))
     if is_of(data, "torch_geometric", "HeteroData"):

@@ -81,6 +81,20 @@ def test_graph(same, name):
     assert len(run.logits) == V
 
 
+def test_weights(same):
+    """Weights are given as an array, as a flag of the import names them."""
+    g = with_edges(graph(), w=numbers(80) + 0.5)
+    arrays = weft.Graph(
+        edge_index=g.edges(),
+        x=g.ndata["feat"],
+        y=g.ndata["label"],
+        edge_weight=g.edata["w"],
+        **{name: g.ndata[name] for name in ("train_mask", "val_mask", "test_mask")},
+    )
+    run = same(arrays, "dgl", lambda path: dgl.save_graphs(str(path), [g]), flags=["--edge-weights", "w"], model="gcn")
+    assert run.summary["graph"]["weighted"]
+
+
 def links():
     g = graph(label=None, train_mask=None, val_mask=None, test_mask=None)
     return with_edges(g, **masks(80, 8))
@@ -151,6 +165,30 @@ def test_order_of_vertices(same, tmp_path):
         dgl.node_subgraph(g, order), epochs=3, hidden=8, dropout=0, out=tmp_path / "moved", progress=False
     )
     np.testing.assert_allclose(moved.logits, run.logits[order], atol=1e-4)
+
+
+class Whole(dgl.data.DGLDataset):
+    """A data set of one graph."""
+
+    def __init__(self, g):
+        self.graph = g
+        super().__init__("whole")
+
+    def process(self):
+        pass
+
+    def __getitem__(self, k):
+        return [self.graph][k]
+
+    def __len__(self):
+        return 1
+
+
+def test_dataset(tmp_path):
+    """A data set of one graph is that graph."""
+    g = graph()
+    runs = [weft.train(data, epochs=2, out=tmp_path / f"{k}", progress=False) for k, data in enumerate((g, Whole(g)))]
+    assert runs[0].logits.tobytes() == runs[1].logits.tobytes()
 
 
 def test_batch(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch_geometric.transforms as T
 from torch_geometric import EdgeIndex
-from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 
 import weft
 
@@ -321,6 +321,14 @@ def test_target(same, tmp_path):
         weft.train(data, progress=False)
 
 
+class Whole(InMemoryDataset):
+    """A data set of given graphs."""
+
+    def __init__(self, graphs):
+        super().__init__()
+        self.data, self.slices = self.collate(graphs)
+
+
 def test_dataset(same, tmp_path):
     """What a data set of PyG gives."""
     from torch_geometric.datasets import FakeDataset, FakeHeteroDataset
@@ -329,7 +337,11 @@ def test_dataset(same, tmp_path):
     one = T.RandomNodeSplit(num_val=0.2, num_test=0.2)(
         FakeDataset(num_graphs=1, avg_num_nodes=40, task="node", num_channels=6)[0]
     )
-    same(one, "pyg", lambda path: torch.save(one, path))
+    run = same(one, "pyg", lambda path: torch.save(one, path))
+    again = weft.train(Whole([one]), epochs=3, hidden=8, out=tmp_path / "whole", progress=False)
+    assert again.logits.tobytes() == run.logits.tobytes()
+    several = weft.train(Whole([one, one]), epochs=1, out=tmp_path / "several", progress=False)
+    assert len(several.logits) == 2 * one.num_nodes
     types = FakeHeteroDataset(num_graphs=1, avg_num_nodes=20)[0]
     (labelled,) = (t for t in types.node_types if "y" in types[t])
     types = T.RandomNodeSplit(num_val=0.2, num_test=0.2)(types)
