@@ -82,6 +82,7 @@ _MODELS = [
 # The maps that read the rows of an edge's source and of its target.
 _READ = {
     "gcn": ("lin", "lin"),
+    "sgc": ("lin", "lin"),
     "sage": ("lin_l", "lin_r"),
     "gatv2": ("lin_l", "lin_r"),
     "transformer": ("lin_key", "lin_query"),
@@ -245,7 +246,7 @@ def _reads(s: SimpleNamespace, weights: Weights, path: str) -> tuple[int, int]:
     if s.model == "gat":
         names = ("lin", "lin") if path + ".lin.weight" in weights else ("lin_src", "lin_dst")
     else:
-        names = _READ.get(s.model, ("lin", "lin"))
+        names = _READ[s.model]
     source, target = (
         weights[f"{path}.{name}.weight"].shape[1] if f"{path}.{name}.weight" in weights else 0 for name in names
     )
@@ -531,7 +532,7 @@ def _predicted(rows: Weights, types: list[str]) -> Tensor | Weights:
 
 
 class Perceptron(nn.Module):
-    """PyG's MLP, with residual connections if the run has them, and then rounds of its APPNP if the model has some."""
+    """Linear layers under the names of PyG's MLP, with residual connections if the run has them, then rounds of APPNP."""
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         if s.decoupled and s.model != "gcn":
