@@ -6,6 +6,7 @@ import torch
 import torch_geometric.transforms as T
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
+from torch_geometric.utils import add_remaining_self_loops, to_undirected
 
 import weft
 
@@ -367,6 +368,29 @@ def test_back_to_pyg(tmp_path):
             else:
                 z = model(data.x, data.edge_index, data.edge_weight, data.edge_attr)
         np.testing.assert_allclose(z.numpy(), run.logits, atol=1e-5)
+
+
+def test_changed_edges(tmp_path):
+    """The edges that a change of the graph makes are those of PyG's functions."""
+    edges = graph().edge_index
+    data = graph(edge_index=edges[:, edges[0] != edges[1]])
+    for k, (changes, edges) in enumerate(
+        (
+            ({"symmetrize": True}, to_undirected(data.edge_index, num_nodes=V)),
+            ({"self_loops": True}, add_remaining_self_loops(data.edge_index, num_nodes=V)[0]),
+        )
+    ):
+        run = weft.train(
+            weft.Graph.of(data, **changes),
+            model="sage",
+            aggregation="sum",
+            epochs=2,
+            hidden=8,
+            out=tmp_path / f"{k}",
+            progress=False,
+        )
+        assert run.summary["graph"]["edges"] == edges.shape[1] > data.num_edges
+        np.testing.assert_allclose(run.to_pyg()(data.x, edges).detach().numpy(), run.logits, atol=1e-5, rtol=1e-5)
 
 
 def test_weights_of_pyg(tmp_path):
