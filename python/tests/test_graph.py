@@ -147,7 +147,7 @@ def test_names_of_classes(arrays):
         ({"y": np.zeros(59, int)}, r'^array "x": has 60 rows, and "y" has 59$'),
         ({"edge_index": [[0, 60], [1, 2]]}, r"edge 1 \(60→2\) leaves the range of 60 vertices"),
         ({"x": "text"}, r"^x: has the type <U4: give numbers$"),
-        ({"y": [[1, 2], [3]]}, r"^y: is no array: "),
+        ({"y": [[1, 2], [3]]}, r"^y: is no array"),
         ({"edge_index": ([0, 1], [1])}, r"^edge_index: \(2,\) sources of int64 and \(1,\) targets of int64: give as many integers of each$"),
         ({"split": "half"}, r'^split "half" is unknown; it is one of given, '),
     ],
@@ -200,6 +200,14 @@ def test_data(arrays):
 def test_labels_that_are_floats(y, read):
     made = _convert.whole(np.array(y))
     assert made.tolist() == read and (made.dtype.kind == "i") == (read == [1, -1, 0])
+
+
+def test_objects():
+    assert _arrays.array(np.array([[1, 2.5]], object), "x").tolist() == [[1, 2.5]]
+    assert _arrays.array(np.array([1, True], object), "x").dtype == np.int64
+    assert _arrays.array(np.array(["a", None, np.nan], object), "y").dtype == object
+    with pytest.raises(weft.Refused, match="^x: is no array of numbers or texts: it holds dict$"):
+        _arrays.array(np.array([{}], object), "x")
 
 
 def test_tensors():
