@@ -110,6 +110,34 @@ def test_links(same):
     ]
 
 
+def both_ways():
+    """Each edge and its reverse, of which masks hold out some: an edge and its reverse may be in different ones."""
+    edges = torch.randint(1, V - 1, (2, 60), generator=rng(12))
+    return with_edges(
+        graph(torch.cat([edges, edges.flip(0)], 1), label=None, train_mask=None, val_mask=None, test_mask=None),
+        **masks(120, 13),
+    )
+
+
+def held_out():
+    """A heterograph whose masks hold out edges of one relation, with another one in the opposite direction."""
+    g = hetero()
+    for name in ("label", "train_mask", "val_mask", "test_mask"):
+        del g.nodes["paper"].data[name]
+    for name, mask in masks(50, 14).items():
+        g.edges["writes"].data[name] = mask
+    return g
+
+
+@pytest.mark.parametrize(
+    "made, settings", [(both_ways, {"model": "gcn"}), (held_out, {}), (held_out, {"model": "rgcn"})]
+)
+def test_held_out(same, made, settings):
+    """Edges that are held out carry no messages, as in the import."""
+    g = made()
+    same(g, "dgl", lambda path: dgl.save_graphs(str(path), [g]), task="link", **settings)
+
+
 def hetero(labelled="paper", widths=(5, 6, 7), edge_columns=0):
     counts = {"author": 20, "paper": V, "venue": 4}
     ends = (
