@@ -103,7 +103,7 @@ test-python-peers: build ## the Python package in a notebook, and beside PyTorch
 		WEFT_PROGRAM='$(CURDIR)/bin/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider python/tests/notebook
 	@for name in pyg dgl; do \
 		environment=$$(scripts/peers/environment $$name '$(PEERS)') || exit; \
-		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers || exit; \
+		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py || exit; \
 	done
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"

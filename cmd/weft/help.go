@@ -165,7 +165,7 @@ func flagsWithValues(words []string) (parts []string) {
 // --help-all shows them.
 var expert = strings.Fields(`transform-dropout attention-gradient num-blocks theta shared-weights conv-weight-decay
 	decay-first-layer-only focal-gamma plateau-factor plateau-patience momentum init-scheme eval-negatives require-edge-features
-	comm-timeout recompute follow aggregation-order aggregation-chunks balance prefetch keep-halo wire-schedule halo-delay halo-smoothing
+	comm-timeout recompute aggregation-order aggregation-chunks balance prefetch keep-halo wire-schedule halo-delay halo-smoothing
 	chunk-method chunk-order history-period history-start stale-gradients`)
 
 // helpAll is the flag --help-all: as --help, with the flags of expert settings.

@@ -93,8 +93,8 @@ func oncePerMachine(cmd *cobra.Command) {
 }
 
 // checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one
-// would do the whole work. option gives that of srun that connects them, "" where no library of MPI loads. It is
-// asked for these alone, as it loads one.
+// would do the whole work. option gives that of srun that connects them, "" where no library of MPI loads. It
+// is asked for these alone, as it loads one.
 func checkAlone(tasks int, option func() string) error {
 	if tasks <= 1 {
 		return nil

@@ -43,7 +43,8 @@ func TestSharedSettings(t *testing.T) {
 	}
 }
 
-// TestCheckAlone: tasks that Slurm does not connect are refused, and only for them a library of MPI is looked for.
+// TestCheckAlone: tasks that Slurm does not connect are refused, and only for them a library of MPI is looked
+// for.
 func TestCheckAlone(t *testing.T) {
 	for connect, want := range map[string]string{
 		"--mpi=pmi2": "give srun --mpi=pmi2 for one run of all", "": "no library of MPI loads: install Open MPI, or give srun -n 1",

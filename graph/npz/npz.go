@@ -11,8 +11,8 @@
 //     and for link prediction {train,val,test}_edges [N,2] with {val,test}_negatives [M,2] or
 //     {val,test}_negative_targets [N,M];
 //   - a plain edge list: edges [E,2] and num_nodes, and the same beside them;
-//   - those fields of each type of a typed graph: vertex_types and edge_types list the types, and the fields have
-//     the path vertices/TYPE or edges/SOURCE__RELATION__TARGET before their names.
+//   - those fields of each type of a typed graph: vertex_types and edge_types list the types, and the fields
+//     have the path vertices/TYPE or edges/SOURCE__RELATION__TARGET before their names.
 //
 // A folder of .npy files is read as an archive of them is: in blocks, without a copy or a checksum.
 //

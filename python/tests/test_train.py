@@ -178,6 +178,12 @@ def test_max_time(graph):
     assert weft.load("run").summary["epochs_run"] >= 1
 
 
+def test_python_that_a_launcher_started(graph, monkeypatch):
+    for name, value in {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "PMI_RANK": "0", "PMI_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    assert train(graph, epochs=1).summary["workers"] == 1
+
+
 def test_in_a_thread_that_ends(graph):
     made = []
     thread = threading.Thread(target=lambda: made.append(train(graph, epochs=20)))

@@ -254,6 +254,7 @@ func TestFormsRefuse(t *testing.T) {
 		{func(o *Options) { o.Model, o.Decoupled = "gcnii", true }, "decoupled: the model gcnii has no decoupled form; it is there for gcn, sage, gat, gin"},
 		{func(o *Options) { o.Model, o.Direction = "gcnii", "both" }, "direction both: gcnii aggregates along one direction; take direction in or out"},
 		{func(o *Options) { o.Blocks, o.Residual = "residual", true }, "residual true: residual blocks do without it; leave it out, or take blocks plain"},
+		{func(o *Options) { o.Task, o.Decoder, o.Blocks = "link", "distmult", "residual" }, "decoder distmult: its weights have the name of the linear decoder of blocks residual, decoder.weight; take decoder dot, or blocks plain"},
 		{func(o *Options) { o.Model, o.Blocks, o.Heads, o.OutputHeads = "gat", "residual", 8, 2 }, "output-heads 2: residual blocks do without it"},
 		{func(o *Options) { o.Aggregation, o.AggregationOrder = "max", "transform-first" }, "aggregation-order transform-first: with aggregation max a layer aggregates first"},
 		{func(o *Options) { o.Blocks = "4" }, "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},

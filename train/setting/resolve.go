@@ -319,6 +319,10 @@ func (r *Resolved) checkModel(given []string) error {
 		return refusal.Errorf("%s %d does not divide %s %d: each head of %s gets an equal share of the hidden width",
 			refusal.Setting("heads"), o.Heads, refusal.Setting("hidden"), o.Hidden, o.Model)
 	}
+	if o.Task == task.Link && o.Decoder == task.DistMult && o.Blocks != gnn.BlockForms[0] {
+		return refusal.Errorf("%s %s: its weights have the name of the linear decoder of %s %s, decoder.weight; take %s dot, or %s plain",
+			refusal.Setting("decoder"), o.Decoder, refusal.Setting("blocks"), o.Blocks, refusal.Setting("decoder"), refusal.Setting("blocks"))
+	}
 	return nil
 }
 

@@ -64,8 +64,20 @@ def array(value: Any, name: str) -> Array:
             made = np.asarray(value)
         except ValueError as err:  # rows of several lengths
             raise Refused(f"{name}: is no array: {err}") from None
+    if made.dtype.kind == "O":
+        made = _of_objects(made, name)
     if made.dtype.kind not in "biufUO":
         raise Refused(f"{name}: has the type {made.dtype}: give numbers")
+    return made
+
+
+def _of_objects(made: Array, name: str) -> Array:
+    """An array of Python's objects that are numbers, as an array of these; texts, with None among them, stay."""
+    values = made.ravel().tolist()
+    if all(isinstance(value, (int, float)) for value in values):
+        return np.array(values).reshape(made.shape)
+    if any(value is not None and not isinstance(value, (str, float)) for value in values):
+        raise Refused(f"{name}: is no array of numbers or texts: it holds {type(next(v for v in values if v is not None)).__name__}")
     return made
 
 

@@ -32,6 +32,10 @@ def fields(data: Any, target: str | None = None) -> dict[str, Any]:
     Raises:
         TypeError: it is no graph that is known.
     """
+    if is_of(data, "torch_geometric", "Dataset"):
+        data = [data[k] for k in range(len(data))]
+    elif is_of(data, "dgl", "DGLDataset") and len(data) == 1:
+        data = data[0]
     if isinstance(data, Sequence) and data and all(is_of(one, "torch_geometric", "Data", "HeteroData") for one in data):
         data = data[0] if len(data) == 1 else sys.modules["torch_geometric.data"].Batch.from_data_list(list(data))
     if is_of(data, "torch_geometric", "HeteroData"):
@@ -198,19 +202,64 @@ def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
         for key in _MASKS:
             _put(made, key, name, data.pop(key, None))
         _say_left(data, name)
+    links = "y" not in made  # where vertices have no labels, masks of edges are a split
+    lists: dict[Any, _Edges] = {}
     for relation in relations:
         data = dict(graph.edges[relation].data)
-        source, target_ids = _ends(graph, relation)
-        masks = {key: data.pop(key) for key in _MASKS if key in data}
-        attributes = _flat(_take(data, "feat", "features"))
-        if masks and "y" not in made:
-            source, target_ids, attributes = _edge_split(made, relation, masks, source, target_ids, attributes)
-        _put(made, "edge_index", relation, Ends(source, target_ids))
-        _put(made, "edge_attr", relation, attributes)
+        lists[relation] = edges = _Edges(*_ends(graph, relation))
+        _put(made, "edge_attr", relation, _flat(_take(data, "feat", "features")))
+        if links and any(key in data for key in _MASKS):
+            edges.divide(data)
         _say_left(data, "__".join(relation))
+    for relation, edges in lists.items():
+        for end, name, start in (back for back in lists if back[1] == "rev_" + relation[1] and edges.split):
+            if (start, end) == (relation[0], relation[2]):
+                lists[end, name, start].hold_reverses(edges)
+    for relation, edges in lists.items():
+        _put(made, "edge_index", relation, Ends(edges.source[edges.rest], edges.target[edges.rest]))
+        for key, part in edges.split.items():
+            _put(made, key, relation, part)
+        if relation in made.get("edge_attr", {}):
+            made["edge_attr"][relation] = made["edge_attr"][relation][edges.rest]
     if len(types) == 1 and len(relations) == 1:
         return {key: next(iter(by_type.values())) for key, by_type in made.items()}
     return _first_labelled(made, types)
+
+
+class _Edges:
+    """The edges of a relation of DGL, and which of them carry messages."""
+
+    def __init__(self, source: Array, target: Array):
+        self.source, self.target = source, target
+        self.rest: Any = slice(None)  # those that are not held out
+        self.split: dict[str, Array] = {}
+
+    def divide(self, data: dict[str, Any]) -> None:
+        """Takes the masks of edges out of the data: those to predict, and others that are held out for their sake."""
+        held, seen = (np.zeros(len(self.source), bool) for _ in range(2))
+        for part in ("train", "val", "test"):
+            mask = self._mask(data, f"{part}_mask")
+            if (mask & seen).any():
+                raise Refused(f"{part}_mask: edge {int((mask & seen).argmax())} is in another mask, too")
+            seen |= mask
+            self.split[f"{part}_edges"] = np.stack([self.source[mask], self.target[mask]], 1)
+            if part != "train":
+                held |= mask
+        for name in ("valid_edge_mask", "test_edge_mask"):
+            held |= self._mask(data, name)
+        self.rest = ~held
+
+    def _mask(self, data: dict[str, Any], name: str) -> Array:
+        if name not in data:
+            return np.zeros(len(self.source), bool)
+        return array(data.pop(name), name).astype(bool)
+
+    def hold_reverses(self, forward: _Edges) -> None:
+        """Holds out the reverses of the edges that are held out of another relation."""
+        pairs = np.concatenate([forward.split["val_edges"], forward.split["test_edges"]]).astype(np.int64)
+        out = (pairs[:, 1] << 32) + pairs[:, 0]
+        own = (self.source.astype(np.int64) << 32) + self.target
+        self.rest = ~np.isin(own, out) if isinstance(self.rest, slice) else self.rest & ~np.isin(own, out)
 
 
 def _ends(graph: Any, relation: Any) -> tuple[Array, Array]:
@@ -221,19 +270,6 @@ def _ends(graph: Any, relation: Any) -> tuple[Array, Array]:
     source, target, ids = (array(part, "edges") for part in graph.edges(etype=relation, form="all", order="srcdst"))
     order = np.argsort(ids)
     return source[order], target[order]
-
-
-def _edge_split(
-    made: dict[str, Any], relation: Any, masks: dict[str, Any], source: Array, target: Array, attributes: Any
-) -> tuple[Array, Array, Any]:
-    """The edges that carry messages: those that are not held out by masks of edges."""
-    held = np.zeros(len(source), bool)
-    for part in ("train", "val", "test"):
-        mask = array(masks.get(f"{part}_mask", np.zeros(len(source), bool)), f"{part}_mask").astype(bool)
-        _put(made, f"{part}_edges", relation, np.stack([source[mask], target[mask]], 1))
-        if part != "train":
-            held |= mask
-    return source[~held], target[~held], None if attributes is None else attributes[~held]
 
 
 def _put(made: dict[str, Any], key: str, name: Any, value: Any) -> None:

@@ -115,7 +115,7 @@ class Graph:
 
     @classmethod
     def of(cls, data: Data, **changes: Any) -> Graph:
-        """A graph of another library's: ``Data``, a list of them, or ``HeteroData`` of PyTorch Geometric, ``DGLGraph``.
+        """A graph of another library's: ``Data``, a list or a data set of them, or ``HeteroData`` of PyTorch Geometric, ``DGLGraph``.
 
         Args:
             data: the graph. A :class:`Graph` is itself, where there are no changes.

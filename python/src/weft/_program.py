@@ -23,6 +23,10 @@ log = logging.getLogger("weft")
 # The exit statuses of the program.
 _REFUSED, _INTERRUPTED = 2, 130
 
+# What a launcher tells the processes that it starts. Where it has started Python, as in a job of Slurm, the program is
+# none of them.
+_LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_NUM_TASKS")
+
 
 def find() -> str:
     """The path of the program.
@@ -150,7 +154,7 @@ class _Child:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
-                env={**os.environ, "WEFT_PARENT": str(os.getpid())},
+                env={name: value for name, value in os.environ.items() if name not in _LAUNCHED} | {"WEFT_PARENT": str(os.getpid())},
             )
         except OSError as err:
             raise Failed(f"{program}: {err.strerror}; WEFT_PROGRAM names the program weft") from None

@@ -254,7 +254,17 @@ class Run:
         return _weights.read(self.directory / "model.safetensors")
 
     def to_pyg(self) -> torch.nn.Module:
-        """PyTorch Geometric's own model with the weights of the run; torch and torch_geometric must be installed."""
+        """PyTorch Geometric's own model with the weights of the run; torch and torch_geometric must be installed.
+
+        It is called with the run's graph as PyG has it, and computes the logits of the run. :func:`weft.pyg.to_pyg` says
+        what some models need besides: weights, features or types of edges.
+
+        Example:
+            >>> run.to_pyg()(data.x, data.edge_index)              # doctest: +SKIP
+
+        Raises:
+            Refused: PyG has nothing that computes the same; the text names the setting.
+        """
         from .pyg import to_pyg
 
         return to_pyg(self)

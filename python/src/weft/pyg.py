@@ -75,9 +75,14 @@ _NORMS: dict[str, Callable[[int], nn.Module | None]] = {
     "graph": GraphNorm,
     "pair": lambda width: PairNorm(),
 }
+_MODELS = [
+    *("gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna", "rgcn"),
+    *("mlp", "appnp", "sgc", "gcnii", "resgcn"),
+]
 # The maps that read the rows of an edge's source and of its target.
 _READ = {
     "gcn": ("lin", "lin"),
+    "sgc": ("lin", "lin"),
     "sage": ("lin_l", "lin_r"),
     "gatv2": ("lin_l", "lin_r"),
     "transformer": ("lin_key", "lin_query"),
@@ -140,7 +145,9 @@ def to_pyg(run: Run) -> nn.Module:
     named = [*s.types, *s.relations]
     weights = {_with_keys(name, named): torch.from_numpy(values) for name, values in run.state_dict().items()}
     if not s.types and any(re.match(r"convs\.0\.(\w+__|(weight|root)\.)", name) for name in weights):
-        raise Refused(f"{run.directory}: is of a weft that did not record the types of the graph in run.json; train again")
+        raise Refused(
+            f"{run.directory}: is of a weft that did not record the types of the graph in run.json; train again"
+        )
     around = Model.taken(s, weights)
     net = _network(s, weights)
     net.load_state_dict(weights)
@@ -172,6 +179,10 @@ def _with_keys(weight: str, names: list[str]) -> str:
 
 def _network(s: SimpleNamespace, weights: Weights) -> nn.Module:
     """The module that has these weights' names and shapes."""
+    if s.model not in _MODELS:
+        raise Refused(
+            f"model {s.model}: has no counterpart of PyG's layers; those that have one are {', '.join(_MODELS)}"
+        )
     if s.model == "rgcn" and s.decoupled:
         raise Refused("decoupled: PyG has no rounds of R-GCN; train rgcn without it for to_pyg")
     if s.types[1:] and s.model == "rgcn":
@@ -235,7 +246,7 @@ def _reads(s: SimpleNamespace, weights: Weights, path: str) -> tuple[int, int]:
     if s.model == "gat":
         names = ("lin", "lin") if path + ".lin.weight" in weights else ("lin_src", "lin_dst")
     else:
-        names = _READ.get(s.model, ("lin", "lin"))
+        names = _READ[s.model]
     source, target = (
         weights[f"{path}.{name}.weight"].shape[1] if f"{path}.{name}.weight" in weights else 0 for name in names
     )
@@ -521,7 +532,7 @@ def _predicted(rows: Weights, types: list[str]) -> Tensor | Weights:
 
 
 class Perceptron(nn.Module):
-    """PyG's MLP, with residual connections if the run has them, and then rounds of its APPNP if the model has some."""
+    """Linear layers under the names of PyG's MLP, with residual connections if the run has them, then rounds of APPNP."""
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         if s.decoupled and s.model != "gcn":

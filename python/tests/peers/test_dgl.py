@@ -81,6 +81,20 @@ def test_graph(same, name):
     assert len(run.logits) == V
 
 
+def test_weights(same):
+    """Weights are given as an array, as a flag of the import names them."""
+    g = with_edges(graph(), w=numbers(80) + 0.5)
+    arrays = weft.Graph(
+        edge_index=g.edges(),
+        x=g.ndata["feat"],
+        y=g.ndata["label"],
+        edge_weight=g.edata["w"],
+        **{name: g.ndata[name] for name in ("train_mask", "val_mask", "test_mask")},
+    )
+    run = same(arrays, "dgl", lambda path: dgl.save_graphs(str(path), [g]), flags=["--edge-weights", "w"], model="gcn")
+    assert run.summary["graph"]["weighted"]
+
+
 def links():
     g = graph(label=None, train_mask=None, val_mask=None, test_mask=None)
     return with_edges(g, **masks(80, 8))
@@ -94,6 +108,34 @@ def test_links(same):
     assert [counts[f"{part}_edges"] for part in ("train", "val", "test")] == [
         int(g.edata[f"{part}_mask"].sum()) for part in ("train", "val", "test")
     ]
+
+
+def both_ways():
+    """Each edge and its reverse, of which masks hold out some: an edge and its reverse may be in different ones."""
+    edges = torch.randint(1, V - 1, (2, 60), generator=rng(12))
+    return with_edges(
+        graph(torch.cat([edges, edges.flip(0)], 1), label=None, train_mask=None, val_mask=None, test_mask=None),
+        **masks(120, 13),
+    )
+
+
+def held_out():
+    """A heterograph whose masks hold out edges of one relation, with another one in the opposite direction."""
+    g = hetero()
+    for name in ("label", "train_mask", "val_mask", "test_mask"):
+        del g.nodes["paper"].data[name]
+    for name, mask in masks(50, 14).items():
+        g.edges["writes"].data[name] = mask
+    return g
+
+
+@pytest.mark.parametrize(
+    "made, settings", [(both_ways, {"model": "gcn"}), (held_out, {}), (held_out, {"model": "rgcn"})]
+)
+def test_held_out(same, made, settings):
+    """Edges that are held out carry no messages, as in the import."""
+    g = made()
+    same(g, "dgl", lambda path: dgl.save_graphs(str(path), [g]), task="link", **settings)
 
 
 def hetero(labelled="paper", widths=(5, 6, 7), edge_columns=0):
@@ -151,6 +193,30 @@ def test_order_of_vertices(same, tmp_path):
         dgl.node_subgraph(g, order), epochs=3, hidden=8, dropout=0, out=tmp_path / "moved", progress=False
     )
     np.testing.assert_allclose(moved.logits, run.logits[order], atol=1e-4)
+
+
+class Whole(dgl.data.DGLDataset):
+    """A data set of one graph."""
+
+    def __init__(self, g):
+        self.graph = g
+        super().__init__("whole")
+
+    def process(self):
+        pass
+
+    def __getitem__(self, k):
+        return [self.graph][k]
+
+    def __len__(self):
+        return 1
+
+
+def test_dataset(tmp_path):
+    """A data set of one graph is that graph."""
+    g = graph()
+    runs = [weft.train(data, epochs=2, out=tmp_path / f"{k}", progress=False) for k, data in enumerate((g, Whole(g)))]
+    assert runs[0].logits.tobytes() == runs[1].logits.tobytes()
 
 
 def test_batch(tmp_path):

@@ -5,7 +5,8 @@ import pytest
 import torch
 import torch_geometric.transforms as T
 from torch_geometric import EdgeIndex
-from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
+from torch_geometric.utils import add_remaining_self_loops, to_undirected
 
 import weft
 
@@ -321,6 +322,14 @@ def test_target(same, tmp_path):
         weft.train(data, progress=False)
 
 
+class Whole(InMemoryDataset):
+    """A data set of given graphs."""
+
+    def __init__(self, graphs):
+        super().__init__()
+        self.data, self.slices = self.collate(graphs)
+
+
 def test_dataset(same, tmp_path):
     """What a data set of PyG gives."""
     from torch_geometric.datasets import FakeDataset, FakeHeteroDataset
@@ -329,7 +338,11 @@ def test_dataset(same, tmp_path):
     one = T.RandomNodeSplit(num_val=0.2, num_test=0.2)(
         FakeDataset(num_graphs=1, avg_num_nodes=40, task="node", num_channels=6)[0]
     )
-    same(one, "pyg", lambda path: torch.save(one, path))
+    run = same(one, "pyg", lambda path: torch.save(one, path))
+    again = weft.train(Whole([one]), epochs=3, hidden=8, out=tmp_path / "whole", progress=False)
+    assert again.logits.tobytes() == run.logits.tobytes()
+    several = weft.train(Whole([one, one]), epochs=1, out=tmp_path / "several", progress=False)
+    assert len(several.logits) == 2 * one.num_nodes
     types = FakeHeteroDataset(num_graphs=1, avg_num_nodes=20)[0]
     (labelled,) = (t for t in types.node_types if "y" in types[t])
     types = T.RandomNodeSplit(num_val=0.2, num_test=0.2)(types)
@@ -355,3 +368,48 @@ def test_back_to_pyg(tmp_path):
             else:
                 z = model(data.x, data.edge_index, data.edge_weight, data.edge_attr)
         np.testing.assert_allclose(z.numpy(), run.logits, atol=1e-5)
+
+
+def test_changed_edges(tmp_path):
+    """The edges that a change of the graph makes are those of PyG's functions."""
+    edges = graph().edge_index
+    data = graph(edge_index=edges[:, edges[0] != edges[1]])
+    for k, (changes, edges) in enumerate(
+        (
+            ({"symmetrize": True}, to_undirected(data.edge_index, num_nodes=V)),
+            ({"self_loops": True}, add_remaining_self_loops(data.edge_index, num_nodes=V)[0]),
+        )
+    ):
+        run = weft.train(
+            weft.Graph.of(data, **changes),
+            model="sage",
+            aggregation="sum",
+            epochs=2,
+            hidden=8,
+            out=tmp_path / f"{k}",
+            progress=False,
+        )
+        assert run.summary["graph"]["edges"] == edges.shape[1] > data.num_edges
+        np.testing.assert_allclose(run.to_pyg()(data.x, edges).detach().numpy(), run.logits, atol=1e-5, rtol=1e-5)
+
+
+def test_weights_of_pyg(tmp_path):
+    """A run that begins with the weights of a model has its logits before training."""
+    from torch_geometric.nn.models import GCN
+
+    torch.manual_seed(1)
+    data, model = graph(), GCN(5, 8, num_layers=2, out_channels=3, norm="batch_norm")
+    run = weft.train(
+        data,
+        model="gcn",
+        norm="batch",
+        hidden=8,
+        epochs=1,
+        lr=1e-30,
+        init=model.state_dict(),
+        out=tmp_path / "run",
+        progress=False,
+    )
+    for name, value in run.to_pyg().state_dict().items():
+        if "running" not in name and "num_batches" not in name and name != "convs.0.bias":  # which the norm cancels
+            torch.testing.assert_close(value, model.state_dict()[name], rtol=0, atol=1e-29)

@@ -582,7 +582,9 @@ def test_workers(trained, mesh):
             assert far(to_pyg(run)(TYPED.x_dict, TYPED.edge_index_dict).numpy(), logits(run)) < 1e-5
 
 
-@pytest.mark.parametrize("flags, data", [("--model gat --norm layer", PLAIN), ("--model rgcn --normalize-features row", TYPED)])
+@pytest.mark.parametrize(
+    "flags, data", [("--model gat --norm layer", PLAIN), ("--model rgcn --normalize-features row", TYPED)]
+)
 def test_copies(trained, tmp_path, flags, data):
     """A module can be saved, copied and trained on."""
     model = to_pyg(trained(data, f"{flags} --hidden 12"))
@@ -592,6 +594,14 @@ def test_copies(trained, tmp_path, flags, data):
         assert torch.equal(other(*given), model(*given))
     model.train()(*given).sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_unknown_model(trained):
+    run = trained(PLAIN, "--model gcn")
+    with pytest.raises(
+        weft.Refused, match="model graphormer: has no counterpart of PyG's layers; those that have one are gcn, sage,"
+    ):
+        to_pyg(rival(run, "model", "graphormer"))
 
 
 @pytest.mark.parametrize("model", ["sage", "rgcn"])
