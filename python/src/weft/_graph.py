@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _convert, _program
 from ._arrays import Array, Ends, array, edges_of, is_sparse, rows_of, save, sparse
-from ._errors import Refused
+from ._errors import Failed, Refused
 from ._scratch import Scratch
 
 log = logging.getLogger("weft")
@@ -69,6 +69,7 @@ class Graph:
 
     Raises:
         Refused: arrays do not fit together; later, what the import refuses.
+        Failed: later, there is no room for the arrays.
         TypeError: a keyword is unknown.
     """
 
@@ -160,8 +161,11 @@ class Graph:
             for line in told.splitlines()[:-2]:  # which name the store, and the next command
                 log.info("%s", line)
             shutil.rmtree(source)
-        except BaseException:
+        except BaseException as error:
             scratch.close()
+            if isinstance(error, OSError):
+                why = f"{scratch.path.parent}: the graph cannot be written there: {error.strerror}; make room, or name another folder by TMPDIR"
+                raise Failed(why) from None
             raise
         return scratch
 
