@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,19 @@ func TestRecognizedRDF(t *testing.T) {
 		if r, found := recognize(path); !found || r.command("STORE") != want {
 			t.Errorf("%s: %v, %q, want %q", path, found, r.command("STORE"), want)
 		}
+	}
+}
+
+// TestUnreadableIsNoSource: a path that is there and cannot be opened, as a socket, has no format.
+func TestUnreadableIsNoSource(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket.npz")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if r, found := recognize(path); found {
+		t.Errorf("a socket is taken for the source of %q", r.command("STORE"))
 	}
 }
 
