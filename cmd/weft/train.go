@@ -319,6 +319,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		t.out = dir.Path
 		run := rundir.NewRun(version, store, started, job, result)
 		run.Summary.PeakRSSBytes = resident
+		if run.ClassNames, err = classNames(job, store); err != nil {
+			return err
+		}
 		if err := dir.Finish(&run); err != nil {
 			return incomplete(dir, store, err)
 		}
@@ -337,6 +340,18 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		return r.part(t.interrupted(result, &settings.Options))
 	}
 	return nil
+}
+
+// classNames are the names of the classes that a job has learned; nil: they have none.
+func classNames(job *train.Job, store string) ([]string, error) {
+	if job.Graph != nil {
+		return job.Graph.Labels.Names, nil
+	}
+	g, err := graph.Open(store)
+	if err != nil {
+		return nil, err
+	}
+	return g.Labels.Names, g.Close()
 }
 
 // checkFirst makes the checks that need no graph.
@@ -366,7 +381,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *tr
 	job.Planned = &plan
 	said = planned{&plan, settings, job.Threads(settings)}
 	for _, line := range said.warnings() {
-		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+line)
 	}
 	if t.explain {
 		if err := t.printPlan(cmd.OutOrStdout(), said); err != nil {

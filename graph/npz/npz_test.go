@@ -646,3 +646,25 @@ func TestPlanetoid(t *testing.T) {
 		}
 	}
 }
+
+// TestClassNames: classes of the fields have names, which may be more than vertices have.
+func TestClassNames(t *testing.T) {
+	names := func(shape string, runes ...int32) entry { return array("class_names", "<U1", shape, runes) }
+	g, err := Read(write(t, append(fields(), names("(3,)", 'r', 'g', 'b'))...), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := g.Labels; l.Classes != 3 || !slices.Equal(l.Names, []string{"r", "g", "b"}) || !slices.Equal(l.Class, []int64{1, 0, 1}) {
+		t.Errorf("labels %+v", l)
+	}
+	for want, entries := range map[string][]entry{
+		`array "class_names": has 1 names, and "y" has 2 classes: name each class`:                        append(fields(), names("(1,)", 'r')),
+		`array "class_names": the name "r" is there twice`:                                                append(fields(), names("(2,)", 'r', 'r')),
+		`array "class_names": there are no labels "y": leave it out`:                                      append(without(fields(), "y"), names("(2,)", 'r', 'g')),
+		`array "class_names": labels "y" are not one class id for each vertex, and only these have names`: append(without(fields(), "y"), array("y", "<f4", "(3,)", []float32{.5, 1, 2}), names("(2,)", 'r', 'g')),
+	} {
+		if _, err := Read(write(t, entries...), Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}

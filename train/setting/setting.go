@@ -66,7 +66,7 @@ type Setting struct {
 
 var settings = withFields([]Setting{
 	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes or values of vertices or, for link prediction, which vertices an edge joins"},
-	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + modelsWith(usesWeights) + "; edge features in " + modelsWith(usesFeatures) + ")"},
+	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + WeightedModels() + "; edge features in " + modelsWith(usesFeatures) + ")"},
 	{Name: "layers", some: true, limits: between(1, 1000), Meaning: "number of layers"},
 	{Name: "hidden", some: true, limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
 	{Name: "heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
@@ -337,6 +337,9 @@ func isNumber(text string) bool {
 
 func usesWeights(k gnn.ModelKind) bool  { return k.EdgeWeights }
 func usesFeatures(k gnn.ModelKind) bool { return k.EdgeFeatures || k.Uses("edge-features") }
+
+// WeightedModels lists the models that use the edges' weights.
+func WeightedModels() string { return modelsWith(usesWeights) }
 
 // modelsWith lists the models that use something of the edges.
 func modelsWith(uses func(gnn.ModelKind) bool) string {
