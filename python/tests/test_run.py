@@ -169,38 +169,6 @@ def test_weights(tmp_path):
     assert _weights.read(tmp_path / "b")["x"].tolist() == [1.5, -2]
 
 
-def test_classifier(arrays):
-    names = np.array(["red", "green", "blue"])[arrays["y"]]
-    model = weft.NodeClassifier(model="mlp", hidden=8, epochs=60, out="run")
-    assert model.get_params() == {"model": "mlp", "out": "run", "progress": False, "callbacks": (), "hidden": 8, "epochs": 60}
-    with pytest.raises(weft.Refused, match=r"^this NodeClassifier is not fitted yet: call fit\(data\)$"):
-        model.predict()
-    graph = weft.Graph(**arrays | {"y": names})
-    assert model.fit(graph) is model and model.classes_.tolist() == ["blue", "green", "red"] and model.n_features_in_ == 5
-    there = arrays["test_mask"]
-    assert model.score() == pytest.approx((model.predict() == names)[there].mean())
-    assert model.score(part="train") == pytest.approx((model.predict() == names)[arrays["train_mask"]].mean())
-    assert (model.classes_[model.predict_proba().argmax(1)] == model.predict()).all()
-    other = weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"][::-1].copy())
-    assert (model.predict(other) == model.predict()[::-1]).all()
-    assert model.predict_proba(other) == pytest.approx(model.predict_proba()[::-1], abs=1e-6)
-    copy = type(model)(**model.get_params(deep=False)).set_params(out=None, hidden=4)
-    assert repr(copy) == "NodeClassifier(model='mlp', hidden=4, epochs=60)" and model.get_params()["hidden"] == 8
-    assert not hasattr(copy, "classes_") and copy.fit(graph).run_.settings["hidden"] == "4"
-
-
-def test_regressor(arrays):
-    y = arrays["x"][:, 0] * 2
-    model = weft.NodeRegressor("mlp", hidden=16, epochs=100, dropout=0).fit(weft.Graph(**arrays | {"y": y}))
-    there = arrays["test_mask"]
-    residual, spread = ((model.predict() - y)[there] ** 2).sum(), ((y[there] - y[there].mean()) ** 2).sum()
-    assert model.score() == pytest.approx(1 - residual / spread, abs=1e-4) and model.score() > 0.5
-    with pytest.raises(weft.Refused, match="^y: holds classes; give floats, or take NodeClassifier$"):
-        weft.NodeRegressor("mlp", epochs=1).fit(weft.Graph(**arrays))
-    with pytest.raises(weft.Refused, match="^y: holds values to predict, or links; take NodeRegressor"):
-        weft.NodeClassifier("mlp", epochs=1).fit(weft.Graph(**arrays | {"y": y}))
-
-
 def test_metrics_of_the_command(graph):
     run = train(graph, out="run", eval_every=2)
     assert np.isnan(run.history["val"]).tolist() == [True, False, True, False, False]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
+import warnings
+from pathlib import Path
 
 
 class Refused(ValueError):
@@ -21,6 +24,14 @@ class Interrupted(RuntimeError):
 
     A training that had a first epoch has results and a checkpoint, which the text names.
     """
+
+
+def warn(text: str) -> None:
+    """Warns at the line outside this package that has called it."""
+    own, level, frame = str(Path(__file__).parent), 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 
 def in_words_of_python(text: str) -> str:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ._errors import Failed, Interrupted, Refused, in_words_of_python
+from ._errors import Failed, Interrupted, Refused, in_words_of_python, warn
 
 log = logging.getLogger("weft")
 
@@ -194,7 +194,7 @@ class _Child:
     def _err(self, line: str) -> None:
         warning = line.removeprefix("weft: warning: ")
         if warning != line:
-            warnings.warn(in_words_of_python(self._plain(warning)), stacklevel=6)
+            warn(in_words_of_python(self._plain(warning)))
             return
         log.debug("%s", line)
         self.said.append(line)

@@ -102,9 +102,8 @@ class Run:
     @property
     def classes(self) -> Array:
         """The classes by their numbers: texts, where labels were texts; else the numbers from 0."""
-        if self._graph is not None and self._graph.classes is not None:
-            return self._graph.classes
-        return np.arange(self.summary["graph"]["classes"])
+        names = self._record.get("class_names")
+        return np.arange(self.summary["graph"]["classes"]) if names is None else np.array(names)
 
     @cached_property
     def history(self) -> History:

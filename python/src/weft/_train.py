@@ -23,7 +23,7 @@ from ._scratch import Scratch
 Callback = Callable[[dict[str, Any]], Any]
 
 # Flags of the command for which Python has other means.
-_TAKEN = ("help", "out", "resume", "json", "follow", "explain")
+TAKEN = ("help", "out", "resume", "json", "follow", "explain")
 
 
 @overload
@@ -73,7 +73,7 @@ def train(
         resume: ``"auto"`` continues the run in ``out``, if there is one, from its last checkpoint; the
             directory of a run continues that one.
         settings: the flags of ``weft train`` with ``_`` for ``-``, as ``model="gcn"``, ``hidden=128``,
-            ``weight_decay=5e-4``; ``weft help train --help-all`` and ``docs/reference.md`` list them. None is
+            ``weight_decay=5e-4``; ``weft train --help-all`` and ``docs/reference.md`` list them. None is
             the default. ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a
             relation or a list of them, ``class_weights`` a list of numbers, ``init`` a run or a dict of
             arrays, ``validate`` a graph.
@@ -96,7 +96,7 @@ def train(
         >>> run.summary["test"]                                             # doctest: +SKIP
         0.815
     """
-    _program.check_keywords("train", settings, _TAKEN)
+    _program.check_keywords("train", settings, TAKEN)
     calls = [callbacks] if callable(callbacks) else list(callbacks)
     scratch = Scratch()
     try:
@@ -238,7 +238,7 @@ def explain(data: Data, **settings: Any) -> str:
 
     Arguments are those of :func:`train`.
     """
-    _program.check_keywords("train", settings, _TAKEN)
+    _program.check_keywords("train", settings, TAKEN)
     scratch = Scratch()
     try:
         _, arguments, hide = _arguments("train", data, settings, scratch)
@@ -298,7 +298,7 @@ def sweep(
     Returns:
         The :class:`Runs`, the best by validation first.
     """
-    _program.check_keywords("train", {*settings, *(grid or {}), *(random or {}).get("settings", {})}, _TAKEN)
+    _program.check_keywords("train", {*settings, *(grid or {}), *(random or {}).get("settings", {})}, TAKEN)
     out = Path(out) if out is not None else _new_folder()
     file: dict[str, Any] = {
         "settings": {name.replace("_", "-"): value for name, value in settings.items() if value is not None}
