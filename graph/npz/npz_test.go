@@ -361,7 +361,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{with(fields(), array("edge_index", "<i8", "(3, 2)", make([]int64, 6))), "2 × E"},
 		{with(fields(), array("edge_attr", "<f4", "(2, 2)", make([]float32, 4))), `"edge_attr": has shape [2 2]: it must have a row for each of 3 edges`},
 		{with(fields(), array("edge_attr", "<f4", "(3, 2)", []float32{0, 0, 0, float32(math.NaN()), 0, 0})), `"edge_attr": edge 1 of the file has the value NaN in column 1`},
-		{with(fields(), array("val_mask", "|b1", "(3,)", []byte{1, 1, 0})), "val_mask: vertex 0 is also in train_mask"},
+		{with(fields(), array("val_mask", "|b1", "(3,)", []byte{1, 1, 0})), `: array "val_mask": vertex 0 is also in train_mask`},
 		{with(fields(), array("val_mask", "|b1", "(2,)", []byte{1, 1})), `"val_mask": has shape [2]`},
 		{with(fields(), array("y", "<f4", "(3,)", []float32{0, 0, float32(math.Inf(1))})), "label +Inf of vertex 2"},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{3, 4})), "must be square"},

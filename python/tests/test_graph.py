@@ -222,6 +222,8 @@ def test_stays_in_its_process(arrays):
         ({"y": np.array([1, "a"] * 30, object)}, "^y: is no array of numbers or texts: it holds int and str; give one kind"),
         ({"edge_index": np.zeros((3, 4), int)}, r'^array "edge_index": has shape \[3 4\]: it must be 2 × E, source and target$'),
         ({"x": np.full((60, 2), np.nan)}, r'^array "x": feature 0 of vertex 0 is NaN: replace values that are not finite$'),
+        ({"val_mask": np.ones(60, bool)}, r'^array "val_mask": vertex \d+ is also in train_mask: leave it in one of them$'),
+        ({"y": np.array([0] + 59 * [-1])}, r'^array "train_mask": vertex \d+ has no label: leave it out of the split, or give it a label$'),
         ({"y": np.zeros(59, int)}, r'^array "x": has 60 rows, and "y" has 59$'),
         ({"edge_index": [[0, 60], [1, 2]]}, r"edge 1 \(60→2\) leaves the range of 60 vertices"),
         ({"x": "text"}, r"^x: has the type <U4: give numbers$"),
