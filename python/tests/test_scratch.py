@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from conftest import python
 
 import weft
@@ -32,10 +33,21 @@ def test_refused_graph(monkeypatch, tmp_path):
     monkeypatch.setattr(_scratch, "_root", lambda size: tmp_path)
     graph = weft.Graph(**RING | {"y": [0, 5, 0]})
     for _ in range(2):
-        try:
+        with pytest.raises(weft.Refused, match='^array "y": label 5 of vertex 1: '):
             print(graph.store)
-        except weft.Refused as said:
-            assert str(said).startswith('array "y": label 5 of vertex 1: ')
+    assert os.listdir(tmp_path) == []
+
+
+def test_without_room(monkeypatch, tmp_path):
+    def full(path, value):
+        raise OSError(28, "No space left on device", path)
+
+    monkeypatch.setattr(_scratch, "_root", lambda size: tmp_path)
+    monkeypatch.setattr("weft._graph.save", full)
+    with pytest.raises(weft.Failed) as said:
+        print(weft.Graph(**RING).store)
+    why = "the graph cannot be written there: No space left on device; make room, or name another folder by TMPDIR"
+    assert str(said.value) == f"{tmp_path}: {why}"
     assert os.listdir(tmp_path) == []
 
 

@@ -6,8 +6,8 @@ A graph in memory is trained on in three lines:
     run = weft.train(weft.Graph(edge_index=e, x=x, y=y, split="random:60/20/20"), model="gcn")
     print(run.summary["test"], run.predictions)
 
-``docs/python.md`` says more. The work is done by a program, which this package starts: it writes arrays, and reads what
-the program leaves.
+``docs/python.md`` says more. The work is done by a program, which this package starts: it writes arrays, and
+reads what the program leaves.
 """
 
 from ._errors import Failed, Interrupted, Refused

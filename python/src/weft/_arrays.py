@@ -1,4 +1,5 @@
-"""Arrays of other libraries as NumPy's, and their .npy files. No library is imported: types tell by their modules."""
+"""Arrays of other libraries as NumPy's, and their .npy files. No library is imported: types tell by their
+modules."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def array(value: Any, name: str) -> Array:
 
 
 def _of_objects(made: Array, name: str) -> Array:
-    """An array of Python's objects that are numbers, as an array of these; texts, with None among them, stay."""
+    """An array of Python's objects that are numbers, as an array of these; texts, with None among them,
+    stay."""
     values = made.ravel().tolist()
     if all(isinstance(value, (int, float)) for value in values):
         return np.array(values).reshape(made.shape)
@@ -157,7 +159,8 @@ class Coordinates:
 
 
 def sparse(value: Any, name: str) -> Sparse | Coordinates:
-    """The sparse matrix of SciPy, PyTorch or torch_sparse, which shares its arrays where they are by rows or lists."""
+    """The sparse matrix of SciPy, PyTorch or torch_sparse, which shares its arrays where they are by rows or
+    lists."""
     if is_scipy(value):
         if value.format not in ("csr", "coo"):
             value = value.tocsr()

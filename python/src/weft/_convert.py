@@ -101,7 +101,8 @@ def _hetero(data: Any, target: str | None) -> dict[str, Any]:
 
 
 def _first_labelled(made: dict[str, Any], types: list[str]) -> dict[str, Any]:
-    """The arguments, with a number of vertices first that names the types in their order, and refused labels."""
+    """The arguments, with a number of vertices first that names the types in their order, and refused
+    labels."""
     labelled = list(made.get("y", {}))
     if len(labelled) > 1:
         raise Refused(f"the types {', '.join(labelled)} have labels (y): choose one by weft.Graph.of(data, target=…)")
@@ -136,7 +137,8 @@ def _count(made: dict[str, Any]) -> int | None:
 
 
 def _listed(store: dict[str, Any], made: dict[str, Any], count: int | None) -> None:
-    """Masks, and labels where there are none, of lists of vertices, as Entities of PyTorch Geometric has them."""
+    """Masks, and labels where there are none, of lists of vertices, as Entities of PyTorch Geometric has
+    them."""
     if count is None:
         raise Refused("train_idx: lists vertices of a graph without their number; give num_nodes")
     labels = np.full(count, -1, np.int64)
@@ -235,7 +237,8 @@ class _Edges:
         self.split: dict[str, Array] = {}
 
     def divide(self, data: dict[str, Any]) -> None:
-        """Takes the masks of edges out of the data: those to predict, and others that are held out for their sake."""
+        """Takes the masks of edges out of the data: those to predict, and others that are held out for their
+        sake."""
         held, seen = (np.zeros(len(self.source), bool) for _ in range(2))
         for part in ("train", "val", "test"):
             mask = self._mask(data, f"{part}_mask")

@@ -87,7 +87,8 @@ class NodeClassifier(_Estimator):
     """A classifier of vertices.
 
     Parameters are those of :func:`weft.train`: ``model``, ``hidden``, ``lr`` and all others. It works with
-    ``sklearn.base.clone``. For a search over parameters take :func:`weft.sweep`: a graph is not divided into folds.
+    ``sklearn.base.clone``. For a search over parameters take :func:`weft.sweep`: a graph is not divided into
+    folds.
 
     Example:
         >>> model = weft.NodeClassifier(model="gcn", hidden=16).fit(graph)    # doctest: +SKIP
@@ -116,7 +117,8 @@ class NodeClassifier(_Estimator):
         return self._run().predict(data, "probabilities") if data is not None else self._run().probabilities
 
     def score(self, data: Data = None, y: None = None, *, part: Literal["train", "val", "test"] = "test") -> float:
-        """The accuracy on the test vertices, or another part; micro-F1 where a vertex may have several classes."""
+        """The accuracy on the test vertices, or another part; micro-F1 where a vertex may have several
+        classes."""
         measured = self._measured(data, part)
         return float(measured["accuracy"] if measured.get("accuracy") is not None else measured["micro-f1"])
 

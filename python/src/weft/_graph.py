@@ -14,15 +14,15 @@ import numpy as np
 
 from . import _convert, _program
 from ._arrays import Array, Ends, array, edges_of, is_sparse, rows_of, save, sparse
-from ._errors import Refused
+from ._errors import Failed, Refused
 from ._scratch import Scratch
 
 log = logging.getLogger("weft")
 
 EdgeType = tuple[str, str, str]
 
-#: What functions take as a graph: a :class:`Graph`, the path of a file, folder or store or the name of a published
-#: graph, ``Data`` or ``HeteroData`` of PyTorch Geometric or a list of ``Data``, or a ``DGLGraph``.
+#: What functions take as a graph: a :class:`Graph`, the path of a file, folder or store or the name of a
+#: published graph, ``Data`` or ``HeteroData`` of PyTorch Geometric or a list of ``Data``, or a ``DGLGraph``.
 Data = Union["Graph", str, "os.PathLike[str]", Any]
 
 _VERTEX = ("num_nodes", "x", "y", "train_mask", "val_mask", "test_mask", "batch")
@@ -36,29 +36,31 @@ class Graph:
     """A graph of arrays in memory: NumPy's, tensors of PyTorch, columns of pandas, or lists.
 
     The arrays are written once, when the graph is first needed, into shared memory where there is room (see
-    ``docs/python.md``), and checked as ``weft import npz`` checks them. What is written lives as long as this object and
-    the runs that were trained on it. Do not change the arrays before that.
+    ``docs/python.md``), and checked as ``weft import npz`` checks them. What is written lives as long as this
+    object and the runs that were trained on it. Do not change the arrays before that.
 
     Args:
-        edge_index: 2 × E integers, sources above targets: v aggregates u for each column (u, v). Or a pair of vectors.
+        edge_index: 2 × E integers, sources above targets: v aggregates u for each column (u, v). Or a pair of
+            vectors.
         x: features, V × F numbers, or a sparse matrix of SciPy or PyTorch.
-        y: labels: V class ids, −1 for none; or V texts, None for none; or V × C of 0 and 1, for several labels of a
-            vertex; or V floats, or V × K of them, to predict, NaN for none.
+        y: labels: V class ids, −1 for none; or V texts, None for none; or V × C of 0 and 1, for several
+            labels of a vertex; or V floats, or V × K of them, to predict, NaN for none.
         train_mask, val_mask, test_mask: V truth values, or V × S for S splits.
-        adj: in place of ``edge_index``: a sparse matrix V × V, with a value at row u and column v for each edge from u
-            to v. Values other than one are the edges' weights.
+        adj: in place of ``edge_index``: a sparse matrix V × V, with a value at row u and column v for each
+            edge from u to v. Values other than one are the edges' weights.
         edge_weight: E numbers.
         edge_attr: features of edges, E or E × D numbers.
         num_nodes: V, where no other array tells it.
         batch: V numbers, the same for all vertices of one of several graphs.
-        train_edges, val_edges, test_edges: N × 2 each, for link prediction: the edges that train, validate and test.
-            ``val_negatives`` and ``test_negatives`` (M × 2), or ``val_negative_targets`` and ``test_negative_targets``
-            (N × M), are edges that are not there.
-        changes: flags of ``weft import``, as ``split="random:60/20/20"``, ``splits=5``, ``seed=1``, ``symmetrize=True``,
-            ``self_loops=True``, ``reverse_relations=True``, ``random_features=64``, ``dense_features=True``.
+        train_edges, val_edges, test_edges: N × 2 each, for link prediction: the edges that train, validate
+            and test. ``val_negatives`` and ``test_negatives`` (M × 2), or ``val_negative_targets`` and
+            ``test_negative_targets`` (N × M), are edges that are not there.
+        changes: flags of ``weft import``, as ``split="random:60/20/20"``, ``splits=5``, ``seed=1``,
+            ``symmetrize=True``, ``self_loops=True``, ``reverse_relations=True``, ``random_features=64``,
+            ``dense_features=True``.
 
-    A graph of several types has dicts: those of vertices by the name of their type, and those of edges by (source type,
-    name, target type). One type may have ``y``; it is that of the predictions.
+    A graph of several types has dicts: those of vertices by the name of their type, and those of edges by
+    (source type, name, target type). One type may have ``y``; it is that of the predictions.
 
     Example:
         >>> import numpy as np
@@ -69,6 +71,7 @@ class Graph:
 
     Raises:
         Refused: arrays do not fit together; later, what the import refuses.
+        Failed: later, there is no room for the arrays.
         TypeError: a keyword is unknown.
     """
 
@@ -100,7 +103,8 @@ class Graph:
         }
         _program.check_keywords("import npz", changes, taken=("help", "largest_component"))
         self._changes = {name: value for name, value in changes.items() if value is not None and value is not False}
-        #: The classes that ``y`` has, where it is text: class k of the predictions is ``classes[k]``. Else None.
+        #: The classes that ``y`` has, where it is text: class k of the predictions is ``classes[k]``. Else
+        #: None.
         self.classes: Array | None = None
         self._lock = threading.Lock()
         self._scratch: Scratch | None = None
@@ -115,12 +119,13 @@ class Graph:
 
     @classmethod
     def of(cls, data: Data, **changes: Any) -> Graph:
-        """A graph of another library's: ``Data``, a list or a data set of them, or ``HeteroData`` of PyTorch Geometric, ``DGLGraph``.
+        """A graph of another library's: ``Data``, a list or a data set of them, or ``HeteroData`` of PyTorch
+        Geometric, ``DGLGraph``.
 
         Args:
             data: the graph. A :class:`Graph` is itself, where there are no changes.
-            changes: as for :class:`Graph`; of a graph of several types with labels also ``target="paper"``, the type
-                whose labels to learn.
+            changes: as for :class:`Graph`; of a graph of several types with labels also ``target="paper"``,
+                the type whose labels to learn.
 
         Example:
             >>> g = Graph.of(data, split="random:60/20/20")            # doctest: +SKIP
@@ -160,8 +165,11 @@ class Graph:
             for line in told.splitlines()[:-2]:  # which name the store, and the next command
                 log.info("%s", line)
             shutil.rmtree(source)
-        except BaseException:
+        except BaseException as error:
             scratch.close()
+            if isinstance(error, OSError):
+                why = f"{scratch.path.parent}: the graph cannot be written there: {error.strerror}; make room, or name another folder by TMPDIR"
+                raise Failed(why) from None
             raise
         return scratch
 

@@ -23,8 +23,8 @@ log = logging.getLogger("weft")
 # The exit statuses of the program.
 _REFUSED, _INTERRUPTED = 2, 130
 
-# What a launcher tells the processes that it starts. Where it has started Python, as in a job of Slurm, the program is
-# none of them.
+# What a launcher tells the processes that it starts. Where it has started Python, as in a job of Slurm, the
+# program is none of them.
 _LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_NUM_TASKS")
 
 
@@ -32,8 +32,8 @@ def find() -> str:
     """The path of the program.
 
     It is what the environment variable ``WEFT_PROGRAM`` names, else the one in this package, else ``weft`` on
-    ``PATH``. There a script of Python is passed over: it is the command of this package, which starts what is found
-    here.
+    ``PATH``. There a script of Python is passed over: it is the command of this package, which starts what is
+    found here.
 
     Raises:
         Failed: there is none.
@@ -58,7 +58,8 @@ def _is_python(path: str) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """What a flag is given for a value: numbers and paths as they are written, truth values as true and false."""
+    """What a flag is given for a value: numbers and paths as they are written, truth values as true and
+    false."""
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "ndim", None) == 0:  # of NumPy or torch
         value = item()
@@ -81,7 +82,8 @@ def _described(program: str, changed: int, command: str) -> dict[str, dict[str, 
 
 
 def flags_of(command: str) -> dict[str, dict[str, Any]]:
-    """The flags of a command by their keywords, as the program tells them: name, kind, default, meaning, choices."""
+    """The flags of a command by their keywords, as the program tells them: name, kind, default, meaning,
+    choices."""
     program = find()
     try:
         changed = os.stat(program).st_mtime_ns
@@ -122,7 +124,8 @@ def run(arguments: Sequence[str], told: Told | None = None, answers: bool = Fals
 
     Args:
         arguments: of the program.
-        told: is called with each epoch that ``--follow`` prints, as it comes; True ends the run after the next one.
+        told: is called with each epoch that ``--follow`` prints, as it comes; True ends the run after the
+            next one.
         answers: the program waits until told has returned.
         hide: paths in temporary folders, which messages do not have.
 

@@ -60,8 +60,8 @@ class Report:
 class Run:
     """A finished training, in a directory of its own.
 
-    ``weft.train`` and ``weft.load`` make runs. Rows are the vertices in the order of the data; of a graph of several
-    types, those of the type with labels.
+    ``weft.train`` and ``weft.load`` make runs. Rows are the vertices in the order of the data; of a graph of
+    several types, those of the type with labels.
     """
 
     def __init__(self, directory: str | os.PathLike[str], graph: Graph | None = None):
@@ -85,7 +85,8 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The results: the object of ``weft train --json``, as ``losses``, ``epochs_run``, ``val``, ``test``, ``run_dir``."""
+        """The results: the object of ``weft train --json``, as ``losses``, ``epochs_run``, ``val``, ``test``,
+        ``run_dir``."""
         return self._record["summary"]  # type: ignore[no-any-return]
 
     @property
@@ -117,7 +118,8 @@ class Run:
 
     @cached_property
     def logits(self) -> Array:
-        """V × C float32: the output of the model. Of values to predict: the values. Of link prediction: embeddings."""
+        """V × C float32: the output of the model. Of values to predict: the values. Of link prediction:
+        embeddings."""
         return np.asarray(np.load(self.directory / "predictions.npy"))
 
     @property
@@ -181,7 +183,8 @@ class Run:
 
         Args:
             data: another graph with the same features; None: that of the run.
-            output: what to return: ``predictions``, ``logits`` or ``probabilities``, as the properties of these names.
+            output: what to return: ``predictions``, ``logits`` or ``probabilities``, as the properties of
+                these names.
             vertices: ids of the vertices to predict, in the order of the rows to return; None: all.
             settings: flags of ``weft predict``, as ``threads=4``.
 
@@ -239,8 +242,9 @@ class Run:
             split: which split of the graph, from 0; None: that of the run.
 
         Returns:
-            ``train``, ``val`` and ``test``, each with metrics by name, as ``accuracy`` and ``macro-f1``, and of classes
-            ``classes`` (precision, recall, F1, support) and ``confusion``; of link prediction ``val`` and ``test``.
+            ``train``, ``val`` and ``test``, each with metrics by name, as ``accuracy`` and ``macro-f1``, and
+            of classes ``classes`` (precision, recall, F1, support) and ``confusion``; of link prediction
+            ``val`` and ``test``.
         """
         graph = self._graph if data is None else graph_of(data)
         given = self._given(data, graph)
@@ -254,9 +258,11 @@ class Run:
         return _weights.read(self.directory / "model.safetensors")
 
     def to_pyg(self) -> torch.nn.Module:
-        """PyTorch Geometric's own model with the weights of the run; torch and torch_geometric must be installed.
+        """PyTorch Geometric's own model with the weights of the run; torch and torch_geometric must be
+        installed.
 
-        It is called with the run's graph as PyG has it, and computes the logits of the run. :func:`weft.pyg.to_pyg` says
+        It is called with the run's graph as PyG has it, and computes the logits of the run.
+        :func:`weft.pyg.to_pyg` says
         what some models need besides: weights, features or types of edges.
 
         Example:
@@ -303,8 +309,8 @@ class Runs(Sequence[Run]):
 
     def __init__(self, runs: Iterable[Run], summary: dict[str, Any] | None = None):
         self._runs = list(runs)
-        #: The object that the program printed: of ``weft train --seeds`` with ``test_mean`` and ``test_deviation``,
-        #: of ``weft runs --json`` or ``weft sweep --json``; else empty.
+        #: The object that the program printed: of ``weft train --seeds`` with ``test_mean`` and
+        #: ``test_deviation``, of ``weft runs --json`` or ``weft sweep --json``; else empty.
         self.summary = summary or {}
 
     @overload

@@ -16,9 +16,9 @@ _LOCK = "lock"
 class Scratch:
     """A folder that is removed when this object is garbage, or when Python ends.
 
-    It is in ``/dev/shm`` where there is room for twice so many bytes, and they take at most half of the free memory,
-    else in the temporary folder (``TMPDIR``). A Python that is killed leaves it behind: the next one to make such a
-    folder removes it. The lock of a file in it tells whether whoever made it is still there.
+    It is in ``/dev/shm`` where there is room for twice so many bytes, and they take at most half of the free
+    memory, else in the temporary folder (``TMPDIR``). A Python that is killed leaves it behind: the next one
+    to make such a folder removes it. The lock of a file in it tells whether whoever made it is still there.
 
     Args:
         size: about how many bytes it will hold.

@@ -63,28 +63,31 @@ def train(
     """Trains a model on a whole graph.
 
     Args:
-        data: the graph: a :class:`weft.Graph`, the path of a file, folder or store or the name of a published graph,
-            ``Data`` or ``HeteroData`` of PyTorch Geometric, or a ``DGLGraph``.
+        data: the graph: a :class:`weft.Graph`, the path of a file, folder or store or the name of a published
+            graph, ``Data`` or ``HeteroData`` of PyTorch Geometric, or a ``DGLGraph``.
         out: directory of the run, new or empty; None: a new folder under ``runs/``.
         progress: whether tqdm shows the epochs, in a notebook or on a terminal.
-        callbacks: functions that are called with each epoch, a dict with ``epoch``, ``loss``, ``lr``, ``seconds`` and,
-            if evaluated, ``train``, ``val``, ``test`` and ``val_loss``. The run waits for them. One that returns True
-            ends the run after the next epoch, with its results so far.
-        resume: ``"auto"`` continues the run in ``out``, if there is one, from its last checkpoint; the directory of a run
-            continues that one.
+        callbacks: functions that are called with each epoch, a dict with ``epoch``, ``loss``, ``lr``,
+            ``seconds`` and, if evaluated, ``train``, ``val``, ``test`` and ``val_loss``. The run waits for
+            them. One that returns True ends the run after the next epoch, with its results so far.
+        resume: ``"auto"`` continues the run in ``out``, if there is one, from its last checkpoint; the
+            directory of a run continues that one.
         settings: the flags of ``weft train`` with ``_`` for ``-``, as ``model="gcn"``, ``hidden=128``,
-            ``weight_decay=5e-4``; ``weft help train --help-all`` and ``docs/reference.md`` list them. None is the default.
-            ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a relation or a list of them,
-            ``class_weights`` a list of numbers, ``init`` a run or a dict of arrays, ``validate`` a graph.
+            ``weight_decay=5e-4``; ``weft help train --help-all`` and ``docs/reference.md`` list them. None is
+            the default. ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a
+            relation or a list of them, ``class_weights`` a list of numbers, ``init`` a run or a dict of
+            arrays, ``validate`` a graph.
 
     Returns:
-        The :class:`Run`. With ``seeds`` or ``splits`` the :class:`Runs`, whose ``summary`` has means and deviations.
+        The :class:`Run`. With ``seeds`` or ``splits`` the :class:`Runs`, whose ``summary`` has means and
+        deviations.
 
     Raises:
         TypeError: a keyword is unknown; the nearest is named.
         Refused: a setting or the graph makes no sense.
         Failed: the run failed, as where the loss is no number any more.
-        Interrupted: a signal from elsewhere ended the run. It has results, as has one that ``KeyboardInterrupt`` ended,
+        Interrupted: a signal from elsewhere ended the run. It has results, as has one that
+        ``KeyboardInterrupt`` ended,
             and ``resume="auto"`` continues both.
 
     Example:
@@ -209,7 +212,8 @@ class _Bar:
 
 
 def load(directory: str | os.PathLike[str]) -> Run:
-    """Opens a run that has ended. What needs its graph takes that, as ``run.embeddings(data)``, if it was in memory.
+    """Opens a run that has ended. What needs its graph takes that, as ``run.embeddings(data)``, if it was in
+    memory.
 
     Raises:
         Refused: the directory has no results of a run.
@@ -244,7 +248,8 @@ def explain(data: Data, **settings: Any) -> str:
 
 
 def plan(data: Data, workers: int = 4, **settings: Any) -> dict[str, Any]:
-    """Predicts time, memory and bytes of an epoch on each mesh of workers: the object of ``weft plan --json``.
+    """Predicts time, memory and bytes of an epoch on each mesh of workers: the object of ``weft plan
+    --json``.
 
     Args:
         data: as for :func:`train`.
@@ -252,7 +257,8 @@ def plan(data: Data, workers: int = 4, **settings: Any) -> dict[str, Any]:
         settings: flags of ``weft plan``, which has those of ``weft train`` and others, as ``link="1gbit"``.
 
     Returns:
-        ``meshes``, the fastest first, each with ``parallel``, ``epoch_seconds``, ``peak_tensor_bytes``, ``sent_bytes``.
+        ``meshes``, the fastest first, each with ``parallel``, ``epoch_seconds``, ``peak_tensor_bytes``,
+        ``sent_bytes``.
     """
     _program.check_keywords("plan", settings, ("help", "json", "workers"))
     scratch = Scratch()
@@ -279,10 +285,11 @@ def sweep(
     Args:
         data: as for :func:`train`.
         grid: values by keyword, as ``{"lr": [.01, .005], "hidden": [16, 64]}``.
-        random: in place of it ``{"runs": 20, "seed": 1, "settings": {"lr": {"log-uniform": [1e-4, .1]}}}``, as in a file
-            of ``weft sweep``.
+        random: in place of it ``{"runs": 20, "seed": 1, "settings": {"lr": {"log-uniform": [1e-4, .1]}}}``,
+            as in a file of ``weft sweep``.
         seeds: runs of each combination; None: one.
-        out: folder of the runs; None: a new one under ``runs/``. With that of an earlier sweep it goes on there.
+        out: folder of the runs; None: a new one under ``runs/``. With that of an earlier sweep it goes on
+            there.
         jobs: runs beside each other, which share the cores.
         config: file or name of settings of all runs.
         max_time: after which the sweep begins no other run, as ``"3h"``.
