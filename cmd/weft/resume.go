@@ -105,6 +105,31 @@ func sameStores(a, b string) bool {
 	return err == nil && one == other
 }
 
+// checkMoved refuses a graph in the place of one that is not there any more, if the run's last checkpoint is
+// of other contents.
+func (r *resumption) checkMoved() (err error) {
+	folder := filepath.Join(r.path, rundir.Checkpoints)
+	epochs, err := checkpoint.Epochs(folder)
+	if err != nil || len(epochs) == 0 || r.graph == r.state.Store || !isStore(r.graph) {
+		return err
+	}
+	last, err := checkpoint.Read(folder, epochs[0])
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, last.Close()) }()
+	var record train.Record
+	if err := last.State(&record); err != nil {
+		return err
+	}
+	sum, err := checksum([]string{r.graph})()
+	same := sum == record.Store || r.before.Validate != "" && strings.HasPrefix(record.Store, sum)
+	if err == nil && !same {
+		err = refusal.Errorf("%s: the run in %s is of another graph; give that, or begin a new run in another folder", r.graph, r.path)
+	}
+	return err
+}
+
 // agree fails where the ranks have found different runs; nil: a new one.
 func (r *resumption) agree(all ranks) error {
 	mine, path := "", ""

@@ -159,6 +159,9 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 		if done, err = run.finished(settings); done == nil || err != nil {
 			return err
 		}
+		if err := run.checkMoved(); err != nil {
+			return err
+		}
 		fmt.Fprintf(show, "%s: the run has ended: %s\n", printable(run.path), printable(done.Reason))
 		return t.printRun(cmd.OutOrStdout(), show, done)
 	})

@@ -83,18 +83,20 @@ def test_interrupted_and_resumed(graph, arrays, error, caplog):
 
 
 def test_run_goes_on_with_its_settings(graph, arrays, bars):
-    settings = {"lr": 0.02, "init": train(graph, epochs=1).state_dict()}
+    settings = {"lr": 0.02, "class_weights": [1, 2, 0.5], "init": train(graph, epochs=1).state_dict()}
     whole = train(graph, epochs=6, out="whole", **settings)
     run = train(graph, epochs=2, out="run", **settings)
-    assert weft.train(graph, resume=run, epochs=3).directory == run.directory  # and not a new one
+    assert weft.train(graph, resume=run, epochs=3, class_weights=[1, 2, 0.5]).directory == run.directory  # and not a new one
     run.directory.rename("moved")
-    again = weft.train(weft.Graph(**arrays), resume="moved", epochs=4)
+    again = weft.train(weft.Graph(**arrays), resume="moved", epochs=4, class_weights=[1, 2, 0.5])
     assert again.summary["epochs_run"] == 4 and again.settings["model"] == "gcn"
     bars.clear()
-    assert weft.train(weft.Graph(**arrays), out="moved", resume="auto", epochs=5, init=settings["init"]).summary["epochs_run"] == 5
+    assert weft.train(weft.Graph(**arrays), out="moved", resume="auto", epochs=5, **settings).summary["epochs_run"] == 5
     assert bars[0] == (5, 4, "epoch", "gcn")
-    again = weft.train(weft.Graph(**arrays), out="moved", resume=Path("moved"), epochs=6)
+    again = weft.train(weft.Graph(**arrays), out="moved", resume=Path("moved"), epochs=6, class_weights=[1, 2, 0.5])
     assert again.summary["losses"] == whole.summary["losses"] and (again.logits == whole.logits).all()
+    with pytest.raises(weft.Refused, match="^the run in moved is of another graph; give that, or leave it out$"):
+        weft.train(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), resume="moved")  # which has ended
     with pytest.raises(weft.Refused, match="^model sage: the run to continue has gcn; "):
         weft.train(graph, resume="moved", model="sage")
     with pytest.raises(weft.Refused, match="^out other: the run continues in moved; leave it out$"):
