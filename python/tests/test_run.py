@@ -166,6 +166,12 @@ def test_sweep(graph, arrays):
     assert {path: path.read_bytes() for path in Path("sweep").rglob("run.json")} == before and len(before) == len(again) == 4
     with pytest.raises(weft.Refused, match="^out sweep: the folder holds runs of another sweep"):
         weft.sweep(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), grid={"lr": [0.1, 0.01], "hidden": [4, 8]}, model="mlp", epochs=3, out="sweep")
+    with pytest.raises(weft.Failed, match=r"^1 combination of 2 failed; run-0001: lr 1e\+30: failed: epoch 1: the logits are not finite; "):
+        weft.sweep(graph, grid={"lr": [0.1, 1e30]}, model="gcn", optimizer="sgd", epochs=3, out="failing")
+    with pytest.raises(TypeError, match="^grid: lr: 0.1 is no list: give the values to try$"):
+        weft.sweep(graph, grid={"lr": 0.1})
+    with pytest.raises(TypeError, match="^random: has no settings: "):
+        weft.sweep(graph, random={"runs": 2})
     with pytest.raises(TypeError, match="^unknown keyword hiden"):
         weft.sweep(graph, grid={"hiden": [3]})
 

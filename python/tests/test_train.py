@@ -155,6 +155,21 @@ def test_ways_out(arrays, graph):
     for name in ("random_features", "target"):
         with pytest.raises(TypeError, match=rf"^unknown keyword {name}: it is of graphs: weft.Graph.of\(data, {name}=…\)$"):
             train(graph, **{name: "8"})
+    with pytest.raises(weft.Refused, match="^the graph has no labels to learn; give y to weft.Graph, or labels to weft import; or learn edges with task link$"):
+        train(weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"]))
+    with pytest.raises(weft.Refused, match="^class_weights: give a number for each class in their order, or balanced$"):
+        train(graph, class_weights=["a", "b", "c"])
+    for wrong in (3, [], [("a", 3, "b")]):
+        with pytest.raises(weft.Refused, match=f"^link_relation: {re.escape(repr(wrong))} is no relation: give "):
+            train(graph, task="link", link_relation=wrong)
+    with pytest.raises(TypeError, match='^resume: 5 is no run: give a weft.Run, its directory, or "auto"$'):
+        train(graph, resume=5)
+    with pytest.raises(weft.Refused, match='^resume="auto": continues the run in out, or begins it there; give out, or a run as resume$'):
+        train(graph, resume="auto")
+    os.mkdir("begun")
+    Path("begun/state.json").touch()
+    with pytest.raises(weft.Refused, match=r'^begun: has no results of a run \(run.json\); continue it with weft.train\(data, resume="begun"\)$'):
+        weft.load("begun")
     for call in (train, weft.Graph.of):
         with pytest.raises(TypeError, match="^None is no graph: give a weft.Graph, a path, "):
             call(None)
@@ -254,6 +269,7 @@ def test_values(tmp_path):
     assert value("parallel", {"graph": 2, "tensor": 3}) == "graph=2,tensor=3" and value("parallel", "graph=4") == "graph=4"
     assert value("link_split", (80, 10, 10)) == "80/10/10"
     assert value("link_relation", ("author", "writes", "paper")) == "author,writes,paper"
+    assert value("link_relation", ["author", "writes", "paper"]) == "author,writes,paper"
     assert value("link_relation", [("a", "b", "c"), ("d", "e", "f")]) == "a,b,c;d,e,f"
     assert Path(value("class_weights", [1, 0.5])).read_text() == "1.0\n0.5\n" and value("class_weights", "balanced") == "balanced"
     assert value("max_time", datetime.timedelta(minutes=1.5)) == "90.0s"
@@ -289,6 +305,7 @@ def test_validated_on_data(arrays, graph):
     """The graph in memory lives until the program has read it, and may have vertices of one part alone."""
     fields = {"edge_index": arrays["edge_index"], "x": arrays["x"][::-1].copy(), "y": arrays["y"], "val_mask": arrays["val_mask"]}
     run = train(graph, epochs=2, validate=Data(**fields))
+    assert run.settings["validate"] == "in memory"
     there, right = arrays["val_mask"], run.predict(Data(**fields)) == arrays["y"]
     assert run.summary["val"] == pytest.approx(right[there].mean()) and run.summary["validation_graph"]["edges"] == 300
 

@@ -11,8 +11,8 @@ published graph, ``Data`` or ``HeteroData`` of PyTorch Geometric or a list of ``
 ``Callback`` is called with each epoch, a dict, and ends the run by True.
 
 ``python.md`` says more, and ``reference.md`` and ``data.md`` explain settings, files and formats: they are in
-``share/doc/weft`` of the environment (``sys.prefix``), and in ``docs`` of the sources. The work is done by a program, which this package starts: it writes arrays, and
-reads what the program leaves.
+``share/doc/weft`` of the environment (``sys.prefix``), and in ``docs`` of the sources. The work is done by a
+program, which this package starts: it writes arrays, and reads what the program leaves.
 """
 
 from importlib.metadata import PackageNotFoundError, version

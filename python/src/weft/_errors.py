@@ -49,6 +49,7 @@ _words = [
             r"import it with --split random:60/20/20",
             'give it one: split="random:60/20/20" of weft.Graph or weft.Graph.of(data), or --split of weft import',
         ),
+        (r"import it from a source that has labels, or .* lists them;", "give y to weft.Graph, or labels to weft import;"),
         (r"weft train(?: STORE)? --resume (.+?)(?=$|, or |;)", r'weft.train(data, resume="\1")'),
         (r"continue with the same command, --out (.+) and --resume auto", r'continue with the same call, out="\1" and resume="auto"'),
         (r"the same command goes on", "the same call goes on"),

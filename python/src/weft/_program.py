@@ -271,4 +271,7 @@ class _Child:
         """What the program said last: its error."""
         errors = [line for line in self.said if line.startswith("weft: ")]
         text = errors[-1].removeprefix("weft: ") if errors else "; ".join(list(self.said)[-3:])
+        if text.endswith(", as said above"):
+            failures = [line.partition(": ")[2] for line in self.said if ": failed: " in line]
+            text = "; ".join([text.removesuffix(", as said above"), *failures])
         return in_words_of_python(text)

@@ -71,12 +71,12 @@ class Run:
         try:
             text = (self.directory / "run.json").read_text(encoding="utf-8")
         except OSError:
-            raise Refused(
-                f"{directory}: has no results of a run (run.json); weft.runs lists the runs that have some"
-            ) from None
+            begun = (self.directory / "state.json").exists()
+            way = f'continue it with weft.train(data, resume="{directory}")' if begun else "weft.runs lists the runs that have some"
+            raise Refused(f"{directory}: has no results of a run (run.json); {way}") from None
         self._record: dict[str, Any] = json.loads(text)
         of = self._record["summary"]
-        of |= {"run_dir": str(self.directory), "ended": self._record["ended"]}
+        of |= {"run_dir": str(self.directory), "ended": self._record.get("ended")}  # None: of an early version
         if is_temporary(of["dataset"]):
             of["dataset"] = "a graph in memory"
 
@@ -98,8 +98,9 @@ class Run:
 
     @property
     def settings(self) -> dict[str, str]:
-        """All settings of the run by their keywords, as texts."""
-        return {name.replace("-", "_"): value for name, value in self._record["settings"].items()}
+        """All settings of the run by their keywords, as texts; ``in memory``: given as arrays or graphs."""
+        of = self._record["settings"]
+        return {name.replace("-", "_"): "in memory" if is_temporary(value) else value for name, value in of.items()}
 
     @property
     def reason(self) -> str:

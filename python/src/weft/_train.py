@@ -147,6 +147,10 @@ def _resumed(out: Any, resume: Any, settings: Mapping[str, Any]) -> Any:
     """What ``--resume`` is given: the directory of a run that is there, which then has its settings."""
     if isinstance(resume, Run):
         return resume.directory
+    if not (resume is None or isinstance(resume, (str, os.PathLike))):
+        raise TypeError(f'resume: {resume!r} is no run: give a weft.Run, its directory, or "auto"')
+    if resume == "auto" and out is None:
+        raise Refused('resume="auto": continues the run in out, or begins it there; give out, or a run as resume')
     several = any(settings.get(name) is not None for name in ("seeds", "splits", "config"))
     if resume == "auto" and out is not None and not several and (Path(out) / _STATE).exists():
         return out
@@ -196,10 +200,17 @@ def _value(name: str, value: Any, scratch: Scratch) -> Any:
         return ",".join(f"{axis}={number}" for axis, number in value.items())
     if name == "class_weights" and not isinstance(value, (str, os.PathLike)):
         path = scratch.path / "class_weights.txt"
-        path.write_text("".join(f"{float(weight)!r}\n" for weight in array(value, name)))
+        weights = array(value, name)
+        if weights.ndim != 1 or weights.dtype.kind not in "biuf":
+            raise Refused("class_weights: give a number for each class in their order, or balanced")
+        path.write_text("".join(f"{float(weight)!r}\n" for weight in weights))
         return path
     if name == "link_relation" and not isinstance(value, str):
-        relations = [value] if isinstance(value[0], str) else value
+        relations = list(value) if isinstance(value, Iterable) else []
+        if all(isinstance(part, str) for part in relations):
+            relations = [relations]
+        if not all(isinstance(r, Sequence) and r and all(isinstance(part, str) for part in r) for r in relations):
+            raise Refused(f"link_relation: {value!r} is no relation: give (source type, name, target type), or a list of them")
         return ";".join(",".join(relation) for relation in relations)
     if isinstance(value, datetime.timedelta):
         return f"{value.total_seconds()}s"
@@ -355,6 +366,11 @@ def sweep(
         The :class:`Runs`, the best by validation first.
     """
     _program.check_keywords("train", {*settings, *(grid or {}), *(random or {}).get("settings", {})}, _TAKEN)
+    for name, values in (grid or {}).items():
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise TypeError(f"grid: {name}: {values!r} is no list: give the values to try")
+    if random is not None and "settings" not in random:
+        raise TypeError("random: has no settings: give the values or ranges of each, by its keyword")
     out = Path(out) if out is not None else _new_folder()
     file: dict[str, Any] = {
         "settings": {name.replace("_", "-"): value for name, value in settings.items() if value is not None}
