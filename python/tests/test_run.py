@@ -93,6 +93,9 @@ def test_facts_of_users(graph, arrays):
     """A summary has no temporary folder, and a pickle of a run is its directory."""
     run = train(graph, out="run")
     assert run.summary["dataset"] == "a graph in memory" and run.summary["run_dir"] == str(run.directory) and run.summary["ended"] == "epochs"
+    page = run.report().html
+    assert "<td>a graph in memory</td>" in page and str(graph.store.parent) not in page
+    assert train(graph, class_weights=[1, 2, 3]).settings["class_weights"] == "in memory"
     again = pickle.loads(pickle.dumps(run))
     assert again.directory == run.directory and (again.logits == run.logits).all()
     shutil.copytree(graph.store, "store")

@@ -305,7 +305,7 @@ def test_validated_on_data(arrays, graph):
     """The graph in memory lives until the program has read it, and may have vertices of one part alone."""
     fields = {"edge_index": arrays["edge_index"], "x": arrays["x"][::-1].copy(), "y": arrays["y"], "val_mask": arrays["val_mask"]}
     run = train(graph, epochs=2, validate=Data(**fields))
-    assert run.settings["validate"] == "in memory"
+    assert run.settings["validate"] == "a graph in memory"
     there, right = arrays["val_mask"], run.predict(Data(**fields)) == arrays["y"]
     assert run.summary["val"] == pytest.approx(right[there].mean()) and run.summary["validation_graph"]["edges"] == 300
 

@@ -16,7 +16,7 @@ from . import _program, _weights
 from ._arrays import Array, array
 from ._errors import Refused
 from ._graph import Data, Graph, argument, graph_of
-from ._scratch import Scratch, is_temporary
+from ._scratch import Scratch, graphs_named, is_temporary
 
 if TYPE_CHECKING:
     import pandas
@@ -77,8 +77,7 @@ class Run:
         self._record: dict[str, Any] = json.loads(text)
         of = self._record["summary"]
         of |= {"run_dir": str(self.directory), "ended": self._record.get("ended")}  # None: of an early version
-        if is_temporary(of["dataset"]):
-            of["dataset"] = "a graph in memory"
+        of["dataset"] = graphs_named(of["dataset"])
 
     def __reduce__(self) -> tuple[type[Run], tuple[str]]:
         return Run, (str(self.directory),)
@@ -98,9 +97,9 @@ class Run:
 
     @property
     def settings(self) -> dict[str, str]:
-        """All settings of the run by their keywords, as texts; ``in memory``: given as arrays or graphs."""
-        of = self._record["settings"]
-        return {name.replace("-", "_"): "in memory" if is_temporary(value) else value for name, value in of.items()}
+        """All settings of the run by their keywords, as texts; ``in memory``: it was given as arrays."""
+        texts = self._record["settings"]
+        return {name.replace("-", "_"): "in memory" if is_temporary(of := graphs_named(value)) else of for name, value in texts.items()}
 
     @property
     def reason(self) -> str:
@@ -303,7 +302,7 @@ def _report(runs: Iterable[Run]) -> Report:
     try:
         page = scratch.path / "report.html"
         _program.run(["report", *(str(run.directory) for run in runs), f"--out={page}"])
-        return Report(page.read_text(encoding="utf-8"))
+        return Report(graphs_named(page.read_text(encoding="utf-8")))
     finally:
         scratch.close()
 

@@ -15,12 +15,17 @@ _LOCK = "lock"
 
 
 # A folder of a Scratch, of any process.
-_FOLDER = re.compile(rf"(?:{re.escape(tempfile.gettempdir())}|(?:/[^/\s]+)+)/{_PREFIX}\d+-[a-z0-9_]{{8}}(?![a-z0-9_])")
+_FOLDER = re.compile(rf"(?:{re.escape(tempfile.gettempdir())}|(?:/[^/\s<>\x22\x27=:;,]+)+)/{_PREFIX}\d+-[a-z0-9_]{{8}}(?![a-z0-9_])")
 
 
 def is_temporary(path: str) -> bool:
     """Whether a path is that of a folder of a Scratch or below it."""
     return _FOLDER.match(path) is not None
+
+
+def graphs_named(text: str) -> str:
+    """A text in which graphs that Python has written are called what they are."""
+    return re.sub(_FOLDER.pattern + "/graph", "a graph in memory", text)
 
 
 def without_folders(text: str) -> str:
