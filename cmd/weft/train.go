@@ -325,7 +325,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		run := rundir.NewRun(version, store, started, job, result)
 		run.Summary.PeakRSSBytes = resident
 		if result.Ended == train.EndedSignal && follower.hasStopped() && signalled.Err() == nil {
-			run.Reason = "stopped by a callback of the program that followed it"
+			run.Reason = "stopped by a callback"
 		}
 		if err := dir.Finish(&run); err != nil {
 			return incomplete(dir, store, err)
