@@ -144,6 +144,24 @@ def test_refused(graph):
         train(weft.Graph(edge_index=[[0, 1], [1, 0]], x=np.eye(2)))
 
 
+def test_resumed_without_what_was_in_memory(graph, arrays):
+    def run(**settings):
+        train(weft.Graph(**arrays), epochs=1, **settings)
+
+    run(out="alone")
+    run(out="validated", validate=weft.Graph(**arrays))
+    run(out="weighted", class_weights=[1, 2, 3])
+    with pytest.raises(weft.Refused, match=r'^alone: the graph of the run was in memory; give it: weft.train\(data, resume="alone"\)$'):
+        weft.train(None, resume="alone", epochs=2)
+    for name, line in (
+        ("validated", "validate: the graph of the run was in memory; give it again"),
+        ("weighted", "class_weights: those of the run were in memory; give them again"),
+    ):
+        with pytest.raises(weft.Refused, match=f"^{line}$"):
+            weft.train(graph, resume=name, epochs=2)
+    assert weft.train(graph, resume="validated", epochs=2, validate=weft.Graph(**arrays)).summary["epochs_run"] == 2
+
+
 def test_ways_out(arrays, graph):
     """What is refused says what to write in Python."""
     bare = weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"], y=arrays["y"])

@@ -31,6 +31,7 @@ def graphs_named(text: str) -> str:
 def without_folders(text: str) -> str:
     """A line in which files of Scratches have the names of what was given, and their folders none."""
     text = _FOLDER.sub("\0", text)
+    text = re.sub(r"(?<=[\w-]) \0(/\w+(\.\w+)?)?: ", ": ", text)  # behind the keyword
     text = re.sub(r"\0(/(graph|arrays|sweep\.yaml))?: ", "", text)
     text = re.sub(r"\0(/(graph|arrays))?(?![/\w])", "the graph", text)
     text = re.sub(r"\0/(?:(?:graph|arrays)/)?(\S*?)(\.npy|\.safetensors|\.txt)?(?=[:;, ]|$)", r"\1", text)
