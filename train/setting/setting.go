@@ -60,8 +60,10 @@ type Setting struct {
 	shared   bool   // it is for a mesh of more than one worker
 	// changes: a run that continues from a checkpoint may have another value
 	changes bool
-	limits  bounds // of a number
-	field   int    // index in Options
+	// isFile reports whether a value is a file, which a run that continues may find elsewhere; nil: none is
+	isFile func(string) bool
+	limits bounds // of a number
+	field  int    // index in Options
 }
 
 var settings = withFields([]Setting{
@@ -171,6 +173,7 @@ var settings = withFields([]Setting{
 	},
 	{
 		Name: "class-weights", Group: TrainingGroup, task: task.Vertex,
+		isFile:  func(text string) bool { return text != task.NoClassWeights && text != task.Balanced },
 		Meaning: "weights of the classes in the loss: none, balanced for the same weight of all training vertices of each class together, or a text `file` with a number for each class in order",
 	},
 	{

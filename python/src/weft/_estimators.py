@@ -13,7 +13,7 @@ from ._arrays import Array
 from ._errors import Refused
 from ._graph import Data, Graph, graph_of
 from ._run import Run
-from ._train import TAKEN, Callback, train
+from ._train import _TAKEN, Callback, train
 
 _Own = TypeVar("_Own", bound="_Estimator")
 
@@ -56,7 +56,7 @@ class _Estimator:
                 raise TypeError(f"unknown keyword {name}: did you mean {_ALSO[name]}?")
             if name in ("seeds", "splits") and params[name] is not None:
                 raise Refused(f"{name}: asks for several runs, and an estimator has one; take weft.train(graph, {name}=…)")
-        _program.check_keywords("train", [name for name in params if name not in self._own], TAKEN)
+        _program.check_keywords("train", [name for name in params if name not in self._own], _TAKEN)
         for name, value in params.items():
             setattr(self, name, value)
         return self

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Union
@@ -15,7 +16,7 @@ import numpy as np
 
 from . import _convert, _program
 from ._arrays import Array, Ends, array, edges_of, is_sparse, rows_of, save, sparse
-from ._errors import Failed, Refused, warn
+from ._errors import Failed, Refused
 from ._scratch import Scratch
 
 log = logging.getLogger("weft")
@@ -40,7 +41,7 @@ class Graph:
     """A graph of arrays in memory: NumPy's, tensors of PyTorch, columns of pandas, or lists.
 
     The arrays are written once, when the graph is first needed, into shared memory where there is room (see
-    ``docs/python.md``), and checked as ``weft import npz`` checks them. What is written lives as long as this
+    ``python.md``), and checked as ``weft import npz`` checks them. What is written lives as long as this
     object and the runs that were trained on it. Do not change the arrays before that.
 
     Args:
@@ -50,7 +51,7 @@ class Graph:
         y: labels: V class ids from 0, −1 for none, or objects (as of pandas' ``Int64``) with None or NA for
             none; or V texts, None or NA for none; or V × C of 0 and 1, for several labels of a vertex; or V
             floats, or V × K of them, to predict, NaN for none.
-        train_mask, val_mask, test_mask: V truth values, or V × S for S splits.
+        train_mask, val_mask, test_mask: V truth values, or V × S for S splits. Of some, the others are False.
         adj: in place of ``edge_index``: a sparse matrix V × V, with a value at row u and column v for each
             edge from u to v. Values other than one are the edges' weights.
         edge_weight: E numbers.
@@ -58,7 +59,8 @@ class Graph:
         num_nodes: V, where no other array tells it.
         batch: V numbers, the same for all vertices of one of several graphs.
         train_edges, val_edges, test_edges: N × 2 each, for link prediction: the edges that train, validate
-            and test. ``val_negatives`` and ``test_negatives`` (M × 2), or ``val_negative_targets`` and
+            and test. The edges of ``edge_index`` pass messages, whatever these are: leave those to validate
+            and test out of it. ``val_negatives`` and ``test_negatives`` (M × 2), or ``val_negative_targets`` and
             ``test_negative_targets`` (N × M), are edges that are not there.
         changes: flags of ``weft import``, as ``split="random:60/20/20"`` in place of masks, ``splits=5``,
             ``seed=1``, ``symmetrize=True``, ``self_loops=True``, ``reverse_relations=True``, ``random_features=64``,
@@ -122,6 +124,8 @@ class Graph:
         self.classes: Array | None = None
         #: Whether ``y`` has values to predict, and not classes; None: there are no labels, or their values tell.
         self.values: bool | None = None
+        #: Whether it was one of the three graphs of a split of edges, and has nothing of the split.
+        self.undivided = False
         self._lock = threading.Lock()
         self._scratch: Scratch | None = None
         if "edge_index" not in given and "adj" not in given:
@@ -140,8 +144,12 @@ class Graph:
 
         Args:
             data: the graph. A :class:`Graph` is itself, where there are no changes.
-            changes: as for :class:`Graph`; of a graph of several types with labels also ``target="paper"``,
-                the type whose labels to learn.
+            changes: as for :class:`Graph`, also arrays, which stand in for those of the data; of a graph of
+                several types with labels also ``target="paper"``, the type whose labels to learn.
+
+        The three graphs of ``RandomLinkSplit``, as a list, are the first with their split of edges: its edges
+        pass messages, the positive edges of each part train, validate and test, and the negative ones of the
+        last two are those to measure against. Negative edges to train on are drawn in each epoch.
 
         Example:
             >>> g = Graph.of(data, split="random:60/20/20")            # doctest: +SKIP
@@ -153,7 +161,9 @@ class Graph:
         fields = _convert.fields(data, changes.pop("target", None))
         if changes.get("split") not in (None, "given"):
             fields = {name: value for name, value in fields.items() if name not in _MASKS}
-        return cls(**fields, **changes)
+        made = cls(**(fields | changes))
+        made.undivided = "train_edges" not in changes and _convert.is_part_of_split(data)
+        return made
 
     def __copy__(self) -> Graph:
         return self
@@ -220,7 +230,7 @@ class Graph:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 save(path, value)
             flags = [_program.flag(name, value) for name, value in self._changes.items()]
-            told = _program.run(["import", "npz", str(source), str(store), *flags], hide=[str(source), str(store)])
+            told = _program.run(["import", "npz", str(source), str(store), *flags])
             for line in told.splitlines()[:-2]:  # which name the store, and the next command
                 log.info("%s", line)
             shutil.rmtree(source)
@@ -291,6 +301,7 @@ class Graph:
                 _say_unused(made, name)
             else:
                 files[name] = _numbers(value, name)
+        _complete_masks(files, folder)
         return files
 
     def _counts(self) -> str:
@@ -341,6 +352,15 @@ def _numbers(value: Any, name: str) -> Array:
     return made
 
 
+def _complete_masks(files: dict[str, Array | Ends], folder: str) -> None:
+    """Adds the masks of the parts of a split that has no vertices of them."""
+    names = [f"{folder}{part}_mask" for part in ("train", "val", "test")]
+    there = [mask for name in names if isinstance(mask := files.get(name), np.ndarray)]
+    for name in names:
+        if there and name not in files:
+            files[name] = np.zeros(there[0].shape, bool)
+
+
 def _say_count(files: dict[str, Array | Ends], folder: str, vertices: int) -> None:
     """Adds the number of vertices, unless another array tells it."""
     if not any(folder + key in files for key in ("num_nodes", "x", "y", "x_shape")):
@@ -354,9 +374,10 @@ def _say_unused(y: Array, name: str) -> None:
     counts = np.bincount(y[y >= 0].astype(np.int64, copy=False))
     there = int(np.count_nonzero(counts))
     if 2 * there < len(counts):
-        warn(
+        warnings.warn(
             f"{name}: class ids are numbers from 0, and {len(counts) - there} of the {len(counts)} up to the largest have no vertex; "
-            f"all have a column of probabilities; numpy.unique(y, return_inverse=True) numbers those that are there"
+            f"all have a column of probabilities; numpy.unique(y, return_inverse=True) numbers those that are there",
+            stacklevel=_program.depth(),
         )
 
 
