@@ -57,6 +57,23 @@ func (s *EdgeSplit) Given(part int) int {
 	return len(s.Negative[part]) / 2
 }
 
+// Leaked counts the validation and test edges of the relation's split that are among its edges, too: a model
+// that passes messages along them sees what it is to predict.
+func (r *Relation) Leaked() (edges int) {
+	if r.EdgeSplit == nil {
+		return 0
+	}
+	for _, part := range r.EdgeSplit.Edges[1:] {
+		for k := 0; k < len(part); k += 2 {
+			source, target := part[k], part[k+1]
+			if _, there := slices.BinarySearch(r.Sources[r.Indptr[target]:r.Indptr[target+1]], source); there {
+				edges++
+			}
+		}
+	}
+	return edges
+}
+
 func describeEdgeSplit(s *EdgeSplit) *edgeSplitDescription {
 	if s == nil {
 		return nil

@@ -158,3 +158,21 @@ func TestEdgeSplitRelabelled(t *testing.T) {
 		t.Errorf("%v, want a refusal of vertex 2", err)
 	}
 }
+
+// TestLeaked: held-out edges that are edges of the graph are counted, in its direction, as often as listed.
+func TestLeaked(t *testing.T) {
+	for _, test := range []struct {
+		edges [3][]int32
+		want  int
+	}{
+		{[3][]int32{{4, 2, 0, 1}, {3, 0}, {1, 2, 2, 1}}, 0},
+		{[3][]int32{{}, {4, 2, 3, 0, 4, 2}, {0, 1}}, 3},
+	} {
+		if got := divided(t, &EdgeSplit{Edges: test.edges}).Relations[0].Leaked(); got != test.want {
+			t.Errorf("%v: %d, want %d", test.edges, got, test.want)
+		}
+	}
+	if got := divided(t, nil).Relations[0].Leaked(); got != 0 {
+		t.Errorf("without a split: %d", got)
+	}
+}

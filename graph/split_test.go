@@ -258,3 +258,22 @@ func FuzzParseSplit(f *testing.F) {
 		}
 	})
 }
+
+// TestRenumber: classes are told by their names, in any order and number.
+func TestRenumber(t *testing.T) {
+	l := Labels{Classes: 2, Class: []int64{1, -1, 0}, Names: []string{"blue", "red"}}
+	stored := l.Class
+	if err := l.Renumber([]string{"red", "green", "blue"}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []int64{0, -1, 2}; l.Classes != 3 || !slices.Equal(l.Class, want) || l.ClassName(1) != "green" {
+		t.Errorf("labels %+v, want %v", l, want)
+	}
+	if !slices.Equal(stored, []int64{1, -1, 0}) {
+		t.Errorf("the stored labels are %v", stored)
+	}
+	want := `class 1 is "green", which is none of the 2 classes that were learned; leave its vertices unlabelled`
+	if err := l.Renumber([]string{"red", "blue"}); !refusal.Is(err) || err.Error() != want {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}

@@ -135,6 +135,11 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (evaluatio
 	if err != nil {
 		return nil, err
 	}
+	if e.elsewhere() && columns == e.run.Summary.Graph.Classes && !g.Labels.Continuous() { // else it is no graph of the run's kind
+		if err := matchClasses(warnings, e.run.Store, e.run.ClassNames, e.store, g); err != nil {
+			return nil, err
+		}
+	}
 	if l := &g.Labels; e.elsewhere() && l.Class != nil && l.Names == nil && e.run.Summary.Graph.Values == 0 {
 		l.Classes = max(l.Classes, columns) // no vertex there has the last ones
 	}
@@ -142,11 +147,6 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (evaluatio
 	if learned != there || len(rows) != g.Own()*columns {
 		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: give the store that it was trained on",
 			e.args[0], learned, counted(len(rows)/max(1, columns), "vertex", "vertices"), e.store, there, counted(g.Own(), "vertex", "vertices"))
-	}
-	if e.elsewhere() {
-		if err := checkClasses(warnings, e.run.Store, e.store, &g.Labels); err != nil {
-			return nil, err
-		}
 	}
 	parts := &evaluations{}
 	err = g.Guard(func() error { return parts.of(rows, g, r.Split) })
@@ -211,29 +211,32 @@ func outputs(columns int, values bool) string {
 	return counted(columns, "class", "classes")
 }
 
-// checkClasses refuses labels whose classes have other names, or another order, than those of the graph that
-// the run was trained on. It warns where that graph is not there any more.
-func checkClasses(warnings io.Writer, trained, store string, l *graph.Labels) error {
-	g, err := graph.Open(trained)
+// matchClasses numbers the classes of a graph's labels as those of the graph in trained, by their names. names
+// are those that a run recorded; nil: the graph in trained has them. It refuses names that were not learned, and
+// warns where nothing tells those that were.
+func matchClasses(warnings io.Writer, trained string, names []string, store string, g *graph.Graph) error {
+	l := &g.Labels
+	learned, err := graph.Open(trained)
 	if err != nil {
-		if l.Names != nil {
+		if l.Names != nil && names == nil {
 			fmt.Fprintf(warnings, "weft: warning: the classes of %s are taken for those of the run by their order, as its graph %s is not there to compare their names\n",
 				printable(store), printable(trained))
 		}
-		return nil
-	}
-	defer g.Close()
-	if l.MultiLabel() != g.Labels.MultiLabel() {
-		return refusal.Errorf("%s: a vertex has one class in this graph or in %s, which the run was trained on, and several labels in the other; give a graph with labels like those",
-			store, trained)
-	}
-	for k := range min(l.Classes, g.Labels.Classes) {
-		if is, was := l.ClassName(k), g.Labels.ClassName(k); is != was && l.Names != nil && g.Labels.Names != nil {
-			return refusal.Errorf("%s: class %d is %.40q, and in %s, which the run was trained on, it is %.40q; import labels of the same classes",
-				store, k, is, trained, was)
+	} else {
+		defer learned.Close()
+		if l.MultiLabel() != learned.Labels.MultiLabel() {
+			return refusal.Errorf("%s: a vertex has one class in this graph or in %s, which the run was trained on, and several labels in the other; give a graph with labels like those",
+				store, trained)
+		}
+		if names == nil {
+			names = learned.Labels.Names
 		}
 	}
-	return nil
+	err = g.Guard(func() error { return l.Renumber(names) })
+	if refusal.Is(err) {
+		err = fmt.Errorf("%s: %w", store, err)
+	}
+	return err
 }
 
 // predictions are those of the run or, with a store of their own, made with its weights.

@@ -65,7 +65,7 @@ func (p planned) warnings() (warnings []string) {
 		warnings = append(warnings, doubtfulSums(first.RowSums)...)
 	}
 	if first.UnusedWeights {
-		warnings = append(warnings, "the graph has edge weights, which "+o.Model+" does not use")
+		warnings = append(warnings, "the graph has edge weights, which "+o.Model+" does not use; "+setting.WeightedModels()+" do")
 	}
 	if first.UnusedEdgeFeatures {
 		said := "the graph has edge features, which " + o.Model + " does not use"

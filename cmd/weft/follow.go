@@ -16,6 +16,7 @@ type follower struct {
 	out     io.Writer
 	answers *bufio.Reader // nil: it does not answer
 	errs    io.Writer
+	stopped bool // an answer has ended the run
 }
 
 // answer is what a follower says after an epoch.
@@ -50,9 +51,13 @@ func (f *follower) epoch(e train.Epoch) answer {
 	case err != nil: // the end
 		f.answers = nil
 	case line == "stop\n":
+		f.stopped = true
 		return followerStops
 	case line != "\n":
 		fmt.Fprintf(f.errs, "weft: warning: --follow: the answer %.20q is neither empty nor stop; the run goes on\n", line)
 	}
 	return followerGoesOn
 }
+
+// hasStopped reports whether an answer has ended the run.
+func (f *follower) hasStopped() bool { return f != nil && f.stopped }

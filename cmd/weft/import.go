@@ -221,7 +221,11 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 	if err != nil {
 		return err
 	}
-	warnings := made.Warnings
+	leaks, err := leaksOf(r.store)
+	if err != nil {
+		return err
+	}
+	warnings := slices.Concat(made.Warnings, leaks)
 	if made.oneClass {
 		warnings = append(warnings, oneClass)
 	}
@@ -234,6 +238,30 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 	fmt.Fprintln(cmd.OutOrStdout(), storeLine(r.store, made, time.Since(started)))
 	fmt.Fprintln(cmd.OutOrStdout(), nextLine(r.store, made.Graph))
 	return nil
+}
+
+// leaksOf warns of a store whose edges have some that its split of edges holds out.
+func leaksOf(store string) (warnings []string, err error) {
+	splits, err := graph.OpenEdgeSplits(store)
+	if err != nil {
+		return nil, err
+	}
+	there := slices.ContainsFunc(splits.Relations, func(r graph.Relation) bool { return r.EdgeSplit != nil })
+	if err := splits.Close(); err != nil || !there {
+		return nil, err
+	}
+	g, err := graph.Open(store)
+	if err != nil {
+		return nil, err
+	}
+	for i := range g.Relations {
+		if r := &g.Relations[i]; r.Leaked() > 0 {
+			of := when(len(g.Relations) > 1, " of "+r.FullName())
+			warnings = append(warnings, fmt.Sprintf("%s%s of the split pass messages, as they are edges of the graph, too, so that a model sees what it is to predict: leave them out of the graph's edges",
+				counted(r.Leaked(), "validation or test edge", "validation and test edges"), of))
+		}
+	}
+	return warnings, g.Close()
 }
 
 // makeStore imports in a stream where that is possible.

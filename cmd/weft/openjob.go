@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"weft/comm/mpi"
 	"weft/graph"
@@ -80,7 +81,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o *setting.Resolv
 }
 
 // openValidation gives the job the graph that its model is validated on, if the options name one, and returns
-// its store. It refuses labels of other classes than those of the graph in trained.
+// its store. Classes are numbered as in the graph in trained, and others are refused.
 func (r ranks) openValidation(ctx context.Context, job *train.Job, trained string, o *setting.Resolved, show io.Writer) (store string, err error) {
 	if o.Validate == "" {
 		return "", nil
@@ -93,17 +94,34 @@ func (r ranks) openValidation(ctx context.Context, job *train.Job, trained strin
 		return "", err
 	}
 	job.Validate = other
-	return store, r.OnFirst(func() (err error) {
-		g, err := graph.Open(store)
-		if err != nil {
-			return err
+	err = r.OnFirst(func() (err error) {
+		g := other.Graph
+		if g == nil {
+			if g, err = graph.Open(store); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, g.Close()) }()
 		}
-		defer func() { err = errors.Join(err, g.Close()) }()
 		if !g.Labels.There() {
 			return refusal.Errorf("--validate %s: it has no labels to compare predictions with", o.Validate)
 		}
-		return checkClasses(show, trained, o.Validate, &g.Labels)
+		names := g.Labels.Names
+		if err := matchClasses(show, trained, nil, o.Validate, g); err != nil {
+			return err
+		}
+		if other.Graph == nil && !slices.Equal(names, g.Labels.Names) {
+			return refusal.Errorf("--validate %s: its classes are numbered in another order than those of the graph to train on, "+
+				"and a graph in partitions stays as it is stored; import both with the same classes, or train with one partition", o.Validate)
+		}
+		return nil
 	})
+	if err != nil {
+		return store, err
+	}
+	if !r.First() && other.Graph != nil {
+		err = matchClasses(io.Discard, trained, nil, o.Validate, other.Graph)
+	}
+	return store, r.Together(err)
 }
 
 // closeGraphs closes the graphs that a job has opened, rather than their partitions.

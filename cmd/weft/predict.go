@@ -91,8 +91,9 @@ func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string, begun 
 // request is what is asked of predict, once its arguments are understood.
 type request struct {
 	options *setting.Resolved
-	run     string // its directory; empty: --init names the weights
-	trained string // the store that the run trained on; empty: not known
+	run     string   // its directory; empty: --init names the weights
+	trained string   // the store that the run trained on; empty: not known
+	classes []string // the names of the run's classes; nil: they have none, or trained tells
 	weights string
 	graph   string // dataset or store
 }
@@ -192,7 +193,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 		if err := p.settings.override(&given); err != nil {
 			return asked, err
 		}
-		asked.run, asked.trained, asked.graph = args[0], run.Store, run.Store
+		asked.run, asked.trained, asked.classes, asked.graph = args[0], run.Store, run.ClassNames, run.Store
 		switch _, err := os.Stat(run.Store); {
 		case len(args) == 2:
 			asked.graph = args[1]

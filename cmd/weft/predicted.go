@@ -43,14 +43,16 @@ func (p *predictCommand) describe(warnings io.Writer, job *train.Job, store stri
 		d.Columns = predictions.Values
 	default:
 		learned := d.learned()
-		if !learned.There() && !predictions.IsMatrix(p.out) {
+		if !learned.There() && asked.classes == nil && !predictions.IsMatrix(p.out) {
 			return nil, refusal.Errorf("--out %s: no graph is there whose labels say what the columns stand for; give --out %s, a NumPy array of them",
 				p.out, strings.TrimSuffix(p.out, filepath.Ext(p.out))+".npy")
 		}
 		if learned.MultiLabel() {
 			d.Columns = predictions.LabelLogits
 		}
-		d.Classes = learned.Names
+		if d.Classes = asked.classes; d.Classes == nil {
+			d.Classes = learned.Names
+		}
 	}
 	if labels := &d.graph.Labels; labels.There() && len(d.graph.Splits) > asked.options.Split {
 		if err := d.compare(warnings, asked.trained, store, labels); err != nil {
@@ -93,7 +95,7 @@ func (d *predicted) learned() graph.Labels {
 // compare has the predictions compared with labels, if they are of the same kind and classes.
 func (d *predicted) compare(warnings io.Writer, trained, store string, labels *graph.Labels) (err error) {
 	if trained != "" && trained != store {
-		if err := checkClasses(warnings, trained, store, labels); err != nil {
+		if err := matchClasses(warnings, trained, d.asked.classes, store, d.graph); err != nil {
 			return err
 		}
 	}

@@ -235,7 +235,11 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	if imported == nil {
 		return m.Store, nil // another process has made it
 	}
-	for _, warning := range imported.Warnings {
+	leaks, err := leaksOf(m.Store)
+	if err != nil {
+		return "", err
+	}
+	for _, warning := range slices.Concat(imported.Warnings, leaks) {
 		fmt.Fprintln(os.Stderr, "weft: warning: "+warning)
 	}
 	for _, note := range imported.Notes {

@@ -51,8 +51,6 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 		return nil, refusal.Errorf("--config %s: a run that continues has its settings; leave it out", t.settings.config)
 	case t.resume == resumeAuto && (t.out == "" || len(args) == 0):
 		return nil, refusal.Errorf("--resume auto: continues the run in --out, or begins it; give DATASET and --out RUN, or --resume RUN")
-	case t.resume != resumeAuto && len(args) > 0:
-		return nil, refusal.Errorf("%s: the run in %s has its graph; leave it out", args[0], t.resume)
 	case t.resume != resumeAuto && t.out != "":
 		return nil, refusal.Errorf("--out %s: the run continues in %s; leave it out", t.out, t.resume)
 	}
@@ -72,20 +70,24 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 	if t.resume != resumeAuto {
 		t.settings.base = &r.before
 	}
-	return r, r.findGraph(args)
+	other := "leave it out"
+	if t.resume == resumeAuto {
+		other = "another --out"
+	}
+	return r, r.findGraph(args, other)
 }
 
 // findGraph finds the graph to continue on: that of the run, which args may name. If it is not there any
 // more, args may say where it is now, or where a store of the same contents is; checksums tell whether it is
-// the same.
-func (r *resumption) findGraph(args []string) error {
+// the same. other is what to do in place of giving that graph.
+func (r *resumption) findGraph(args []string, other string) error {
 	r.graph = r.state.Store
 	switch _, missing := os.Stat(r.graph); {
 	case len(args) == 0:
 	case missing != nil:
 		r.graph = args[0]
 	case args[0] != r.state.Dataset && !sameFile(args[0], r.graph) && !sameStores(args[0], r.graph):
-		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or another --out", args[0], r.path, r.graph)
+		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or %s", args[0], r.path, r.graph, other)
 	}
 	return nil
 }
@@ -101,6 +103,31 @@ func sameStores(a, b string) bool {
 	}
 	other, err := checksum([]string{b})()
 	return err == nil && one == other
+}
+
+// checkMoved refuses a graph in the place of one that is not there any more, if the run's last checkpoint is
+// of other contents.
+func (r *resumption) checkMoved() (err error) {
+	folder := filepath.Join(r.path, rundir.Checkpoints)
+	epochs, err := checkpoint.Epochs(folder)
+	if err != nil || len(epochs) == 0 || r.graph == r.state.Store || !isStore(r.graph) {
+		return err
+	}
+	last, err := checkpoint.Read(folder, epochs[0])
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, last.Close()) }()
+	var record train.Record
+	if err := last.State(&record); err != nil {
+		return err
+	}
+	sum, err := checksum([]string{r.graph})()
+	same := sum == record.Store || r.before.Validate != "" && strings.HasPrefix(record.Store, sum)
+	if err == nil && !same {
+		err = refusal.Errorf("%s: the run in %s is of another graph; give that, or begin a new run in another folder", r.graph, r.path)
+	}
+	return err
 }
 
 // agree fails where the ranks have found different runs; nil: a new one.
@@ -143,7 +170,7 @@ func (r *resumption) checkGraph() error {
 		return refusal.Errorf("%s: the graph of the run was made in memory; the program that made it can continue the run", r.path)
 	}
 	if _, err := os.Stat(r.graph); err != nil && r.graph == r.state.Store {
-		return refusal.Errorf("%s: the graph of the run, %s, is not there; restore it, or say where it is: weft train STORE --resume auto --out %[1]s", r.path, r.graph)
+		return refusal.Errorf("%s: the graph of the run, %s, is not there; restore it, or say where it is: weft train STORE --resume %[1]s", r.path, r.graph)
 	}
 	return nil
 }

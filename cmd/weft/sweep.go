@@ -104,7 +104,12 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 	if c.json {
 		show = cmd.ErrOrStderr()
 	}
-	if c.claimed, err = rundir.ClaimSweep(c.out, append([]byte("# of "+s.Dataset+"\n"), s.Text...)); err != nil {
+	of, err := contentsOfStore(s.Dataset)
+	if err != nil {
+		return err
+	}
+	about := func(graph string) []byte { return append([]byte("# of "+graph+"\n"), s.Text...) }
+	if c.claimed, err = rundir.ClaimSweep(c.out, about(of), about(s.Dataset)); err != nil {
 		return err
 	}
 	defer c.claimed.Close()
@@ -129,6 +134,15 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s of %d failed, as said above", counted(failed, "combination", "combinations"), len(s.Combinations))
 	}
 	return nil
+}
+
+// contentsOfStore names a store by what it holds, wherever it lies, and any other dataset as it is named.
+func contentsOfStore(dataset string) (string, error) {
+	if !isStore(dataset) {
+		return dataset, nil
+	}
+	sum, err := checksum([]string{dataset})()
+	return "a graph with the checksum " + sum, err
 }
 
 // trainAll trains with each combination, some beside each other, until ctx ends. It returns how many failed.

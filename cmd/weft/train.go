@@ -67,7 +67,8 @@ With --seeds N it trains N times, with the seeds from that of --seed on, and pri
 --splits all it trains on each stored split. Each run has a directory below that of --out.
 
 With --task link, link prediction learns edges instead of classes. The model computes an embedding of each vertex, and a decoder scores
-an edge from the embeddings of its ends. Validation and test edges pass no messages. predictions.npy then holds the embeddings.
+an edge from the embeddings of its ends. Validation and test edges that --link-split draws pass no messages. Where the store has a split of edges, its
+edges pass messages, whatever the split has. predictions.npy then holds the embeddings.
 
 A signal (SIGINT, SIGTERM, SIGHUP or SIGUSR1) ends the run after the current epoch, with a checkpoint, and keeps the results. A second SIGINT that comes a
 second later or more stops at once.`,
@@ -156,6 +157,9 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 	var done *rundir.Run
 	err = r.OnFirst(func() (err error) {
 		if done, err = run.finished(settings); done == nil || err != nil {
+			return err
+		}
+		if err := run.checkMoved(); err != nil {
 			return err
 		}
 		fmt.Fprintf(show, "%s: the run has ended: %s\n", printable(run.path), printable(done.Reason))
@@ -281,8 +285,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		t.live.reportTo(progress.say)
 		fmt.Fprintf(show, "%s: live at %s\n", printable(t.out), t.live.url())
 	}
+	follower, signalled := newFollower(cmd, t.follow), ctx
 	if events != nil || t.live != nil || t.follow {
-		follower, cancel := newFollower(cmd, t.follow), context.CancelFunc(nil)
+		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 		job.OnEpoch = func(e train.Epoch) {
@@ -319,6 +324,12 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		t.out = dir.Path
 		run := rundir.NewRun(version, store, started, job, result)
 		run.Summary.PeakRSSBytes = resident
+		if run.ClassNames, err = classNames(job, store); err != nil {
+			return err
+		}
+		if result.Ended == train.EndedSignal && follower.hasStopped() && signalled.Err() == nil {
+			run.Reason = "stopped by a callback"
+		}
 		if err := dir.Finish(&run); err != nil {
 			return incomplete(dir, store, err)
 		}
@@ -337,6 +348,18 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		return r.part(t.interrupted(result, &settings.Options))
 	}
 	return nil
+}
+
+// classNames are the names of the classes that a job has learned; nil: they have none.
+func classNames(job *train.Job, store string) ([]string, error) {
+	if job.Graph != nil {
+		return job.Graph.Labels.Names, nil
+	}
+	g, err := graph.Open(store)
+	if err != nil {
+		return nil, err
+	}
+	return g.Labels.Names, g.Close()
 }
 
 // checkFirst makes the checks that need no graph.
@@ -366,7 +389,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *tr
 	job.Planned = &plan
 	said = planned{&plan, settings, job.Threads(settings)}
 	for _, line := range said.warnings() {
-		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+line)
 	}
 	if t.explain {
 		if err := t.printPlan(cmd.OutOrStdout(), said); err != nil {

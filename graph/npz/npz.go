@@ -6,8 +6,8 @@
 //   - heterophilous graphs (Platonov et al., "A critical look at the evaluation of GNNs under heterophily",
 //     ICLR 2023): node_features, node_labels, edges [E,2] and {train,val,test}_masks, one row per split;
 //   - the fields of a Data object of PyTorch Geometric: edge_index [2,E] and, where there are, edge_weight,
-//     edge_attr, num_nodes, x, y, {train,val,test}_mask, of V values or V × splits, and batch, the number of
-//     each vertex' graph, where several graphs are one;
+//     edge_attr, num_nodes, x, y, class_names, the names of the classes, {train,val,test}_mask, of V values or
+//     V × splits, and batch, the number of each vertex' graph, where several graphs are one;
 //     and for link prediction {train,val,test}_edges [N,2] with {val,test}_negatives [M,2] or
 //     {val,test}_negative_targets [N,M];
 //   - a plain edge list: edges [E,2] and num_nodes, and the same beside them;
@@ -58,6 +58,9 @@ var (
 	attributes = [...]string{"attr_data", "attr_indices", "attr_indptr", "attr_shape"}
 	unread     = [...]string{"attr_names", "metadata", "idx_to_node", "idx_to_attr", "idx_to_class"}
 )
+
+// classNamesKey is the name of the names of classes.
+const classNamesKey = "class_names"
 
 // maskKeys are the names of the masks in the second layout.
 var maskKeys = [3]string{"train_masks", "val_masks", "test_masks"}
@@ -198,7 +201,7 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 	if of.Names, err = a.names(of, "node_names", vertices); err != nil {
 		return nil, err
 	}
-	if of.Labels.Names, err = a.names(of, "class_names", of.Labels.Classes); err != nil {
+	if of.Labels.Names, err = a.names(of, classNamesKey, of.Labels.Classes); err != nil {
 		return nil, err
 	}
 	for _, key := range unread {
@@ -212,7 +215,7 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 // checkSparse refuses arrays that the first layout does not have, and those without the others of their
 // group, and reports whether there are sparse attributes.
 func (a *archive) checkSparse() (attributed bool, err error) {
-	known := slices.Concat(adjacency[:], attributes[:], []string{"attr_matrix", "labels", "node_names", "class_names"}, unread[:])
+	known := slices.Concat(adjacency[:], attributes[:], []string{"attr_matrix", "labels", "node_names", classNamesKey}, unread[:])
 	if err := a.Only(known...); err != nil {
 		return false, err
 	}
@@ -222,7 +225,7 @@ func (a *archive) checkSparse() (attributed bool, err error) {
 	if attributed && a.Has("attr_matrix") {
 		return false, refusal.Errorf("%s: has features twice, as attr_data and as attr_matrix: leave one out", a.Path)
 	}
-	if a.Has("class_names") && !a.Has("labels") {
+	if a.Has(classNamesKey) && !a.Has("labels") {
 		return false, refusal.Errorf("%s: has the array \"class_names\" without \"labels\": fetch or save the file again", a.Path)
 	}
 	return attributed, nil
@@ -321,10 +324,8 @@ func (a *archive) plain() (*streamed.Graph, error) {
 	} else if m != nil {
 		m.Of(of)
 	}
-	if a.Has("y") {
-		if of.Labels, err = a.Labels("y", vertices); err != nil {
-			return nil, err
-		}
+	if of.Labels, err = a.labels(a, "", vertices); err != nil {
+		return nil, err
 	}
 	of.Splits, err = a.Splits(arrays.MaskKeys, vertices, &of.Labels, arrays.Masks)
 	return g, err
@@ -412,6 +413,39 @@ func (a *archive) dense(g *streamed.Graph, key string) error {
 	}
 	m.Of(of)
 	return nil
+}
+
+// labels reads the labels of so many vertices from arrays whose keys begin so, and the names of their classes,
+// which may be more than vertices have; none, if there are none.
+func (a *archive) labels(of arrays.Source, prefix string, vertices int) (l graph.Labels, err error) {
+	f, key := arrays.Fields{Source: of}, prefix+classNamesKey
+	if !of.Has("y") {
+		if of.Has(classNamesKey) {
+			return l, a.Refuse(key, refusal.Errorf("there are no labels %q: leave it out", prefix+"y"))
+		}
+		return l, nil
+	}
+	if l, err = f.Labels("y", vertices); err != nil || !of.Has(classNamesKey) {
+		return l, err
+	}
+	names, err := a.listed(key, 1)
+	switch {
+	case err != nil:
+		return l, err
+	case l.Class == nil:
+		return l, a.Refuse(key, refusal.Errorf("labels %q are not one class id for each vertex, and only these have names: leave it out", prefix+"y"))
+	case len(names) < l.Classes:
+		return l, a.Refuse(key, refusal.Errorf("has %d names, and %q has %d classes: name each class", len(names), prefix+"y", l.Classes))
+	}
+	known := make(map[string]bool, len(names))
+	for _, name := range names {
+		if !utf8.ValidString(name) || known[name] {
+			return l, a.Refuse(key, refusal.Errorf("the name %.40q is there twice, or is not UTF-8: give each class a name of its own", name))
+		}
+		known[name] = true
+	}
+	l.Classes, l.Names = len(names), names
+	return l, nil
 }
 
 // names reads an optional vector of text. Where NumPy stored numbers, or Python objects, which are pickles,

@@ -361,7 +361,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{with(fields(), array("edge_index", "<i8", "(3, 2)", make([]int64, 6))), "2 × E"},
 		{with(fields(), array("edge_attr", "<f4", "(2, 2)", make([]float32, 4))), `"edge_attr": has shape [2 2]: it must have a row for each of 3 edges`},
 		{with(fields(), array("edge_attr", "<f4", "(3, 2)", []float32{0, 0, 0, float32(math.NaN()), 0, 0})), `"edge_attr": edge 1 of the file has the value NaN in column 1`},
-		{with(fields(), array("val_mask", "|b1", "(3,)", []byte{1, 1, 0})), "val_mask: vertex 0 is also in train_mask"},
+		{with(fields(), array("val_mask", "|b1", "(3,)", []byte{1, 1, 0})), `: array "val_mask": vertex 0 is also in train_mask`},
 		{with(fields(), array("val_mask", "|b1", "(2,)", []byte{1, 1})), `"val_mask": has shape [2]`},
 		{with(fields(), array("y", "<f4", "(3,)", []float32{0, 0, float32(math.Inf(1))})), "label +Inf of vertex 2"},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{3, 4})), "must be square"},
@@ -643,6 +643,28 @@ func TestPlanetoid(t *testing.T) {
 	for _, suffix := range []string{".x", ".test.index", ""} { // the last is not there
 		if _, err := Read(prefix+suffix, Options{}); !refusal.Is(err) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", suffix, err, want)
+		}
+	}
+}
+
+// TestClassNames: classes of the fields have names, which may be more than vertices have.
+func TestClassNames(t *testing.T) {
+	names := func(shape string, runes ...int32) entry { return array("class_names", "<U1", shape, runes) }
+	g, err := Read(write(t, append(fields(), names("(3,)", 'r', 'g', 'b'))...), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := g.Labels; l.Classes != 3 || !slices.Equal(l.Names, []string{"r", "g", "b"}) || !slices.Equal(l.Class, []int64{1, 0, 1}) {
+		t.Errorf("labels %+v", l)
+	}
+	for want, entries := range map[string][]entry{
+		`array "class_names": has 1 names, and "y" has 2 classes: name each class`:                        append(fields(), names("(1,)", 'r')),
+		`array "class_names": the name "r" is there twice`:                                                append(fields(), names("(2,)", 'r', 'r')),
+		`array "class_names": there are no labels "y": leave it out`:                                      append(without(fields(), "y"), names("(2,)", 'r', 'g')),
+		`array "class_names": labels "y" are not one class id for each vertex, and only these have names`: append(without(fields(), "y"), array("y", "<f4", "(3,)", []float32{.5, 1, 2}), names("(2,)", 'r', 'g')),
+	} {
+		if _, err := Read(write(t, entries...), Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ const (
 
 // The arrays of a type of vertices and of a relation.
 var (
-	vertexKeys = append([]string{"num_nodes", "x", "y", arrays.BatchKey}, slices.Concat(arrays.MaskKeys[:], sparseFeatures[:])...)
+	vertexKeys = append([]string{"num_nodes", "x", "y", classNamesKey, arrays.BatchKey}, slices.Concat(arrays.MaskKeys[:], sparseFeatures[:])...)
 	edgeKeys   = append([]string{arrays.EdgeIndexKey, "edge_weight", "edge_attr"}, arrays.EdgeSplitKeys...)
 )
 
@@ -102,18 +102,17 @@ func (a *archive) typed() (*graph.Graph, error) {
 		if err != nil {
 			return nil, err
 		}
+		labels, err := a.labels(vertices[k], vertices[k].key(""), counts[k])
+		if err != nil {
+			return nil, err
+		}
 		if i == 0 {
-			g.Type, g.Count, g.Features = t.Type, t.Count, t.Features
+			g.Type, g.Count, g.Features, g.Labels = t.Type, t.Count, t.Features, labels
 		} else {
 			g.Others = append(g.Others, t)
 		}
 	}
 	f := arrays.Fields{Source: vertices[first]}
-	if labelled >= 0 {
-		if g.Labels, err = f.Labels("y", g.Count); err != nil {
-			return nil, err
-		}
-	}
 	if g.Splits, err = f.Splits(arrays.MaskKeys, g.Count, &g.Labels, arrays.Masks); err != nil {
 		return nil, err
 	}

@@ -294,7 +294,7 @@ func TestDamaged(t *testing.T) {
 		{dict(edges, text("edge_type"), ids(20, 4)), `"edge_type": has shape [4]: it must be one number for each of 3 edges`},
 		{dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 1), text("train_y"), ids(20, 2)), `"train_y": has shape [2]: it must be one class id for each of the 1 vertices in "train_idx"`},
 		{dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 2), text("train_y"), ids(20, 2)), `"train_idx": entry 2: vertex 0 is given twice`},
-		{dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 1), text("train_y"), ids(20, 1), text("test_idx"), ids(20, 1)), `test_idx: vertex 0 is also in train_idx`},
+		{dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 1), text("train_y"), ids(20, 1), text("test_idx"), ids(20, 1)), `"test_idx": vertex 0 is also in train_idx`},
 		{dict(edges, text("num_nodes"), "K\x04", text("test_idx"), ids(20, 1)), `"train_idx": is missing beside "val_idx" and "test_idx"`},
 		{dict(text("edge_index"), ids(20, 2, 0)), "0 vertices for 0 edges: give their number as num_nodes"},
 		{dict(text("adj"), "ctorch_sparse.tensor\nSparseTensor\n)\x81}b"), `"adj": is no tensor`},

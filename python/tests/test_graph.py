@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import types
 
 import numpy as np
@@ -66,6 +68,8 @@ def test_labels_of_other_kinds(arrays):
 
 
 def test_changes(arrays):
+    for name in ("train_mask", "val_mask", "test_mask"):
+        del arrays[name]
     flags = ("--symmetrize", "--self-loops", "--split=random:50/25/25", "--splits=2", "--seed=3")
     same(weft.Graph(**arrays, symmetrize=True, self_loops=True, split="random:50/25/25", splits=2, seed=3), arrays, *flags)
 
@@ -137,19 +141,95 @@ def test_names_of_classes(arrays):
     ids[4] = -1
     assert graph.classes.tolist() == ["blue", "green", "red"]
     assert np.load(graph.store / "labels.npy").tolist() == ids.tolist()
+    assert json.loads((graph.store / "class_names.json").read_text()) == ["blue", "green", "red"]
+
+
+class NAType:
+    """Stands in for that of pandas.NA, of which even the comparison has no truth value."""
+
+    __module__ = "pandas._libs.missing"
+
+    def __eq__(self, _):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+@pytest.mark.parametrize("none", [None, np.nan, NAType()], ids=["None", "NaN", "NA"])
+def test_labels_with_gaps(arrays, none):
+    texts = np.array(["b", none, "a"], object)
+    assert _arrays.array(texts, "y").tolist() == ["b", None, "a"]
+    assert _arrays.array(np.array([2, none, 10], object), "y", gap=-1).tolist() == [2, -1, 10]
+    column = type("Series", (), {"dtype": np.dtype(np.int64), "to_numpy": lambda self: np.array([2, np.nan, 10])})()  # pandas' Int64
+    assert _arrays.array(column, "y", gap=-1).tolist() == [2, -1, 10] and np.isnan(_arrays.array(column, "x")[1])
+    x = _arrays.array(np.array([[2, none], [True, 0.5]], object), "x")
+    assert x.dtype == np.float64 and np.isnan(x[0, 1]) and x[1].tolist() == [1, 0.5]
+    ids = arrays["y"].astype(object)
+    ids[3] = none
+    graph = weft.Graph(edge_index=arrays["edge_index"], y=ids)
+    assert graph.classes is None and np.load(graph.store / "labels.npy").tolist() == np.where(np.arange(60) == 3, -1, arrays["y"]).tolist()
+    names = np.array(["r", "g", "b"], object)[arrays["y"]]
+    names[3] = none
+    assert weft.Graph(edge_index=arrays["edge_index"], y=names).classes.tolist() == ["b", "g", "r"]
+
+
+def test_class_ids_far_apart(arrays):
+    with pytest.warns(UserWarning, match=r"^y: class ids are numbers from 0, and 28 of the 31 up to the largest have no vertex") as said:
+        weft.Graph(edge_index=arrays["edge_index"], y=(arrays["y"] + 1) * 10)
+    assert said[0].filename == __file__
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+def test_masks(arrays, splits):
+    masks = {name: np.stack([arrays[name]] * splits, 1).squeeze() for name in ("train_mask", "val_mask", "test_mask")}
+    graph = weft.Graph(**arrays | masks)
+    for name, mask in masks.items():
+        assert (getattr(graph, name) == mask).all() and getattr(graph, name).shape == mask.shape
+    drawn = weft.Graph(edge_index=arrays["edge_index"], y=arrays["y"], split="random:60/20/20", splits=splits)
+    ids = np.atleast_2d(np.load(drawn.store / "val.npy"))
+    assert [np.flatnonzero(mask).tolist() for mask in np.atleast_2d(drawn.val_mask.T)] == ids.tolist()
+    by_type = {name: {"b": arrays[name]} for name in ("x", "y", *masks)}
+    typed = weft.Graph(edge_index={("a", "to", "b"): [[0, 1], [2, 3]]}, num_nodes={"a": 2}, **by_type)
+    assert (typed.test_mask == arrays["test_mask"]).all()
+
+
+def test_masks_in_place_of_a_split(arrays):
+    split = "random:50/25/25"
+    with pytest.raises(weft.Refused, match="^split: train_mask and val_mask and test_mask divide the vertices; give masks, or split, and not both$"):
+        weft.Graph(**arrays, split=split)
+    assert (weft.Graph(**arrays, split="given").train_mask == arrays["train_mask"]).all()
+    assert weft.Graph.of(Data(**arrays), split=split).train_mask.sum() == 30  # asked for in place of the data's
+
+
+def test_stays_in_its_process(arrays):
+    graph = weft.Graph(**arrays)
+    assert copy.deepcopy(graph) is graph and copy.copy(graph) is graph
+    with pytest.raises(TypeError, match="^a Graph belongs to its process, and is not pickled: pickle its arrays"):
+        pickle.dumps(graph)
+    with pytest.raises(TypeError, match=r"^a Graph is no array of rows, .*; weft\.sweep\(graph, grid=…\) selects by validation$"):
+        np.asarray(graph)
 
 
 @pytest.mark.parametrize(
     ("change", "line"),
     [
+        ({"edge_index": np.zeros((5, 2), int)}, r"^edge_index: has shape \(5, 2\): it must be 2 × E, sources above targets; give edge_index.T$"),
+        ({"edge_index": 5}, r"^edge_index: has shape \(\): it must be 2 × E"),
+        ({"edge_index": (k for k in range(3))}, "^edge_index: is no array of numbers or texts: it holds generator"),
+        ({"edge_index": np.array([["a"], ["b"]], object)}, r"^edge_index: holds texts: give numbers .*pandas\.factorize .*get_indexer\(ends\)$"),
+        ({"edge_index": (["a"], ["b"])}, "^edge_index: holds texts: give numbers of vertices from 0"),
+        ({"y": np.array([1, "a"] * 30, object)}, "^y: is no array of numbers or texts: it holds int and str; give one kind"),
         ({"edge_index": np.zeros((3, 4), int)}, r'^array "edge_index": has shape \[3 4\]: it must be 2 × E, source and target$'),
         ({"x": np.full((60, 2), np.nan)}, r'^array "x": feature 0 of vertex 0 is NaN: replace values that are not finite$'),
+        ({"val_mask": np.ones(60, bool)}, r'^array "val_mask": vertex \d+ is also in train_mask: leave it in one of them$'),
+        ({"y": np.array([0] + 59 * [-1])}, r'^array "train_mask": vertex \d+ has no label: leave it out of the split, or give it a label$'),
         ({"y": np.zeros(59, int)}, r'^array "x": has 60 rows, and "y" has 59$'),
         ({"edge_index": [[0, 60], [1, 2]]}, r"edge 1 \(60→2\) leaves the range of 60 vertices"),
         ({"x": "text"}, r"^x: has the type <U4: give numbers$"),
         ({"y": [[1, 2], [3]]}, r"^y: is no array"),
         ({"edge_index": ([0, 1], [1])}, r"^edge_index: \(2,\) sources of int64 and \(1,\) targets of int64: give as many integers of each$"),
-        ({"split": "half"}, r'^split "half" is unknown; it is one of given, '),
+        ({"train_mask": None, "val_mask": None, "test_mask": None, "split": "half"}, r'^split "half" is unknown; it is one of given, '),
     ],
 )
 def test_refused(arrays, change, line):
@@ -160,6 +240,10 @@ def test_refused(arrays, change, line):
 def test_unknown_keyword(arrays):
     with pytest.raises(TypeError, match=r"^unknown keyword symetrize: did you mean symmetrize\?$"):
         weft.Graph(**arrays, symetrize=True)
+    with pytest.raises(TypeError, match=r"^unknown keyword X: did you mean x\?$"):
+        weft.Graph(edge_index=[[0], [1]], X=arrays["x"])
+    with pytest.raises(TypeError, match=r"^unknown keyword zzzzzz: help\(weft.Graph\) says where they are listed$"):
+        weft.Graph(**arrays, zzzzzz=1)
     with pytest.raises(TypeError, match="^unknown keyword largest_component: it is not for Python$"):
         weft.Graph(**arrays, largest_component=True)
     with pytest.raises(TypeError, match=r"^builtins.dict is no graph: give a weft.Graph, a path, "):
@@ -249,8 +333,8 @@ def test_labels_that_are_floats(y, read):
 def test_objects():
     assert _arrays.array(np.array([[1, 2.5]], object), "x").tolist() == [[1, 2.5]]
     assert _arrays.array(np.array([1, True], object), "x").dtype == np.int64
-    assert _arrays.array(np.array(["a", None, np.nan], object), "y").dtype == object
-    with pytest.raises(weft.Refused, match="^x: is no array of numbers or texts: it holds dict$"):
+    assert _arrays.array(np.array([np.float32(1.5), np.int8(2)], object), "x").tolist() == [1.5, 2]
+    with pytest.raises(weft.Refused, match="^x: is no array of numbers or texts: it holds dict; give one kind"):
         _arrays.array(np.array([{}], object), "x")
 
 

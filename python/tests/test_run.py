@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +89,20 @@ def test_loaded_without_its_graph(arrays):
         weft.load("nowhere")
 
 
+def test_facts_of_users(graph, arrays):
+    """A summary has no temporary folder, and a pickle of a run is its directory."""
+    run = train(graph, out="run")
+    assert run.summary["dataset"] == "a graph in memory" and run.summary["run_dir"] == str(run.directory) and run.summary["ended"] == "epochs"
+    page = run.report().html
+    assert "<td>a graph in memory</td>" in page and str(graph.store.parent) not in page
+    assert train(graph, class_weights=[1, 2, 3]).settings["class_weights"] == "in memory"
+    again = pickle.loads(pickle.dumps(run))
+    assert again.directory == run.directory and (again.logits == run.logits).all()
+    shutil.copytree(graph.store, "store")
+    assert train("store", out="other").summary["dataset"] == "store"
+    assert re.fullmatch(r"\d+(\.\d+)*\S*", weft.__version__)
+
+
 def test_several_labels(arrays):
     y = np.stack([arrays["y"] == 0, arrays["x"][:, 0] > 1], 1)
     run = train(weft.Graph(**arrays | {"y": y}))
@@ -140,13 +157,24 @@ def test_tables(graph):
     assert "<html" in Path("page.html").read_text()
 
 
-def test_sweep(graph):
+def test_sweep(graph, arrays):
     found = weft.sweep(graph, grid={"lr": [0.1, 0.01], "hidden": [4, 8]}, model="mlp", epochs=3, out="sweep")
     assert len(found) == 4 and sorted((run.settings["lr"], run.settings["hidden"]) for run in found) == [
         *[("0.01", "4"), ("0.01", "8"), ("0.1", "4"), ("0.1", "8")]
     ]
     scores = [run.summary["val"] for run in found]
     assert scores == sorted(scores, reverse=True) and found[0].embeddings().shape[0] == 60
+    before = {path: path.read_bytes() for path in Path("sweep").rglob("run.json")}
+    again = weft.sweep(weft.Graph(**arrays), grid={"lr": [0.1, 0.01], "hidden": [4, 8]}, model="mlp", epochs=3, out="sweep")
+    assert {path: path.read_bytes() for path in Path("sweep").rglob("run.json")} == before and len(before) == len(again) == 4
+    with pytest.raises(weft.Refused, match="^out sweep: the folder holds runs of another sweep"):
+        weft.sweep(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), grid={"lr": [0.1, 0.01], "hidden": [4, 8]}, model="mlp", epochs=3, out="sweep")
+    with pytest.raises(weft.Failed, match=r"^1 combination of 2 failed; run-0001: lr 1e\+30: failed: epoch 1: the logits are not finite; "):
+        weft.sweep(graph, grid={"lr": [0.1, 1e30]}, model="gcn", optimizer="sgd", epochs=3, out="failing")
+    with pytest.raises(TypeError, match="^grid: lr: 0.1 is no list: give the values to try$"):
+        weft.sweep(graph, grid={"lr": 0.1})
+    with pytest.raises(TypeError, match="^random: has no settings: "):
+        weft.sweep(graph, random={"runs": 2})
     with pytest.raises(TypeError, match="^unknown keyword hiden"):
         weft.sweep(graph, grid={"hiden": [3]})
 
@@ -154,7 +182,9 @@ def test_sweep(graph):
 def test_plan(graph):
     told = weft.plan(graph, workers=2, model="gcn", hidden=8)
     assert told["meshes"][0].keys() >= {"parallel", "epoch_seconds", "peak_tensor_bytes", "sent_bytes"}
-    assert weft.explain(graph, model="gcn").startswith("gcn, 2 layers, 579 parameters, one worker with ")
+    text = weft.explain(graph, model="gcn")
+    assert repr(text) == text and "\n" in text  # a notebook shows lines
+    assert text.startswith("gcn, 2 layers, 579 parameters, one worker with ")
 
 
 def test_weights(tmp_path):
@@ -167,38 +197,6 @@ def test_weights(tmp_path):
     header = json.dumps({"x": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}, "__metadata__": {}}).encode()
     (tmp_path / "b").write_bytes(len(header).to_bytes(8, "little") + header + np.array([0x3FC0, 0xC000], "<u2").tobytes())
     assert _weights.read(tmp_path / "b")["x"].tolist() == [1.5, -2]
-
-
-def test_classifier(arrays):
-    names = np.array(["red", "green", "blue"])[arrays["y"]]
-    model = weft.NodeClassifier(model="mlp", hidden=8, epochs=60, out="run")
-    assert model.get_params() == {"model": "mlp", "out": "run", "progress": False, "callbacks": (), "hidden": 8, "epochs": 60}
-    with pytest.raises(weft.Refused, match=r"^this NodeClassifier is not fitted yet: call fit\(data\)$"):
-        model.predict()
-    graph = weft.Graph(**arrays | {"y": names})
-    assert model.fit(graph) is model and model.classes_.tolist() == ["blue", "green", "red"] and model.n_features_in_ == 5
-    there = arrays["test_mask"]
-    assert model.score() == pytest.approx((model.predict() == names)[there].mean())
-    assert model.score(part="train") == pytest.approx((model.predict() == names)[arrays["train_mask"]].mean())
-    assert (model.classes_[model.predict_proba().argmax(1)] == model.predict()).all()
-    other = weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"][::-1].copy())
-    assert (model.predict(other) == model.predict()[::-1]).all()
-    assert model.predict_proba(other) == pytest.approx(model.predict_proba()[::-1], abs=1e-6)
-    copy = type(model)(**model.get_params(deep=False)).set_params(out=None, hidden=4)
-    assert repr(copy) == "NodeClassifier(model='mlp', hidden=4, epochs=60)" and model.get_params()["hidden"] == 8
-    assert not hasattr(copy, "classes_") and copy.fit(graph).run_.settings["hidden"] == "4"
-
-
-def test_regressor(arrays):
-    y = arrays["x"][:, 0] * 2
-    model = weft.NodeRegressor("mlp", hidden=16, epochs=100, dropout=0).fit(weft.Graph(**arrays | {"y": y}))
-    there = arrays["test_mask"]
-    residual, spread = ((model.predict() - y)[there] ** 2).sum(), ((y[there] - y[there].mean()) ** 2).sum()
-    assert model.score() == pytest.approx(1 - residual / spread, abs=1e-4) and model.score() > 0.5
-    with pytest.raises(weft.Refused, match="^y: holds classes; give floats, or take NodeClassifier$"):
-        weft.NodeRegressor("mlp", epochs=1).fit(weft.Graph(**arrays))
-    with pytest.raises(weft.Refused, match="^y: holds values to predict, or links; take NodeRegressor"):
-        weft.NodeClassifier("mlp", epochs=1).fit(weft.Graph(**arrays | {"y": y}))
 
 
 def test_metrics_of_the_command(graph):

@@ -6,9 +6,11 @@ import datetime
 import json
 import logging
 import os
+import re
 import signal
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ from conftest import python
 from conftest import weft as command
 
 import weft
-from weft import _program, _train
+from weft import _graph, _program, _train
 
 
 @pytest.fixture
@@ -47,11 +49,17 @@ def test_bits_of_the_command(arrays, graph, capfd):
 def test_callbacks(graph):
     told = []
     run = train(graph, epochs=100_000, out="run", callbacks=[told.append, lambda epoch: epoch["epoch"] >= 3])
-    assert run.summary["epochs_run"] == 4 and "signal" in run.reason
+    assert run.summary["epochs_run"] == 4 and run.summary["ended"] == "interrupted"
+    assert run.reason == "stopped by a callback"
     assert told == [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     assert run.history["epoch"].tolist() == [1, 2, 3, 4] and run.history["loss"].tolist() == run.summary["losses"]
     assert train(graph, epochs=3, callbacks=lambda epoch: epoch["epoch"]).summary["epochs_run"] == 3  # 1 is not True
-    assert train(graph, epochs=9, callbacks=lambda epoch: np.bool_(True)).summary["epochs_run"] == 2
+    for true in (np.bool_(True), np.array(True)):
+        assert train(graph, epochs=9, callbacks=lambda epoch, true=true: true).summary["epochs_run"] == 2
+    assert train(graph, epochs=3, callbacks=lambda epoch: np.array(False)).summary["epochs_run"] == 3
+    for wrong, shown in ((5, "5"), ([print, "x"], "'x'")):
+        with pytest.raises(TypeError, match=f"^callbacks: {shown} is no function: give a function of an epoch, or a list of them$"):
+            train(graph, callbacks=wrong)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
@@ -64,7 +72,7 @@ def test_interrupted_and_resumed(graph, arrays, error, caplog):
 
     with pytest.raises(error):
         train(graph, epochs=6, out="run", callbacks=fail)
-    assert caplog.messages[-1].endswith("the results so far are in run; continue with weft train --resume run")
+    assert caplog.messages[-1].endswith('the results so far are in run; continue with weft.train(data, resume="run")')
     assert weft.load("run").summary["epochs_run"] in (2, 3) and os.listdir("run/checkpoints")
     rest = []
     run = train(weft.Graph(**arrays), epochs=6, out="run", resume="auto", callbacks=rest.append)  # another copy of the graph
@@ -72,6 +80,53 @@ def test_interrupted_and_resumed(graph, arrays, error, caplog):
     assert rest[-1]["epoch"] == 6 and rest[0]["epoch"] in (3, 4)
     more = weft.train(None, resume=run, epochs=8, progress=False)
     assert more.summary["epochs_run"] == 8 and more.directory == run.directory
+
+
+def test_run_goes_on_with_its_settings(graph, arrays, bars):
+    settings = {"lr": 0.02, "class_weights": [1, 2, 0.5], "init": train(graph, epochs=1).state_dict()}
+    whole = train(graph, epochs=6, out="whole", **settings)
+    run = train(graph, epochs=2, out="run", **settings)
+    assert weft.train(graph, resume=run, epochs=3, class_weights=[1, 2, 0.5]).directory == run.directory  # and not a new one
+    run.directory.rename("moved")
+    again = weft.train(weft.Graph(**arrays), resume="moved", epochs=4, class_weights=[1, 2, 0.5])
+    assert again.summary["epochs_run"] == 4 and again.settings["model"] == "gcn"
+    bars.clear()
+    assert weft.train(weft.Graph(**arrays), out="moved", resume="auto", epochs=5, **settings).summary["epochs_run"] == 5
+    assert bars[0] == (5, 4, "epoch", "gcn")
+    again = weft.train(weft.Graph(**arrays), out="moved", resume=Path("moved"), epochs=6, class_weights=[1, 2, 0.5])
+    assert again.summary["losses"] == whole.summary["losses"] and (again.logits == whole.logits).all()
+    with pytest.raises(weft.Refused, match="^the run in moved is of another graph; give that, or leave it out$"):
+        weft.train(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), resume="moved")  # which has ended
+    with pytest.raises(weft.Refused, match="^model sage: the run to continue has gcn; "):
+        weft.train(graph, resume="moved", model="sage")
+    with pytest.raises(weft.Refused, match="^out other: the run continues in moved; leave it out$"):
+        weft.train(graph, resume="moved", out="other")
+    assert train(graph, epochs=1, out="fresh", resume="auto").directory == Path("fresh").absolute()
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(0.9, "in order"), (1.0, "at once")])
+def test_second_interrupt(graph, monkeypatch, seconds, ends):
+    """An interrupt within a second of one is the same request; a later one ends the program at once."""
+    whole = train(graph, epochs=4, out="run")
+    times, listen, calls = iter([10, 10 + seconds]), _program._Child.listen, []
+
+    def listens(child):
+        calls.append(child)
+        if len(calls) == 2:  # what end() calls
+            raise KeyboardInterrupt
+        listen(child)
+
+    def fail(epoch):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_program._Child, "listen", listens)
+        patch.setattr(_program.time, "monotonic", lambda: next(times))
+        weft.train(graph, resume=whole, epochs=100_000, callbacks=fail, progress=False)
+    assert calls[0].process.returncode == (130 if ends == "in order" else -signal.SIGKILL)
+    if ends == "in order":
+        again = weft.load("run").summary
+        assert again["epochs_run"] >= 5 and again["losses"][:4] == whole.summary["losses"]
 
 
 def test_refused(graph):
@@ -87,6 +142,82 @@ def test_refused(graph):
         train(graph, epochs=1, out="run")
     with pytest.raises(weft.Refused, match=r"^vertices .*no labels|labels"):
         train(weft.Graph(edge_index=[[0, 1], [1, 0]], x=np.eye(2)))
+
+
+def test_resumed_without_what_was_in_memory(graph, arrays):
+    def run(**settings):
+        train(weft.Graph(**arrays), epochs=1, **settings)
+
+    run(out="alone")
+    run(out="validated", validate=weft.Graph(**arrays))
+    run(out="weighted", class_weights=[1, 2, 3])
+    with pytest.raises(weft.Refused, match=r'^alone: the graph of the run was in memory; give it: weft.train\(data, resume="alone"\)$'):
+        weft.train(None, resume="alone", epochs=2)
+    for name, line in (
+        ("validated", "validate: the graph of the run was in memory; give it again"),
+        ("weighted", "class_weights: those of the run were in memory; give them again"),
+    ):
+        with pytest.raises(weft.Refused, match=f"^{line}$"):
+            weft.train(graph, resume=name, epochs=2)
+    assert weft.train(graph, resume="validated", epochs=2, validate=weft.Graph(**arrays)).summary["epochs_run"] == 2
+
+
+def test_ways_out(arrays, graph):
+    """What is refused says what to write in Python."""
+    bare = weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"], y=arrays["y"])
+    split = 'give it one: split="random:60/20/20" of weft.Graph or weft.Graph.of(data), or --split of weft import'
+    with pytest.raises(weft.Refused, match=f"^the graph has no split into training, validation and test vertices; {re.escape(split)}$"):
+        train(bare)
+    with pytest.raises(weft.Refused, match=r"^split random:60/20/20: .*; divide the vertices by weft.Graph.of\(data, split='random:60/20/20'\)$"):
+        train(bare, split="random:60/20/20")
+    for name in ("random_features", "target"):
+        with pytest.raises(TypeError, match=rf"^unknown keyword {name}: it is of graphs: weft.Graph.of\(data, {name}=…\)$"):
+            train(graph, **{name: "8"})
+    with pytest.raises(weft.Refused, match="^the graph has no labels to learn; give y to weft.Graph, or labels to weft import; or learn edges with task link$"):
+        train(weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"]))
+    with pytest.raises(weft.Refused, match="^class_weights: give a number for each class in their order, or balanced$"):
+        train(graph, class_weights=["a", "b", "c"])
+    for wrong in (3, [], [("a", 3, "b")]):
+        with pytest.raises(weft.Refused, match=f"^link_relation: {re.escape(repr(wrong))} is no relation: give "):
+            train(graph, task="link", link_relation=wrong)
+    with pytest.raises(TypeError, match='^resume: 5 is no run: give a weft.Run, its directory, or "auto"$'):
+        train(graph, resume=5)
+    with pytest.raises(weft.Refused, match='^resume="auto": continues the run in out, or begins it there; give out, or a run as resume$'):
+        train(graph, resume="auto")
+    os.mkdir("begun")
+    Path("begun/state.json").touch()
+    with pytest.raises(weft.Refused, match=r'^begun: has no results of a run \(run.json\); continue it with weft.train\(data, resume="begun"\)$'):
+        weft.load("begun")
+    for call in (train, weft.Graph.of):
+        with pytest.raises(TypeError, match="^None is no graph: give a weft.Graph, a path, "):
+            call(None)
+    with pytest.raises(weft.Refused, match=r'^array "edge_index": dtype "<f8" is not an integer: give it as .astype\("int64"\)$'):
+        print(weft.Graph(edge_index=arrays["edge_index"] / 3, num_nodes=60).store)
+    with pytest.raises(weft.Refused, match="^class_weights: 2 weights, where the graph has 3 classes: "):
+        train(graph, class_weights=[1, 2])
+    run = train(graph, epochs=1, out="run")
+    with pytest.raises(weft.Refused, match="^vertices: entry 2: vertex 333 is out of the range of 60 vertices: "):
+        run.predict(vertices=[0, 333])
+    with pytest.raises(weft.Refused, match="^the run in run is of another graph; give that, or leave it out$"):
+        train(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), resume="run")
+
+
+def test_held_out_edges_that_pass_messages(arrays):
+    """The program warns of them, as its messages are along all edges of the graph."""
+    e = arrays["edge_index"].T
+    split = {"train_edges": e[:200], "val_edges": e[200:250], "test_edges": e[250:]}
+    of = {"x": arrays["x"], "num_nodes": 60}
+    with pytest.warns(UserWarning) as told:
+        print(weft.Graph(edge_index=e.T, **split, **of).store)
+    assert [str(one.message) for one in told] == [
+        "100 validation and test edges of the split pass messages, as they are edges of the graph, too, so that a model sees what it is to "
+        "predict: leave them out of the graph's edges"
+    ]
+    there = set(map(tuple, e[:200].tolist()))
+    others = [[u, v] for u in range(60) for v in range(60) if (u, v) not in there]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        print(weft.Graph(edge_index=e[:200].T, **split | {"val_edges": others[:9], "test_edges": others[9:]}, **of).store)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +247,7 @@ def test_failed(graph):
     with pytest.raises(weft.Failed, match="^the program weft was ended by SIGKILL, as the system does where memory is short"):
         train(graph, epochs=100_000, callbacks=kill(signal.SIGKILL))
 
-    with pytest.raises(weft.Interrupted, match="^interrupted after epoch [0-9]+; the results so far are in stopped; continue with weft train --resume stopped$"):
+    with pytest.raises(weft.Interrupted, match=r'^interrupted after epoch [0-9]+; the results so far are in stopped; continue with weft.train\(data, resume="stopped"\)$'):
         train(graph, epochs=100_000, callbacks=kill(signal.SIGTERM), out="stopped")
     assert weft.load("stopped").summary["epochs_run"] >= 1
 
@@ -131,6 +262,9 @@ def test_warnings(graph, caplog):
     with pytest.warns(UserWarning, match="^all labels of the graph are one class, so there is nothing to learn$") as told:
         print(weft.Graph(edge_index=[[0, 1], [1, 0]], y=[0, 0]).store)
     assert len(told) == 1 and not str(told[0].message).startswith("weft")
+    with pytest.warns(UserWarning, match="^all labels") as of_train:
+        train(weft.Graph(edge_index=[[0, 1], [1, 0]], y=[0, 0], split="train"), epochs=1, node_embedding=2)
+    assert {one.filename for one in [*told, *of_train]} == {__file__}  # the lines that called
     with caplog.at_level(logging.DEBUG, "weft"):
         train(graph, epochs=1)
     assert any("needs" in line for line in caplog.messages)
@@ -153,6 +287,7 @@ def test_values(tmp_path):
     assert value("parallel", {"graph": 2, "tensor": 3}) == "graph=2,tensor=3" and value("parallel", "graph=4") == "graph=4"
     assert value("link_split", (80, 10, 10)) == "80/10/10"
     assert value("link_relation", ("author", "writes", "paper")) == "author,writes,paper"
+    assert value("link_relation", ["author", "writes", "paper"]) == "author,writes,paper"
     assert value("link_relation", [("a", "b", "c"), ("d", "e", "f")]) == "a,b,c;d,e,f"
     assert Path(value("class_weights", [1, 0.5])).read_text() == "1.0\n0.5\n" and value("class_weights", "balanced") == "balanced"
     assert value("max_time", datetime.timedelta(minutes=1.5)) == "90.0s"
@@ -172,10 +307,51 @@ def test_settings_that_are_data(arrays, graph):
     assert run.summary["validation_graph"]["vertices"] == 60
 
 
+class Data:
+    """Stands in for that of PyTorch Geometric, of which the name and module are looked at."""
+
+    __module__ = "torch_geometric.data.data"
+
+    def __init__(self, **fields):
+        self.fields = fields
+
+    def to_dict(self):
+        return dict(self.fields)
+
+
+def test_validated_on_data(arrays, graph):
+    """The graph in memory lives until the program has read it, and may have vertices of one part alone."""
+    fields = {"edge_index": arrays["edge_index"], "x": arrays["x"][::-1].copy(), "y": arrays["y"], "val_mask": arrays["val_mask"]}
+    run = train(graph, epochs=2, validate=Data(**fields))
+    assert run.settings["validate"] == "a graph in memory"
+    there, right = arrays["val_mask"], run.predict(Data(**fields)) == arrays["y"]
+    assert run.summary["val"] == pytest.approx(right[there].mean()) and run.summary["validation_graph"]["edges"] == 300
+
+
+def test_graph_is_freed(arrays, monkeypatch):
+    """What is written of a graph lives as long as the runs on it, and no longer than a training that fails."""
+    made = []
+
+    class Scratch(_graph.Scratch):
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            made.append(self.path)
+
+    monkeypatch.setattr(_graph, "Scratch", Scratch)
+    run = train(Data(**arrays), epochs=1)
+    assert [path.exists() for path in made] == [True]
+    del run
+    with pytest.raises(weft.Refused) as kept:
+        train(Data(**arrays), layers=0, validate=Data(**arrays))
+    assert [path.exists() for path in made] == [False] * 3 and kept.tb is not None
+
+
 def test_max_time(graph):
-    with pytest.raises(weft.Interrupted, match="^max_time "):
-        train(graph, epochs=100_000_000, max_time="1ms", out="run")
-    assert weft.load("run").summary["epochs_run"] >= 1
+    run = train(graph, epochs=100_000_000, max_time="1ms", out="run")
+    assert run.directory == Path("run").absolute() and run.summary["epochs_run"] >= 1
+    assert run.summary["ended"] == "max-time" and run.reason == "the time limit of 1ms"
+    found = weft.sweep(graph, grid={"lr": [0.1]}, out="sweep", max_time="1ns")
+    assert len(found) == 0 and found.summary["runs"] == []
 
 
 def test_python_that_a_launcher_started(graph, monkeypatch):
@@ -220,12 +396,14 @@ def alive(pid):
         return False
 
 
-def test_progress(graph, capfd, monkeypatch):
+@pytest.fixture
+def bars(monkeypatch):
+    """What bars of tqdm have shown, by a stand-in for it."""
     shown = []
 
     class Bar:
         def __init__(self, total, initial, unit, desc):
-            self.n = initial
+            self.n, self.total = initial, total
             shown.append((total, initial, unit, desc))
 
         def set_postfix_str(self, text, refresh):
@@ -235,22 +413,45 @@ def test_progress(graph, capfd, monkeypatch):
             self.n += by
 
         def close(self):
-            shown.append(self.n)
+            shown.append((self.n, self.total))
 
     module = type("module", (), {"tqdm": Bar})
     monkeypatch.setitem(__import__("sys").modules, "tqdm.auto", module)
     monkeypatch.setitem(__import__("sys").modules, "tqdm", module)
+    return shown
+
+
+def test_progress(graph, capfd, bars):
     run = train(graph, epochs=2, progress=True)
     s = run.history
-    assert shown == [(2, 0, "epoch", "gcn"), *(f"loss {s['loss'][k]:.4f}  val {s['val'][k]:.4f}  test {s['test'][k]:.4f}" for k in (0, 1)), 2]
+    assert bars == [(2, 0, "epoch", "gcn"), *(f"loss {s['loss'][k]:.4f}  val {s['val'][k]:.4f}  test {s['test'][k]:.4f}" for k in (0, 1)), (2, 2)]
     assert capfd.readouterr().out == ""
+    bars.clear()
+    train(graph, epochs=9, progress=True, callbacks=lambda epoch: True)
+    assert bars[0][0] == 9 and bars[-1] == (2, 2)  # an end that was asked for is none that a notebook shows in red
+    with pytest.raises(ZeroDivisionError):
+        train(graph, epochs=9, progress=True, callbacks=lambda epoch: 1 / 0)
+    assert bars[-1] == (1, 9)
 
 
 def test_in_words_of_python():
     from weft._errors import in_words_of_python as say
 
     assert say("--weight-decay -1: must be 0 or more") == "weight_decay -1: must be 0 or more"
-    assert say("interrupted; continue with weft train --resume runs/x") == "interrupted; continue with weft train --resume runs/x"
+    assert say("interrupted; continue with weft train --resume runs/x") == 'interrupted; continue with weft.train(data, resume="runs/x")'
+    assert say("run is incomplete: begin the run again with weft train --resume a b, or remove it") == (
+        'run is incomplete: begin the run again with weft.train(data, resume="a b"), or remove it'
+    )
+    assert say("x; continue with the same command, --out o p and --resume auto") == 'x; continue with the same call, out="o p" and resume="auto"'
+    assert say('array "x": save it with .astype("int64")') == 'array "x": give it as .astype("int64")'
+    shm = "/dev/shm/weft-0-a1_bcd2e"
+    assert say(f"{shm}/arrays/vertices/paper/x.npy: is empty") == "vertices/paper/x: is empty"
+    assert say(f"{shm}/graph: is damaged") == "is damaged" and say(f"{shm}/sweep.yaml: grid: is empty") == "grid: is empty"
+    assert say(f"--init {shm}/init.safetensors: lacks w") == "init: lacks w"
+    assert say(f"{shm}/graph: the run in q is of another graph, {shm}/graph; give that, or leave it out") == (
+        "the run in q is of another graph; give that, or leave it out"
+    )
+    assert say("/tmp/weft-0-short/graph and /tmp/weft-0-longlonglong") == "/tmp/weft-0-short/graph and /tmp/weft-0-longlonglong"
     assert say("graph: give --split-rule, or weft import npz FILE STORE --split x") == "graph: give split_rule, or weft import npz FILE STORE --split x"
     assert say("a--b and x --no") == "a--b and x no"
 

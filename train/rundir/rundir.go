@@ -518,11 +518,13 @@ type Run struct {
 	Interrupted bool      `json:"interrupted"` // stopped by a signal or a time limit before its last epoch
 	Diverged    bool      `json:"diverged"`    // stopped by numbers that are not finite
 	// Ended is why the run ended, for programs, and Reason for people.
-	Ended    train.Ended       `json:"ended"`
-	Reason   string            `json:"reason"`
-	Store    string            `json:"store"` // absolute path of the graph
-	Settings map[string]string `json:"settings"`
-	Summary  Summary           `json:"summary"`
+	Ended  train.Ended `json:"ended"`
+	Reason string      `json:"reason"`
+	Store  string      `json:"store"` // absolute path of the graph
+	// ClassNames are the names of the classes in their order; nil: they have none.
+	ClassNames []string          `json:"class_names,omitempty"`
+	Settings   map[string]string `json:"settings"`
+	Summary    Summary           `json:"summary"`
 	// Profile is in a file of its own, which Read does not read: ReadProfile does. nil: there is none.
 	Profile *Profile `json:"-"`
 }
@@ -538,8 +540,13 @@ type Versions struct {
 // NewRun is the record of what a job came to by that version of weft, for Dir.Finish. store is the path of
 // the graph, "" for one that was made in memory. Summary.PeakRSSBytes is the caller's to fill in.
 func NewRun(version, store string, started time.Time, j *train.Job, r *train.Result) Run {
+	var names []string
+	if j.Graph != nil {
+		names = j.Graph.Labels.Names
+	}
 	return Run{
-		Format: runFormat, Versions: Versions{Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
+		ClassNames: names,
+		Format:     runFormat, Versions: Versions{Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
 		Started: started, Interrupted: r.Interrupted(), Diverged: r.Diverged != nil,
 		Ended: r.Ended, Reason: whyEnded(j, r), Store: absolute(store), Settings: j.Options.Texts(), Summary: summarize(j, r), Profile: profileOf(r),
 	}

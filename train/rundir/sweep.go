@@ -16,9 +16,9 @@ import (
 const sweepFile = "sweep.yaml"
 
 // ClaimSweep makes the folder of a sweep's runs, or finds it with runs of the same sweep: one that was begun
-// with the same text. The file that it returns is locked for as long as a process has it open. A folder of
+// with the same text, or with former, which an earlier version wrote. The file that it returns is locked for as long as a process has it open. A folder of
 // another sweep, or of one that is at work, is refused.
-func ClaimSweep(folder string, text []byte) (*os.File, error) {
+func ClaimSweep(folder string, text, former []byte) (*os.File, error) {
 	fail := func(err error) error {
 		return refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), folder, err)
 	}
@@ -36,19 +36,19 @@ func ClaimSweep(folder string, text []byte) (*os.File, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	if err := claimSweep(f, folder, text); err != nil {
+	if err := claimSweep(f, folder, text, former); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
 // claimSweep locks a sweep's file, and writes the text where it is new: empty.
-func claimSweep(f *os.File, folder string, text []byte) error {
+func claimSweep(f *os.File, folder string, text, former []byte) error {
 	if errors.Is(lock(f), errHeld) { // a file system without locks tells nobody
 		return refusal.Errorf("%s %s: another sweep is at work in the folder; wait for its end, or name another folder", refusal.Setting("out"), folder)
 	}
-	was, err := io.ReadAll(io.LimitReader(f, int64(len(text))+1))
-	if err != nil || bytes.Equal(was, text) {
+	was, err := io.ReadAll(io.LimitReader(f, int64(max(len(text), len(former)))+1))
+	if err != nil || bytes.Equal(was, text) || len(was) > 0 && bytes.Equal(was, former) {
 		return err
 	}
 	if len(was) > 0 {

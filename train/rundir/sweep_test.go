@@ -14,7 +14,7 @@ func TestClaimSweep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "sweep")
 	claim := func(text, refused string) *os.File {
 		t.Helper()
-		f, err := ClaimSweep(dir, []byte(text))
+		f, err := ClaimSweep(dir, []byte(text), []byte("former "+text))
 		if refused == "" && err != nil || refused != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), refused)) {
 			t.Fatalf("%q: %v, want %q", text, err, refused)
 		}
@@ -34,6 +34,11 @@ func TestClaimSweep(t *testing.T) {
 		claim(other, "holds runs of another sweep, or of this one before its file changed")
 	}
 	path := filepath.Join(dir, sweepFile)
+	if err := os.WriteFile(path, []byte("former lr: 3"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	end(claim("lr: 3", ""))
+	claim("lr: 1", "holds runs of another sweep, or of this one before its file changed")
 	if err := os.Truncate(path, 0); err != nil { // as one leaves it that is killed at once
 		t.Fatal(err)
 	}

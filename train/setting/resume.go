@@ -38,7 +38,9 @@ func FromTexts(texts map[string]string) (o Options, err error) {
 func (r *Resolved) CheckContinues(before *Options, m mesh.Mesh) error {
 	for _, s := range settings {
 		applies := s.Applies(&r.Options) && s.appliesTo(r.Mesh) && s.appliesTo(m)
-		if was, is := s.Text(before), s.Text(&r.Options); !s.changes && applies && was != is {
+		was, is := s.Text(before), s.Text(&r.Options)
+		moved := s.isFile != nil && s.isFile(was) && s.isFile(is)
+		if !s.changes && !moved && applies && was != is {
 			return refusal.Errorf("%s %s: the run to continue has %s; leave it out, or begin a new run in another folder",
 				refusal.Setting(s.Name), cmp.Or(is, `""`), cmp.Or(was, `""`))
 		}

@@ -69,3 +69,22 @@ func TestWhatMayChange(t *testing.T) {
 		}
 	}
 }
+
+// TestContinuesWithMovedWeights: the file of class weights may be elsewhere, and no word take its place.
+func TestContinuesWithMovedWeights(t *testing.T) {
+	for _, test := range []struct {
+		was, is string
+		refused bool
+	}{
+		{"old/w.txt", "new/w.txt", false},
+		{"w.txt", "balanced", true},
+		{"none", "w.txt", true},
+		{"balanced", "none", true},
+	} {
+		before, now := Defaults(), &Resolved{Options: Defaults(), Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 1}}
+		before.ClassWeights, now.ClassWeights = test.was, test.is
+		if err := now.CheckContinues(&before, now.Mesh); (err != nil) != test.refused {
+			t.Errorf("%s for %s: %v", test.is, test.was, err)
+		}
+	}
+}

@@ -60,13 +60,15 @@ type Setting struct {
 	shared   bool   // it is for a mesh of more than one worker
 	// changes: a run that continues from a checkpoint may have another value
 	changes bool
-	limits  bounds // of a number
-	field   int    // index in Options
+	// isFile reports whether a value is a file, which a run that continues may find elsewhere; nil: none is
+	isFile func(string) bool
+	limits bounds // of a number
+	field  int    // index in Options
 }
 
 var settings = withFields([]Setting{
 	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes or values of vertices or, for link prediction, which vertices an edge joins"},
-	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + modelsWith(usesWeights) + "; edge features in " + modelsWith(usesFeatures) + ")"},
+	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + WeightedModels() + "; edge features in " + modelsWith(usesFeatures) + ")"},
 	{Name: "layers", some: true, limits: between(1, 1000), Meaning: "number of layers"},
 	{Name: "hidden", some: true, limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
 	{Name: "heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
@@ -171,6 +173,7 @@ var settings = withFields([]Setting{
 	},
 	{
 		Name: "class-weights", Group: TrainingGroup, task: task.Vertex,
+		isFile:  func(text string) bool { return text != task.NoClassWeights && text != task.Balanced },
 		Meaning: "weights of the classes in the loss: none, balanced for the same weight of all training vertices of each class together, or a text `file` with a number for each class in order",
 	},
 	{
@@ -337,6 +340,9 @@ func isNumber(text string) bool {
 
 func usesWeights(k gnn.ModelKind) bool  { return k.EdgeWeights }
 func usesFeatures(k gnn.ModelKind) bool { return k.EdgeFeatures || k.Uses("edge-features") }
+
+// WeightedModels lists the models that use the edges' weights.
+func WeightedModels() string { return modelsWith(usesWeights) }
 
 // modelsWith lists the models that use something of the edges.
 func modelsWith(uses func(gnn.ModelKind) bool) string {

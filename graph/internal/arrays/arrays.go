@@ -275,11 +275,11 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	for part, ids := range parts {
 		for _, v := range ids {
 			if in[v] != 0 {
-				return refusal.Errorf("%s: vertex %d is also in %s: leave it in one of them", names[part], v, names[in[v]-1])
+				return partError{names[part], refusal.Errorf("vertex %d is also in %s: leave it in one of them", v, names[in[v]-1])}
 			}
 			in[v] = 1 + byte(part)
 			if l.There() && !l.Labelled(v) {
-				return refusal.Errorf("%s: vertex %d has no label: leave it out of the split, or give it a label", names[part], v)
+				return partError{names[part], refusal.Errorf("vertex %d has no label: leave it out of the split, or give it a label", v)}
 			}
 		}
 	}

@@ -190,7 +190,7 @@ func TestSplits(t *testing.T) {
 		"b: a split without training vertices": {nil, {{0}}, nil},
 		"c: 2 splits, where b has 3":           {{{0}}, {{1}, {1}, {1}}, {{2}, {2}}},
 		"b: vertex 0 is also in a: leave it":   {{{0}}, {{0}}, nil},
-		"split 1: a: vertex 3 has no label":    {{{0}, {3}}, nil, nil},
+		"a: split 1: vertex 3 has no label":    {{{0}, {3}}, nil, nil},
 	} {
 		if _, err := Splits(parts, names, labels); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

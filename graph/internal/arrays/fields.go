@@ -1,6 +1,7 @@
 package arrays
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -272,6 +273,9 @@ func (f Fields) Splits(keys [3]string, vertices int, labels *graph.Labels,
 		}
 	}
 	splits, err := Splits(parts, keys, labels)
+	if of := (partError{}); errors.As(err, &of) {
+		return nil, f.Refuse(of.name, of.error)
+	}
 	if err != nil {
 		return nil, f.Refuse(keys[0], err)
 	}

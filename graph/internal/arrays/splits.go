@@ -1,11 +1,22 @@
 package arrays
 
 import (
+	"errors"
 	"fmt"
 
 	"weft/graph"
 	"weft/internal/refusal"
 )
+
+// partError is a refusal of the array of that name, of training, validation or test vertices.
+type partError struct {
+	name string
+	error
+}
+
+func (e partError) Error() string { return e.name + ": " + e.error.Error() }
+
+func (e partError) Unwrap() error { return e.error }
 
 // Splits puts splits together from their training, validation and test vertices, of which each comes with a
 // list for each split, ascending, with one for all splits, or with none at all: nil. The names are those of
@@ -14,7 +25,7 @@ func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.
 	if parts[0] == nil {
 		for k, part := range parts {
 			if part != nil {
-				return nil, refusal.Errorf("%s: a split without training vertices: give those as well", names[k])
+				return nil, partError{names[k], refusal.Errorf("a split without training vertices: give those as well")}
 			}
 		}
 		return nil, nil
@@ -28,7 +39,7 @@ func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.
 	splits := make([]graph.Split, len(parts[most]))
 	for k, part := range parts {
 		if part != nil && len(part) != 1 && len(part) != len(splits) {
-			return nil, refusal.Errorf("%s: %d splits, where %s has %d: give as many, or one for all", names[k], len(part), names[most], len(splits))
+			return nil, partError{names[k], refusal.Errorf("%d splits, where %s has %d: give as many, or one for all", len(part), names[most], len(splits))}
 		}
 		for s := range splits {
 			ids := []int64{}
@@ -44,8 +55,8 @@ func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.
 	}
 	for s := range splits {
 		err := CheckSplit(&splits[s], labels, names)
-		if err != nil && len(splits) > 1 {
-			err = fmt.Errorf("split %d: %w", s, err)
+		if of := (partError{}); errors.As(err, &of) && len(splits) > 1 {
+			err = partError{of.name, fmt.Errorf("split %d: %w", s, of.error)}
 		}
 		if err != nil {
 			return nil, err

@@ -6,15 +6,27 @@ A graph in memory is trained on in three lines:
     run = weft.train(weft.Graph(edge_index=e, x=x, y=y, split="random:60/20/20"), model="gcn")
     print(run.summary["test"], run.predictions)
 
-``docs/python.md`` says more. The work is done by a program, which this package starts: it writes arrays, and
-reads what the program leaves.
+Functions take as ``Data``, a graph: a ``Graph``, the path of a file, folder or store or the name of a
+published graph, ``Data`` or ``HeteroData`` of PyTorch Geometric or a list of ``Data``, or a ``DGLGraph``. A
+``Callback`` is called with each epoch, a dict, and ends the run by True.
+
+``python.md`` says more, and ``reference.md`` and ``data.md`` explain settings, files and formats: they are in
+``share/doc/weft`` of the environment (``sys.prefix``), and in ``docs`` of the sources. The work is done by a
+program, which this package starts: it writes arrays, and reads what the program leaves.
 """
+
+from importlib.metadata import PackageNotFoundError, version
 
 from ._errors import Failed, Interrupted, Refused
 from ._estimators import NodeClassifier, NodeRegressor
 from ._graph import Data, Graph
 from ._run import History, Report, Run, Runs
 from ._train import Callback, compare, explain, load, plan, runs, sweep, train
+
+try:
+    __version__ = version("weft")
+except PackageNotFoundError:  # the sources, which nobody has installed
+    __version__ = "0.0.0"
 
 __all__ = [
     "Callback",

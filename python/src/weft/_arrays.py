@@ -40,13 +40,15 @@ def is_sparse(value: Any) -> bool:
     )
 
 
-def array(value: Any, name: str) -> Array:
+def array(value: Any, name: str, gap: int | None = None) -> Array:
     """The array of a value, which shares its memory where the library allows it.
 
     Args:
         value: an array of NumPy, a tensor of PyTorch on any device, a table or column of pandas, or what
             ``numpy.asarray`` takes.
         name: of the argument, for errors.
+        gap: what stands for each missing one of integers that are Python's objects (None, ``pandas.NA``) or of
+            pandas' ``Int64``; None: NaN, in an array of floats.
 
     Raises:
         Refused: it is no array of numbers, truth values or text.
@@ -66,21 +68,34 @@ def array(value: Any, name: str) -> Array:
         except ValueError as err:  # rows of several lengths
             raise Refused(f"{name}: is no array: {err}") from None
     if made.dtype.kind == "O":
-        made = _of_objects(made, name)
+        made = _of_objects(made, name, gap)
+    elif gap is not None and made.dtype.kind == "f" and getattr(getattr(value, "dtype", None), "kind", "") in {"i", "u"}:
+        made = np.where(np.isnan(made), gap, made).astype(np.int64)  # pandas' Int64
     if made.dtype.kind not in "biufUO":
         raise Refused(f"{name}: has the type {made.dtype}: give numbers")
     return made
 
 
-def _of_objects(made: Array, name: str) -> Array:
-    """An array of Python's objects that are numbers, as an array of these; texts, with None among them,
-    stay."""
+def is_missing(value: Any) -> bool:
+    """Whether an object stands for no value: None, NaN, ``pandas.NA`` or ``pandas.NaT``."""
+    return value is None or is_of(value, "pandas", "NAType", "NaTType") or isinstance(value, (float, np.floating)) and bool(np.isnan(value))
+
+
+def _of_objects(made: Array, name: str, gap: int | None) -> Array:
+    """An array of Python's objects that are numbers, as an array of these; texts stay, with None for those that
+    are missing."""
     values = made.ravel().tolist()
-    if all(isinstance(value, (int, float)) for value in values):
-        return np.array(values).reshape(made.shape)
-    if any(value is not None and not isinstance(value, (str, float)) for value in values):
-        raise Refused(f"{name}: is no array of numbers or texts: it holds {type(next(v for v in values if v is not None)).__name__}")
-    return made
+    there = [value for value in values if not is_missing(value)]
+    if all(isinstance(value, (int, float, np.number, np.bool_)) for value in there):
+        whole = all(isinstance(value, (int, np.integer, np.bool_)) for value in there)
+        fill = gap if gap is not None and whole and there else float("nan")
+        return np.array([fill if is_missing(value) else value for value in values]).reshape(made.shape)
+    if all(isinstance(value, str) for value in there):
+        texts = np.empty(made.shape, object)
+        texts.ravel()[:] = [None if is_missing(value) else value for value in values]
+        return texts
+    kinds = " and ".join(dict.fromkeys(type(value).__name__ for value in there))
+    raise Refused(f"{name}: is no array of numbers or texts: it holds {kinds}; give one kind, as by .astype(float) or .astype(str)")
 
 
 @dataclass

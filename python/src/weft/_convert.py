@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,8 @@ def fields(data: Any, target: str | None = None) -> dict[str, Any]:
         data = [data[k] for k in range(len(data))]
     elif is_of(data, "dgl", "DGLDataset") and len(data) == 1:
         data = data[0]
+    if isinstance(data, Sequence) and len(data) == 3 and all(map(is_part_of_split, data)):
+        return _divided(data, target)
     if isinstance(data, Sequence) and data and all(is_of(one, "torch_geometric", "Data", "HeteroData") for one in data):
         data = data[0] if len(data) == 1 else sys.modules["torch_geometric.data"].Batch.from_data_list(list(data))
     if is_of(data, "torch_geometric", "HeteroData"):
@@ -46,8 +49,9 @@ def fields(data: Any, target: str | None = None) -> dict[str, Any]:
         if target is not None:
             raise Refused(f"target={target!r}: the graph has one type of vertices; leave it out")
         return _data(data)
+    what = "None" if data is None else f"{type(data).__module__}.{type(data).__name__}"
     raise TypeError(
-        f"{type(data).__module__}.{type(data).__name__} is no graph: give a weft.Graph, a path, Data or HeteroData of PyTorch Geometric, or a DGLGraph"
+        f"{what} is no graph: give a weft.Graph, a path, Data or HeteroData of PyTorch Geometric, or a DGLGraph"
     )
 
 
@@ -60,6 +64,62 @@ def _data(data: Any) -> dict[str, Any]:
     if kinds is None:
         return vertices | edges
     return _by_type(vertices, edges, array(kinds, "edge_type"))
+
+
+def is_part_of_split(data: Any) -> bool:
+    """Whether a graph is one of the three that ``RandomLinkSplit`` of PyTorch Geometric makes."""
+    return is_of(data, "torch_geometric", "Data", "HeteroData") and any(map(_labelled, _edge_stores(data).values()))
+
+
+def _edge_stores(data: Any) -> dict[Any, Any]:
+    """What edges have, by the relation; None: the only one."""
+    if is_of(data, "torch_geometric", "HeteroData"):
+        return {name: data[name] for name in data.edge_types}
+    return {None: data.to_dict()}
+
+
+_LABELS = ("edge_label", "edge_label_index")
+
+
+def _labelled(store: Any) -> bool:
+    return any(prefix + "edge_label_index" in store for prefix in ("", "pos_"))
+
+
+def _divided(parts: Sequence[Any], target: str | None) -> dict[str, Any]:
+    """The first of three graphs of the same vertices, with the edges that each has to predict."""
+    counts = [part.num_nodes for part in parts]
+    if len(set(counts)) > 1:
+        raise Refused(f"edge_label_index: the parts of a split have the same vertices, and these {', '.join(map(str, counts))}")
+    first = copy.copy(parts[0])
+    links: dict[str, dict[Any, Array]] = {}
+    for name, store in _edge_stores(parts[0]).items():
+        if not _labelled(store):
+            continue
+        lists = [_positive_and_negative(_edge_stores(part)[name]) for part in parts]
+        for part, (positive, _) in zip(("train", "val", "test"), lists):
+            links.setdefault(f"{part}_edges", {})[name] = positive
+        if any(len(negative) for _, negative in lists[1:]):
+            for part, (_, negative) in zip(("val", "test"), lists[1:]):
+                links.setdefault(f"{part}_negatives", {})[name] = negative
+        of = first if name is None else first[name]
+        for key in (prefix + key for prefix in ("", "pos_", "neg_") for key in _LABELS):
+            if key in of:
+                del of[key]
+    made = fields(first, target)
+    return made | (links if is_of(first, "torch_geometric", "HeteroData") else {key: of[None] for key, of in links.items()})
+
+
+def _positive_and_negative(store: Any) -> tuple[Array, Array]:
+    """The edges to predict, N × 2, and those that are not there."""
+    none = np.zeros((0, 2), np.int64)
+    if "pos_edge_label_index" in store:
+        negative = array(store["neg_edge_label_index"], "neg_edge_label_index").T if "neg_edge_label_index" in store else none
+        return array(store["pos_edge_label_index"], "pos_edge_label_index").T, negative
+    pairs = array(store["edge_label_index"], "edge_label_index").T
+    if "edge_label" not in store:
+        return pairs, none
+    there = array(store["edge_label"], "edge_label") > 0
+    return pairs[there], pairs[~there]
 
 
 def _by_type(vertices: dict[str, Any], edges: dict[str, Any], kinds: Array) -> dict[str, Any]:

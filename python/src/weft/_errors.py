@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ._scratch import without_folders
+
 
 class Refused(ValueError):
     """The request makes no sense: a setting, an array or a file is wrong, and nothing was done.
@@ -24,17 +26,39 @@ class Interrupted(RuntimeError):
 
 
 def in_words_of_python(text: str) -> str:
-    """The line that the program printed, with its flags named as keywords.
+    """The line that the program printed, with its flags named as keywords, and without temporary paths.
 
-    A part of it that is a command to type (``weft train --resume RUN``) stays as it is.
+    A way out that Python has is Python's. Another command to type (``weft import npz FILE STORE``) stays as
+    it is.
 
     >>> in_words_of_python("--weight-decay -1: must be 0 or more")
     'weight_decay -1: must be 0 or more'
     """
+    text = without_folders(text)
+    for pattern, words in _words:
+        text = pattern.sub(words, text)
     parts = re.split(r"(; |: |, )", text)
     return "".join(part if re.search(r"\bweft [a-z]+ ", part + " ") else _flags.sub(_keyword, part) for part in parts)
 
 
+_words = [
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (
+            r"import it with --split random:60/20/20",
+            'give it one: split="random:60/20/20" of weft.Graph or weft.Graph.of(data), or --split of weft import',
+        ),
+        (r"import it from a source that has labels, or .* lists them;", "give y to weft.Graph, or labels to weft import;"),
+        (r"weft train(?: STORE)? --resume (.+?)(?=$|, or |;)", r'weft.train(data, resume="\1")'),
+        (r"continue with the same command, --out (.+) and --resume auto", r'continue with the same call, out="\1" and resume="auto"'),
+        (r"the same command goes on", "the same call goes on"),
+        (r"save (it|a mask) with (\.astype\()", r"give \1 as \2"),
+        (r"validate: there is no such store; .*", "validate: the graph of the run was in memory; give it again"),
+        (r"class-weights: no such file or directory; .*", "class-weights: those of the run were in memory; give them again"),
+        (r"the graph of the run, the graph, is not there; restore it, or say where it is", "the graph of the run was in memory; give it"),
+        (r"is of another graph, the graph; give that", "is of another graph; give that"),
+    )
+]
 _flags = re.compile(r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 
 

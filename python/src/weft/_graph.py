@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
 import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Union
@@ -26,6 +28,9 @@ EdgeType = tuple[str, str, str]
 Data = Union["Graph", str, "os.PathLike[str]", Any]
 
 _VERTEX = ("num_nodes", "x", "y", "train_mask", "val_mask", "test_mask", "batch")
+_MASKS = ("train_mask", "val_mask", "test_mask")
+#: What others call the keywords of a graph.
+_ALSO = {"X": "x", "features": "x", "labels": "y", "edges": "edge_index", "edge_weights": "edge_weight", "A": "adj"}
 _EDGE = (
     *("edge_index", "edge_weight", "edge_attr", "train_edges", "val_edges", "test_edges"),
     *("val_negatives", "test_negatives", "val_negative_targets", "test_negative_targets"),
@@ -36,16 +41,17 @@ class Graph:
     """A graph of arrays in memory: NumPy's, tensors of PyTorch, columns of pandas, or lists.
 
     The arrays are written once, when the graph is first needed, into shared memory where there is room (see
-    ``docs/python.md``), and checked as ``weft import npz`` checks them. What is written lives as long as this
+    ``python.md``), and checked as ``weft import npz`` checks them. What is written lives as long as this
     object and the runs that were trained on it. Do not change the arrays before that.
 
     Args:
         edge_index: 2 × E integers, sources above targets: v aggregates u for each column (u, v). Or a pair of
             vectors.
         x: features, V × F numbers, or a sparse matrix of SciPy or PyTorch.
-        y: labels: V class ids, −1 for none; or V texts, None for none; or V × C of 0 and 1, for several
-            labels of a vertex; or V floats, or V × K of them, to predict, NaN for none.
-        train_mask, val_mask, test_mask: V truth values, or V × S for S splits.
+        y: labels: V class ids from 0, −1 for none, or objects (as of pandas' ``Int64``) with None or NA for
+            none; or V texts, None or NA for none; or V × C of 0 and 1, for several labels of a vertex; or V
+            floats, or V × K of them, to predict, NaN for none.
+        train_mask, val_mask, test_mask: V truth values, or V × S for S splits. Of some, the others are False.
         adj: in place of ``edge_index``: a sparse matrix V × V, with a value at row u and column v for each
             edge from u to v. Values other than one are the edges' weights.
         edge_weight: E numbers.
@@ -53,10 +59,11 @@ class Graph:
         num_nodes: V, where no other array tells it.
         batch: V numbers, the same for all vertices of one of several graphs.
         train_edges, val_edges, test_edges: N × 2 each, for link prediction: the edges that train, validate
-            and test. ``val_negatives`` and ``test_negatives`` (M × 2), or ``val_negative_targets`` and
+            and test. The edges of ``edge_index`` pass messages, whatever these are: leave those to validate
+            and test out of it. ``val_negatives`` and ``test_negatives`` (M × 2), or ``val_negative_targets`` and
             ``test_negative_targets`` (N × M), are edges that are not there.
-        changes: flags of ``weft import``, as ``split="random:60/20/20"``, ``splits=5``, ``seed=1``,
-            ``symmetrize=True``, ``self_loops=True``, ``reverse_relations=True``, ``random_features=64``,
+        changes: flags of ``weft import``, as ``split="random:60/20/20"`` in place of masks, ``splits=5``,
+            ``seed=1``, ``symmetrize=True``, ``self_loops=True``, ``reverse_relations=True``, ``random_features=64``,
             ``dense_features=True``.
 
     A graph of several types has dicts: those of vertices by the name of their type, and those of edges by
@@ -101,11 +108,24 @@ class Graph:
         given = {
             key: value for key, value in locals().items() if key in (*_VERTEX, *_EDGE, "adj") and value is not None
         }
-        _program.check_keywords("import npz", changes, taken=("help", "largest_component"))
+        for name in changes:
+            if name in _ALSO:
+                raise TypeError(f"unknown keyword {name}: did you mean {_ALSO[name]}?")
+        try:
+            _program.check_keywords("import npz", changes, taken=("help", "largest_component"))
+        except TypeError as error:
+            raise TypeError(str(error).replace("help(weft.train)", "help(weft.Graph)")) from None
         self._changes = {name: value for name, value in changes.items() if value is not None and value is not False}
-        #: The classes that ``y`` has, where it is text: class k of the predictions is ``classes[k]``. Else
-        #: None.
+        masks = [name for name in _MASKS if name in given]
+        if masks and self._changes.get("split", "given") != "given":
+            raise Refused(f"split: {' and '.join(masks)} divide the vertices; give masks, or split, and not both")
+        #: The classes that ``y`` has, where it is text, in their order: class k of the predictions of a run on
+        #: this graph is ``classes[k]``. Else None. A run tells the classes of another graph by their texts.
         self.classes: Array | None = None
+        #: Whether ``y`` has values to predict, and not classes; None: there are no labels, or their values tell.
+        self.values: bool | None = None
+        #: Whether it was one of the three graphs of a split of edges, and has nothing of the split.
+        self.undivided = False
         self._lock = threading.Lock()
         self._scratch: Scratch | None = None
         if "edge_index" not in given and "adj" not in given:
@@ -124,8 +144,12 @@ class Graph:
 
         Args:
             data: the graph. A :class:`Graph` is itself, where there are no changes.
-            changes: as for :class:`Graph`; of a graph of several types with labels also ``target="paper"``,
-                the type whose labels to learn.
+            changes: as for :class:`Graph`, also arrays, which stand in for those of the data; of a graph of
+                several types with labels also ``target="paper"``, the type whose labels to learn.
+
+        The three graphs of ``RandomLinkSplit``, as a list, are the first with their split of edges: its edges
+        pass messages, the positive edges of each part train, validate and test, and the negative ones of the
+        last two are those to measure against. Negative edges to train on are drawn in each epoch.
 
         Example:
             >>> g = Graph.of(data, split="random:60/20/20")            # doctest: +SKIP
@@ -134,7 +158,52 @@ class Graph:
             if changes:
                 raise TypeError(f"{next(iter(changes))}: is for the arrays of a graph; give it when the Graph is made")
             return data
-        return cls(**_convert.fields(data, changes.pop("target", None)), **changes)
+        fields = _convert.fields(data, changes.pop("target", None))
+        if changes.get("split") not in (None, "given"):
+            fields = {name: value for name, value in fields.items() if name not in _MASKS}
+        made = cls(**(fields | changes))
+        made.undivided = "train_edges" not in changes and _convert.is_part_of_split(data)
+        return made
+
+    def __copy__(self) -> Graph:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Graph:
+        return self  # it does not change
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Graph belongs to its process, and is not pickled: pickle its arrays, or a path to its data")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(
+            "a Graph is no array of rows, as a search or cross-validation over folds of rows asks for; weft.sweep(graph, grid=…) selects by validation"
+        )
+
+    def _mask(self, part: str) -> Array:
+        first = json.loads((self.store / "graph.json").read_text(encoding="utf-8"))["vertices"][0]
+        folder = self.store / "vertices" / first["type"]  # of several types
+        path = (folder if folder.exists() else self.store) / f"{part}.npy"
+        ids = np.atleast_2d(np.load(path)) if path.exists() else np.empty((1, 0), np.int64)
+        mask = np.zeros((len(ids), first["count"]), bool)
+        for split, vertices in zip(mask, ids):
+            split[vertices[vertices >= 0]] = True
+        return mask[0] if len(mask) == 1 else mask.T
+
+    @property
+    def train_mask(self) -> Array:
+        """V truth values, or V × S for S splits: the vertices that train, as masks or ``split`` gave them. Of a
+        graph of several types, those of the type with labels."""
+        return self._mask("train")
+
+    @property
+    def val_mask(self) -> Array:
+        """V truth values, or V × S: the vertices that validate, as :attr:`train_mask`."""
+        return self._mask("val")
+
+    @property
+    def test_mask(self) -> Array:
+        """V truth values, or V × S: the vertices that test, as :attr:`train_mask`."""
+        return self._mask("test")
 
     def __repr__(self) -> str:
         return f"Graph({self._shown})"
@@ -161,7 +230,7 @@ class Graph:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 save(path, value)
             flags = [_program.flag(name, value) for name, value in self._changes.items()]
-            told = _program.run(["import", "npz", str(source), str(store), *flags], hide=[str(source), str(store)])
+            told = _program.run(["import", "npz", str(source), str(store), *flags])
             for line in told.splitlines()[:-2]:  # which name the store, and the next command
                 log.info("%s", line)
             shutil.rmtree(source)
@@ -220,10 +289,19 @@ class Graph:
                 files |= {f"{name}_data": values, f"{name}_indices": matrix.columns}
                 files |= {f"{name}_indptr": matrix.bounds, f"{name}_shape": np.array(matrix.shape)}
                 continue
-            if key == "y" and (made := array(value, name)).dtype.kind in "UO":
-                files[name], self.classes = _numbered(made, name)
+            if key == "y":
+                made = array(value, name, gap=-1)
+                if made.dtype.kind in "UO":
+                    made, self.classes = _numbered(made, name)
+                    if len(self.classes) > 0:
+                        files[folder + "class_names"] = self.classes
+                files[name] = made
+                if made.size == len(made):
+                    self.values = made.dtype.kind == "f"
+                _say_unused(made, name)
             else:
                 files[name] = _numbers(value, name)
+        _complete_masks(files, folder)
         return files
 
     def _counts(self) -> str:
@@ -274,10 +352,33 @@ def _numbers(value: Any, name: str) -> Array:
     return made
 
 
+def _complete_masks(files: dict[str, Array | Ends], folder: str) -> None:
+    """Adds the masks of the parts of a split that has no vertices of them."""
+    names = [f"{folder}{part}_mask" for part in ("train", "val", "test")]
+    there = [mask for name in names if isinstance(mask := files.get(name), np.ndarray)]
+    for name in names:
+        if there and name not in files:
+            files[name] = np.zeros(there[0].shape, bool)
+
+
 def _say_count(files: dict[str, Array | Ends], folder: str, vertices: int) -> None:
     """Adds the number of vertices, unless another array tells it."""
     if not any(folder + key in files for key in ("num_nodes", "x", "y", "x_shape")):
         files[folder + "num_nodes"] = np.array(vertices)
+
+
+def _say_unused(y: Array, name: str) -> None:
+    """Warns of class ids of which most have no vertex."""
+    if y.ndim != 1 or y.dtype.kind not in "iu" or y.size == 0 or y.max() >= y.size:
+        return
+    counts = np.bincount(y[y >= 0].astype(np.int64, copy=False))
+    there = int(np.count_nonzero(counts))
+    if 2 * there < len(counts):
+        warnings.warn(
+            f"{name}: class ids are numbers from 0, and {len(counts) - there} of the {len(counts)} up to the largest have no vertex; "
+            f"all have a column of probabilities; numpy.unique(y, return_inverse=True) numbers those that are there",
+            stacklevel=_program.depth(),
+        )
 
 
 def _folder(name: str) -> str:
@@ -292,7 +393,9 @@ def _edge_index(value: Any, name: str) -> Array | Ends:
     if isinstance(value, Ends):  # of a matrix
         return value
     if isinstance(value, (tuple, list)) and len(value) == 2 and all(np.ndim(end) == 1 for end in value):
-        source, target = (array(end, name) for end in value)
+        source, target = (_ids(end, name) for end in value)
+        if source.size == 0 == target.size:
+            source, target = source.astype(np.int64), target.astype(np.int64)
         if source.shape != target.shape or source.ndim != 1 or {source.dtype.kind, target.dtype.kind} - set("iu"):
             raise Refused(
                 f"{name}: {source.shape} sources of {source.dtype} and {target.shape} targets of {target.dtype}: give as many integers of each"
@@ -300,14 +403,28 @@ def _edge_index(value: Any, name: str) -> Array | Ends:
         return Ends(source, target)
     if is_sparse(value):
         raise Refused(f"{name}: is a sparse matrix: give it as adj")
-    return array(value, name)
+    made = _ids(value, name)
+    if made.ndim != 2:
+        raise Refused(f"{name}: has shape {made.shape}: it must be 2 × E, sources above targets")
+    if made.shape[0] != 2 and made.shape[1] == 2:
+        raise Refused(f"{name}: has shape {made.shape}: it must be 2 × E, sources above targets; give edge_index.T")
+    return made if made.size else made.astype(np.int64)
+
+
+def _ids(value: Any, name: str) -> Array:
+    made = array(value, name)
+    if made.dtype.kind in "UO":
+        raise Refused(
+            f"{name}: holds texts: give numbers of vertices from 0, as by pandas.factorize of both ends together, or pandas.Index(names).get_indexer(ends)"
+        )
+    return made
 
 
 def _numbered(names: Array, key: str) -> tuple[Array, Array]:
     """Numbers of texts, −1 where there is none, and the texts in their order."""
     if names.ndim != 1:
         raise Refused(f"{key}: has shape {names.shape}: names of classes are one for each vertex")
-    there = np.array([name is not None and name == name for name in names.tolist()])  # NaN is none
+    there = np.array([name is not None for name in names.tolist()], bool)
     texts = names[there].astype(str)
     classes, ids = np.unique(texts, return_inverse=True)
     numbers = np.full(len(names), -1, np.int64)

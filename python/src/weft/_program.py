@@ -9,6 +9,8 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +24,9 @@ log = logging.getLogger("weft")
 
 # The exit statuses of the program.
 _REFUSED, _INTERRUPTED = 2, 130
+
+# Interrupts that come within so many seconds of one are the same request, as they are to the program.
+_SAME_REQUEST = 1.0
 
 # What a launcher tells the processes that it starts. Where it has started Python, as in a job of Slurm, the
 # program is none of them.
@@ -103,7 +108,9 @@ def check_keywords(command: str, keywords: Iterable[str], taken: Iterable[str] =
         if name in known and name not in taken:
             continue
         why = "it is not for Python"
-        if name not in known:
+        if name == "target" or command in ("train", "plan") and name in flags_of("import npz"):
+            why = f"it is of graphs: weft.Graph.of(data, {name}=…)"
+        elif name not in known:
             try:
                 run([*command.split(), "--" + name.replace("_", "-")])
             except Refused as said:
@@ -117,7 +124,7 @@ def check_keywords(command: str, keywords: Iterable[str], taken: Iterable[str] =
 Told = Callable[[dict[str, Any]], bool]
 
 
-def run(arguments: Sequence[str], told: Told | None = None, answers: bool = False, hide: Iterable[str] = ()) -> str:
+def run(arguments: Sequence[str], told: Told | None = None, answers: bool = False) -> str:
     """Runs the program to its end, and returns the last line of its standard output, or all of it.
 
     It is a process in a session of its own, which ends with the thread that called: it never outlives Python.
@@ -127,27 +134,38 @@ def run(arguments: Sequence[str], told: Told | None = None, answers: bool = Fals
         told: is called with each epoch that ``--follow`` prints, as it comes; True ends the run after the
             next one.
         answers: the program waits until told has returned.
-        hide: paths in temporary folders, which messages do not have.
 
     Raises:
         Refused, Failed, Interrupted: as the exit status says, with the program's line.
         KeyboardInterrupt, or what told raises: after the program has ended in order.
     """
-    child = _Child(arguments, told, answers, hide)
+    child = _Child(arguments, told, answers)
     try:
-        child.listen()
-    except BaseException:
-        child.end()
-        raise
+        try:
+            child.listen()
+        except BaseException:
+            child.end()
+            raise
+    finally:
+        child.close()
     return child.result()
 
 
+def depth() -> int:
+    """How many calls of this package stand between its caller and whoever calls this."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == __package__:
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
 class _Child:
-    def __init__(self, arguments: Sequence[str], told: Told | None, answers: bool, hide: Iterable[str]):
-        self.told, self.hide = told, [path for path in hide if path]
+    def __init__(self, arguments: Sequence[str], told: Told | None, answers: bool):
+        self.told = told
         self.stopped = False  # told has asked for the end
         self.lines: list[str] = []  # of standard output, without epochs
         self.said: deque[str] = deque(maxlen=50)  # on standard error
+        self.rest: dict[int, bytes] = {}  # what has come of a line, by the stream's number
         program = find()
         try:
             self.process = subprocess.Popen(
@@ -163,20 +181,19 @@ class _Child:
             raise Failed(f"{program}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
 
     def listen(self) -> None:
-        """Reads what the program prints until it has ended."""
+        """Reads what the program prints until it has ended. After an exception it can be called again."""
         with selectors.DefaultSelector() as streams:
             for stream, take in ((self.process.stdout, self._out), (self.process.stderr, self._err)):
-                streams.register(stream, selectors.EVENT_READ, [b"", take])  # type: ignore[arg-type]
+                streams.register(stream, selectors.EVENT_READ, take)  # type: ignore[arg-type]
             while streams.get_map():
                 for key, _ in streams.select():
                     read = os.read(key.fd, 1 << 16)
                     if not read:
                         streams.unregister(key.fileobj)
-                    *lines, key.data[0] = (key.data[0] + read).split(b"\n")
+                    *lines, self.rest[key.fd] = (self.rest.get(key.fd, b"") + read).split(b"\n")
                     for line in lines:
-                        key.data[1](line.decode(errors="replace"))
+                        key.data(line.decode(errors="replace"))
         self.process.wait()
-        self._close()
 
     def _out(self, line: str) -> None:
         if self.told is None or not line.startswith('{"epoch":'):
@@ -194,30 +211,41 @@ class _Child:
     def _err(self, line: str) -> None:
         warning = line.removeprefix("weft: warning: ")
         if warning != line:
-            warnings.warn(in_words_of_python(self._plain(warning)), stacklevel=6)
+            warnings.warn(in_words_of_python(warning), stacklevel=depth())
             return
         log.debug("%s", line)
         self.said.append(line)
 
     def end(self) -> None:
-        """Ends the program after an exception here: in order, or at once if another exception comes."""
+        """Ends the program after an exception here: in order, or at once if an interrupt comes a second later.
+
+        Raises:
+            KeyboardInterrupt: that interrupt.
+        """
+        begun = time.monotonic()
         self.told = lambda epoch: True
-        try:
-            self.process.send_signal(signal.SIGINT)
-            self._answer(b"stop\n")  # to the epoch that told had, or the next one
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self.listen()
-            if self.process.returncode == _INTERRUPTED:
-                log.warning("%s", self._last())  # which says where the results are
-        except BaseException:
+        asked = False
+        while True:
+            try:
+                if not asked:
+                    asked = True
+                    self.process.send_signal(signal.SIGINT)
+                    self._answer(b"stop\n")  # to the epoch that told had, or the next one
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    self.listen()
+                break
+            except KeyboardInterrupt:
+                if time.monotonic() - begun >= _SAME_REQUEST:
+                    raise
+        if self.process.returncode == _INTERRUPTED:
+            log.warning("%s", self._last())  # which says where the results are
+
+    def close(self) -> None:
+        """Closes the streams of the program, and kills it if it has not ended."""
+        if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-            raise
-        finally:
-            self._close()
-
-    def _close(self) -> None:
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
@@ -225,9 +253,10 @@ class _Child:
     def result(self) -> str:
         """The standard output of the program that has ended, or its error."""
         status, out = self.process.returncode, "\n".join(self.lines)
-        if status == 0 or status == _INTERRUPTED and self.stopped:
-            return out
         text = self._last()
+        over = text.startswith("max_time ") and self.lines  # an end that was asked for, of a run that has results
+        if status == 0 or status == _INTERRUPTED and (self.stopped or over):
+            return out
         if status < 0:
             name = signal.Signals(-status).name
             memory = ", as the system does where memory is short" if -status == signal.SIGKILL else ""
@@ -242,9 +271,7 @@ class _Child:
         """What the program said last: its error."""
         errors = [line for line in self.said if line.startswith("weft: ")]
         text = errors[-1].removeprefix("weft: ") if errors else "; ".join(list(self.said)[-3:])
-        return in_words_of_python(self._plain(text))
-
-    def _plain(self, text: str) -> str:
-        for path in self.hide:
-            text = text.replace(path + "/", "").replace(path + ": ", "").replace(path, "the graph")
-        return text
+        if text.endswith(", as said above"):
+            failures = [line.partition(": ")[2] for line in self.said if ": failed: " in line]
+            text = "; ".join([text.removesuffix(", as said above"), *failures])
+        return in_words_of_python(text)

@@ -16,7 +16,7 @@ from . import _program, _weights
 from ._arrays import Array, array
 from ._errors import Refused
 from ._graph import Data, Graph, argument, graph_of
-from ._scratch import Scratch
+from ._scratch import Scratch, graphs_named, is_temporary
 
 if TYPE_CHECKING:
     import pandas
@@ -26,7 +26,7 @@ Output = Literal["predictions", "logits", "probabilities"]
 
 
 class History(dict[str, Array]):
-    """The epochs of a run: a column of V = epochs numbers for each name, as ``epoch``, ``loss``, ``val``.
+    """The epochs of a run: a column with a number for each epoch, by its name, as ``epoch``, ``loss``, ``val``.
 
     Metrics are NaN in epochs that were not evaluated.
 
@@ -60,21 +60,27 @@ class Report:
 class Run:
     """A finished training, in a directory of its own.
 
-    ``weft.train`` and ``weft.load`` make runs. Rows are the vertices in the order of the data; of a graph of
+    ``weft.train`` and ``weft.load`` make runs. A pickle of one is its directory, without its graph. Rows are the vertices in the order of the data; of a graph of
     several types, those of the type with labels.
     """
 
     def __init__(self, directory: str | os.PathLike[str], graph: Graph | None = None):
-        #: The directory of the run, absolute. ``docs/reference.md`` lists its files.
+        #: The directory of the run, absolute. ``reference.md`` lists its files.
         self.directory = Path(directory).absolute()
         self._graph = graph  # whose store lives as long as this
         try:
             text = (self.directory / "run.json").read_text(encoding="utf-8")
         except OSError:
-            raise Refused(
-                f"{directory}: has no results of a run (run.json); weft.runs lists the runs that have some"
-            ) from None
+            begun = (self.directory / "state.json").exists()
+            way = f'continue it with weft.train(data, resume="{directory}")' if begun else "weft.runs lists the runs that have some"
+            raise Refused(f"{directory}: has no results of a run (run.json); {way}") from None
         self._record: dict[str, Any] = json.loads(text)
+        of = self._record["summary"]
+        of |= {"run_dir": str(self.directory), "ended": self._record.get("ended")}  # None: of an early version
+        of["dataset"] = graphs_named(of["dataset"])
+
+    def __reduce__(self) -> tuple[type[Run], tuple[str]]:
+        return Run, (str(self.directory),)
 
     def __repr__(self) -> str:
         s = self.summary
@@ -86,25 +92,25 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """The results: the object of ``weft train --json``, as ``losses``, ``epochs_run``, ``val``, ``test``,
-        ``run_dir``."""
+        ``run_dir``; and ``ended``: ``epochs``, ``patience``, ``max-time`` or ``interrupted``."""
         return self._record["summary"]  # type: ignore[no-any-return]
 
     @property
     def settings(self) -> dict[str, str]:
-        """All settings of the run by their keywords, as texts."""
-        return {name.replace("-", "_"): value for name, value in self._record["settings"].items()}
+        """All settings of the run by their keywords, as texts; ``in memory``: it was given as arrays."""
+        texts = self._record["settings"]
+        return {name.replace("-", "_"): "in memory" if is_temporary(of := graphs_named(value)) else of for name, value in texts.items()}
 
     @property
     def reason(self) -> str:
-        """Why the run ended."""
+        """Why the run ended, as ``all 200 epochs are done``."""
         return str(self._record["reason"])
 
     @property
     def classes(self) -> Array:
         """The classes by their numbers: texts, where labels were texts; else the numbers from 0."""
-        if self._graph is not None and self._graph.classes is not None:
-            return self._graph.classes
-        return np.arange(self.summary["graph"]["classes"])
+        names = self._record.get("class_names")
+        return np.arange(self.summary["graph"]["classes"]) if names is None else np.array(names)
 
     @cached_property
     def history(self) -> History:
@@ -218,7 +224,7 @@ class Run:
                 np.save(files["vertices"], array(vertices, "vertices"))
                 arguments.append(f"--vertices={files['vertices']}")
             arguments += [_program.flag(name, value) for name, value in settings.items() if value is not None]
-            _program.run(arguments, hide=[given, self._record["store"]])
+            _program.run(arguments)
             return np.asarray(np.load(files[wanted]))
         finally:
             scratch.close()
@@ -251,7 +257,7 @@ class Run:
         arguments = ["evaluate", str(self.directory), *([given] if data is not None else []), "--json"]
         if split is not None:
             arguments.append(f"--split={split}")
-        return json.loads(_program.run(arguments, hide=[given, self._record["store"]]))  # type: ignore[no-any-return]
+        return json.loads(_program.run(arguments))  # type: ignore[no-any-return]
 
     def state_dict(self) -> dict[str, Array]:
         """The weights of the best epoch, under PyTorch Geometric's names and shapes."""
@@ -295,7 +301,7 @@ def _report(runs: Iterable[Run]) -> Report:
     try:
         page = scratch.path / "report.html"
         _program.run(["report", *(str(run.directory) for run in runs), f"--out={page}"])
-        return Report(page.read_text(encoding="utf-8"))
+        return Report(graphs_named(page.read_text(encoding="utf-8")))
     finally:
         scratch.close()
 

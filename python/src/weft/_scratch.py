@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -11,6 +12,30 @@ from pathlib import Path
 
 _PREFIX = "weft-"
 _LOCK = "lock"
+
+
+# A folder of a Scratch, of any process.
+_FOLDER = re.compile(rf"(?:{re.escape(tempfile.gettempdir())}|(?:/[^/\s<>\x22\x27=:;,]+)+)/{_PREFIX}\d+-[a-z0-9_]{{8}}(?![a-z0-9_])")
+
+
+def is_temporary(path: str) -> bool:
+    """Whether a path is that of a folder of a Scratch or below it."""
+    return _FOLDER.match(path) is not None
+
+
+def graphs_named(text: str) -> str:
+    """A text in which graphs that Python has written are called what they are."""
+    return re.sub(_FOLDER.pattern + "/graph", "a graph in memory", text)
+
+
+def without_folders(text: str) -> str:
+    """A line in which files of Scratches have the names of what was given, and their folders none."""
+    text = _FOLDER.sub("\0", text)
+    text = re.sub(r"(?<=[\w-]) \0(/\w+(\.\w+)?)?: ", ": ", text)  # behind the keyword
+    text = re.sub(r"\0(/(graph|arrays|sweep\.yaml))?: ", "", text)
+    text = re.sub(r"\0(/(graph|arrays))?(?![/\w])", "the graph", text)
+    text = re.sub(r"\0/(?:(?:graph|arrays)/)?(\S*?)(\.npy|\.safetensors|\.txt)?(?=[:;, ]|$)", r"\1", text)
+    return text.replace("\0/", "")
 
 
 class Scratch:
@@ -27,6 +52,8 @@ class Scratch:
     def __init__(self, size: int = 0):
         root = _root(size)
         _sweep(root)
+        #: Objects that live as long as this.
+        self.kept: list[object] = []
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-", dir=root))
         begun = self.path / ".lock"
         held = os.open(begun, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

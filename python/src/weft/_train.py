@@ -10,20 +10,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-import numpy as np
-
 from . import _program, _weights
 from ._arrays import array
-from ._errors import Refused
-from ._graph import Data, argument, graph_of
+from ._errors import Interrupted, Refused
+from ._graph import Data, Graph, argument, graph_of
 from ._run import Run, Runs
 from ._scratch import Scratch
 
-#: What is called with each epoch: the object of a line of metrics.jsonl. True ends the run.
+#: What is called with each epoch: the object of a line of metrics.jsonl. True ends the run after the next one.
 Callback = Callable[[dict[str, Any]], Any]
 
 # Flags of the command for which Python has other means.
 _TAKEN = ("help", "out", "resume", "json", "follow", "explain")
+
+
+# The file of a run that says where it stands; it is there as soon as the run is.
+_STATE = "state.json"
 
 
 @overload
@@ -57,23 +59,26 @@ def train(
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
     callbacks: Callback | Iterable[Callback] = (),
-    resume: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | Run | None = None,
     **settings: Any,
 ) -> Run | Runs:
     """Trains a model on a whole graph.
 
     Args:
         data: the graph: a :class:`weft.Graph`, the path of a file, folder or store or the name of a published
-            graph, ``Data`` or ``HeteroData`` of PyTorch Geometric, or a ``DGLGraph``.
+            graph, ``Data`` or ``HeteroData`` of PyTorch Geometric, or a ``DGLGraph``. Each call writes these
+            anew, for as long as its run lives: for several calls make one ``graph = weft.Graph.of(data)``.
+            None: that of the run that is continued, unless it was in memory.
         out: directory of the run, new or empty; None: a new folder under ``runs/``.
         progress: whether tqdm shows the epochs, in a notebook or on a terminal.
         callbacks: functions that are called with each epoch, a dict with ``epoch``, ``loss``, ``lr``,
             ``seconds`` and, if evaluated, ``train``, ``val``, ``test`` and ``val_loss``. The run waits for
-            them. One that returns True ends the run after the next epoch, with its results so far.
-        resume: ``"auto"`` continues the run in ``out``, if there is one, from its last checkpoint; the
-            directory of a run continues that one.
+            them. One that returns True, also as NumPy and PyTorch have it, ends the run after the next epoch,
+            with its results so far.
+        resume: a run or its directory, which continues from its last checkpoint; ``"auto"``: the run in
+            ``out``, if there is one. Settings that are not given are those of the run.
         settings: the flags of ``weft train`` with ``_`` for ``-``, as ``model="gcn"``, ``hidden=128``,
-            ``weight_decay=5e-4``; ``weft help train --help-all`` and ``docs/reference.md`` list them. None is
+            ``weight_decay=5e-4``; ``weft train --help-all`` and ``reference.md`` list them. None is
             the default. ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a
             relation or a list of them, ``class_weights`` a list of numbers, ``init`` a run or a dict of
             arrays, ``validate`` a graph.
@@ -87,8 +92,8 @@ def train(
         Refused: a setting or the graph makes no sense.
         Failed: the run failed, as where the loss is no number any more.
         Interrupted: a signal from elsewhere ended the run. It has results, as has one that
-        ``KeyboardInterrupt`` ended,
-            and ``resume="auto"`` continues both.
+            ``KeyboardInterrupt`` ended, and ``resume`` continues both. A run whose ``max_time`` is over is
+            returned.
 
     Example:
         >>> g = weft.Graph(edge_index=e, x=x, y=y, split="random:60/20/20")   # doctest: +SKIP
@@ -97,20 +102,25 @@ def train(
         0.815
     """
     _program.check_keywords("train", settings, _TAKEN)
-    calls = [callbacks] if callable(callbacks) else list(callbacks)
+    calls = _functions(callbacks)
+    resumed = _resumed(out, resume, settings)
     scratch = Scratch()
     try:
-        graph, arguments, hide = _arguments("train", data, settings, scratch, out, resume)
+        graph, arguments = _arguments("train", data, settings, scratch, out, resumed)
         arguments += ["--json", "--follow"]
-        with _Bar(progress, settings) as bar:
+        with _Bar(progress, settings, resumed) as bar:
 
             def told(epoch: dict[str, Any]) -> bool:
                 bar.show(epoch)
-                stops = [call(epoch) for call in calls]
-                return any(isinstance(stop, (bool, np.bool_)) and bool(stop) for stop in stops)
+                answers = [call(epoch) for call in calls]
+                return any(map(_is_true, answers))
 
-            text = _program.run(arguments, told, answers=bool(calls), hide=hide)
+            text = _program.run(arguments, told, answers=bool(calls))
         results = json.loads(text.splitlines()[-1])
+    except BaseException:
+        graph = None  # else the traceback keeps what was written of it
+        scratch.kept.clear()
+        raise
     finally:
         scratch.close()
     if "runs" in results:
@@ -118,32 +128,67 @@ def train(
     return Run(results["run_dir"], graph)
 
 
+def _functions(callbacks: Any) -> list[Callback]:
+    calls = [callbacks] if callable(callbacks) else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    for call in calls:
+        if not callable(call):
+            raise TypeError(f"callbacks: {call!r} is no function: give a function of an epoch, or a list of them")
+    return calls
+
+
+def _is_true(answer: Any) -> bool:
+    """Whether an answer is True, or a scalar of NumPy or PyTorch that is."""
+    if getattr(answer, "ndim", None) == 0:
+        answer = answer.item()
+    return answer is True
+
+
+def _resumed(out: Any, resume: Any, settings: Mapping[str, Any]) -> Any:
+    """What ``--resume`` is given: the directory of a run that is there, which then has its settings."""
+    if isinstance(resume, Run):
+        return resume.directory
+    if not (resume is None or isinstance(resume, (str, os.PathLike))):
+        raise TypeError(f'resume: {resume!r} is no run: give a weft.Run, its directory, or "auto"')
+    if resume == "auto" and out is None:
+        raise Refused('resume="auto": continues the run in out, or begins it there; give out, or a run as resume')
+    several = any(settings.get(name) is not None for name in ("seeds", "splits", "config"))
+    if resume == "auto" and out is not None and not several and (Path(out) / _STATE).exists():
+        return out
+    return resume
+
+
 def _arguments(
-    command: str, data: Data, settings: Mapping[str, Any], scratch: Scratch, out: Any = None, resume: Any = None
-) -> tuple[Any, list[str], list[str]]:
-    """The graph in memory, if it is one, the command's arguments, and the paths that messages do not have."""
-    arguments, hide = [command], [str(scratch.path)]
-    flags = [_program.flag(name, _value(name, value, scratch)) for name, value in settings.items() if value is not None]
-    graph = None
-    if data is not None:
+    command: str, data: Data, settings: Mapping[str, Any], scratch: Scratch, out: Any = None, resumed: Any = None
+) -> tuple[Graph | None, list[str]]:
+    """The graph in memory, if it is one, and the command's arguments."""
+    arguments, graph = [command], None
+    continues = resumed is not None and resumed != "auto"
+    if data is not None or not continues:
         graph = graph_of(data)
+        if graph is not None and graph.undivided and settings.get("task") == "link":
+            raise Refused(
+                'edge_label_index: is that of one part of a split: give the three, as weft.train([train, val, test], task="link")'
+            )
         arguments.append(argument(data, graph))
-        if graph is not None:
-            hide.insert(0, arguments[-1])
-    if resume is not None and resume != "auto" and data is not None:
-        out, resume = out or resume, "auto"
-    if out is not None:
-        flags.append(_program.flag("out", out))
-    if resume is not None:
-        flags.append(_program.flag("resume", resume.directory if isinstance(resume, Run) else resume))
-    return graph, arguments + flags, hide
+    if out is not None and not (continues and os.path.realpath(out) == os.path.realpath(resumed)):
+        arguments.append(_program.flag("out", out))
+    if resumed is not None:
+        arguments.append(_program.flag("resume", resumed))
+    for name, value in settings.items():
+        # The weights that a run began with are in its checkpoint.
+        if value is not None and not (continues and name == "init"):
+            arguments.append(_program.flag(name, _value(name, value, scratch)))
+    return graph, arguments
 
 
 def _value(name: str, value: Any, scratch: Scratch) -> Any:
     """What a flag is given for what Python's users write."""
     if name == "validate":
         graph = graph_of(value)
+        scratch.kept.append(graph)
         return argument(value, graph)
+    if name == "split" and isinstance(value, str) and not value.isdigit():
+        raise Refused(f"split {value}: a training takes the number of a split; divide the vertices by weft.Graph.of(data, split={value!r})")
     if name == "init":
         if isinstance(value, Run):
             return value.directory / "model.safetensors"
@@ -154,11 +199,18 @@ def _value(name: str, value: Any, scratch: Scratch) -> Any:
     if name == "parallel" and isinstance(value, Mapping):
         return ",".join(f"{axis}={number}" for axis, number in value.items())
     if name == "class_weights" and not isinstance(value, (str, os.PathLike)):
-        path = scratch.path / "class-weights.txt"
-        path.write_text("".join(f"{float(weight)!r}\n" for weight in array(value, name)))
+        path = scratch.path / "class_weights.txt"
+        weights = array(value, name)
+        if weights.ndim != 1 or weights.dtype.kind not in "biuf":
+            raise Refused("class_weights: give a number for each class in their order, or balanced")
+        path.write_text("".join(f"{float(weight)!r}\n" for weight in weights))
         return path
     if name == "link_relation" and not isinstance(value, str):
-        relations = [value] if isinstance(value[0], str) else value
+        relations = list(value) if isinstance(value, Iterable) else []
+        if all(isinstance(part, str) for part in relations):
+            relations = [relations]
+        if not all(isinstance(r, Sequence) and r and all(isinstance(part, str) for part in r) for r in relations):
+            raise Refused(f"link_relation: {value!r} is no relation: give (source type, name, target type), or a list of them")
         return ";".join(",".join(relation) for relation in relations)
     if isinstance(value, datetime.timedelta):
         return f"{value.total_seconds()}s"
@@ -172,13 +224,16 @@ def _value(name: str, value: Any, scratch: Scratch) -> Any:
 class _Bar:
     """The epochs on a bar of tqdm, if it is there and wanted. It is shown with the first epoch."""
 
-    def __init__(self, wanted: bool, settings: Mapping[str, Any]):
+    def __init__(self, wanted: bool, settings: Mapping[str, Any], resumed: Any):
         self.wanted = wanted
         self.bar: Any = None
-        self.name = str(settings.get("model") or settings.get("config") or _program.flags_of("train")["model"]["default"])
+        base = {name: _program.flags_of("train")[name]["default"] for name in ("model", "epochs")}
+        if resumed is not None and (Path(resumed) / _STATE).exists():
+            base = json.loads((Path(resumed) / _STATE).read_text(encoding="utf-8"))["settings"]
+        self.name = str(settings.get("model") or settings.get("config") or base["model"])
         self.total = settings.get("epochs")
         if self.total is None and settings.get("config") is None:
-            self.total = int(_program.flags_of("train")["epochs"]["default"])
+            self.total = int(base["epochs"])
         if self.total is not None and settings.get("seeds"):
             self.total *= settings["seeds"]
 
@@ -206,9 +261,12 @@ class _Bar:
     def __enter__(self) -> _Bar:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self.bar is None:
+            return
+        if kind is None:
+            self.bar.total = self.bar.n  # fewer epochs are no failure, which a notebook shows in red
+        self.bar.close()
 
 
 def load(directory: str | os.PathLike[str]) -> Run:
@@ -233,6 +291,15 @@ def compare(*runs: Run | str | os.PathLike[str]) -> Runs:
     return Runs(run if isinstance(run, Run) else Run(run) for run in runs)
 
 
+class _Text(str):
+    """Text that is shown as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def explain(data: Data, **settings: Any) -> str:
     """What a training would do and need, without training: memory, order of work, bytes between workers.
 
@@ -241,8 +308,8 @@ def explain(data: Data, **settings: Any) -> str:
     _program.check_keywords("train", settings, _TAKEN)
     scratch = Scratch()
     try:
-        _, arguments, hide = _arguments("train", data, settings, scratch)
-        return _program.run([*arguments, "--explain"], hide=hide)
+        _, arguments = _arguments("train", data, settings, scratch)
+        return _Text(_program.run([*arguments, "--explain"]))
     finally:
         scratch.close()
 
@@ -263,8 +330,8 @@ def plan(data: Data, workers: int = 4, **settings: Any) -> dict[str, Any]:
     _program.check_keywords("plan", settings, ("help", "json", "workers"))
     scratch = Scratch()
     try:
-        _, arguments, hide = _arguments("plan", data, settings, scratch)
-        return json.loads(_program.run([*arguments, f"--workers={workers}", "--json"], hide=hide))  # type: ignore[no-any-return]
+        _, arguments = _arguments("plan", data, settings, scratch)
+        return json.loads(_program.run([*arguments, f"--workers={workers}", "--json"]))  # type: ignore[no-any-return]
     finally:
         scratch.close()
 
@@ -292,13 +359,18 @@ def sweep(
             there.
         jobs: runs beside each other, which share the cores.
         config: file or name of settings of all runs.
-        max_time: after which the sweep begins no other run, as ``"3h"``.
+        max_time: after which the sweep begins no other run, as ``"3h"``; the same call goes on.
         settings: of all runs, as for :func:`train`.
 
     Returns:
         The :class:`Runs`, the best by validation first.
     """
     _program.check_keywords("train", {*settings, *(grid or {}), *(random or {}).get("settings", {})}, _TAKEN)
+    for name, values in (grid or {}).items():
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise TypeError(f"grid: {name}: {values!r} is no list: give the values to try")
+    if random is not None and "settings" not in random:
+        raise TypeError("random: has no settings: give the values or ranges of each, by its keyword")
     out = Path(out) if out is not None else _new_folder()
     file: dict[str, Any] = {
         "settings": {name.replace("_", "-"): value for name, value in settings.items() if value is not None}
@@ -322,11 +394,16 @@ def sweep(
         path = scratch.path / "sweep.yaml"
         path.write_text(json.dumps(file, default=_written))  # JSON is YAML
         graph = graph_of(data)
-        given = argument(data, graph)
-        arguments = ["sweep", str(path), given, f"--out={out}", f"--jobs={jobs}", "--json"]
+        arguments = ["sweep", str(path), argument(data, graph), f"--out={out}", f"--jobs={jobs}", "--json"]
         if max_time is not None:
             arguments.append(f"--max-time={max_time}")
-        told = json.loads(_program.run(arguments, hide=[given, str(scratch.path)]).splitlines()[-1])
+        try:
+            text = _program.run(arguments)
+        except Interrupted as error:
+            if not str(error).startswith("max_time "):
+                raise
+            text = _program.run(["runs", str(out), "--json"])
+        told = json.loads(text.splitlines()[-1])
     finally:
         scratch.close()
     below = sorted(path.parent for path in Path(out).rglob("run.json"))
