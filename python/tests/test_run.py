@@ -55,6 +55,8 @@ def test_other_graphs(graph, arrays):
     assert (run.predict(there)[turned] == run.predictions).all()
     assert run.predict(there, "probabilities").sum(1) == pytest.approx(np.ones(60), abs=1e-5)
     assert (run.predict(output="logits", vertices=[7, 3]) == run.logits[[7, 3]]).all()
+    with pytest.raises(weft.Refused, match="^vertices: names no vertex; give ids, or a mask that marks some$"):
+        run.predict(vertices=[])
     assert run.embeddings(there).shape == (60, 8)
     assert run.evaluate(there)["test"]["accuracy"] == run.evaluate()["test"]["accuracy"]
     with pytest.raises(weft.Refused, match="^the graph has 4 features, .* are for 5; give a store with the 5 features of the graph, which "):

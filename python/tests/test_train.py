@@ -398,8 +398,9 @@ def alive(pid):
 
 @pytest.fixture
 def bars(monkeypatch):
-    """What bars of tqdm have shown, by a stand-in for it."""
+    """What bars of tqdm have shown, by a stand-in for it, on a terminal."""
     shown = []
+    monkeypatch.setattr(_train, "_is_watched", lambda: True)
 
     class Bar:
         def __init__(self, total, initial, unit, desc):
@@ -419,6 +420,20 @@ def bars(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tqdm.auto", module)
     monkeypatch.setitem(__import__("sys").modules, "tqdm", module)
     return shown
+
+
+def test_no_progress_in_a_file(monkeypatch):
+    silent = type("File", (), {"isatty": lambda self: False})
+    notebook = type("OutStream", (), {"isatty": lambda self: False, "__module__": "ipykernel.iostream"})
+    for stream, shows in ((silent, False), (notebook, True)):
+        monkeypatch.setattr(_train.sys, "stderr", stream())
+        assert _train._is_watched() == shows
+
+
+def test_no_bar_where_nobody_watches(graph, bars, monkeypatch):
+    monkeypatch.setattr(_train, "_is_watched", lambda: False)
+    train(graph, epochs=1, progress=True)
+    assert bars == []
 
 
 def test_progress(graph, capfd, bars):

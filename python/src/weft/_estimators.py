@@ -67,14 +67,6 @@ class _Estimator:
         }
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        """The parameters and the directory of the run, in which weights and predictions are: for pickle, joblib
-        and copy. Callbacks must be functions that pickle takes."""
-        return {name: value.directory if name == "run_" else value for name, value in vars(self).items()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update({name: Run(value) if name == "run_" else value for name, value in state.items()})
-
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn 1.6 and later asks of an estimator; without it nothing calls this."""
         from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags

@@ -221,7 +221,8 @@ class Run:
             if wanted == "embeddings":
                 arguments.append(f"--embeddings={files['embeddings']}")
             if vertices is not None:
-                np.save(files["vertices"], array(vertices, "vertices"))
+                ids = array(vertices, "vertices")
+                np.save(files["vertices"], ids if ids.size else ids.astype(np.int64))
                 arguments.append(f"--vertices={files['vertices']}")
             arguments += [_program.flag(name, value) for name, value in settings.items() if value is not None]
             _program.run(arguments)

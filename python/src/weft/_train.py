@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -70,7 +71,7 @@ def train(
             anew, for as long as its run lives: for several calls make one ``graph = weft.Graph.of(data)``.
             None: that of the run that is continued, unless it was in memory.
         out: directory of the run, new or empty; None: a new folder under ``runs/``.
-        progress: whether tqdm shows the epochs, in a notebook or on a terminal.
+        progress: whether tqdm shows the epochs in a notebook, or where standard error is a terminal.
         callbacks: functions that are called with each epoch, a dict with ``epoch``, ``loss``, ``lr``,
             ``seconds`` and, if evaluated, ``train``, ``val``, ``test`` and ``val_loss``. The run waits for
             them. One that returns True, also as NumPy and PyTorch have it, ends the run after the next epoch,
@@ -221,6 +222,11 @@ def _value(name: str, value: Any, scratch: Scratch) -> Any:
     return value
 
 
+def _is_watched() -> bool:
+    """Whether standard error is a terminal or a notebook, and no file."""
+    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
+
+
 class _Bar:
     """The epochs on a bar of tqdm, if it is there and wanted. It is shown with the first epoch."""
 
@@ -248,7 +254,10 @@ class _Bar:
         self.bar.update(epoch["epoch"] - self.bar.n if epoch["epoch"] > self.bar.n else 1)
 
     def begin(self, done: int) -> None:
-        """Shows the bar of a run that continues after so many epochs."""
+        """Shows the bar of a run that continues after so many epochs, unless its text would go to a file."""
+        if not _is_watched():
+            self.wanted = False
+            return
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that a notebook without ipywidgets has a bar of text
