@@ -125,8 +125,19 @@ def test_types(arrays):
     same(graph, listed)
     with pytest.raises(TypeError, match="^x: must be a dict by type, as the edges are$"):
         weft.Graph(edge_index=edges, x=np.eye(9))
-    with pytest.raises(weft.Refused, match="^'a/b': the name of a type"):
-        weft.Graph(edge_index={("a/b", "is", "c"): [[0], [0]]})
+
+
+def test_names_of_types(arrays):
+    """Types and relations may have names that are none of folders: an IRI, a path, a dot in front."""
+    paper, cites = "http://schema.org/Paper", ("http://schema.org/Paper", "../cites", "http://schema.org/Paper")
+    writes = (".author", "writes/edits", paper)
+    graph = weft.Graph(
+        edge_index={cites: arrays["edge_index"], writes: [[0, 1], [5, 7]]}, num_nodes={".author": 4}, x={paper: arrays["x"]}, y={paper: arrays["y"]}
+    )
+    facts = json.loads((graph.store / "graph.json").read_text())
+    assert [t["type"] for t in facts["vertices"]] == [paper, ".author"]
+    assert [r["name"] for r in facts["relations"]] == ["../cites", "writes/edits"]
+    assert np.load(graph.store / "edges" / "%2Eauthor__writes%2Fedits__http:%2F%2Fschema.org%2FPaper" / "indices.npy").tolist() == [0, 1]
 
 
 def test_names_of_classes(arrays):
