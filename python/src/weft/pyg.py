@@ -122,6 +122,8 @@ def to_pyg(run: Run) -> nn.Module:
 
         model(data.x_dict, data.edge_index_dict, edge_weight_dict=None, edge_attr_dict=None)
 
+    With one type of vertices and several of edges each model takes both: dictionaries, or ``edge_type``.
+
     The result is the rows of the type that the run predicts (of a link prediction of several types a
     dictionary), float32, vertices × classes, equal to ``run.logits`` but for rounding. Of a link prediction
     these are embeddings; the run's own were computed along the training edges alone. A run with
@@ -230,7 +232,7 @@ def _network(s: SimpleNamespace, weights: Weights) -> nn.Module:
     if s.types[1:] and s.model == "rgcn":
         return TypedRGCN(s, weights)
     if s.relations and s.model not in ("rgcn", "mlp"):
-        return TypedLayers(s, weights)
+        return TypedLayers(s, weights) if s.types[1:] else NumberedLayers(s, weights)
     if s.relations and s.model == "mlp":
         return TypedPerceptron(s, weights)
     if s.model in ("mlp", "appnp") or s.decoupled:
@@ -358,6 +360,14 @@ def _given(
     return {} if value is None else {takes: value}
 
 
+def _check_numbers(edge_type: Tensor, count: int) -> None:
+    """Refuses numbers of relations that the run does not have."""
+    if len(edge_type) > 0 and (top := int(edge_type.max())) >= count:
+        raise Refused(
+            f"edge_type: the run has {count} relations, and a number is {top}; number them from 0, as the run's graph lists them"
+        )
+
+
 class Both(DirGNNConv):
     """PyG's DirGNNConv, whose convolutions also get the weights of the edges."""
 
@@ -405,14 +415,8 @@ class Layers(nn.Module):
         edge_type: Tensor | None = None,
     ) -> Tensor:
         given = _given(self.takes, edge_weight, edge_attr, edge_type)
-        if (
-            self.takes == "edge_type"
-            and len(edge_type) > 0
-            and (top := int(edge_type.max())) >= (count := self.convs[0].num_relations)
-        ):
-            raise Refused(
-                f"edge_type: the run has {count} relations, and a number is {top}; number them from 0, as the run's graph lists them"
-            )
+        if self.takes == "edge_type":
+            _check_numbers(edge_type, self.convs[0].num_relations)
         outputs = []
         for i, norm in enumerate(self.norms):
             z = self.dropout(self.act(norm(self.convs[i](x, edge_index, **given))))
@@ -465,6 +469,48 @@ class TypedLayers(nn.Module):
             z = {t: self.dropout(self.act(self.norms[i][_key(t)](h))) for t, h in sums.items()}
             x = {t: x[t] + h if self.residual and i > 0 else h for t, h in z.items()}
         raise AssertionError("a model has layers")
+
+
+class NumberedLayers(TypedLayers):
+    """Layers for one type of vertices and several of edges: these are apart, in dictionaries, or numbered by ``edge_type``."""
+
+    def __init__(self, s: SimpleNamespace, weights: Weights):
+        super().__init__(s, weights)
+        self.kind = s.predicted[0]
+
+    def forward(  # type: ignore[override]
+        self,
+        x: Weights | Tensor,
+        edge_index: Edges | Tensor,
+        edge_weight: Edges | Tensor | None = None,
+        edge_attr: Edges | Tensor | None = None,
+        edge_type: Tensor | None = None,
+        edge_weight_dict: Edges | None = None,
+        edge_attr_dict: Edges | None = None,
+    ) -> Tensor | Weights:
+        if isinstance(edge_index, dict):
+            return super().forward(x, edge_index, edge_weight_dict or edge_weight, edge_attr_dict or edge_attr)  # type: ignore[arg-type]
+        numbers = _given("edge_type", None, None, edge_type)["edge_type"]
+        _check_numbers(numbers, len(self.relations))
+        end = len(self.kind) + len("__")
+
+        def divided(values: Tensor | None) -> Edges:
+            """By relation: the last dimension of the ends, and the first of others, are edges."""
+            if values is None:
+                return {}
+            return {
+                (self.kind, name[end:-end], self.kind): values[:, numbers == k]
+                if values is edge_index
+                else values[numbers == k]
+                for k, name in enumerate(self.relations)
+            }
+
+        return super().forward(
+            {self.kind: x},  # type: ignore[dict-item]
+            divided(edge_index),
+            divided(edge_weight),  # type: ignore[arg-type]
+            divided(edge_attr),  # type: ignore[arg-type]
+        )
 
 
 def _norms_by_type(s: SimpleNamespace, weights: Weights, i: int) -> nn.ModuleDict:

@@ -367,6 +367,27 @@ def test_rgcn(trained, flags, data):
             model(x, data.edge_index, edge_type=data.edge_type + 1)
 
 
+@pytest.mark.parametrize("flags", ["--model gcn", "--model sage --normalize-features row", "--model gine", "--model mlp"])
+def test_numbered_relations(trained, flags):
+    """Other models, too, take the types of edges as a Data has them."""
+    data = KINDS.clone()
+    more = {}
+    if "gine" in flags:
+        data.edge_attr = more["edge_attr"] = FEATURED.edge_attr
+    if "gcn" in flags:
+        data.edge_weight = more["edge_weight"] = WEIGHTED.edge_weight
+    run = trained(data, f"{flags} --hidden 12 --layers 3")
+    model = to_pyg(run)
+    with torch.no_grad():
+        assert far(model(data.x, data.edge_index, edge_type=data.edge_type, **more).numpy(), logits(run)) < 1e-5
+        if "mlp" not in flags:
+            assert far(model(data.x, data.edge_index, edge_type=data.edge_type.flip(0), **more).numpy(), logits(run)) > 1e-4
+            with pytest.raises(weft.Refused, match="edge_type: the run's model reads it"):
+                model(data.x, data.edge_index, **more)
+            with pytest.raises(weft.Refused, match="edge_type: the run has 3 relations, and a number is 3"):
+                model(data.x, data.edge_index, edge_type=data.edge_type + 1, **more)
+
+
 TYPED = relations({"paper": 30, "author": 20})
 UNFEATURED = relations({"paper": 30, "author": 20}, bare=("author",))
 ONE = relations({"paper": 30})
