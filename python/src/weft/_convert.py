@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,13 @@ _LINKS = (
 _READ = {*_VERTEX, *_LINKS, "edge_index", "adj_t", "adj", "edge_weight", "edge_attr", "edge_type"} - {"num_nodes"}
 
 
-def fields(data: Any, target: str | None = None) -> dict[str, Any]:
+def fields(data: Any, target: str | None = None, given: Collection[str] = ()) -> dict[str, Any]:
     """The arguments of Graph for a graph of another library.
 
     Args:
         data: the graph.
         target: the vertex type whose labels are learned, if several have some.
+        given: arguments of Graph that have a value, in place of which nothing is missing.
 
     Raises:
         TypeError: it is no graph that is known.
@@ -43,13 +44,13 @@ def fields(data: Any, target: str | None = None) -> dict[str, Any]:
     if isinstance(data, Sequence) and not isinstance(data, str):
         data = _together(data)
     if is_of(data, "torch_geometric", "HeteroData"):
-        return _hetero(data, target)
+        return _hetero(data, target, given)
     if is_of(data, "dgl", "DGLGraph"):
-        return _dgl(data, target)
+        return _dgl(data, target, given)
     if is_of(data, "torch_geometric", "Data"):
         if target is not None:
             raise Refused(f"target={target!r}: the graph has one type of vertices; leave it out")
-        return _data(data)
+        return _data(data, given)
     raise TypeError(
         f"{type(data).__module__}.{type(data).__name__} is no graph: give a weft.Graph, a path, Data or HeteroData of PyTorch Geometric, or a DGLGraph"
     )
@@ -94,10 +95,10 @@ def _held(graph: Any) -> set[tuple[str, str]]:
     return {(key, f" of {shown}") for name, shown in names for key, value in graph[name].items() if value is not None}
 
 
-def _data(data: Any) -> dict[str, Any]:
+def _data(data: Any, given: Collection[str]) -> dict[str, Any]:
     store = {key: value for key, value in data.to_dict().items() if value is not None}
     vertices = _vertices(store, "")
-    edges = _edges(store, "", "data")
+    edges = _edges(store, "", "data", given)
     kinds = store.pop("edge_type", None)
     _say_left(store, "")
     if kinds is None:
@@ -123,7 +124,7 @@ def _by_type(vertices: dict[str, Any], edges: dict[str, Any], kinds: Array) -> d
     return made
 
 
-def _hetero(data: Any, target: str | None) -> dict[str, Any]:
+def _hetero(data: Any, target: str | None, given: Collection[str]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     types = list(data.node_types)
     if target is not None and target not in types:
@@ -137,7 +138,7 @@ def _hetero(data: Any, target: str | None) -> dict[str, Any]:
         _say_left(store, name)
     for name in data.edge_types:
         store = {key: value for key, value in data[name].items() if value is not None}
-        for key, value in _edges(store, "__".join(name), f"data[{name}]").items():
+        for key, value in _edges(store, "__".join(name), f"data[{name}]", given).items():
             made.setdefault(key, {})[name] = value
         _say_left(store, "__".join(name))
     return _first_labelled(made, types)
@@ -209,7 +210,7 @@ def whole(y: Array) -> Array:
     return np.where(there, y, -1).astype(np.int64)
 
 
-def _edges(store: dict[str, Any], name: str, said: str) -> dict[str, Any]:
+def _edges(store: dict[str, Any], name: str, said: str, given: Collection[str]) -> dict[str, Any]:
     """Takes what edges have out of a store. said is how a user calls it."""
     made = {key: store.pop(key) for key in _LINKS if key in store}
     for key in ("edge_index", "adj_t", "adj"):
@@ -219,14 +220,14 @@ def _edges(store: dict[str, Any], name: str, said: str) -> dict[str, Any]:
         if not is_sparse(value):
             made["edge_index"] = array(value, key)
             made |= {key: store.pop(key) for key in ("edge_weight", "edge_attr") if key in store}
-            _warn_of_weights(store, made, (made["edge_index"].shape or (0,))[-1], said)
+            _warn_of_weights(store, {*made, *given}, (made["edge_index"].shape or (0,))[-1], said)
             return made
         matrix = sparse(value, key)
         made["edge_index"] = edges_of(matrix, by_target=key == "adj_t")
         if matrix.values is not None:
             made["edge_weight"] = matrix.values
         for other in ("edge_weight", "edge_attr"):
-            if other in store:
+            if other in store and other not in given:
                 _warn(
                     f"{said}.{other}: left out, as the order of its edges beside {key} is not known; give edge_index in place of {key}"
                 )
@@ -239,14 +240,14 @@ def _say_left(store: Mapping[str, Any], name: str) -> None:
         log.info("left out: %s%s", ", ".join(map(str, store)), f" of {name}" if name else "")
 
 
-def _warn_of_weights(store: Mapping[str, Any], made: Mapping[str, Any], edges: int, said: str) -> None:
+def _warn_of_weights(store: Mapping[str, Any], has: Collection[str], edges: int, said: str) -> None:
     """Warns of what is left out and may be weights or features of edges, if there are none."""
     for key, value in store.items():
         shape = tuple(value.shape) if _is_float(value) else ()
         if shape[:1] != (edges,):
             continue
         wanted = "edge_weight" if len(shape) == 1 or shape[1:] == (1,) else "edge_attr"
-        if wanted not in made:
+        if wanted not in has:
             _warn(f"{said}[{key!r}]: left out; if it counts, give it as {wanted}: weft.Graph.of(data, {wanted}=…)")
 
 
@@ -262,7 +263,7 @@ def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=level)
 
 
-def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
+def _dgl(graph: Any, target: str | None, given: Collection[str]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     types, relations = list(graph.ntypes), list(graph.canonical_etypes)
     if target is not None and target not in types:
@@ -270,6 +271,8 @@ def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
     for name in types:
         data = dict(graph.nodes[name].data)
         _put(made, "num_nodes", name, graph.num_nodes(name))
+        if (graphs := getattr(graph, "batch_size", 1)) > 1:  # dgl.batch has made it
+            _put(made, "batch", name, np.repeat(np.arange(graphs), array(graph.batch_num_nodes(name), "batch")))
         _put(made, "x", name, _flat(_take(data, "feat", "features")))
         labels = _take(data, "label", "labels")
         if labels is not None and target in (None, name):
@@ -277,7 +280,7 @@ def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
         for key in _MASKS:
             _put(made, key, name, data.pop(key, None))
         features = [key for key, value in data.items() if _is_float(value) and len(value.shape) > 1]
-        if name not in made.get("x", {}) and features:
+        if features and "x" not in given and name not in made.get("x", {}):
             of = "ndata" if len(types) == 1 else f"nodes[{name!r}].data"
             _warn(f"{of}[{features[0]!r}]: left out; if it is the features, give it as x: weft.Graph.of(data, x=…)")
         _say_left(data, name)
@@ -289,9 +292,9 @@ def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
         _put(made, "edge_attr", relation, _flat(_take(data, "feat", "features")))
         if links and any(key in data for key in _MASKS):
             edges.divide(data)
-        has = [key for key in ("edge_attr",) if relation in made.get(key, {})]
+        has = {"edge_attr"} if relation in made.get("edge_attr", {}) else set()
         of = "edata" if len(relations) == 1 else f"edges[{relation}].data"
-        _warn_of_weights(data, dict.fromkeys(has), len(edges.source), of)
+        _warn_of_weights(data, {*has, *given}, len(edges.source), of)
         _say_left(data, "__".join(relation))
     for relation, edges in lists.items():
         for end, name, start in (back for back in lists if back[1] == "rev_" + relation[1] and edges.split):

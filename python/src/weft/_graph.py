@@ -119,8 +119,8 @@ class Graph:
 
         Args:
             data: the graph. A :class:`Graph` is itself, where there are no changes.
-            changes: as for :class:`Graph`; of a graph of several types with labels also ``target="paper"``, the type
-                whose labels to learn.
+            changes: as for :class:`Graph`, also arrays, which stand in for those of the data; of a graph of several
+                types with labels also ``target="paper"``, the type whose labels to learn.
 
         Example:
             >>> g = Graph.of(data, split="random:60/20/20")            # doctest: +SKIP
@@ -129,7 +129,7 @@ class Graph:
             if changes:
                 raise TypeError(f"{next(iter(changes))}: is for the arrays of a graph; give it when the Graph is made")
             return data
-        return cls(**_convert.fields(data, changes.pop("target", None)), **changes)
+        return cls(**(_convert.fields(data, changes.pop("target", None), changes) | changes))
 
     def __repr__(self) -> str:
         return f"Graph({self._shown})"

@@ -357,6 +357,8 @@ def _given(
             "edge_type": "the number of each edge's relation, from 0",
         }[takes]
         raise Refused(f"{takes}: the run's model reads it; give {what}")
+    if value is not None and takes == "edge_attr" and value.dim() == 1:  # one column, as in the run
+        value = value[:, None]
     return {} if value is None else {takes: value}
 
 

@@ -319,6 +319,13 @@ def test_option(trained, flags, data, rivals):
             model(data.x, data.edge_index)
 
 
+@pytest.mark.parametrize("flags", ["--model gine", "--model transformer --edge-features", "--model gatv2 --edge-features"])
+def test_edge_features_of_a_vector(trained, flags):
+    """Features of edges that are one number are given as the run's graph has them."""
+    data = graph(edge_attr=FEATURED.edge_attr[:, 0])
+    check(trained(data, f"{flags} --hidden 12"), data)
+
+
 def kinds(**without):
     """PLAIN with three types of edges."""
     rng = torch.Generator().manual_seed(3)
