@@ -95,6 +95,8 @@ type request struct {
 	trained string // the store that the run trained on; empty: not known
 	weights string
 	graph   string // dataset or store
+	// weighted says that the edges that the run trained on have weights.
+	weighted bool
 }
 
 func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
@@ -192,7 +194,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 		if err := p.settings.override(&given); err != nil {
 			return asked, err
 		}
-		asked.run, asked.trained, asked.graph = args[0], run.Store, run.Store
+		asked.run, asked.trained, asked.graph, asked.weighted = args[0], run.Store, run.Store, run.Summary.Graph.Weighted
 		switch _, err := os.Stat(run.Store); {
 		case len(args) == 2:
 			asked.graph = args[1]

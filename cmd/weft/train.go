@@ -374,7 +374,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *tr
 	job.Planned = &plan
 	said = planned{&plan, settings, job.Threads(settings)}
 	for _, line := range said.warnings() {
-		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+line)
 	}
 	if t.explain {
 		if err := t.printPlan(cmd.OutOrStdout(), said); err != nil {
