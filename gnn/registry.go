@@ -400,6 +400,12 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 	reads := schema.Types
 	if !kind.typed(schema) {
 		reads = reads[:1]
+		for _, output := range schema.Outputs {
+			if output > 0 {
+				return refusal.Errorf("%s %s: it computes rows of the vertex type %q alone, and those of %q are wanted; take %s sage, gat or rgcn",
+					refusal.Setting("model"), s.Model, schema.Types[0].Name, schema.Types[output].Name, refusal.Setting("model"))
+			}
+		}
 	}
 	if bare := slices.ContainsFunc(reads, func(t VertexType) bool { return t.Columns == 0 }); s.Embed > 0 && !bare {
 		return refusal.Errorf("%s %d: all vertices that are read have features; leave it out", refusal.Setting("node-embedding"), s.Embed)

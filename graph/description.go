@@ -55,6 +55,7 @@ const (
 	edgesFolder    = "edges"    // has a directory for each relation, SOURCE__NAME__TARGET
 	maxTypes       = 1 << 16    // of vertices, and of edges
 	maxName        = 200        // bytes of the name of a type
+	maxFolder      = 255        // bytes of the name of a directory
 )
 
 // description is graph.json: what the arrays beside it must be.
@@ -154,6 +155,16 @@ func parseDescription(text []byte) (*description, error) {
 // of each type.
 func (d *description) check(whole []int) error {
 	counts, dirs, all := map[string]int{}, map[string]bool{}, 0
+	folder := func(what, dir string) error {
+		if dirs[dir] {
+			return refusal.Errorf("two %s would have the folder %q: rename one of them", what, dir)
+		}
+		if name := filepath.Base(dir); d.layout() == inFolders && len(name) > maxFolder {
+			return refusal.Errorf("the folder %.60q… would have a name of %d bytes, and file systems take %d: shorten the names of types and relations", name, len(name), maxFolder)
+		}
+		dirs[dir] = true
+		return nil
+	}
 	for i := range d.Vertices {
 		v := &d.Vertices[i]
 		of := v.Count
@@ -165,6 +176,9 @@ func (d *description) check(whole []int) error {
 		}
 		if _, twice := counts[v.Type]; twice {
 			return refusal.Errorf("two vertex types are called %q", v.Type)
+		}
+		if err := folder("vertex types", inFolders.vertices(v.Type)); err != nil {
+			return err
 		}
 		if i > 0 && (v.Labels != nil || len(v.Splits) > 0 || v.Graphs != 0) {
 			return refusal.Errorf("the vertex type %q has labels, splits or a number of graphs, which are the first type's, %q", v.Type, d.Vertices[0].Type)
@@ -191,23 +205,30 @@ func (d *description) check(whole []int) error {
 				return refusal.Errorf("relation %q joins %q to %q, and there is no vertex type %q", r.Name, r.Source, r.Target, end)
 			}
 		}
-		dir := inFolders.edges(r.Source, r.Name, r.Target)
-		if dirs[dir] {
-			return refusal.Errorf("two relations would have the folder %q: rename one of them", dir)
+		if err := folder("relations", inFolders.edges(r.Source, r.Name, r.Target)); err != nil {
+			return err
 		}
-		dirs[dir] = true
 	}
 	return nil
 }
 
-// checkName refuses the name of a type or relation that cannot be that of a directory.
+// checkName refuses the name of a type or relation of which FolderName makes none of a directory.
 func checkName(what, name string) error {
-	odd := func(r rune) bool { return r == '/' || !unicode.IsPrint(r) }
-	if name == "" || len(name) > maxName || name[0] == '.' || !utf8.ValidString(name) || strings.ContainsFunc(name, odd) {
-		return refusal.Errorf("a %s is called %.*q, and its name is that of a folder: up to %d bytes of printed characters without /, "+
-			"the first one no dot; rename it", what, maxName, name, maxName)
+	odd := func(r rune) bool { return !unicode.IsPrint(r) }
+	if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, odd) {
+		return refusal.Errorf("a %s is called %.*q: give it a name of up to %d bytes of printed characters", what, maxName, name, maxName)
 	}
 	return nil
+}
+
+// FolderName is the name of the directory of a vertex type, or of a relation as SOURCE__NAME__TARGET: the
+// type's or relation's own, with %2F for each slash and %2E for a dot in front.
+func FolderName(name string) string {
+	name = strings.ReplaceAll(name, "/", "%2F")
+	if strings.HasPrefix(name, ".") {
+		name = "%2E" + name[1:]
+	}
+	return name
 }
 
 // layout says where the files of types and relations lie below a store: in directories of their own, or where
@@ -228,7 +249,7 @@ func (l layout) vertices(name string) string {
 	if l == inStore {
 		return ""
 	}
-	return filepath.Join(verticesFolder, name)
+	return filepath.Join(verticesFolder, FolderName(name))
 }
 
 // edges returns the directory of a relation.
@@ -236,7 +257,7 @@ func (l layout) edges(source, name, target string) string {
 	if l == inStore {
 		return ""
 	}
-	return filepath.Join(edgesFolder, fullName(source, name, target))
+	return filepath.Join(edgesFolder, FolderName(fullName(source, name, target)))
 }
 
 // check checks what belongs to vertices out of a whole of so many.

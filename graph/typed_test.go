@@ -3,6 +3,7 @@ package graph
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,7 +140,7 @@ func TestTypedIsNotWritten(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	for _, name := range []string{"", "a/b", ".hidden", "a\nb", strings.Repeat("x", 201), "\xff"} {
+	for _, name := range []string{"", "a\nb", strings.Repeat("x", 201), "\xff", strings.Repeat("/", 90)} {
 		g := typed()
 		g.Others[1].Type, g.Relations[2].Target, g.Relations[3].Source = name, name, name
 		if err := g.Write(filepath.Join(t.TempDir(), "store")); !refusal.Is(err) {
@@ -162,9 +163,7 @@ func TestTypedIsNotWritten(t *testing.T) {
 // several.
 func TestNamesOfOneType(t *testing.T) {
 	for _, c := range []struct{ vertex, relation, want string }{
-		{"a/b", "to", `a type is called "a/b", and its name is that of a folder: up to 200 bytes of printed characters without /, the first one no dot; rename it`},
-		{".hidden", "to", `a type is called ".hidden"`},
-		{"item", "re/l", `a relation is called "re/l"`},
+		{"a\nb", "to", `a type is called "a\nb": give it a name of up to 200 bytes of printed characters`},
 		{"item", "\x1b[31m", `a relation is called "\x1b[31m"`},
 	} {
 		g := &Graph{
@@ -178,6 +177,48 @@ func TestNamesOfOneType(t *testing.T) {
 		if err := g.Write(dir); !refusal.Is(err) {
 			t.Errorf("%q, %q: written with %v", c.vertex, c.relation, err)
 		}
+	}
+}
+
+// TestNamesInFolders: names that are no names of folders are those that are read again.
+func TestNamesInFolders(t *testing.T) {
+	g := typed()
+	name, relation := "http://example.org/Place", ".http://example.org/works-at%2F"
+	g.Others[1].Type, g.Relations[2].Target, g.Relations[3].Source = name, name, name
+	g.Relations[2].Name = relation
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := g.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{"vertices/http:%2F%2Fexample.org%2FPlace", "edges/author__.http:%2F%2Fexample.org%2Fworks-at%2F__http:%2F%2Fexample.org%2FPlace"} {
+		if _, err := os.Stat(filepath.Join(dir, folder)); err != nil {
+			t.Error(err)
+		}
+	}
+	got, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Close()
+	if got.Others[1].Type != name || got.Relations[2].Name != relation || !slices.Equal(got.Relations[2].Sources, g.Relations[2].Sources) {
+		t.Errorf("%q, %q: %v", got.Others[1].Type, got.Relations[2].Name, got.Relations[2].Sources)
+	}
+	if got, want := FolderName("..a/b"), "%2E.a%2Fb"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	g.Others[0].Type, g.Others[1].Type = "a%2Fb", "a/b"
+	for k, old := range map[string]string{"author": "a%2Fb", name: "a/b"} {
+		for i := range g.Relations {
+			for _, end := range []*string{&g.Relations[i].Source, &g.Relations[i].Target} {
+				if *end == k {
+					*end = old
+				}
+			}
+		}
+	}
+	const want = `two vertex types would have the folder "vertices/a%2Fb": rename one of them`
+	if err := g.Check(); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

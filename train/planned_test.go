@@ -60,11 +60,11 @@ func TestPlannedNumbers(t *testing.T) {
 			if got := planOf(t, &of, o).Workers[0].UnusedWeights; got != (ignores && weighted) {
 				t.Errorf("%s, weights %v: unused %v", model, weighted, got)
 			}
-			if !planOf(t, &of, o).Workers[0].UnusedEdgeFeatures {
+			if got := planOf(t, &of, o).Workers[0].UnusedEdgeFeatures; got != of.Relations[0].EdgeColumns {
 				t.Errorf("%s is said to use edge features", model)
 			}
 			of.Relations[0].EdgeColumns, of.Relations[0].EdgeFeatures = 0, nil
-			if planOf(t, &of, o).Workers[0].UnusedEdgeFeatures {
+			if planOf(t, &of, o).Workers[0].UnusedEdgeFeatures > 0 {
 				t.Errorf("%s is said to ignore edge features where there are none", model)
 			}
 		}

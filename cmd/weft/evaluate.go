@@ -126,6 +126,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (evaluatio
 	}
 	check := r.Kind.Check
 	if e.elsewhere() { // it may have nothing to train on
+		warnOfWeights(warnings, r.Model, e.args[0], e.run.Summary.Graph.Weighted, e.store, g)
 		check = r.Kind.CheckMeasured
 	}
 	if err := check(&partition.All(g).Whole); err != nil {

@@ -67,10 +67,13 @@ func (p planned) warnings() (warnings []string) {
 	if first.UnusedWeights {
 		warnings = append(warnings, "the graph has edge weights, which "+o.Model+" does not use; "+setting.WeightedModels()+" do")
 	}
-	if first.UnusedEdgeFeatures {
+	if first.UnusedEdgeFeatures > 0 {
 		said := "the graph has edge features, which " + o.Model + " does not use"
 		if p.settings.Spec.Uses("edge-features") {
 			said += fmt.Sprintf("; %s has it use them", refusal.Setting("edge-features"))
+		}
+		if kind, _ := gnn.KindOf(o.Model); first.UnusedEdgeFeatures == 1 && kind.EdgeWeights {
+			said += "; if they are weights, give them as such (edge_weight)"
 		}
 		warnings = append(warnings, said)
 	}

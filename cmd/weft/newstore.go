@@ -41,8 +41,12 @@ type contents struct {
 }
 
 func contentsOf(g *graph.Graph) *contents {
-	weighted := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
-	return &contents{g, g.Edges(), weighted, g.Labels.OneClass()}
+	return &contents{g, g.Edges(), weighted(g), g.Labels.OneClass()}
+}
+
+// weighted reports whether edges have weights.
+func weighted(g *graph.Graph) bool {
+	return slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
 }
 
 // storeLine says in one line what a new store holds.

@@ -96,6 +96,8 @@ type request struct {
 	classes []string // the names of the run's classes; nil: they have none, or trained tells
 	weights string
 	graph   string // dataset or store
+	// weighted says that the edges that the run trained on have weights.
+	weighted bool
 }
 
 func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
@@ -194,6 +196,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 			return asked, err
 		}
 		asked.run, asked.trained, asked.classes, asked.graph = args[0], run.Store, run.ClassNames, run.Store
+		asked.weighted = run.Summary.Graph.Weighted
 		switch _, err := os.Stat(run.Store); {
 		case len(args) == 2:
 			asked.graph = args[1]

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -34,6 +35,9 @@ func (p *predictCommand) describe(warnings io.Writer, job *train.Job, store stri
 			return nil, err
 		}
 	}
+	if asked.run != "" {
+		warnOfWeights(warnings, asked.options.Model, asked.run, asked.weighted, store, d.graph)
+	}
 	d.Vertices, d.Names = job.Vertices, d.graph.Names
 	switch {
 	case asked.options.Task == task.Link:
@@ -60,6 +64,20 @@ func (p *predictCommand) describe(warnings io.Writer, job *train.Job, store stri
 		}
 	}
 	return d, nil
+}
+
+// warnOfWeights warns where a model that reads the edges' weights meets a graph without, and its run had one
+// with them, or the other way round.
+func warnOfWeights(to io.Writer, model, run string, trained bool, store string, g *graph.Graph) {
+	kind, _ := gnn.KindOf(model)
+	if there := weighted(g); !kind.EdgeWeights || there == trained {
+		return
+	}
+	said := "has edge weights, and %s was trained without any; give a graph without, or train on one with weights"
+	if trained {
+		said = "has no edge weights, and %s was trained with some: here each edge weighs 1; give a graph with weights"
+	}
+	fmt.Fprintf(to, "weft: warning: %s "+said+"\n", printable(store), printable(run))
 }
 
 // ofTypes finds the vertex types of embeddings, if they are not of the first alone.

@@ -227,8 +227,8 @@ func TestTypes(t *testing.T) {
 	}
 	refused(t, path, Options{Graph: AllGraphs, Labels: "game/feat"}, `labels "game/feat": there is no such column: those that are there are "game/features"`)
 	named := shop()
-	named.Vertices[0].Type = "a/b"
-	refused(t, write(t, "g.bin", dgltest.Graphs(nil, named)), only, `a type is called "a/b", and its name is that of a folder: up to 200 bytes of printed characters without /, the first one no dot; rename it`)
+	named.Vertices[0].Type = "a\x01"
+	refused(t, write(t, "g.bin", dgltest.Graphs(nil, named)), only, `a type is called "a\x01": give it a name of up to 200 bytes of printed characters`)
 	delete(g.Vertices[1].Tensors, "train_mask")
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only, `the vertex types "game" and "user" have labels: choose by labels TYPE/NAME`)
 }

@@ -317,7 +317,7 @@ func (r *reader) graph() (*graph.Graph, error) {
 		Provenance: "kg " + r.Path, Notes: numbered, Warnings: r.warnings,
 	}
 	if changed != nil {
-		g.Notes = append(g.Notes, fmt.Sprintf("names of %d relations cannot be those of folders: the first, %q, is %q", len(changed)/2, changed[0], changed[1]))
+		g.Notes = append(g.Notes, fmt.Sprintf("names of %s cannot be those of folders: the first, %q, is %q", arrays.Counted(len(changed)/2, "relation"), changed[0], changed[1]))
 	}
 	if r.Reciprocal {
 		r.addReverses(g)

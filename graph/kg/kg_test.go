@@ -105,7 +105,7 @@ func TestRead(t *testing.T) {
 		if diff := cmp.Diff(want, triples(g)); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]string{`names of 1 relations cannot be those of folders: the first, "fed, by", is "fed_ by"`}, g.Notes); diff != "" {
+		if diff := cmp.Diff([]string{`names of 1 relation cannot be those of folders: the first, "fed, by", is "fed_ by"`}, g.Notes); diff != "" {
 			t.Error(diff)
 		}
 		if diff := cmp.Diff([]string{dir + `: not read: "licence.txt", "relations.md"`}, g.Warnings); diff != "" {

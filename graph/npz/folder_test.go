@@ -168,6 +168,15 @@ func TestTyped(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	if g, err = Read(write(t,
+		array("vertex_types", "<U3", "(2,)", text(3, "a/b", ".c")), array("edge_types", "<U3", "(1, 3)", text(3, "a/b", "to", ".c")),
+		array("edges/a%2Fb__to__.c/edge_index", "<i8", "(2, 1)", []int64{3, 0}), array("vertices/%2Ec/num_nodes", "<i8", "()", []int64{2}),
+	), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if note := "1 edge of 1 relation, as the file lists them"; g.Type != "a/b" || g.Count != 4 || g.Others[0].Type != ".c" || g.Others[0].Count != 2 || g.Notes[0] != note {
+		t.Errorf("%q of %d, %q of %d, %q", g.Type, g.Count, g.Others[0].Type, g.Others[0].Count, g.Notes)
+	}
 	same := func(changed ...entry) []entry {
 		all := typed()
 		for _, c := range changed {

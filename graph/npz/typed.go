@@ -95,7 +95,7 @@ func (a *archive) typed() (*graph.Graph, error) {
 		}
 		g.Relations, edges[k] = append(g.Relations, relation), graph.Edges{}
 	}
-	g.Notes = []string{fmt.Sprintf("%d edges of %d relations, as the file lists them", total, len(relations))}
+	g.Notes = []string{fmt.Sprintf("%s of %s, as the file lists them", arrays.Counted(total, "edge"), arrays.Counted(len(relations), "relation"))}
 	order := append([]int{first}, slices.DeleteFunc(seq(len(vertices)), func(k int) bool { return k == first })...)
 	for i, k := range order {
 		t, err := a.vertexType(g, vertices[k], counts[k])
@@ -162,7 +162,7 @@ func (a *archive) types() (vertices []vertexPart, relations []relationPart, err 
 	}
 	known := []string{vertexTypesKey, edgeTypesKey}
 	for _, name := range names {
-		v := vertexPart{part{a.Archive, "vertices/" + name}, name}
+		v := vertexPart{part{a.Archive, "vertices/" + graph.FolderName(name)}, name}
 		if slices.ContainsFunc(vertices, func(other vertexPart) bool { return other.name == name }) {
 			return nil, nil, refusal.Errorf("%s: array %q has %.60q twice: name each type once", a.Path, vertexTypesKey, name)
 		}
@@ -172,7 +172,7 @@ func (a *archive) types() (vertices []vertexPart, relations []relationPart, err 
 		}
 	}
 	for k := 0; k < len(ends); k += 3 {
-		r := relationPart{part: part{a.Archive, "edges/" + strings.Join(ends[k:k+3], "__")}, name: ends[k+1]}
+		r := relationPart{part: part{a.Archive, "edges/" + graph.FolderName(strings.Join(ends[k:k+3], "__"))}, name: ends[k+1]}
 		for i, to := range []*int{&r.source, &r.target} {
 			name := ends[k+2*i]
 			if *to = slices.Index(names, name); *to < 0 {
@@ -311,6 +311,6 @@ func (a *archive) graphsOf(g *graph.Graph, vertices []vertexPart, order, counts 
 			g.Others[i-1].GraphOf = of
 		}
 	}
-	g.Notes = append(g.Notes, fmt.Sprintf("%d graphs, by %q", graphs, arrays.BatchKey))
+	g.Notes = append(g.Notes, fmt.Sprintf("%s, by %q", arrays.Counted(graphs, "graph"), arrays.BatchKey))
 	return nil
 }

@@ -223,8 +223,8 @@ func (t *typed) readRelations(g *graph.Graph) error {
 		g.Relations = append(g.Relations, relation)
 		lists[k] = graph.Edges{}
 	}
-	g.Notes = append(g.Notes, fmt.Sprintf("%d edges of %d relations, without inverse ones (%s adds reverse relations)",
-		edges, len(all), refusal.Setting("reverse-relations")))
+	g.Notes = append(g.Notes, fmt.Sprintf("%s of %s, without inverse ones (%s adds reverse relations)",
+		arrays.Counted(edges, "edge"), arrays.Counted(len(all), "relation"), refusal.Setting("reverse-relations")))
 	notes, warnings := sayUnread(t.name(), t.unread(types, all))
 	g.Notes, g.Warnings = append(g.Notes, notes...), append(g.Warnings, warnings...)
 	return nil

@@ -139,7 +139,7 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 	}
 	of := ""
 	if n := len(s.edges); s.typed || n > 1 {
-		of = fmt.Sprintf(" of %d relations", n)
+		of = " of " + arrays.Counted(n, "relation")
 	}
 	r.note("%d edges%s, as the file lists them", r.edges, of)
 	g.Notes = slices.Concat(r.notes, g.Notes, s.left())

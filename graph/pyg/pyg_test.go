@@ -304,7 +304,7 @@ func TestDamaged(t *testing.T) {
 		{hetero("}", "}"), "the graph has no type of edges"},
 		{dict("(" + text("a") + text("a") + "t" + dict(edges)), "is not called (source, relation, target)"},
 		{dict(relation, dict(text("x"), ids(20, 2))), `has no edges of "a__to__a"`},
-		{dict("(" + text("a/b") + text("to") + text("a") + "t" + dict(edges)), "its name is that of a folder"},
+		{dict("(" + text("a\x01") + text("to") + text("a") + "t" + dict(edges)), `a type is called "a\x01"`},
 	} {
 		path := pickled(t, c.code+".", 20)
 		_, err := Read(path, Options{})

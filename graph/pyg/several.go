@@ -183,7 +183,7 @@ func (r *reader) graphsOf(g *graph.Graph, s *stores, first *store, bounds vertex
 		}
 	}
 	if bounds == nil {
-		g.Notes = append(g.Notes, fmt.Sprintf("%d graphs, by %q", g.Graphs, arrays.BatchKey))
+		g.Notes = append(g.Notes, fmt.Sprintf("%s, by %q", arrays.Counted(g.Graphs, "graph"), arrays.BatchKey))
 	}
 	return nil
 }

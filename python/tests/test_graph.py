@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -129,8 +130,19 @@ def test_types(arrays):
     same(graph, listed)
     with pytest.raises(TypeError, match="^x: must be a dict by type, as the edges are$"):
         weft.Graph(edge_index=edges, x=np.eye(9))
-    with pytest.raises(weft.Refused, match="^'a/b': the name of a type"):
-        weft.Graph(edge_index={("a/b", "is", "c"): [[0], [0]]})
+
+
+def test_names_of_types(arrays):
+    """Types and relations may have names that are none of folders: an IRI, a path, a dot in front."""
+    paper, cites = "http://schema.org/Paper", ("http://schema.org/Paper", "../cites", "http://schema.org/Paper")
+    writes = (".author", "writes/edits", paper)
+    graph = weft.Graph(
+        edge_index={cites: arrays["edge_index"], writes: [[0, 1], [5, 7]]}, num_nodes={".author": 4}, x={paper: arrays["x"]}, y={paper: arrays["y"]}
+    )
+    facts = json.loads((graph.store / "graph.json").read_text())
+    assert [t["type"] for t in facts["vertices"]] == [paper, ".author"]
+    assert [r["name"] for r in facts["relations"]] == ["../cites", "writes/edits"]
+    assert np.load(graph.store / "edges" / "%2Eauthor__writes%2Fedits__http:%2F%2Fschema.org%2FPaper" / "indices.npy").tolist() == [0, 1]
 
 
 def test_names_of_classes(arrays):
@@ -270,12 +282,70 @@ def test_data(arrays):
     )
     assert np.flatnonzero(entities["train_mask"]).tolist() == [1, 3] and np.flatnonzero(entities["test_mask"]).tolist() == [5]
     assert entities["y"][:6].tolist() == [-1, 0, -1, 2, -1, 1]
-    several = _convert.fields(Data(edge_index=arrays["edge_index"], x=arrays["x"], batch=np.zeros(60, int), y=np.array([1])))
-    assert several.keys() == {"x", "batch", "edge_index"}
     by_type = _convert.fields(Data(edge_index=np.array([[0, 1, 2], [2, 1, 0]]), edge_type=np.array([7, 2, 7]), edge_weight=np.array([0.1, 0.2, 0.3])))
     relations = {name[1]: ids.tolist() for name, ids in by_type["edge_index"].items()}
     assert relations == {"2": [[1], [1]], "7": [[0, 2], [2, 0]]}
     assert by_type["edge_weight"]["vertex", "7", "vertex"].tolist() == [0.1, 0.3]
+
+
+def test_labels_of_graphs(arrays):
+    """Graph classification is refused, and an empty list."""
+    batch = {"x": arrays["x"], "batch": np.arange(60) // 30}
+    for y in (np.array([1, 0]), np.array([[0.5, 1], [2, 3]])):
+        with pytest.raises(weft.Refused) as e:
+            _convert.fields(Data(edge_index=arrays["edge_index"], y=y, **batch))
+        assert str(e.value) == (
+            f"y: has a label for each graph and not for each vertex ({y.size} for 60): graph classification is not what weft does; "
+            "give labels of vertices, or y=None"
+        )
+    with pytest.raises(weft.Refused, match=r"^y: has a label for each graph and not for each vertex \(1 for 60\)"):
+        _convert.fields(Data(edge_index=arrays["edge_index"], x=arrays["x"], y=np.array([1])))
+    assert _convert.fields(Data(edge_index=arrays["edge_index"], **batch)).keys() == {"x", "batch", "edge_index"}
+    with pytest.raises(weft.Refused, match="^the list of graphs is empty: give at least one graph$"):
+        weft.train([])
+    with pytest.raises(TypeError, match="^graph 1 of the list is builtins.int: give Data alone, or HeteroData alone, of PyTorch Geometric; "):
+        weft.train([Data(), 3])
+
+
+def test_norm_of_several_graphs(arrays):
+    """A norm over all vertices would mix graphs that PyG's would not."""
+    edges = arrays["edge_index"] % 30 + 30 * (np.arange(300) % 2)
+    graph = weft.Graph(**arrays | {"edge_index": edges}, batch=np.arange(60) // 30)
+    with pytest.raises(weft.Refused, match="norm pair: its statistics are those of one graph, and the store has 2 graphs; take batch or layer"):
+        weft.train(graph, norm="pair", progress=False)
+
+
+def test_what_may_count_is_said(arrays):
+    """A warning names what is left out and may be weights or features, at the line of the caller."""
+    random = np.random.default_rng(1)
+    edges = {"edge_index": arrays["edge_index"]}
+    for more, line in (
+        ({"w": random.random(300)}, "data['w']: left out; if it counts, give it as edge_weight: weft.Graph.of(data, edge_weight=…)"),
+        ({"h": random.random((300, 2))}, "data['h']: left out; if it counts, give it as edge_attr: weft.Graph.of(data, edge_attr=…)"),
+    ):
+        with pytest.warns(UserWarning) as told:
+            weft.Graph.of(Data(**edges, **more, year=np.arange(300), pos=random.random((60, 2))))
+        assert [(str(w.message), w.filename) for w in told] == [(line, __file__)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weft.Graph.of(Data(**edges, edge_weight=random.random(300), w=random.random(300), year=np.arange(300), pos=random.random((60, 2))))
+    square = matrix("csr", (60, 60), indptr=np.arange(61), indices=np.arange(60), data=np.ones(60))
+    with pytest.warns(UserWarning) as told:
+        made = _convert.fields(Data(adj_t=square, edge_attr=random.random((60, 2))))
+    assert [str(w.message) for w in told] == [
+        "data.edge_attr: left out, as the order of its edges beside adj_t is not known; give edge_index in place of adj_t"
+    ]
+    assert made.keys() == {"edge_index"}
+    graph = DGLGraph()
+    relation = DGLGraph.canonical_etypes[1]
+    graph.edges[relation].data["w"] = np.array([0.5, 1, 2, 3])
+    graph.nodes["paper"].data["h"] = np.ones((2, 3))
+    with pytest.warns(UserWarning) as told:
+        _convert.fields(graph)
+    assert [str(w.message) for w in told] == [
+        "nodes['paper'].data['h']: left out; if it is the features, give it as x: weft.Graph.of(data, x=…)",
+        f"edges[{relation}].data['w']: left out; if it counts, give it as edge_weight: weft.Graph.of(data, edge_weight=…)",
+    ]
 
 
 class DGLGraph:

@@ -69,10 +69,11 @@ type Worker struct {
 	Stages         []worker.Stage
 	Chunks         Chunks
 	// Validates says that there are validation vertices or edges. OneClass says that there is one class, so
-	// nothing to learn. UnusedWeights and UnusedEdgeFeatures say that the model ignores these of the edges.
-	Validates, OneClass, UnusedWeights, UnusedEdgeFeatures bool
-	UnusedRelations                                        []string // along which no layer aggregates
-	RowSums                                                RowSums  // if features are divided by their sums
+	// nothing to learn. UnusedWeights says that the model ignores the weights of the edges.
+	Validates, OneClass, UnusedWeights bool
+	UnusedEdgeFeatures                 int      // columns of the edges' features that the model ignores
+	UnusedRelations                    []string // along which no layer aggregates
+	RowSums                            RowSums  // if features are divided by their sums
 }
 
 // Layer is what a layer of the model does, in words.
@@ -604,8 +605,11 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
 	kind, _ := gnn.KindOf(w.Model)
 	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
-	featured := func(r partition.Relation) bool { return r.In.EdgeColumns > 0 }
-	p.UnusedEdgeFeatures = !gnn.ReadEdgeFeatures(w.Blocks) && slices.ContainsFunc(share.Edges.Relations, featured)
+	if !gnn.ReadEdgeFeatures(w.Blocks) {
+		for i := range share.Edges.Relations {
+			p.UnusedEdgeFeatures = max(p.UnusedEdgeFeatures, share.Edges.Relations[i].In.EdgeColumns)
+		}
+	}
 	p.UnusedWeights = w.OwnModel == nil && !kind.EdgeWeights && slices.ContainsFunc(share.Edges.Relations, weighted)
 	for i := range share.Edges.Relations {
 		if name := share.Edges.Relations[i].Name; !gnn.ReadRelation(w.Blocks, name) {

@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -48,6 +49,34 @@ func TestCountsOnAMesh(t *testing.T) {
 		some := r.CheckSome()
 		if axes := strings.Contains(c.parallel, "tensor") || strings.Contains(c.parallel, "pipeline"); (some != nil) != axes {
 			t.Errorf("some vertices on %q: %v", c.parallel, some)
+		}
+	}
+}
+
+// TestNormsOfSeveralGraphs: a norm over all vertices would mix the statistics of graphs that have their own.
+func TestNormsOfSeveralGraphs(t *testing.T) {
+	for _, c := range []struct {
+		model, norm string
+		graphs      int
+		refused     bool
+	}{
+		{"gcn", "graph", 3, true},
+		{"gcn", "pair", 2, true},
+		{"gcn", "graph", 1, false},
+		{"gcn", "pair", 0, false},
+		{"gcn", "batch", 3, false},
+		{"gcn", "layer", 3, false},
+	} {
+		o := Defaults()
+		o.Model, o.Norm = c.model, c.norm
+		r, err := o.Resolve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("norm %s: its statistics are those of one graph, and the store has %d graphs; take batch or layer, or give one graph", c.norm, c.graphs)
+		err = r.CheckCounts(&partition.Whole{Vertices: 9, FeatureColumns: 2, Graphs: c.graphs}, 2)
+		if c.refused && (!refusal.Is(err) || err.Error() != want) || !c.refused && err != nil {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

@@ -412,6 +412,9 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 	if err := r.checkLabelInput(whole, outputs); err != nil {
 		return err
 	}
+	if err := r.checkGraphs(whole); err != nil {
+		return err
+	}
 	return r.checkTypes(whole)
 }
 
@@ -528,6 +531,16 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 // Standardises reports whether the columns of the graph's features are standardised.
 func (r *Resolved) Standardises(whole *partition.Whole) bool {
 	return r.NormalizeFeatures == Standard && whole.FeatureColumns > 0
+}
+
+// checkGraphs refuses several graphs for a norm whose statistics are of all vertices: each graph would have
+// its own, as by PyG's batch.
+func (r *Resolved) checkGraphs(whole *partition.Whole) error {
+	if whole.Graphs < 2 || !gnn.OverAll(r.Norm) || !r.Spec.Uses("norm") {
+		return nil
+	}
+	return refusal.Errorf("%s %s: its statistics are those of one graph, and the store has %d graphs; take batch or layer, or give one graph",
+		refusal.Setting("norm"), r.Norm, whole.Graphs)
 }
 
 // checkTypes refuses a pipeline for several vertex types: chunks and the history are of one type's rows.

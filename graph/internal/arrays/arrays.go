@@ -4,6 +4,7 @@
 package arrays
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -12,6 +13,14 @@ import (
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
+
+// Counted is a number of things, as "1 edge" and "2 edges", for notes.
+func Counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
 
 // MaxVertices bounds the number of vertices that a file may claim, for its number of edges: an isolated
 // vertex costs a file nothing and the graph eight bytes or more, so that a short file must not name billions

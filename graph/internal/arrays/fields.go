@@ -217,7 +217,7 @@ func (f Fields) Graphs(g *graph.Graph, vertices int) error {
 	if g.GraphOf, g.Graphs, err = graph.NumberGraphs(ids); err != nil {
 		return f.Refuse(BatchKey, err)
 	}
-	g.Notes = append(g.Notes, fmt.Sprintf("%d graphs, by %q", g.Graphs, BatchKey))
+	g.Notes = append(g.Notes, fmt.Sprintf("%s, by %q", Counted(g.Graphs, "graph"), BatchKey))
 	return nil
 }
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,14 +23,17 @@ _LINKS = (
     *("train_edges", "val_edges", "test_edges", "val_negatives", "test_negatives"),
     *("val_negative_targets", "test_negative_targets"),
 )
+# The fields of which a list of graphs must have all or none.
+_READ = {*_VERTEX, *_LINKS, "edge_index", "adj_t", "adj", "edge_weight", "edge_attr", "edge_type"} - {"num_nodes"}
 
 
-def fields(data: Any, target: str | None = None) -> dict[str, Any]:
+def fields(data: Any, target: str | None = None, given: Collection[str] = ()) -> dict[str, Any]:
     """The arguments of Graph for a graph of another library.
 
     Args:
         data: the graph.
         target: the vertex type whose labels are learned, if several have some.
+        given: arguments of Graph that have a value, in place of which nothing is missing.
 
     Raises:
         TypeError: it is no graph that is known.
@@ -38,27 +43,66 @@ def fields(data: Any, target: str | None = None) -> dict[str, Any]:
     elif is_of(data, "dgl", "DGLDataset") and len(data) == 1:
         data = data[0]
     if isinstance(data, Sequence) and len(data) == 3 and all(map(is_part_of_split, data)):
-        return _divided(data, target)
-    if isinstance(data, Sequence) and data and all(is_of(one, "torch_geometric", "Data", "HeteroData") for one in data):
-        data = data[0] if len(data) == 1 else sys.modules["torch_geometric.data"].Batch.from_data_list(list(data))
+        return _divided(data, target, given)
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        data = _together(data)
     if is_of(data, "torch_geometric", "HeteroData"):
-        return _hetero(data, target)
+        return _hetero(data, target, given)
     if is_of(data, "dgl", "DGLGraph"):
-        return _dgl(data, target)
+        return _dgl(data, target, given)
     if is_of(data, "torch_geometric", "Data"):
         if target is not None:
             raise Refused(f"target={target!r}: the graph has one type of vertices; leave it out")
-        return _data(data)
+        return _data(data, given)
     what = "None" if data is None else f"{type(data).__module__}.{type(data).__name__}"
     raise TypeError(
         f"{what} is no graph: give a weft.Graph, a path, Data or HeteroData of PyTorch Geometric, or a DGLGraph"
     )
 
 
-def _data(data: Any) -> dict[str, Any]:
+def _together(graphs: Sequence[Any]) -> Any:
+    """The graph of a list, or a batch of several, which have the same fields of those that are read."""
+    if not graphs:
+        raise Refused("the list of graphs is empty: give at least one graph")
+    kinds = {name for name in ("Data", "HeteroData") if is_of(graphs[0], "torch_geometric", name)}
+    for k, one in enumerate(graphs):
+        if not any(is_of(one, "torch_geometric", name) for name in kinds):
+            raise TypeError(
+                f"graph {k} of the list is {type(one).__module__}.{type(one).__name__}: give Data alone, or HeteroData alone, of PyTorch Geometric; of DGL's graphs dgl.batch(graphs)"
+            )
+    if len(graphs) == 1:
+        return graphs[0]
+    held = [_held(one) for one in graphs]
+    some = held[0].union(*held) - held[0].intersection(*held)
+    for key, of in sorted(some, key=str):
+        if key in _READ:
+            there = [(key, of) in has for has in held]
+            raise Refused(
+                f"{key}{of}: graph {there.index(False)} of {len(graphs)} has none, and graph {there.index(True)} has; give it to all graphs or to none"
+            )
+    left = sorted({key for key, _ in some})
+    if left:
+        log.info("left out: %s of some graphs", ", ".join(left))
+    try:
+        return sys.modules["torch_geometric.data"].Batch.from_data_list(list(graphs), exclude_keys=left)
+    except RuntimeError as err:
+        raise Refused(
+            f"the graphs of the list do not fit together: {str(err).splitlines()[0]}; give all the same features"
+        ) from None
+
+
+def _held(graph: Any) -> set[tuple[str, str]]:
+    """What a graph has: the fields, and of which type, as " of paper"."""
+    if not is_of(graph, "torch_geometric", "HeteroData"):
+        return {(key, "") for key, value in graph.to_dict().items() if value is not None}
+    names = [*((name, name) for name in graph.node_types), *((name, "__".join(name)) for name in graph.edge_types)]
+    return {(key, f" of {shown}") for name, shown in names for key, value in graph[name].items() if value is not None}
+
+
+def _data(data: Any, given: Collection[str]) -> dict[str, Any]:
     store = {key: value for key, value in data.to_dict().items() if value is not None}
     vertices = _vertices(store, "")
-    edges = _edges(store, "")
+    edges = _edges(store, "", "data", given)
     kinds = store.pop("edge_type", None)
     _say_left(store, "")
     if kinds is None:
@@ -85,7 +129,7 @@ def _labelled(store: Any) -> bool:
     return any(prefix + "edge_label_index" in store for prefix in ("", "pos_"))
 
 
-def _divided(parts: Sequence[Any], target: str | None) -> dict[str, Any]:
+def _divided(parts: Sequence[Any], target: str | None, given: Collection[str]) -> dict[str, Any]:
     """The first of three graphs of the same vertices, with the edges that each has to predict."""
     counts = [part.num_nodes for part in parts]
     if len(set(counts)) > 1:
@@ -105,7 +149,7 @@ def _divided(parts: Sequence[Any], target: str | None) -> dict[str, Any]:
         for key in (prefix + key for prefix in ("", "pos_", "neg_") for key in _LABELS):
             if key in of:
                 del of[key]
-    made = fields(first, target)
+    made = fields(first, target, given)
     return made | (links if is_of(first, "torch_geometric", "HeteroData") else {key: of[None] for key, of in links.items()})
 
 
@@ -140,7 +184,7 @@ def _by_type(vertices: dict[str, Any], edges: dict[str, Any], kinds: Array) -> d
     return made
 
 
-def _hetero(data: Any, target: str | None) -> dict[str, Any]:
+def _hetero(data: Any, target: str | None, given: Collection[str]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     types = list(data.node_types)
     if target is not None and target not in types:
@@ -154,7 +198,7 @@ def _hetero(data: Any, target: str | None) -> dict[str, Any]:
         _say_left(store, name)
     for name in data.edge_types:
         store = {key: value for key, value in data[name].items() if value is not None}
-        for key, value in _edges(store, "__".join(name)).items():
+        for key, value in _edges(store, "__".join(name), f"data[{name}]", given).items():
             made.setdefault(key, {})[name] = value
         _say_left(store, "__".join(name))
     return _first_labelled(made, types)
@@ -178,11 +222,13 @@ def _vertices(store: dict[str, Any], name: str) -> dict[str, Any]:
     store.pop("ptr", None)  # says what batch says
     vertices = len(made["batch"]) if "batch" in made else None
     if "y" in made:
-        if vertices is not None and np.ndim(made["y"]) > 0 and len(made["y"]) < vertices:
-            log.info("labels of whole graphs left out: y %s", name)
-            del made["y"]
-        else:
-            made["y"] = whole(array(made["y"], "y"))
+        labels = array(made["y"], "y")
+        rows = _count({key: value for key, value in made.items() if key != "y"}) or 0
+        if labels.ndim == 0 or len(labels) < rows and (vertices is not None or len(labels) == 1):
+            raise Refused(
+                f"y{' of ' + name if name else ''}: has a label for each graph and not for each vertex ({labels.size} for {rows or 'all'}): graph classification is not what weft does; give labels of vertices, or y=None"
+            )
+        made["y"] = whole(labels)
     count = _count(made)
     if not any(key in made for key in _MASKS) and "train_idx" in store:
         _listed(store, made, count)
@@ -226,8 +272,8 @@ def whole(y: Array) -> Array:
     return np.where(there, y, -1).astype(np.int64)
 
 
-def _edges(store: dict[str, Any], name: str) -> dict[str, Any]:
-    """Takes what edges have out of a store."""
+def _edges(store: dict[str, Any], name: str, said: str, given: Collection[str]) -> dict[str, Any]:
+    """Takes what edges have out of a store. said is how a user calls it."""
     made = {key: store.pop(key) for key in _LINKS if key in store}
     for key in ("edge_index", "adj_t", "adj"):
         if key not in store:
@@ -235,11 +281,18 @@ def _edges(store: dict[str, Any], name: str) -> dict[str, Any]:
         value = store.pop(key)
         if not is_sparse(value):
             made["edge_index"] = array(value, key)
-            return made | {key: store.pop(key) for key in ("edge_weight", "edge_attr") if key in store}
+            made |= {key: store.pop(key) for key in ("edge_weight", "edge_attr") if key in store}
+            _warn_of_weights(store, {*made, *given}, (made["edge_index"].shape or (0,))[-1], said)
+            return made
         matrix = sparse(value, key)
         made["edge_index"] = edges_of(matrix, by_target=key == "adj_t")
         if matrix.values is not None:
             made["edge_weight"] = matrix.values
+        for other in ("edge_weight", "edge_attr"):
+            if other in store and other not in given:
+                _warn(
+                    f"{said}.{other}: left out, as the order of its edges beside {key} is not known; give edge_index in place of {key}"
+                )
         return made
     raise Refused(f"{name or 'the graph'}: has no edges (edge_index, adj_t or adj)")
 
@@ -249,7 +302,30 @@ def _say_left(store: Mapping[str, Any], name: str) -> None:
         log.info("left out: %s%s", ", ".join(map(str, store)), f" of {name}" if name else "")
 
 
-def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
+def _warn_of_weights(store: Mapping[str, Any], has: Collection[str], edges: int, said: str) -> None:
+    """Warns of what is left out and may be weights or features of edges, if there are none."""
+    for key, value in store.items():
+        shape = tuple(value.shape) if _is_float(value) else ()
+        if shape[:1] != (edges,):
+            continue
+        wanted = "edge_weight" if len(shape) == 1 or shape[1:] == (1,) else "edge_attr"
+        if wanted not in has:
+            _warn(f"{said}[{key!r}]: left out; if it counts, give it as {wanted}: weft.Graph.of(data, {wanted}=…)")
+
+
+def _is_float(value: Any) -> bool:
+    return "float" in str(getattr(value, "dtype", ""))
+
+
+def _warn(text: str) -> None:
+    """Warns at the line of the user that called the package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == Path(__file__).parent:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
+
+
+def _dgl(graph: Any, target: str | None, given: Collection[str]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     types, relations = list(graph.ntypes), list(graph.canonical_etypes)
     if target is not None and target not in types:
@@ -257,12 +333,18 @@ def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
     for name in types:
         data = dict(graph.nodes[name].data)
         _put(made, "num_nodes", name, graph.num_nodes(name))
+        if (graphs := getattr(graph, "batch_size", 1)) > 1:  # dgl.batch has made it
+            _put(made, "batch", name, np.repeat(np.arange(graphs), array(graph.batch_num_nodes(name), "batch")))
         _put(made, "x", name, _flat(_take(data, "feat", "features")))
         labels = _take(data, "label", "labels")
         if labels is not None and target in (None, name):
             _put(made, "y", name, whole(array(labels, "label")))
         for key in _MASKS:
             _put(made, key, name, data.pop(key, None))
+        features = [key for key, value in data.items() if _is_float(value) and len(value.shape) > 1]
+        if features and "x" not in given and name not in made.get("x", {}):
+            of = "ndata" if len(types) == 1 else f"nodes[{name!r}].data"
+            _warn(f"{of}[{features[0]!r}]: left out; if it is the features, give it as x: weft.Graph.of(data, x=…)")
         _say_left(data, name)
     links = "y" not in made  # where vertices have no labels, masks of edges are a split
     lists: dict[Any, _Edges] = {}
@@ -272,6 +354,9 @@ def _dgl(graph: Any, target: str | None) -> dict[str, Any]:
         _put(made, "edge_attr", relation, _flat(_take(data, "feat", "features")))
         if links and any(key in data for key in _MASKS):
             edges.divide(data)
+        has = {"edge_attr"} if relation in made.get("edge_attr", {}) else set()
+        of = "edata" if len(relations) == 1 else f"edges[{relation}].data"
+        _warn_of_weights(data, {*has, *given}, len(edges.source), of)
         _say_left(data, "__".join(relation))
     for relation, edges in lists.items():
         for end, name, start in (back for back in lists if back[1] == "rev_" + relation[1] and edges.split):

@@ -158,7 +158,7 @@ class Graph:
             if changes:
                 raise TypeError(f"{next(iter(changes))}: is for the arrays of a graph; give it when the Graph is made")
             return data
-        fields = _convert.fields(data, changes.pop("target", None))
+        fields = _convert.fields(data, changes.pop("target", None), changes)
         if changes.get("split") not in (None, "given"):
             fields = {name: value for name, value in fields.items() if name not in _MASKS}
         made = cls(**(fields | changes))
@@ -274,7 +274,7 @@ class Graph:
             edges, shape = _edge_arrays(of(name), f"edges/{_folder('__'.join(name))}/")
             files |= edges
             for end, size in zip((name[0], name[2]), shape or ()):
-                _say_count(files, f"vertices/{end}/", size)
+                _say_count(files, f"vertices/{_folder(end)}/", size)
         return files
 
     def _vertex_arrays(self, given: dict[str, Any], folder: str) -> dict[str, Array | Ends]:
@@ -382,11 +382,9 @@ def _say_unused(y: Array, name: str) -> None:
 
 
 def _folder(name: str) -> str:
-    if "/" in name or name.startswith("."):
-        raise Refused(
-            f"{name!r}: the name of a type is that of a folder, without / and without a dot in front; rename it"
-        )
-    return name
+    """The folder of a type or relation, whose name may be no name of a folder, as that of an IRI."""
+    name = name.replace("/", "%2F")
+    return "%2E" + name[1:] if name.startswith(".") else name
 
 
 def _edge_index(value: Any, name: str) -> Array | Ends:

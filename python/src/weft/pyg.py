@@ -122,6 +122,8 @@ def to_pyg(run: Run) -> nn.Module:
 
         model(data.x_dict, data.edge_index_dict, edge_weight_dict=None, edge_attr_dict=None)
 
+    With one type of vertices and several of edges each model takes both: dictionaries, or ``edge_type``.
+
     The result is the rows of the type that the run predicts (of a link prediction of several types a
     dictionary), float32, vertices × classes, equal to ``run.logits`` but for rounding. Of a link prediction
     these are embeddings; the run's own were computed along the training edges alone. A run with
@@ -129,6 +131,9 @@ def to_pyg(run: Run) -> nn.Module:
 
     In training mode the module has the run's ``dropout`` and ``attention_dropout``, and neither its other
     dropouts nor its ``drop_edge``.
+
+    Its ``state_dict()`` has the names of ``run.state_dict()``, also after further training:
+    ``weft.train(data, init=model.state_dict(), …)`` goes on with it.
 
     Raises:
         Refused: PyG has nothing that computes the same; the text names the setting.
@@ -142,17 +147,36 @@ def to_pyg(run: Run) -> nn.Module:
     if s.norm == "auto":
         s.norm = "layer" if s.model == "resgcn" or s.blocks == "residual" else "none"
     s.jk = None if s.jk == "none" or s.blocks == "residual" else s.jk
-    named = [*s.types, *s.relations]
-    weights = {_with_keys(name, named): torch.from_numpy(values) for name, values in run.state_dict().items()}
-    if not s.types and any(re.match(r"convs\.0\.(\w+__|(weight|root)\.)", name) for name in weights):
+    given = run.state_dict()
+    if not s.types and any(re.match(r"convs\.0\.(\w+__|(weight|root)\.)", name) for name in given):
         raise Refused(
             f"{run.directory}: is of a weft that did not record the types of the graph in run.json; train again"
         )
+    s.embedded = [name[len("embed.") : -len(".weight")] for name in given if name.startswith("embed.")]
+    keys = _keys(s, given)
+    weights = {keys[name]: torch.from_numpy(values) for name, values in given.items()}
     around = Model.taken(s, weights)
     net = _network(s, weights)
     net.load_state_dict(weights)
     model = Model(net, **around) if around else net
+    inside = {name: Model.inside(key, around) if around else key for name, key in keys.items()}
+    if any(name != key for name, key in inside.items()):
+        model.weights_inside = inside
+        model._register_state_dict_hook(_name)
+        model._register_load_state_dict_pre_hook(_unname, with_module=True)
     return model.eval()
+
+
+def _name(model: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
+    """Gives the weights in a module's state the names that they have in the run."""
+    moved = {prefix + name: state.pop(prefix + inside) for name, inside in model.weights_inside.items()}
+    state.update(moved)
+
+
+def _unname(model: nn.Module, state: dict[str, Any], prefix: str, *more: Any) -> None:
+    """Gives weights with the run's names those that they have in the module."""
+    inside = {prefix + name: prefix + inside for name, inside in model.weights_inside.items()}
+    state.update({inside[name]: state.pop(name) for name in list(state) if name in inside})
 
 
 def _value(text: str) -> Any:
@@ -165,16 +189,36 @@ def _value(text: str) -> Any:
     return {"true": True, "false": False}.get(text, text)
 
 
+_TAKEN = {*dir(nn.ModuleDict()), *dir(nn.ParameterDict())}
+
+
 def _key(name: str) -> str:
-    """The name of a type or relation as a key of PyTorch's modules, which have no dots."""
-    return name.replace(".", "#")
+    """The name of a type or relation as a key of PyTorch's dictionaries, which have no dots and not their attributes' names."""
+    key = name.replace("%", "%25").replace(".", "%2E")
+    return key + "%" if key in _TAKEN else key
 
 
-def _with_keys(weight: str, names: list[str]) -> str:
-    """A weight's name with the keys of the types and relations in it."""
-    for name in names:
-        weight = re.sub(rf"(?<=\.){re.escape(name)}(?=\.|$)", _key(name), weight)
-    return weight
+def _keys(s: SimpleNamespace, weights: Iterable[str]) -> dict[str, str]:
+    """The weights' names with the keys of the types and relations in them."""
+
+    def any_of(names: Iterable[str]) -> str:  # the longest that fits
+        return "(?:" + "|".join(map(re.escape, sorted(names, key=len, reverse=True))) + ")"
+
+    places = [r"embed\.(?P<name>.+)(?=\.weight$)"]
+    if s.model != "mlp" and (s.types[1:] or s.relations and s.model != "rgcn"):  # it has weights for each
+        places += [
+            rf"convs\.\d+\.(?P<name>{any_of(s.relations)})(?=\.)",
+            rf"convs\.\d+\.(?:weight|root|bias|comp)\.(?P<name>{any_of(s.types)})$",
+            rf"norms\.\d+\.(?P<name>{any_of(s.types)})(?=\.)",
+        ]
+    keys = {}
+    for weight in weights:
+        found = next((m for m in (re.match(place, weight) for place in places) if m), None)
+        keys[weight] = weight
+        if found:
+            begin, end = found.span("name")
+            keys[weight] = weight[:begin] + _key(found["name"]) + weight[end:]
+    return keys
 
 
 def _network(s: SimpleNamespace, weights: Weights) -> nn.Module:
@@ -188,7 +232,9 @@ def _network(s: SimpleNamespace, weights: Weights) -> nn.Module:
     if s.types[1:] and s.model == "rgcn":
         return TypedRGCN(s, weights)
     if s.relations and s.model not in ("rgcn", "mlp"):
-        return TypedLayers(s, weights)
+        return TypedLayers(s, weights) if s.types[1:] else NumberedLayers(s, weights)
+    if s.relations and s.model == "mlp":
+        return TypedPerceptron(s, weights)
     if s.model in ("mlp", "appnp") or s.decoupled:
         return Perceptron(s, weights)
     if s.blocks == "residual":
@@ -311,7 +357,17 @@ def _given(
             "edge_type": "the number of each edge's relation, from 0",
         }[takes]
         raise Refused(f"{takes}: the run's model reads it; give {what}")
+    if value is not None and takes == "edge_attr" and value.dim() == 1:  # one column, as in the run
+        value = value[:, None]
     return {} if value is None else {takes: value}
+
+
+def _check_numbers(edge_type: Tensor, count: int) -> None:
+    """Refuses numbers of relations that the run does not have."""
+    if len(edge_type) > 0 and (top := int(edge_type.max())) >= count:
+        raise Refused(
+            f"edge_type: the run has {count} relations, and a number is {top}; number them from 0, as the run's graph lists them"
+        )
 
 
 class Both(DirGNNConv):
@@ -361,14 +417,8 @@ class Layers(nn.Module):
         edge_type: Tensor | None = None,
     ) -> Tensor:
         given = _given(self.takes, edge_weight, edge_attr, edge_type)
-        if (
-            self.takes == "edge_type"
-            and len(edge_type) > 0
-            and (top := int(edge_type.max())) >= (count := self.convs[0].num_relations)
-        ):
-            raise Refused(
-                f"edge_type: the run has {count} relations, and a number is {top}; number them from 0, as the run's graph lists them"
-            )
+        if self.takes == "edge_type":
+            _check_numbers(edge_type, self.convs[0].num_relations)
         outputs = []
         for i, norm in enumerate(self.norms):
             z = self.dropout(self.act(norm(self.convs[i](x, edge_index, **given))))
@@ -397,10 +447,9 @@ class TypedLayers(nn.Module):
                 nn.ModuleDict({r: _convolution(s, weights, f"convs.{i}.{r}", out, last, typed=True) for r in relations})
             )
             if not last:
-                types = [t for t in map(_key, s.types) if any(r.endswith("__" + t) for r in relations)]
-                self.norms.append(nn.ModuleDict({t: _NORMS[s.norm](out) or nn.Identity() for t in types}))
+                self.norms.append(_norms_by_type(s, weights, i))
         self.act, self.dropout = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout)
-        self.residual, self.takes, self.predicted = s.residual, _taken(s), s.predicted
+        self.residual, self.takes, self.predicted, self.relations = s.residual, _taken(s), s.predicted, s.relations
         self.one = s.model == "gcn"  # its convolution takes the rows of one type
 
     def forward(
@@ -413,7 +462,7 @@ class TypedLayers(nn.Module):
         x = x_dict
         for i, convs in enumerate(self.convs):
             sums: Weights = {}
-            for r in _listed(convs, edge_index_dict):
+            for r in _listed([r for r in self.relations if _key(r) in convs], edge_index_dict):
                 given = _given(self.takes, (edge_weight_dict or {}).get(r), (edge_attr_dict or {}).get(r), None)
                 z = convs[_key("__".join(r))](x[r[0]] if self.one else (x[r[0]], x[r[2]]), edge_index_dict[r], **given)
                 sums[r[2]] = sums[r[2]] + z if r[2] in sums else z
@@ -424,16 +473,70 @@ class TypedLayers(nn.Module):
         raise AssertionError("a model has layers")
 
 
-def _listed(keys: Iterable[str], edges: Edges) -> list[tuple[str, str, str]]:
-    """The relations with these keys. Raises Refused if one is missing."""
-    given = {_key("__".join(r)): r for r in edges}
+class NumberedLayers(TypedLayers):
+    """Layers for one type of vertices and several of edges: these are apart, in dictionaries, or numbered by ``edge_type``."""
+
+    def __init__(self, s: SimpleNamespace, weights: Weights):
+        super().__init__(s, weights)
+        self.kind = s.predicted[0]
+
+    def forward(  # type: ignore[override]
+        self,
+        x: Weights | Tensor,
+        edge_index: Edges | Tensor,
+        edge_weight: Edges | Tensor | None = None,
+        edge_attr: Edges | Tensor | None = None,
+        edge_type: Tensor | None = None,
+        edge_weight_dict: Edges | None = None,
+        edge_attr_dict: Edges | None = None,
+    ) -> Tensor | Weights:
+        if isinstance(edge_index, dict):
+            return super().forward(x, edge_index, edge_weight_dict or edge_weight, edge_attr_dict or edge_attr)  # type: ignore[arg-type]
+        numbers = _given("edge_type", None, None, edge_type)["edge_type"]
+        _check_numbers(numbers, len(self.relations))
+        end = len(self.kind) + len("__")
+
+        def divided(values: Tensor | None) -> Edges:
+            """By relation: the last dimension of the ends, and the first of others, are edges."""
+            if values is None:
+                return {}
+            return {
+                (self.kind, name[end:-end], self.kind): values[:, numbers == k]
+                if values is edge_index
+                else values[numbers == k]
+                for k, name in enumerate(self.relations)
+            }
+
+        return super().forward(
+            {self.kind: x},  # type: ignore[dict-item]
+            divided(edge_index),
+            divided(edge_weight),  # type: ignore[arg-type]
+            divided(edge_attr),  # type: ignore[arg-type]
+        )
+
+
+def _norms_by_type(s: SimpleNamespace, weights: Weights, i: int) -> nn.ModuleDict:
+    """The norms of a layer by type of vertices: those of which the run has the weights, if they have some."""
+    norms = {_key(t): _NORMS[s.norm](s.hidden) or nn.Identity() for t in s.types}
+    return nn.ModuleDict(
+        {
+            t: norm
+            for t, norm in sorted(norms.items())
+            if not norm.state_dict() or any(name.startswith(f"norms.{i}.{t}.") for name in weights)
+        }
+    )
+
+
+def _listed(names: Iterable[str], edges: Edges) -> list[tuple[str, str, str]]:
+    """The relations with these names. Raises Refused if one is missing."""
+    given = {"__".join(r): r for r in edges}
     relations = []
-    for key in keys:
-        if key not in given:
+    for name in names:
+        if name not in given:
             raise Refused(
-                f"edge_index_dict: the run's model reads the relation {key}, and it is missing; give it, with no edges if it has none"
+                f"edge_index_dict: the run's model reads the relation {name}, and it is missing; give it, with no edges if it has none"
             )
-        relations.append(given[key])
+        relations.append(given[name])
     return relations
 
 
@@ -448,15 +551,7 @@ class TypedRGCN(nn.Module):
         super().__init__()
         self.types, self.relations, self.predicted = s.types, s.relations, s.predicted
         self.convs = nn.ModuleList(RelationWeights(s, weights, f"convs.{i}") for i in range(s.layers))
-        self.norms = nn.ModuleList()
-        for i in range(s.layers - 1):
-            norms = {_key(t): _NORMS[s.norm](s.hidden) or nn.Identity() for t in s.types}
-            read = {
-                t
-                for t, norm in norms.items()
-                if not norm.state_dict() or any(name.startswith(f"norms.{i}.{t}.") for name in weights)
-            }
-            self.norms.append(nn.ModuleDict({t: norms[t] for t in sorted(read)}))
+        self.norms = nn.ModuleList(_norms_by_type(s, weights, i) for i in range(s.layers - 1))
         self.mean = SimpleConv(aggr="mean")
         self.act, self.dropout, self.residual = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout), s.residual
 
@@ -467,7 +562,7 @@ class TypedRGCN(nn.Module):
         edge_weight_dict: Edges | None = None,
         edge_attr_dict: Edges | None = None,
     ) -> Tensor | Weights:
-        relations = _listed(map(_key, self.relations), edge_index_dict)
+        relations = _listed(self.relations, edge_index_dict)
         x = x_dict
         for i, conv in enumerate(self.convs):
             z = {t: conv.own(t, x.get(t)) for t in self.types if conv.of("root", t) is not None}
@@ -563,6 +658,25 @@ class Perceptron(nn.Module):
             x = x + z if self.residual and i > 0 else z
         z = self.lins[-1](x)
         return z if self.propagation is None else self.propagation(z, edge_index, edge_weight)
+
+
+class TypedPerceptron(Perceptron):
+    """A perceptron on a graph of several types: it reads the rows of the type that the run predicts."""
+
+    def __init__(self, s: SimpleNamespace, weights: Weights):
+        super().__init__(s, weights)
+        self.predicted = s.predicted[0]
+
+    def forward(  # type: ignore[override]
+        self,
+        x_dict: Weights | Tensor,
+        edge_index_dict: Any = None,
+        edge_weight_dict: Any = None,
+        edge_attr_dict: Any = None,
+        edge_type: Tensor | None = None,
+    ) -> Tensor:
+        """The rows of the type that the run predicts, given those by type or alone."""
+        return super().forward(x_dict[self.predicted] if isinstance(x_dict, dict) else x_dict)
 
 
 class GCNII(nn.Module):
@@ -671,6 +785,16 @@ class Blocks(nn.Module):
         return self.decoder(self.norms[-1](x))
 
 
+# Weights of a run that are not of the net, and the attributes of Model that have them.
+_AROUND = {
+    "features.mean": "mean",
+    "features.deviation": "deviation",
+    "target.mean": "target_mean",
+    "target.deviation": "target_deviation",
+    "decoder.weight": "decoder",
+}
+
+
 class Model(nn.Module):
     """A model of PyG's layers, ``net``, with what the run does before and after it.
 
@@ -684,6 +808,8 @@ class Model(nn.Module):
             by ``deviation``, column by column; "none". Columns behind the features are left as they are.
         embed: the rows of the types of vertices without features, float32, vertices × columns, by type.
         target_mean, target_deviation: the result is mean + deviation · ``net``'s, column by column; or None.
+        decoder: the weights of a link prediction's scores, relations × columns, which the model keeps and does not
+            use; or None.
     """
 
     def __init__(
@@ -696,6 +822,7 @@ class Model(nn.Module):
         deviation: Tensor | None = None,
         labels: int = 0,
         embed: Weights | None = None,
+        decoder: Tensor | None = None,
         target_mean: Tensor | None = None,
         target_deviation: Tensor | None = None,
     ):
@@ -708,6 +835,7 @@ class Model(nn.Module):
             ("deviation", deviation),
             ("target_mean", target_mean),
             ("target_deviation", target_deviation),
+            ("decoder", decoder),
         ):
             self.register_buffer(name, values)
 
@@ -722,35 +850,32 @@ class Model(nn.Module):
         if s.normalize_features != "none":
             arguments["normalize"] = s.normalize_features
             arguments["labels"] = s.outputs if s.label_input else 0
-        for name, key in (
-            ("mean", "features.mean"),
-            ("deviation", "features.deviation"),
-            ("target_mean", "target.mean"),
-            ("target_deviation", "target.deviation"),
-        ):
-            if key in weights:
+        for key, name in _AROUND.items():
+            if key in weights and (name != "decoder" or s.task == "link" and s.decoder == "distmult"):
                 arguments[name] = weights.pop(key)
-        types = s.types or [
-            name.removeprefix("embed.").removesuffix(".weight") for name in weights if name.startswith("embed.")
-        ]
-        embed = {t: weights.pop(f"embed.{_key(t)}.weight") for t in types if f"embed.{_key(t)}.weight" in weights}
+        embed = {t: weights.pop(f"embed.{_key(t)}.weight") for t in s.embedded}
         if embed:
             arguments["embed"] = embed
-        if s.task == "link" and s.decoder == "distmult":
-            del weights["decoder.weight"]  # of the scores, not of the embeddings
         return arguments
 
-    def forward(self, x: Any, edge_index: Any, edge_weight: Any = None, *more: Any, **named: Any) -> Any:
+    @staticmethod
+    def inside(weight: str, arguments: dict[str, Any]) -> str:
+        """What a weight of a run is called in the model of these arguments."""
+        if weight.startswith("embed."):
+            return weight.removesuffix(".weight")
+        return _AROUND[weight] if _AROUND.get(weight) in arguments else "net." + weight
+
+    def forward(self, x: Any, edge_index: Any = None, edge_weight: Any = None, *more: Any, **named: Any) -> Any:
         edge_weight = named.pop("edge_weight_dict", edge_weight)
         if self.weighted and edge_weight is None:
             raise Refused("edge_weight: the run's graph has weights; give those of the edges")
-        if isinstance(edge_index, dict):
+        if isinstance(x, dict):
             x = {name: self._scaled(rows) for name, rows in x.items()} | {
                 name: self.embed[_key(name)] for name in self.bare
             }
         else:
             x = self._scaled(x) if not self.embed else next(iter(self.embed.values()))
-            edge_index = edge_index.flip([0]) if self.reverse else edge_index
+            edge_index = edge_index.flip([0]) if self.reverse and edge_index is not None else edge_index
         z = self.net(x, edge_index, edge_weight, *more, **named)
         return z if self.target_mean is None else self.target_mean + self.target_deviation * z
 

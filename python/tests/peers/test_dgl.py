@@ -1,5 +1,7 @@
 """weft.train on graphs of DGL: the results are those of the file that save_graphs writes, to the bit."""
 
+import warnings
+
 import dgl
 import numpy as np
 import pytest
@@ -220,6 +222,30 @@ def test_dataset(tmp_path):
 
 
 def test_batch(tmp_path):
-    """A batch of graphs is one graph."""
+    """A batch of graphs is one graph, which knows its graphs."""
     run = weft.train(dgl.batch([graph(), graph(feat=numbers(V, 5))]), epochs=2, out=tmp_path / "batch", progress=False)
     assert len(run.logits) == 2 * V
+    three = weft.Graph.of(dgl.batch([graph(), graph(), graph()]))
+    assert np.load(three.store / "graph_ids.npy").tolist() == np.repeat([0, 1, 2], V).tolist()
+    with pytest.raises(weft.Refused, match="norm graph: its statistics are those of one graph, and the store has 2 graphs"):
+        weft.train(dgl.batch([graph(), graph()]), norm="graph", progress=False)
+
+
+def test_what_is_left_out(tmp_path):
+    """Weights of edges, which DGL has under any name, are left out with a warning, and taken as edge_weight."""
+    g = with_edges(graph(), w=numbers(80) + 0.5)
+    given = {"model": "gcn", "epochs": 3, "hidden": 8, "progress": False}
+    with pytest.warns(UserWarning) as told:
+        plain = weft.train(g, out=tmp_path / "plain", **given)
+    assert [(str(w.message), w.filename) for w in told] == [
+        ("edata['w']: left out; if it counts, give it as edge_weight: weft.Graph.of(data, edge_weight=…)", __file__)
+    ]
+    assert plain.summary["losses"] == weft.train(graph(), out=tmp_path / "none", **given).summary["losses"]
+    data = {"x": g.ndata["feat"], "y": g.ndata["label"], **masks(V, 4)}
+    arrays = weft.Graph(edge_index=g.edges(), edge_weight=g.edata["w"], **data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weighted = weft.Graph.of(g, edge_weight=g.edata["w"])
+    assert repr(weft.Graph.of(g, edge_weight=g.edata["w"], x=numbers(V, 9))) == "Graph(30 vertices, 80 edges, 9 features)"
+    runs = [weft.train(of, out=tmp_path / str(k), **given) for k, of in enumerate((weighted, arrays))]
+    assert runs[0].summary["losses"] == runs[1].summary["losses"] != plain.summary["losses"]

@@ -209,6 +209,34 @@ def test_several_graphs(same):
     )
 
 
+UNLIKE = {
+    "train_mask: graph 1 of 2 has none, and graph 0 has; give it to all graphs or to none": [
+        graph(),
+        without("train_mask"),
+    ],
+    "edge_weight: graph 0 of 2 has none, and graph 1 has": [graph(), graph(edge_weight=numbers(83))],
+    "x: graph 2 of 3 has none, and graph 0 has": [graph(), graph(), without("x", num_nodes=V)],
+    "the graphs of the list do not fit together: Sizes of tensors must match": [graph(), graph(x=numbers(V, 6))],
+    "y: has a label for each graph and not for each vertex (2 for 60)": [graph(y=torch.tensor([k])) for k in (0, 1)],
+}
+
+
+@pytest.mark.parametrize("line", UNLIKE)
+def test_unlike_graphs(line):
+    """Graphs of a list that do not fit together are refused by the field that one lacks."""
+    with pytest.raises(weft.Refused) as e:
+        weft.train(UNLIKE[line], progress=False)
+    assert str(e.value).startswith(line) and "\n" not in str(e.value)
+
+
+def test_fields_of_some_graphs(tmp_path):
+    """What is not read may be in some graphs of a list alone."""
+    given = {"epochs": 2, "hidden": 8, "progress": False}
+    plain = weft.train([graph(), graph()], out=tmp_path / "plain", **given)
+    named = weft.train([graph(name="a", pos=numbers(V, 2)), graph()], out=tmp_path / "named", **given)
+    assert named.logits.tobytes() == plain.logits.tobytes()
+
+
 def test_order_of_vertices(same):
     """Row v of the logits is vertex v of the data: another order of the vertices gives the same rows in that order."""
     data = graph()

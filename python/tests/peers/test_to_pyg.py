@@ -319,6 +319,13 @@ def test_option(trained, flags, data, rivals):
             model(data.x, data.edge_index)
 
 
+@pytest.mark.parametrize("flags", ["--model gine", "--model transformer --edge-features", "--model gatv2 --edge-features"])
+def test_edge_features_of_a_vector(trained, flags):
+    """Features of edges that are one number are given as the run's graph has them."""
+    data = graph(edge_attr=FEATURED.edge_attr[:, 0])
+    check(trained(data, f"{flags} --hidden 12"), data)
+
+
 def kinds(**without):
     """PLAIN with three types of edges."""
     rng = torch.Generator().manual_seed(3)
@@ -367,10 +374,33 @@ def test_rgcn(trained, flags, data):
             model(x, data.edge_index, edge_type=data.edge_type + 1)
 
 
+@pytest.mark.parametrize("flags", ["--model gcn", "--model sage --normalize-features row", "--model gine", "--model mlp"])
+def test_numbered_relations(trained, flags):
+    """Other models, too, take the types of edges as a Data has them."""
+    data = KINDS.clone()
+    more = {}
+    if "gine" in flags:
+        data.edge_attr = more["edge_attr"] = FEATURED.edge_attr
+    if "gcn" in flags:
+        data.edge_weight = more["edge_weight"] = WEIGHTED.edge_weight
+    run = trained(data, f"{flags} --hidden 12 --layers 3")
+    model = to_pyg(run)
+    with torch.no_grad():
+        assert far(model(data.x, data.edge_index, edge_type=data.edge_type, **more).numpy(), logits(run)) < 1e-5
+        if "mlp" not in flags:
+            assert far(model(data.x, data.edge_index, edge_type=data.edge_type.flip(0), **more).numpy(), logits(run)) > 1e-4
+            with pytest.raises(weft.Refused, match="edge_type: the run's model reads it"):
+                model(data.x, data.edge_index, **more)
+            with pytest.raises(weft.Refused, match="edge_type: the run has 3 relations, and a number is 3"):
+                model(data.x, data.edge_index, edge_type=data.edge_type + 1, **more)
+
+
 TYPED = relations({"paper": 30, "author": 20})
 UNFEATURED = relations({"paper": 30, "author": 20}, bare=("author",))
 ONE = relations({"paper": 30})
 DOTTED = relations({"a.b": 30, "c.d": 20}, cites="part.of")
+# Names of which one is the end of another's, or the other's with another sign, or an attribute of a module.
+ODD = relations({"http://a.org/b#type": 30, "x__type": 20, "type": 25, "a.b": 20, "a%2Eb": 15, "a.b.c": 20, "weight": 10}, cites="in/of")
 WIDE = relations({"paper": 30, "author": 20})
 WIDE["author"].x = WIDE["author"].x[:, :FEATURES]
 
@@ -423,6 +453,11 @@ HETERO = {
         {"paper": 30, "author": 20}, bare=("paper", "author")
     ),
     "--model rgcn --layers 2 --hidden 12 --bases 2": DOTTED,
+    "--model sage --layers 3 --hidden 12 --norm layer": ODD,
+    "--model rgcn --layers 3 --hidden 12 --norm layer": ODD,
+    "--model mlp --layers 3 --hidden 12 --norm layer": ODD,
+    "--model mlp --hidden 12": ONE,
+    "--model mlp --hidden 12 --normalize-features row": TYPED,
     **{f"--model {m} --hidden 12": ONE for m in ("gcn", "gin", "gat")},
     "--model gcn --hidden 12 --normalize-features standard": ONE,
     "--model gcn --hidden 12 --norm pair": weighted(ONE),
@@ -451,10 +486,14 @@ def test_types(trained, flags):
     given = {f"{name}_dict": data.collect(name) for name in ("edge_attr", "edge_weight") if name in data.edge_stores[0]}
     with torch.no_grad():
         assert far(model(x, edges, **given).numpy(), logits(run)) < 1e-5
+        if "mlp" in flags:  # it reads the rows of one type, and may be given these alone
+            predicted = next(name for name in x if "y" in data[name])
+            assert torch.equal(model(x[predicted]), model(x, edges))
+            return
         first = next(iter(edges))
         wrong = edges | {first: torch.stack([edges[first][0].flip(0), edges[first][1]])}
         assert far(model(x, wrong, **given).numpy(), logits(run)) > 1e-4
-        with pytest.raises(weft.Refused, match=r"reads the relation .*__(cites|part#of)__"):
+        with pytest.raises(weft.Refused, match=r"reads the relation .*__(cites|part.of|in/of)__"):
             model(x, {r: e for r, e in edges.items() if r != first}, **given)
         rivals = [
             (setting, other)
@@ -518,7 +557,9 @@ def test_links(trained, more):
     run = trained(PLAIN, f"--task link --model gcn --hidden 12 {more}")
     out = run.directory / "all.npy"
     trained.program("predict", run.directory, "--out", out)
-    assert far(computed(to_pyg(run), PLAIN), np.load(out)) < 1e-5
+    model = to_pyg(run)
+    assert far(computed(model, PLAIN), np.load(out)) < 1e-5
+    assert model.state_dict().keys() == run.state_dict().keys()  # the decoder's, too
 
 
 @pytest.mark.parametrize("model", ["sage", "rgcn"])
@@ -594,6 +635,47 @@ def test_copies(trained, tmp_path, flags, data):
         assert torch.equal(other(*given), model(*given))
     model.train()(*given).sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+BACK = {
+    "--model gcn": WEIGHTED,
+    "--model gcn --normalize-features standard": PLAIN,
+    "--model gcn --node-embedding 5 --direction out": graph(x=None, num_nodes=V),
+    "--model mlp": TYPED,
+    "--model sage --node-embedding 5": UNFEATURED,
+    "--model sage": DOTTED,
+    "--model rgcn --bases 2": ODD,
+}
+
+
+@pytest.mark.parametrize("flags", BACK)
+def test_weights_back(trained, tmp_path, flags):
+    """What was trained further in PyTorch goes on in weft."""
+    data = BACK[flags]
+    run = trained(data, f"{flags} --hidden 12")
+    model = to_pyg(run)
+    named = model.state_dict()
+    assert named.keys() == run.state_dict().keys()
+    assert all(np.array_equal(named[name].numpy(), value) for name, value in run.state_dict().items())
+
+    def z(of):
+        if isinstance(data, HeteroData):
+            return of(data.collect("x", allow_empty=True), data.edge_index_dict)
+        return of(data.x, data.edge_index, data.edge_weight)
+
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    (z(model) ** 2).sum().sqrt().backward()
+    optimizer.step()
+    want = z(model).detach()
+    assert far(want.numpy(), logits(run)) > 1e-2
+    words = flags.replace("-", "_").split()
+    settings = dict(zip((name.strip("_") for name in words[::2]), words[1::2]))
+    more = {"hidden": 12, "epochs": 1, "dropout": 0, "lr": 1e-30, "out": tmp_path / "run", "progress": False}
+    again = weft.train(data, init=model.state_dict(), **settings, **more)
+    assert far(again.logits, want.numpy()) < 1e-5
+    other = copy.deepcopy(to_pyg(run))
+    other.load_state_dict({name: torch.from_numpy(value) for name, value in again.state_dict().items()})
+    assert far(z(other).detach().numpy(), want.numpy()) < 1e-5
 
 
 def test_unknown_model(trained):
