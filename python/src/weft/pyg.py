@@ -193,7 +193,7 @@ _TAKEN = {*dir(nn.ModuleDict()), *dir(nn.ParameterDict())}
 
 
 def _key(name: str) -> str:
-    """The name of a type or relation as a key of PyTorch's dictionaries, which have no dots and not their attributes' names."""
+    """The name of a type or relation as a key of PyTorch's dictionaries: no dot, nor an attribute's name."""
     key = name.replace("%", "%25").replace(".", "%2E")
     return key + "%" if key in _TAKEN else key
 
@@ -474,7 +474,7 @@ class TypedLayers(nn.Module):
 
 
 class NumberedLayers(TypedLayers):
-    """Layers for one type of vertices and several of edges: these are apart, in dictionaries, or numbered by ``edge_type``."""
+    """Layers for one type of vertices and several of edges, which are in dictionaries or have numbers."""
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         super().__init__(s, weights)
