@@ -212,9 +212,9 @@ func outputs(columns int, values bool) string {
 	return counted(columns, "class", "classes")
 }
 
-// matchClasses numbers the classes of a graph's labels as those of the graph in trained, by their names. names
-// are those that a run recorded; nil: the graph in trained has them. It refuses names that were not learned, and
-// warns where nothing tells those that were.
+// matchClasses numbers the classes of a graph's labels as those of the graph in trained, by their names.
+// names are those that a run recorded; nil: the graph in trained has them. It refuses names that were not
+// learned, and warns where nothing tells those that were.
 func matchClasses(warnings io.Writer, trained string, names []string, store string, g *graph.Graph) error {
 	l := &g.Labels
 	learned, err := graph.Open(trained)

@@ -6,8 +6,8 @@
 //   - heterophilous graphs (Platonov et al., "A critical look at the evaluation of GNNs under heterophily",
 //     ICLR 2023): node_features, node_labels, edges [E,2] and {train,val,test}_masks, one row per split;
 //   - the fields of a Data object of PyTorch Geometric: edge_index [2,E] and, where there are, edge_weight,
-//     edge_attr, num_nodes, x, y, class_names, the names of the classes, {train,val,test}_mask, of V values or
-//     V × splits, and batch, the number of each vertex' graph, where several graphs are one;
+//     edge_attr, num_nodes, x, y, class_names, the names of the classes, {train,val,test}_mask, of V values
+//     or V × splits, and batch, the number of each vertex' graph, where several graphs are one;
 //     and for link prediction {train,val,test}_edges [N,2] with {val,test}_negatives [M,2] or
 //     {val,test}_negative_targets [N,M];
 //   - a plain edge list: edges [E,2] and num_nodes, and the same beside them;
@@ -415,8 +415,8 @@ func (a *archive) dense(g *streamed.Graph, key string) error {
 	return nil
 }
 
-// labels reads the labels of so many vertices from arrays whose keys begin so, and the names of their classes,
-// which may be more than vertices have; none, if there are none.
+// labels reads the labels of so many vertices from arrays whose keys begin so, and the names of their
+// classes, which may be more than vertices have; none, if there are none.
 func (a *archive) labels(of arrays.Source, prefix string, vertices int) (l graph.Labels, err error) {
 	f, key := arrays.Fields{Source: of}, prefix+classNamesKey
 	if !of.Has("y") {

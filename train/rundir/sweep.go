@@ -16,8 +16,8 @@ import (
 const sweepFile = "sweep.yaml"
 
 // ClaimSweep makes the folder of a sweep's runs, or finds it with runs of the same sweep: one that was begun
-// with the same text, or with former, which an earlier version wrote. The file that it returns is locked for as long as a process has it open. A folder of
-// another sweep, or of one that is at work, is refused.
+// with the same text, or with former, which an earlier version wrote. The file that it returns is locked for
+// as long as a process has it open. A folder of another sweep, or of one that is at work, is refused.
 func ClaimSweep(folder string, text, former []byte) (*os.File, error) {
 	fail := func(err error) error {
 		return refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), folder, err)
