@@ -287,8 +287,11 @@ func TestTypedRefused(t *testing.T) {
 		{citations(7, 0), func(*gnn.Spec) {}, `vertices of type "author" have no features; learn some for them with node-embedding N, or take model rgcn`},
 		{citations(7, 5), func(s *gnn.Spec) { s.Embed = 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
 		{citations(7, 0), func(s *gnn.Spec) { s.Model, s.Embed = "mlp", 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
-		{gnn.Schema{Types: citations(7, 5).Types, Relations: citations(7, 5).Relations, Outputs: []int{0, 1}}, func(s *gnn.Spec) { s.Model = "mlp" },
-			`model mlp: it computes rows of the vertex type "paper" alone, and those of "author" are wanted; take model sage, gat or rgcn`},
+		{
+			gnn.Schema{Types: citations(7, 5).Types, Relations: citations(7, 5).Relations, Outputs: []int{0, 1}},
+			func(s *gnn.Spec) { s.Model = "mlp" },
+			`model mlp: it computes rows of the vertex type "paper" alone, and those of "author" are wanted; take model sage, gat or rgcn`,
+		},
 		{citations(0, 0), func(s *gnn.Spec) { s.Model, s.InputDropout = "rgcn", .5 }, "input-dropout 0.5: the vertices have no features; leave it out, or learn some with node-embedding N"},
 		{citations(6, 4), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 4 }, `num-blocks 4 does not divide the number of features of "paper", 6`},
 		{citations(8, 4), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 4 }, "num-blocks 4 does not divide the number of classes, 6"},
