@@ -48,4 +48,10 @@ def weft(*arguments) -> str:
 def python(text: str, *arguments, **more) -> subprocess.CompletedProcess[str]:
     """Runs a program of Python, which has the package."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
-    return subprocess.run([sys.executable, "-c", text, *map(str, arguments)], capture_output=True, text=True, env=environment, **more)
+    return subprocess.run(
+        [sys.executable, "-c", text, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        **more,
+    )

@@ -33,5 +33,7 @@ def test_snippets():
         elif language == "" and said is not None:
             assert words(said) == words(text)
             compared += 1
-    assert missing == [name for name in ("torch_geometric", "wandb", "mlflow") if importlib.util.find_spec(name) is None]
+    assert missing == [
+        name for name in ("torch_geometric", "wandb", "mlflow") if importlib.util.find_spec(name) is None
+    ]
     assert compared == (6 if "torch_geometric" in missing else 7)

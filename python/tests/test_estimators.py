@@ -17,11 +17,22 @@ import weft
 def test_classifier(arrays):
     names = np.array(["red", "green", "blue"])[arrays["y"]]
     model = weft.NodeClassifier(model="mlp", hidden=8, epochs=60, out="run")
-    assert model.get_params() == {"model": "mlp", "out": "run", "progress": False, "callbacks": (), "hidden": 8, "epochs": 60}
+    assert model.get_params() == {
+        "model": "mlp",
+        "out": "run",
+        "progress": False,
+        "callbacks": (),
+        "hidden": 8,
+        "epochs": 60,
+    }
     with pytest.raises(weft.Refused, match=r"^this NodeClassifier is not fitted yet: call fit\(data\)$"):
         model.predict()
     graph = weft.Graph(**arrays | {"y": names})
-    assert model.fit(graph) is model and model.classes_.tolist() == ["blue", "green", "red"] and model.n_features_in_ == 5
+    assert (
+        model.fit(graph) is model
+        and model.classes_.tolist() == ["blue", "green", "red"]
+        and model.n_features_in_ == 5
+    )
     there = arrays["test_mask"]
     assert model.score() == pytest.approx((model.predict() == names)[there].mean())
     assert model.score(part="train") == pytest.approx((model.predict() == names)[arrays["train_mask"]].mean())
@@ -30,7 +41,9 @@ def test_classifier(arrays):
     assert (model.predict(other) == model.predict()[::-1]).all()
     assert model.predict_proba(other) == pytest.approx(model.predict_proba()[::-1], abs=1e-6)
     copy = type(model)(**model.get_params(deep=False)).set_params(out=None, hidden=4)
-    assert repr(copy) == "NodeClassifier(model='mlp', hidden=4, epochs=60)" and model.get_params()["hidden"] == 8
+    assert (
+        repr(copy) == "NodeClassifier(model='mlp', hidden=4, epochs=60)" and model.get_params()["hidden"] == 8
+    )
     assert not hasattr(copy, "classes_") and copy.fit(graph).run_.settings["hidden"] == "4"
 
 
@@ -43,7 +56,9 @@ def test_regressor(arrays):
     with pytest.raises(weft.Refused, match="^y: holds classes; give floats, or take NodeClassifier$"):
         weft.NodeRegressor("mlp", epochs=1, out="early").fit(weft.Graph(**arrays))
     assert not os.path.exists("early")  # refused before the training
-    with pytest.raises(weft.Refused, match=r"^y: holds floats, .*as by \.fillna\(-1\)\.astype\(int\), or take NodeRegressor$"):
+    with pytest.raises(
+        weft.Refused, match=r"^y: holds floats, .*as by \.fillna\(-1\)\.astype\(int\), or take NodeRegressor$"
+    ):
         weft.NodeClassifier("mlp", epochs=1).fit(weft.Graph(**arrays | {"y": y}))
 
 
@@ -53,7 +68,9 @@ NAMES = np.array(["red", "green", "blue"], object)
 def test_names_on_another_graph(arrays):
     """Expected by hand: the share of labelled test vertices whose text is the predicted one."""
     names = NAMES[arrays["y"]]
-    model = weft.NodeClassifier("mlp", hidden=8, epochs=60, out="run").fit(weft.Graph(**arrays | {"y": names}))
+    model = weft.NodeClassifier("mlp", hidden=8, epochs=60, out="run").fit(
+        weft.Graph(**arrays | {"y": names})
+    )
     part = names != "blue"  # no label is the first of the model's
     fewer = {name: arrays[name] & part for name in ("train_mask", "val_mask", "test_mask")}
     second = weft.Graph(**arrays | fewer | {"y": np.where(part, names, None)})
@@ -62,21 +79,37 @@ def test_names_on_another_graph(arrays):
     own = model.run_.predict(second) == np.load(second.store / "labels.npy")  # by the graph's own numbers
     for one in ("train", "test"):
         expected = right[fewer[f"{one}_mask"]].mean()
-        assert model.score(second, part=one) == pytest.approx(expected) and expected != own[fewer[f"{one}_mask"]].mean()
+        assert (
+            model.score(second, part=one) == pytest.approx(expected)
+            and expected != own[fewer[f"{one}_mask"]].mean()
+        )
     measured = model.run_.evaluate(second)["test"]["classes"]
     assert [one["name"] for one in measured] == ["blue", "green", "red"] and measured[0]["support"] == 0
-    run = weft.train(weft.Graph(**arrays | {"y": names}), model="mlp", hidden=8, epochs=60, validate=second, progress=False)
+    run = weft.train(
+        weft.Graph(**arrays | {"y": names}), model="mlp", hidden=8, epochs=60, validate=second, progress=False
+    )
     there = np.array(["blue", "green", "red"])[run.predict(second)] == names
     assert run.summary["test"] == pytest.approx(there[fewer["test_mask"]].mean())
-    only = weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"], y=names, test_mask=arrays["test_mask"], train_mask=np.zeros(60, bool))
+    only = weft.Graph(
+        edge_index=arrays["edge_index"],
+        x=arrays["x"],
+        y=names,
+        test_mask=arrays["test_mask"],
+        train_mask=np.zeros(60, bool),
+    )
     assert model.score(only) == pytest.approx(model.score())
     names[0] = "pink"
-    with pytest.raises(weft.Refused, match='^class 2 is "pink", which is none of the 3 classes that were learned; leave its vertices unlabelled$'):
+    with pytest.raises(
+        weft.Refused,
+        match='^class 2 is "pink", which is none of the 3 classes that were learned; leave its vertices unlabelled$',
+    ):
         model.score(weft.Graph(**arrays | {"y": names}))
 
 
 def test_names_stay(arrays):
-    weft.train(weft.Graph(**arrays | {"y": NAMES[arrays["y"]]}), model="mlp", epochs=2, out="run", progress=False)
+    weft.train(
+        weft.Graph(**arrays | {"y": NAMES[arrays["y"]]}), model="mlp", epochs=2, out="run", progress=False
+    )
     run = weft.load("run")  # its graph is gone
     assert run.classes.tolist() == ["blue", "green", "red"]
     other = weft.Graph(**arrays | {"y": NAMES[arrays["y"]]})
@@ -86,7 +119,9 @@ def test_names_stay(arrays):
 
 def test_weights_that_the_model_does_not_use(arrays):
     graph = weft.Graph(**arrays, edge_weight=np.linspace(1, 2, 300))
-    with pytest.warns(UserWarning, match="^the graph has edge weights, which sage does not use; gcn, gcnii, appnp, sgc do$") as said:
+    with pytest.warns(
+        UserWarning, match="^the graph has edge weights, which sage does not use; gcn, gcnii, appnp, sgc do$"
+    ) as said:
         weft.train(graph, epochs=1, progress=False)
     assert len(said) == 1 and said[0].filename == __file__
 
@@ -99,12 +134,18 @@ def test_saved(arrays):
 
 
 def test_keywords():
-    for made in (lambda **settings: weft.NodeClassifier(**settings), lambda **settings: weft.NodeClassifier().set_params(**settings)):
+    for made in (
+        lambda **settings: weft.NodeClassifier(**settings),
+        lambda **settings: weft.NodeClassifier().set_params(**settings),
+    ):
         with pytest.raises(TypeError, match=r"^unknown keyword hiden: did you mean hidden\?$"):
             made(hiden=3)
         with pytest.raises(TypeError, match=r"^unknown keyword random_state: did you mean seed\?$"):
             made(random_state=3)
-        with pytest.raises(weft.Refused, match=r"^seeds: asks for several runs, and an estimator has one; take weft.train\(graph, seeds=…\)$"):
+        with pytest.raises(
+            weft.Refused,
+            match=r"^seeds: asks for several runs, and an estimator has one; take weft.train\(graph, seeds=…\)$",
+        ):
             made(seeds=2)
     with pytest.raises(TypeError, match="positional"):
         weft.NodeClassifier("gcn", 16)
@@ -123,7 +164,10 @@ def test_refused(arrays):
     with pytest.raises(weft.Refused, match='^task="link": learns edges'):
         weft.NodeClassifier(task="link").fit(graph)
     empty = weft.Graph(**arrays | {"test_mask": np.zeros(60, bool)})
-    with pytest.raises(weft.Refused, match='^score: the graph has no labelled test vertices; give test_mask, or another part, as part="val"$'):
+    with pytest.raises(
+        weft.Refused,
+        match='^score: the graph has no labelled test vertices; give test_mask, or another part, as part="val"$',
+    ):
         model.fit(empty).score()
 
 
@@ -134,7 +178,9 @@ def test_scikit_learn(arrays):
     assert base.is_classifier(model) and base.is_regressor(weft.NodeRegressor())
     assert base.clone(model).get_params() == model.get_params()
     with pytest.raises(TypeError, match="^a Graph is no array of rows, "):
-        pytest.importorskip("sklearn.model_selection").GridSearchCV(model, {"hidden": [4]}).fit(weft.Graph(**arrays))
+        pytest.importorskip("sklearn.model_selection").GridSearchCV(model, {"hidden": [4]}).fit(
+            weft.Graph(**arrays)
+        )
 
 
 def test_pandas(arrays):
@@ -146,9 +192,13 @@ def test_pandas(arrays):
     ids = pandas.Series(arrays["y"]).where(labelled)
     texts = pandas.Series(NAMES[arrays["y"]]).where(labelled)
     for kind in ("string", "category", object):
-        assert weft.NodeClassifier("mlp", epochs=1).fit(weft.Graph(**arrays | {"y": texts.astype(kind)})).classes_.tolist() == ["blue", "green", "red"]
+        assert weft.NodeClassifier("mlp", epochs=1).fit(
+            weft.Graph(**arrays | {"y": texts.astype(kind)})
+        ).classes_.tolist() == ["blue", "green", "red"]
     for y in (ids.astype("Int64"), ids.astype("Int64").astype(object), ids.fillna(-1).astype(int)):
-        assert weft.NodeClassifier("mlp", epochs=1).fit(weft.Graph(**arrays | {"y": y})).classes_.tolist() == [0, 1, 2]
+        assert weft.NodeClassifier("mlp", epochs=1).fit(
+            weft.Graph(**arrays | {"y": y})
+        ).classes_.tolist() == [0, 1, 2]
     for y in (ids, ids.astype("Float64")):
         with pytest.raises(weft.Refused, match="^y: holds floats"):
             weft.NodeClassifier("mlp", epochs=1).fit(weft.Graph(**arrays | {"y": y}))

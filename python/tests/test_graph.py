@@ -62,7 +62,9 @@ def test_edges_as_they_lie(arrays, turn):
 def test_labels_of_other_kinds(arrays):
     several = (np.arange(180).reshape(60, 3) % 2).astype(np.uint8)
     values = np.linspace(0, 1, 60) + 0.25
-    splits = {name: np.stack([arrays[name], arrays[name]], 1) for name in ("train_mask", "val_mask", "test_mask")}
+    splits = {
+        name: np.stack([arrays[name], arrays[name]], 1) for name in ("train_mask", "val_mask", "test_mask")
+    }
     for y in (several, values):
         os.system("rm -rf store")
         same(weft.Graph(**arrays | splits | {"y": y}), arrays | splits | {"y": y})
@@ -72,7 +74,11 @@ def test_changes(arrays):
     for name in ("train_mask", "val_mask", "test_mask"):
         del arrays[name]
     flags = ("--symmetrize", "--self-loops", "--split=random:50/25/25", "--splits=2", "--seed=3")
-    same(weft.Graph(**arrays, symmetrize=True, self_loops=True, split="random:50/25/25", splits=2, seed=3), arrays, *flags)
+    same(
+        weft.Graph(**arrays, symmetrize=True, self_loops=True, split="random:50/25/25", splits=2, seed=3),
+        arrays,
+        *flags,
+    )
 
 
 def matrix(form, shape, **arrays):
@@ -109,22 +115,37 @@ def test_sparse_features(arrays):
     parts = {"x_data": x.data, "x_indices": x.indices, "x_indptr": x.indptr, "x_shape": np.array([60, 9])}
     del arrays["x"]
     same(weft.Graph(x=x, **arrays), arrays | parts)
-    by_rows = _arrays.rows_of(_arrays.Coordinates(np.array([2, 0, 2]), np.array([5, 6, 7]), np.array([1.0, 2, 3]), (4, 9)))
-    assert by_rows.bounds.tolist() == [0, 1, 1, 3, 3] and by_rows.columns.tolist() == [6, 5, 7] and by_rows.values.tolist() == [2, 1, 3]
+    by_rows = _arrays.rows_of(
+        _arrays.Coordinates(np.array([2, 0, 2]), np.array([5, 6, 7]), np.array([1.0, 2, 3]), (4, 9))
+    )
+    assert (
+        by_rows.bounds.tolist() == [0, 1, 1, 3, 3]
+        and by_rows.columns.tolist() == [6, 5, 7]
+        and by_rows.values.tolist() == [2, 1, 3]
+    )
 
 
 def test_types(arrays):
     writes, cites = ("author", "writes", "paper"), ("paper", "cites", "paper")
     random = np.random.default_rng(4)
-    edges = {writes: np.stack([random.integers(0, 9, 100), random.integers(0, 60, 100)]), cites: arrays["edge_index"]}
+    edges = {
+        writes: np.stack([random.integers(0, 9, 100), random.integers(0, 60, 100)]),
+        cites: arrays["edge_index"],
+    }
     weights = random.random(100)
     masks = {name: {"paper": arrays[name]} for name in ("train_mask", "val_mask", "test_mask")}
     graph = weft.Graph(
-        edge_index=edges, x={"author": np.eye(9), "paper": arrays["x"]}, y={"paper": arrays["y"]}, edge_weight={writes: weights}, **masks
+        edge_index=edges,
+        x={"author": np.eye(9), "paper": arrays["x"]},
+        y={"paper": arrays["y"]},
+        edge_weight={writes: weights},
+        **masks,
     )
     assert repr(graph) == "Graph(2 vertex types, 2 relations, 400 edges)"
     listed = {"vertex_types": np.array(["author", "paper"]), "edge_types": np.array([writes, cites])}
-    listed |= {f"vertices/paper/{name}": arrays[name] for name in ("x", "y", "train_mask", "val_mask", "test_mask")}
+    listed |= {
+        f"vertices/paper/{name}": arrays[name] for name in ("x", "y", "train_mask", "val_mask", "test_mask")
+    }
     listed |= {"vertices/author/x": np.eye(9), "edges/author__writes__paper/edge_weight": weights}
     listed |= {f"edges/{'__'.join(name)}/edge_index": ids for name, ids in edges.items()}
     same(graph, listed)
@@ -134,15 +155,23 @@ def test_types(arrays):
 
 def test_names_of_types(arrays):
     """Types and relations may have names that are none of folders: an IRI, a path, a dot in front."""
-    paper, cites = "http://schema.org/Paper", ("http://schema.org/Paper", "../cites", "http://schema.org/Paper")
+    paper, cites = (
+        "http://schema.org/Paper",
+        ("http://schema.org/Paper", "../cites", "http://schema.org/Paper"),
+    )
     writes = (".author", "writes/edits", paper)
     graph = weft.Graph(
-        edge_index={cites: arrays["edge_index"], writes: [[0, 1], [5, 7]]}, num_nodes={".author": 4}, x={paper: arrays["x"]}, y={paper: arrays["y"]}
+        edge_index={cites: arrays["edge_index"], writes: [[0, 1], [5, 7]]},
+        num_nodes={".author": 4},
+        x={paper: arrays["x"]},
+        y={paper: arrays["y"]},
     )
     facts = json.loads((graph.store / "graph.json").read_text())
     assert [t["type"] for t in facts["vertices"]] == [paper, ".author"]
     assert [r["name"] for r in facts["relations"]] == ["../cites", "writes/edits"]
-    assert np.load(graph.store / "edges" / "%2Eauthor__writes%2Fedits__http:%2F%2Fschema.org%2FPaper" / "indices.npy").tolist() == [0, 1]
+    assert np.load(
+        graph.store / "edges" / "%2Eauthor__writes%2Fedits__http:%2F%2Fschema.org%2FPaper" / "indices.npy"
+    ).tolist() == [0, 1]
 
 
 def test_names_of_classes(arrays):
@@ -173,28 +202,42 @@ def test_labels_with_gaps(arrays, none):
     texts = np.array(["b", none, "a"], object)
     assert _arrays.array(texts, "y").tolist() == ["b", None, "a"]
     assert _arrays.array(np.array([2, none, 10], object), "y", gap=-1).tolist() == [2, -1, 10]
-    column = type("Series", (), {"dtype": np.dtype(np.int64), "to_numpy": lambda self: np.array([2, np.nan, 10])})()  # pandas' Int64
-    assert _arrays.array(column, "y", gap=-1).tolist() == [2, -1, 10] and np.isnan(_arrays.array(column, "x")[1])
+    column = type(
+        "Series", (), {"dtype": np.dtype(np.int64), "to_numpy": lambda self: np.array([2, np.nan, 10])}
+    )()  # pandas' Int64
+    assert _arrays.array(column, "y", gap=-1).tolist() == [2, -1, 10] and np.isnan(
+        _arrays.array(column, "x")[1]
+    )
     x = _arrays.array(np.array([[2, none], [True, 0.5]], object), "x")
     assert x.dtype == np.float64 and np.isnan(x[0, 1]) and x[1].tolist() == [1, 0.5]
     ids = arrays["y"].astype(object)
     ids[3] = none
     graph = weft.Graph(edge_index=arrays["edge_index"], y=ids)
-    assert graph.classes is None and np.load(graph.store / "labels.npy").tolist() == np.where(np.arange(60) == 3, -1, arrays["y"]).tolist()
+    assert (
+        graph.classes is None
+        and np.load(graph.store / "labels.npy").tolist()
+        == np.where(np.arange(60) == 3, -1, arrays["y"]).tolist()
+    )
     names = np.array(["r", "g", "b"], object)[arrays["y"]]
     names[3] = none
     assert weft.Graph(edge_index=arrays["edge_index"], y=names).classes.tolist() == ["b", "g", "r"]
 
 
 def test_class_ids_far_apart(arrays):
-    with pytest.warns(UserWarning, match=r"^y: class ids are numbers from 0, and 28 of the 31 up to the largest have no vertex") as said:
+    with pytest.warns(
+        UserWarning,
+        match=r"^y: class ids are numbers from 0, and 28 of the 31 up to the largest have no vertex",
+    ) as said:
         weft.Graph(edge_index=arrays["edge_index"], y=(arrays["y"] + 1) * 10)
     assert said[0].filename == __file__
 
 
 @pytest.mark.parametrize("splits", [1, 2])
 def test_masks(arrays, splits):
-    masks = {name: np.stack([arrays[name]] * splits, 1).squeeze() for name in ("train_mask", "val_mask", "test_mask")}
+    masks = {
+        name: np.stack([arrays[name]] * splits, 1).squeeze()
+        for name in ("train_mask", "val_mask", "test_mask")
+    }
     graph = weft.Graph(**arrays | masks)
     for name, mask in masks.items():
         assert (getattr(graph, name) == mask).all() and getattr(graph, name).shape == mask.shape
@@ -208,40 +251,80 @@ def test_masks(arrays, splits):
 
 def test_masks_in_place_of_a_split(arrays):
     split = "random:50/25/25"
-    with pytest.raises(weft.Refused, match="^split: train_mask and val_mask and test_mask divide the vertices; give masks, or split, and not both$"):
+    with pytest.raises(
+        weft.Refused,
+        match="^split: train_mask and val_mask and test_mask divide the vertices; give masks, or split, and not both$",
+    ):
         weft.Graph(**arrays, split=split)
     assert (weft.Graph(**arrays, split="given").train_mask == arrays["train_mask"]).all()
-    assert weft.Graph.of(Data(**arrays), split=split).train_mask.sum() == 30  # asked for in place of the data's
+    assert (
+        weft.Graph.of(Data(**arrays), split=split).train_mask.sum() == 30
+    )  # asked for in place of the data's
 
 
 def test_stays_in_its_process(arrays):
     graph = weft.Graph(**arrays)
     assert copy.deepcopy(graph) is graph and copy.copy(graph) is graph
-    with pytest.raises(TypeError, match="^a Graph belongs to its process, and is not pickled: pickle its arrays"):
+    with pytest.raises(
+        TypeError, match="^a Graph belongs to its process, and is not pickled: pickle its arrays"
+    ):
         pickle.dumps(graph)
-    with pytest.raises(TypeError, match=r"^a Graph is no array of rows, .*; weft\.sweep\(graph, grid=…\) selects by validation$"):
+    with pytest.raises(
+        TypeError,
+        match=r"^a Graph is no array of rows, .*; weft\.sweep\(graph, grid=…\) selects by validation$",
+    ):
         np.asarray(graph)
 
 
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"edge_index": np.zeros((5, 2), int)}, r"^edge_index: has shape \(5, 2\): it must be 2 × E, sources above targets; give edge_index.T$"),
+        (
+            {"edge_index": np.zeros((5, 2), int)},
+            r"^edge_index: has shape \(5, 2\): it must be 2 × E, sources above targets; give edge_index.T$",
+        ),
         ({"edge_index": 5}, r"^edge_index: has shape \(\): it must be 2 × E"),
-        ({"edge_index": (k for k in range(3))}, "^edge_index: is no array of numbers or texts: it holds generator"),
-        ({"edge_index": np.array([["a"], ["b"]], object)}, r"^edge_index: holds texts: give numbers .*pandas\.factorize .*get_indexer\(ends\)$"),
+        (
+            {"edge_index": (k for k in range(3))},
+            "^edge_index: is no array of numbers or texts: it holds generator",
+        ),
+        (
+            {"edge_index": np.array([["a"], ["b"]], object)},
+            r"^edge_index: holds texts: give numbers .*pandas\.factorize .*get_indexer\(ends\)$",
+        ),
         ({"edge_index": (["a"], ["b"])}, "^edge_index: holds texts: give numbers of vertices from 0"),
-        ({"y": np.array([1, "a"] * 30, object)}, "^y: is no array of numbers or texts: it holds int and str; give one kind"),
-        ({"edge_index": np.zeros((3, 4), int)}, r'^array "edge_index": has shape \[3 4\]: it must be 2 × E, source and target$'),
-        ({"x": np.full((60, 2), np.nan)}, r'^array "x": feature 0 of vertex 0 is NaN: replace values that are not finite$'),
-        ({"val_mask": np.ones(60, bool)}, r'^array "val_mask": vertex \d+ is also in train_mask: leave it in one of them$'),
-        ({"y": np.array([0] + 59 * [-1])}, r'^array "train_mask": vertex \d+ has no label: leave it out of the split, or give it a label$'),
+        (
+            {"y": np.array([1, "a"] * 30, object)},
+            "^y: is no array of numbers or texts: it holds int and str; give one kind",
+        ),
+        (
+            {"edge_index": np.zeros((3, 4), int)},
+            r'^array "edge_index": has shape \[3 4\]: it must be 2 × E, source and target$',
+        ),
+        (
+            {"x": np.full((60, 2), np.nan)},
+            r'^array "x": feature 0 of vertex 0 is NaN: replace values that are not finite$',
+        ),
+        (
+            {"val_mask": np.ones(60, bool)},
+            r'^array "val_mask": vertex \d+ is also in train_mask: leave it in one of them$',
+        ),
+        (
+            {"y": np.array([0] + 59 * [-1])},
+            r'^array "train_mask": vertex \d+ has no label: leave it out of the split, or give it a label$',
+        ),
         ({"y": np.zeros(59, int)}, r'^array "x": has 60 rows, and "y" has 59$'),
         ({"edge_index": [[0, 60], [1, 2]]}, r"edge 1 \(60→2\) leaves the range of 60 vertices"),
         ({"x": "text"}, r"^x: has the type <U4: give numbers$"),
         ({"y": [[1, 2], [3]]}, r"^y: is no array"),
-        ({"edge_index": ([0, 1], [1])}, r"^edge_index: \(2,\) sources of int64 and \(1,\) targets of int64: give as many integers of each$"),
-        ({"train_mask": None, "val_mask": None, "test_mask": None, "split": "half"}, r'^split "half" is unknown; it is one of given, '),
+        (
+            {"edge_index": ([0, 1], [1])},
+            r"^edge_index: \(2,\) sources of int64 and \(1,\) targets of int64: give as many integers of each$",
+        ),
+        (
+            {"train_mask": None, "val_mask": None, "test_mask": None, "split": "half"},
+            r'^split "half" is unknown; it is one of given, ',
+        ),
     ],
 )
 def test_refused(arrays, change, line):
@@ -254,7 +337,9 @@ def test_unknown_keyword(arrays):
         weft.Graph(**arrays, symetrize=True)
     with pytest.raises(TypeError, match=r"^unknown keyword X: did you mean x\?$"):
         weft.Graph(edge_index=[[0], [1]], X=arrays["x"])
-    with pytest.raises(TypeError, match=r"^unknown keyword zzzzzz: help\(weft.Graph\) says where they are listed$"):
+    with pytest.raises(
+        TypeError, match=r"^unknown keyword zzzzzz: help\(weft.Graph\) says where they are listed$"
+    ):
         weft.Graph(**arrays, zzzzzz=1)
     with pytest.raises(TypeError, match="^unknown keyword largest_component: it is not for Python$"):
         weft.Graph(**arrays, largest_component=True)
@@ -278,11 +363,26 @@ def test_data(arrays):
     held = _convert.fields(Data(**arrays, name="mine", ptr=[0], edge_attr=None))
     assert held.keys() == arrays.keys() and all((held[name] == arrays[name]).all() for name in arrays)
     entities = _convert.fields(
-        Data(edge_index=arrays["edge_index"], num_nodes=60, train_idx=[3, 1], train_y=[2, 0], test_idx=[5], test_y=[1])
+        Data(
+            edge_index=arrays["edge_index"],
+            num_nodes=60,
+            train_idx=[3, 1],
+            train_y=[2, 0],
+            test_idx=[5],
+            test_y=[1],
+        )
     )
-    assert np.flatnonzero(entities["train_mask"]).tolist() == [1, 3] and np.flatnonzero(entities["test_mask"]).tolist() == [5]
+    assert np.flatnonzero(entities["train_mask"]).tolist() == [1, 3] and np.flatnonzero(
+        entities["test_mask"]
+    ).tolist() == [5]
     assert entities["y"][:6].tolist() == [-1, 0, -1, 2, -1, 1]
-    by_type = _convert.fields(Data(edge_index=np.array([[0, 1, 2], [2, 1, 0]]), edge_type=np.array([7, 2, 7]), edge_weight=np.array([0.1, 0.2, 0.3])))
+    by_type = _convert.fields(
+        Data(
+            edge_index=np.array([[0, 1, 2], [2, 1, 0]]),
+            edge_type=np.array([7, 2, 7]),
+            edge_weight=np.array([0.1, 0.2, 0.3]),
+        )
+    )
     relations = {name[1]: ids.tolist() for name, ids in by_type["edge_index"].items()}
     assert relations == {"2": [[1], [1]], "7": [[0, 2], [2, 0]]}
     assert by_type["edge_weight"]["vertex", "7", "vertex"].tolist() == [0.1, 0.3]
@@ -298,12 +398,21 @@ def test_labels_of_graphs(arrays):
             f"y: has a label for each graph and not for each vertex ({y.size} for 60): graph classification is not what weft does; "
             "give labels of vertices, or y=None"
         )
-    with pytest.raises(weft.Refused, match=r"^y: has a label for each graph and not for each vertex \(1 for 60\)"):
+    with pytest.raises(
+        weft.Refused, match=r"^y: has a label for each graph and not for each vertex \(1 for 60\)"
+    ):
         _convert.fields(Data(edge_index=arrays["edge_index"], x=arrays["x"], y=np.array([1])))
-    assert _convert.fields(Data(edge_index=arrays["edge_index"], **batch)).keys() == {"x", "batch", "edge_index"}
+    assert _convert.fields(Data(edge_index=arrays["edge_index"], **batch)).keys() == {
+        "x",
+        "batch",
+        "edge_index",
+    }
     with pytest.raises(weft.Refused, match="^the list of graphs is empty: give at least one graph$"):
         weft.train([])
-    with pytest.raises(TypeError, match="^graph 1 of the list is builtins.int: give Data alone, or HeteroData alone, of PyTorch Geometric; "):
+    with pytest.raises(
+        TypeError,
+        match="^graph 1 of the list is builtins.int: give Data alone, or HeteroData alone, of PyTorch Geometric; ",
+    ):
         weft.train([Data(), 3])
 
 
@@ -311,7 +420,10 @@ def test_norm_of_several_graphs(arrays):
     """A norm over all vertices would mix graphs that PyG's would not."""
     edges = arrays["edge_index"] % 30 + 30 * (np.arange(300) % 2)
     graph = weft.Graph(**arrays | {"edge_index": edges}, batch=np.arange(60) // 30)
-    with pytest.raises(weft.Refused, match="norm pair: its statistics are those of one graph, and the store has 2 graphs; take batch or layer"):
+    with pytest.raises(
+        weft.Refused,
+        match="norm pair: its statistics are those of one graph, and the store has 2 graphs; take batch or layer",
+    ):
         weft.train(graph, norm="pair", progress=False)
 
 
@@ -320,15 +432,29 @@ def test_what_may_count_is_said(arrays):
     random = np.random.default_rng(1)
     edges = {"edge_index": arrays["edge_index"]}
     for more, line in (
-        ({"w": random.random(300)}, "data['w']: left out; if it counts, give it as edge_weight: weft.Graph.of(data, edge_weight=…)"),
-        ({"h": random.random((300, 2))}, "data['h']: left out; if it counts, give it as edge_attr: weft.Graph.of(data, edge_attr=…)"),
+        (
+            {"w": random.random(300)},
+            "data['w']: left out; if it counts, give it as edge_weight: weft.Graph.of(data, edge_weight=…)",
+        ),
+        (
+            {"h": random.random((300, 2))},
+            "data['h']: left out; if it counts, give it as edge_attr: weft.Graph.of(data, edge_attr=…)",
+        ),
     ):
         with pytest.warns(UserWarning) as told:
             weft.Graph.of(Data(**edges, **more, year=np.arange(300), pos=random.random((60, 2))))
         assert [(str(w.message), w.filename) for w in told] == [(line, __file__)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        weft.Graph.of(Data(**edges, edge_weight=random.random(300), w=random.random(300), year=np.arange(300), pos=random.random((60, 2))))
+        weft.Graph.of(
+            Data(
+                **edges,
+                edge_weight=random.random(300),
+                w=random.random(300),
+                year=np.arange(300),
+                pos=random.random((60, 2)),
+            )
+        )
     square = matrix("csr", (60, 60), indptr=np.arange(61), indices=np.arange(60), data=np.ones(60))
     with pytest.warns(UserWarning) as told:
         made = _convert.fields(Data(adj_t=square, edge_attr=random.random((60, 2))))
@@ -356,9 +482,24 @@ class DGLGraph:
     canonical_etypes = (("author", "writes", "paper"), ("paper", "rev_writes", "author"))
 
     def __init__(self):
-        writes = {"train_mask": [1, 0, 0, 0], "val_mask": [0, 1, 0, 0], "test_mask": [0, 0, 1, 0], "valid_edge_mask": [0, 0, 0, 1], "feat": [5, 6, 7, 8]}
-        data = {"author": {"feat": np.eye(3)}, "paper": {}, self.canonical_etypes[0]: writes, self.canonical_etypes[1]: {}}
-        self.nodes = self.edges = type("view", (), {"__getitem__": lambda _, name: types.SimpleNamespace(data=data[name]), "__call__": self.ends})()
+        writes = {
+            "train_mask": [1, 0, 0, 0],
+            "val_mask": [0, 1, 0, 0],
+            "test_mask": [0, 0, 1, 0],
+            "valid_edge_mask": [0, 0, 0, 1],
+            "feat": [5, 6, 7, 8],
+        }
+        data = {
+            "author": {"feat": np.eye(3)},
+            "paper": {},
+            self.canonical_etypes[0]: writes,
+            self.canonical_etypes[1]: {},
+        }
+        self.nodes = self.edges = type(
+            "view",
+            (),
+            {"__getitem__": lambda _, name: types.SimpleNamespace(data=data[name]), "__call__": self.ends},
+        )()
 
     def num_nodes(self, name):
         return {"author": 3, "paper": 2}[name]
@@ -376,16 +517,31 @@ def test_split_of_edges_of_dgl():
     """Held out edges carry no messages, nor do their reverses."""
     made = _convert.fields(DGLGraph())
     writes, back = DGLGraph.canonical_etypes
-    assert list(made["num_nodes"].items()) == [("author", 3), ("paper", 2)] and made["x"]["author"].tolist() == np.eye(3).tolist()
-    ends = {name: (edges.source.tolist(), edges.target.tolist()) for name, edges in made["edge_index"].items()}
+    assert (
+        list(made["num_nodes"].items()) == [("author", 3), ("paper", 2)]
+        and made["x"]["author"].tolist() == np.eye(3).tolist()
+    )
+    ends = {
+        name: (edges.source.tolist(), edges.target.tolist()) for name, edges in made["edge_index"].items()
+    }
     assert ends == {writes: ([0], [0]), back: ([0, 1], [0, 1])}
-    assert {key: made[key][writes].tolist() for key in ("train_edges", "val_edges", "test_edges", "edge_attr")} == {
+    assert {
+        key: made[key][writes].tolist() for key in ("train_edges", "val_edges", "test_edges", "edge_attr")
+    } == {
         "train_edges": [[0, 0]],
         "val_edges": [[1, 0]],
         "test_edges": [[2, 1]],
         "edge_attr": [5],
     }
-    assert made.keys() == {"num_nodes", "x", "edge_index", "edge_attr", "train_edges", "val_edges", "test_edges"}
+    assert made.keys() == {
+        "num_nodes",
+        "x",
+        "edge_index",
+        "edge_attr",
+        "train_edges",
+        "val_edges",
+        "test_edges",
+    }
     graph = DGLGraph()
     graph.edges[writes].data["val_mask"] = [1, 1, 0, 0]
     with pytest.raises(weft.Refused, match="^val_mask: edge 0 is in another mask, too$"):
@@ -393,7 +549,13 @@ def test_split_of_edges_of_dgl():
 
 
 @pytest.mark.parametrize(
-    ("y", "read"), [([1.0, np.nan, 0.0], [1, -1, 0]), ([0.5, 1.0, 0.0], [0.5, 1, 0]), ([3.0, 1, 0], [3, 1, 0]), ([[1.0, 0]], [[1, 0]])]
+    ("y", "read"),
+    [
+        ([1.0, np.nan, 0.0], [1, -1, 0]),
+        ([0.5, 1.0, 0.0], [0.5, 1, 0]),
+        ([3.0, 1, 0], [3, 1, 0]),
+        ([[1.0, 0]], [[1, 0]]),
+    ],
 )
 def test_labels_that_are_floats(y, read):
     made = _convert.whole(np.array(y))
@@ -404,7 +566,9 @@ def test_objects():
     assert _arrays.array(np.array([[1, 2.5]], object), "x").tolist() == [[1, 2.5]]
     assert _arrays.array(np.array([1, True], object), "x").dtype == np.int64
     assert _arrays.array(np.array([np.float32(1.5), np.int8(2)], object), "x").tolist() == [1.5, 2]
-    with pytest.raises(weft.Refused, match="^x: is no array of numbers or texts: it holds dict; give one kind"):
+    with pytest.raises(
+        weft.Refused, match="^x: is no array of numbers or texts: it holds dict; give one kind"
+    ):
         _arrays.array(np.array([{}], object), "x")
 
 
@@ -413,5 +577,8 @@ def test_tensors():
     tensor.detach = tensor.cpu = lambda self: self
     tensor.numpy = lambda self: np.array([1.5])
     assert _arrays.array(tensor(), "x").tolist() == [1.5]
-    tensor.dtype, tensor.float = "torch.bfloat16", lambda self: types.SimpleNamespace(numpy=lambda: np.array([2.5]))
+    tensor.dtype, tensor.float = (
+        "torch.bfloat16",
+        lambda self: types.SimpleNamespace(numpy=lambda: np.array([2.5])),
+    )
     assert _arrays.array(tensor(), "x").tolist() == [2.5]

@@ -42,24 +42,33 @@ def test_classes(graph, arrays):
     for part in ("train", "val", "test"):
         assert measured[part]["accuracy"] == pytest.approx(right[arrays[part + "_mask"]].mean())
         assert run.summary[part] == measured[part]["accuracy"]
-    assert repr(run).startswith(f"Run(mlp on 60 vertices: 5 epochs, best {run.summary['best_epoch']}, accuracy train {run.summary['train']:.4f} val ")
+    assert repr(run).startswith(
+        f"Run(mlp on 60 vertices: 5 epochs, best {run.summary['best_epoch']}, accuracy train {run.summary['train']:.4f} val "
+    )
 
 
 def test_other_graphs(graph, arrays):
     run = train(graph, model="sage", out="run")
     turned = np.random.default_rng(5).permutation(60)  # vertex v is turned[v] there
     back = np.argsort(turned)
-    other = {name: value[back] for name, value in arrays.items() if name != "edge_index"} | {"edge_index": turned[arrays["edge_index"]]}
+    other = {name: value[back] for name, value in arrays.items() if name != "edge_index"} | {
+        "edge_index": turned[arrays["edge_index"]]
+    }
     there = weft.Graph(**other)
     assert run.predict(there, "logits")[turned] == pytest.approx(run.logits, abs=1e-5)
     assert (run.predict(there)[turned] == run.predictions).all()
     assert run.predict(there, "probabilities").sum(1) == pytest.approx(np.ones(60), abs=1e-5)
     assert (run.predict(output="logits", vertices=[7, 3]) == run.logits[[7, 3]]).all()
-    with pytest.raises(weft.Refused, match="^vertices: names no vertex; give ids, or a mask that marks some$"):
+    with pytest.raises(
+        weft.Refused, match="^vertices: names no vertex; give ids, or a mask that marks some$"
+    ):
         run.predict(vertices=[])
     assert run.embeddings(there).shape == (60, 8)
     assert run.evaluate(there)["test"]["accuracy"] == run.evaluate()["test"]["accuracy"]
-    with pytest.raises(weft.Refused, match="^the graph has 4 features, .* are for 5; give a store with the 5 features of the graph, which "):
+    with pytest.raises(
+        weft.Refused,
+        match="^the graph has 4 features, .* are for 5; give a store with the 5 features of the graph, which ",
+    ):
         run.predict(weft.Graph(**arrays | {"x": arrays["x"][:, :4]}))
     with pytest.raises(weft.Refused, match="^output='classes': it is predictions, logits or probabilities$"):
         run.predict(there, "classes")
@@ -82,7 +91,10 @@ def test_loaded_without_its_graph(arrays):
 
     embeddings = alone()
     again = weft.load("run")
-    with pytest.raises(weft.Refused, match=r"/run: the graph of the run is not there any more; give it, as in embeddings\(data\)$"):
+    with pytest.raises(
+        weft.Refused,
+        match=r"/run: the graph of the run is not there any more; give it, as in embeddings\(data\)$",
+    ):
         again.embeddings()
     with pytest.raises(weft.Refused, match="give it"):
         again.evaluate()
@@ -94,7 +106,11 @@ def test_loaded_without_its_graph(arrays):
 def test_facts_of_users(graph, arrays):
     """A summary has no temporary folder, and a pickle of a run is its directory."""
     run = train(graph, out="run")
-    assert run.summary["dataset"] == "a graph in memory" and run.summary["run_dir"] == str(run.directory) and run.summary["ended"] == "epochs"
+    assert (
+        run.summary["dataset"] == "a graph in memory"
+        and run.summary["run_dir"] == str(run.directory)
+        and run.summary["ended"] == "epochs"
+    )
     page = run.report().html
     assert "<td>a graph in memory</td>" in page and str(graph.store.parent) not in page
     assert train(graph, class_weights=[1, 2, 3]).settings["class_weights"] == "in memory"
@@ -117,7 +133,9 @@ def test_values(arrays):
     run = train(weft.Graph(**arrays | {"y": y}), epochs=200, dropout=0)
     assert run.predictions.shape == (60,) and (run.predictions == run.logits[:, 0]).all()
     there = arrays["test_mask"]
-    assert run.evaluate()["test"]["rmse"] == pytest.approx(np.sqrt(((run.predictions - y)[there] ** 2).mean()), rel=1e-4)
+    assert run.evaluate()["test"]["rmse"] == pytest.approx(
+        np.sqrt(((run.predictions - y)[there] ** 2).mean()), rel=1e-4
+    )
     with pytest.raises(weft.Refused, match="^probabilities: the run predicts values; predictions has them$"):
         print(run.probabilities)
 
@@ -125,7 +143,9 @@ def test_values(arrays):
 def test_links(graph):
     run = train(graph, model="gcn", task="link", decoder="distmult", out_features=4)
     h, w = run.logits, run.state_dict()["decoder.weight"][0]
-    assert h.shape == (60, 4) and run.scores([[0, 1], [2, 3]]) == pytest.approx([(h[0] * w * h[2]).sum(), (h[1] * w * h[3]).sum()])
+    assert h.shape == (60, 4) and run.scores([[0, 1], [2, 3]]) == pytest.approx(
+        [(h[0] * w * h[2]).sum(), (h[1] * w * h[3]).sum()]
+    )
     assert run.evaluate()["test"]["mrr"] == run.summary["test"]
     with pytest.raises(weft.Refused, match="^predictions: a run of link prediction has embeddings"):
         print(run.predictions)
@@ -138,9 +158,13 @@ def test_types(arrays):
     writes = np.stack([np.arange(120) % 9, np.arange(120) % 60])
     of_papers = {name: {"paper": arrays[name]} for name in ("x", "y", "train_mask", "val_mask", "test_mask")}
     of_papers["x"] = {"author": np.eye(9, dtype=np.float32)} | of_papers["x"]
-    graph = weft.Graph(edge_index={("author", "writes", "paper"): writes, own: arrays["edge_index"]}, **of_papers)
+    graph = weft.Graph(
+        edge_index={("author", "writes", "paper"): writes, own: arrays["edge_index"]}, **of_papers
+    )
     run = train(graph, model="rgcn")
-    assert run.logits.shape == (60, 3) and run.evaluate()["train"]["accuracy"] == pytest.approx((run.predictions == arrays["y"])[arrays["train_mask"]].mean())
+    assert run.logits.shape == (60, 3) and run.evaluate()["train"]["accuracy"] == pytest.approx(
+        (run.predictions == arrays["y"])[arrays["train_mask"]].mean()
+    )
 
 
 def test_tables(graph):
@@ -148,7 +172,10 @@ def test_tables(graph):
     both = weft.compare(a, "runs/b")
     assert both.differ == ["hidden", "lr"] and both[1].directory == b.directory
     rows = [line.split() for line in repr(both).splitlines()]
-    assert rows[0][:3] == ["hidden", "lr", "train"] and [row[:2] for row in rows[1:]] == [["8", "0.01"], ["4", "0.1"]]
+    assert rows[0][:3] == ["hidden", "lr", "train"] and [row[:2] for row in rows[1:]] == [
+        ["8", "0.01"],
+        ["4", "0.1"],
+    ]
     os.mkdir("runs/c")
     listed = weft.runs()
     best = sorted([a, b], key=lambda run: -run.summary["val"])
@@ -167,11 +194,24 @@ def test_sweep(graph, arrays):
     scores = [run.summary["val"] for run in found]
     assert scores == sorted(scores, reverse=True) and found[0].embeddings().shape[0] == 60
     before = {path: path.read_bytes() for path in Path("sweep").rglob("run.json")}
-    again = weft.sweep(weft.Graph(**arrays), grid={"lr": [0.1, 0.01], "hidden": [4, 8]}, model="mlp", epochs=3, out="sweep")
-    assert {path: path.read_bytes() for path in Path("sweep").rglob("run.json")} == before and len(before) == len(again) == 4
+    again = weft.sweep(
+        weft.Graph(**arrays), grid={"lr": [0.1, 0.01], "hidden": [4, 8]}, model="mlp", epochs=3, out="sweep"
+    )
+    assert {path: path.read_bytes() for path in Path("sweep").rglob("run.json")} == before and len(
+        before
+    ) == len(again) == 4
     with pytest.raises(weft.Refused, match="^out sweep: the folder holds runs of another sweep"):
-        weft.sweep(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), grid={"lr": [0.1, 0.01], "hidden": [4, 8]}, model="mlp", epochs=3, out="sweep")
-    with pytest.raises(weft.Failed, match=r"^1 combination of 2 failed; run-0001: lr 1e\+30: failed: epoch 1: the logits are not finite; "):
+        weft.sweep(
+            weft.Graph(**arrays | {"y": 2 - arrays["y"]}),
+            grid={"lr": [0.1, 0.01], "hidden": [4, 8]},
+            model="mlp",
+            epochs=3,
+            out="sweep",
+        )
+    with pytest.raises(
+        weft.Failed,
+        match=r"^1 combination of 2 failed; run-0001: lr 1e\+30: failed: epoch 1: the logits are not finite; ",
+    ):
         weft.sweep(graph, grid={"lr": [0.1, 1e30]}, model="gcn", optimizer="sgd", epochs=3, out="failing")
     with pytest.raises(TypeError, match="^grid: lr: 0.1 is no list: give the values to try$"):
         weft.sweep(graph, grid={"lr": 0.1})
@@ -190,14 +230,26 @@ def test_plan(graph):
 
 
 def test_weights(tmp_path):
-    arrays = {"a.b": np.arange(6, dtype=np.float32).reshape(2, 3), "c": np.array(7, np.int64), "d": np.zeros((0, 2), np.float16)}
+    arrays = {
+        "a.b": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "c": np.array(7, np.int64),
+        "d": np.zeros((0, 2), np.float16),
+    }
     _weights.write(tmp_path / "w", arrays)
     again = _weights.read(tmp_path / "w")
     assert again.keys() == arrays.keys()
     for name, value in arrays.items():
-        assert again[name].dtype == value.dtype and again[name].shape == value.shape and (again[name] == value).all()
-    header = json.dumps({"x": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}, "__metadata__": {}}).encode()
-    (tmp_path / "b").write_bytes(len(header).to_bytes(8, "little") + header + np.array([0x3FC0, 0xC000], "<u2").tobytes())
+        assert (
+            again[name].dtype == value.dtype
+            and again[name].shape == value.shape
+            and (again[name] == value).all()
+        )
+    header = json.dumps(
+        {"x": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}, "__metadata__": {}}
+    ).encode()
+    (tmp_path / "b").write_bytes(
+        len(header).to_bytes(8, "little") + header + np.array([0x3FC0, 0xC000], "<u2").tobytes()
+    )
     assert _weights.read(tmp_path / "b")["x"].tolist() == [1.5, -2]
 
 

@@ -52,13 +52,21 @@ def test_callbacks(graph):
     assert run.summary["epochs_run"] == 4 and run.summary["ended"] == "interrupted"
     assert run.reason == "stopped by a callback"
     assert told == [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
-    assert run.history["epoch"].tolist() == [1, 2, 3, 4] and run.history["loss"].tolist() == run.summary["losses"]
-    assert train(graph, epochs=3, callbacks=lambda epoch: epoch["epoch"]).summary["epochs_run"] == 3  # 1 is not True
+    assert (
+        run.history["epoch"].tolist() == [1, 2, 3, 4]
+        and run.history["loss"].tolist() == run.summary["losses"]
+    )
+    assert (
+        train(graph, epochs=3, callbacks=lambda epoch: epoch["epoch"]).summary["epochs_run"] == 3
+    )  # 1 is not True
     for true in (np.bool_(True), np.array(True)):
         assert train(graph, epochs=9, callbacks=lambda epoch, true=true: true).summary["epochs_run"] == 2
     assert train(graph, epochs=3, callbacks=lambda epoch: np.array(False)).summary["epochs_run"] == 3
     for wrong, shown in ((5, "5"), ([print, "x"], "'x'")):
-        with pytest.raises(TypeError, match=f"^callbacks: {shown} is no function: give a function of an epoch, or a list of them$"):
+        with pytest.raises(
+            TypeError,
+            match=f"^callbacks: {shown} is no function: give a function of an epoch, or a list of them$",
+        ):
             train(graph, callbacks=wrong)
 
 
@@ -72,10 +80,14 @@ def test_interrupted_and_resumed(graph, arrays, error, caplog):
 
     with pytest.raises(error):
         train(graph, epochs=6, out="run", callbacks=fail)
-    assert caplog.messages[-1].endswith('the results so far are in run; continue with weft.train(data, resume="run")')
+    assert caplog.messages[-1].endswith(
+        'the results so far are in run; continue with weft.train(data, resume="run")'
+    )
     assert weft.load("run").summary["epochs_run"] in (2, 3) and os.listdir("run/checkpoints")
     rest = []
-    run = train(weft.Graph(**arrays), epochs=6, out="run", resume="auto", callbacks=rest.append)  # another copy of the graph
+    run = train(
+        weft.Graph(**arrays), epochs=6, out="run", resume="auto", callbacks=rest.append
+    )  # another copy of the graph
     assert run.summary["losses"] == whole.summary["losses"] and (run.logits == whole.logits).all()
     assert rest[-1]["epoch"] == 6 and rest[0]["epoch"] in (3, 4)
     more = weft.train(None, resume=run, epochs=8, progress=False)
@@ -86,16 +98,27 @@ def test_run_goes_on_with_its_settings(graph, arrays, bars):
     settings = {"lr": 0.02, "class_weights": [1, 2, 0.5], "init": train(graph, epochs=1).state_dict()}
     whole = train(graph, epochs=6, out="whole", **settings)
     run = train(graph, epochs=2, out="run", **settings)
-    assert weft.train(graph, resume=run, epochs=3, class_weights=[1, 2, 0.5]).directory == run.directory  # and not a new one
+    assert (
+        weft.train(graph, resume=run, epochs=3, class_weights=[1, 2, 0.5]).directory == run.directory
+    )  # and not a new one
     run.directory.rename("moved")
     again = weft.train(weft.Graph(**arrays), resume="moved", epochs=4, class_weights=[1, 2, 0.5])
     assert again.summary["epochs_run"] == 4 and again.settings["model"] == "gcn"
     bars.clear()
-    assert weft.train(weft.Graph(**arrays), out="moved", resume="auto", epochs=5, **settings).summary["epochs_run"] == 5
+    assert (
+        weft.train(weft.Graph(**arrays), out="moved", resume="auto", epochs=5, **settings).summary[
+            "epochs_run"
+        ]
+        == 5
+    )
     assert bars[0] == (5, 4, "epoch", "gcn")
-    again = weft.train(weft.Graph(**arrays), out="moved", resume=Path("moved"), epochs=6, class_weights=[1, 2, 0.5])
+    again = weft.train(
+        weft.Graph(**arrays), out="moved", resume=Path("moved"), epochs=6, class_weights=[1, 2, 0.5]
+    )
     assert again.summary["losses"] == whole.summary["losses"] and (again.logits == whole.logits).all()
-    with pytest.raises(weft.Refused, match="^the run in moved is of another graph; give that, or leave it out$"):
+    with pytest.raises(
+        weft.Refused, match="^the run in moved is of another graph; give that, or leave it out$"
+    ):
         weft.train(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), resume="moved")  # which has ended
     with pytest.raises(weft.Refused, match="^model sage: the run to continue has gcn; "):
         weft.train(graph, resume="moved", model="sage")
@@ -151,7 +174,10 @@ def test_resumed_without_what_was_in_memory(graph, arrays):
     run(out="alone")
     run(out="validated", validate=weft.Graph(**arrays))
     run(out="weighted", class_weights=[1, 2, 3])
-    with pytest.raises(weft.Refused, match=r'^alone: the graph of the run was in memory; give it: weft.train\(data, resume="alone"\)$'):
+    with pytest.raises(
+        weft.Refused,
+        match=r'^alone: the graph of the run was in memory; give it: weft.train\(data, resume="alone"\)$',
+    ):
         weft.train(None, resume="alone", epochs=2)
     for name, line in (
         ("validated", "validate: the graph of the run was in memory; give it again"),
@@ -159,46 +185,79 @@ def test_resumed_without_what_was_in_memory(graph, arrays):
     ):
         with pytest.raises(weft.Refused, match=f"^{line}$"):
             weft.train(graph, resume=name, epochs=2)
-    assert weft.train(graph, resume="validated", epochs=2, validate=weft.Graph(**arrays)).summary["epochs_run"] == 2
+    assert (
+        weft.train(graph, resume="validated", epochs=2, validate=weft.Graph(**arrays)).summary["epochs_run"]
+        == 2
+    )
 
 
 def test_ways_out(arrays, graph):
     """What is refused says what to write in Python."""
     bare = weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"], y=arrays["y"])
-    split = 'give it one: split="random:60/20/20" of weft.Graph or weft.Graph.of(data), or --split of weft import'
-    with pytest.raises(weft.Refused, match=f"^the graph has no split into training, validation and test vertices; {re.escape(split)}$"):
+    split = (
+        'give it one: split="random:60/20/20" of weft.Graph or weft.Graph.of(data), or --split of weft import'
+    )
+    with pytest.raises(
+        weft.Refused,
+        match=f"^the graph has no split into training, validation and test vertices; {re.escape(split)}$",
+    ):
         train(bare)
-    with pytest.raises(weft.Refused, match=r"^split random:60/20/20: .*; divide the vertices by weft.Graph.of\(data, split='random:60/20/20'\)$"):
+    with pytest.raises(
+        weft.Refused,
+        match=r"^split random:60/20/20: .*; divide the vertices by weft.Graph.of\(data, split='random:60/20/20'\)$",
+    ):
         train(bare, split="random:60/20/20")
     for name in ("random_features", "target"):
-        with pytest.raises(TypeError, match=rf"^unknown keyword {name}: it is of graphs: weft.Graph.of\(data, {name}=…\)$"):
+        with pytest.raises(
+            TypeError, match=rf"^unknown keyword {name}: it is of graphs: weft.Graph.of\(data, {name}=…\)$"
+        ):
             train(graph, **{name: "8"})
-    with pytest.raises(weft.Refused, match="^the graph has no labels to learn; give y to weft.Graph, or labels to weft import; or learn edges with task link$"):
+    with pytest.raises(
+        weft.Refused,
+        match="^the graph has no labels to learn; give y to weft.Graph, or labels to weft import; or learn edges with task link$",
+    ):
         train(weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"]))
-    with pytest.raises(weft.Refused, match="^class_weights: give a number for each class in their order, or balanced$"):
+    with pytest.raises(
+        weft.Refused, match="^class_weights: give a number for each class in their order, or balanced$"
+    ):
         train(graph, class_weights=["a", "b", "c"])
     for wrong in (3, [], [("a", 3, "b")]):
-        with pytest.raises(weft.Refused, match=f"^link_relation: {re.escape(repr(wrong))} is no relation: give "):
+        with pytest.raises(
+            weft.Refused, match=f"^link_relation: {re.escape(repr(wrong))} is no relation: give "
+        ):
             train(graph, task="link", link_relation=wrong)
     with pytest.raises(TypeError, match='^resume: 5 is no run: give a weft.Run, its directory, or "auto"$'):
         train(graph, resume=5)
-    with pytest.raises(weft.Refused, match='^resume="auto": continues the run in out, or begins it there; give out, or a run as resume$'):
+    with pytest.raises(
+        weft.Refused,
+        match='^resume="auto": continues the run in out, or begins it there; give out, or a run as resume$',
+    ):
         train(graph, resume="auto")
     os.mkdir("begun")
     Path("begun/state.json").touch()
-    with pytest.raises(weft.Refused, match=r'^begun: has no results of a run \(run.json\); continue it with weft.train\(data, resume="begun"\)$'):
+    with pytest.raises(
+        weft.Refused,
+        match=r'^begun: has no results of a run \(run.json\); continue it with weft.train\(data, resume="begun"\)$',
+    ):
         weft.load("begun")
     for call in (train, weft.Graph.of):
         with pytest.raises(TypeError, match="^None is no graph: give a weft.Graph, a path, "):
             call(None)
-    with pytest.raises(weft.Refused, match=r'^array "edge_index": dtype "<f8" is not an integer: give it as .astype\("int64"\)$'):
+    with pytest.raises(
+        weft.Refused,
+        match=r'^array "edge_index": dtype "<f8" is not an integer: give it as .astype\("int64"\)$',
+    ):
         print(weft.Graph(edge_index=arrays["edge_index"] / 3, num_nodes=60).store)
     with pytest.raises(weft.Refused, match="^class_weights: 2 weights, where the graph has 3 classes: "):
         train(graph, class_weights=[1, 2])
     run = train(graph, epochs=1, out="run")
-    with pytest.raises(weft.Refused, match="^vertices: entry 2: vertex 333 is out of the range of 60 vertices: "):
+    with pytest.raises(
+        weft.Refused, match="^vertices: entry 2: vertex 333 is out of the range of 60 vertices: "
+    ):
         run.predict(vertices=[0, 333])
-    with pytest.raises(weft.Refused, match="^the run in run is of another graph; give that, or leave it out$"):
+    with pytest.raises(
+        weft.Refused, match="^the run in run is of another graph; give that, or leave it out$"
+    ):
         train(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), resume="run")
 
 
@@ -217,7 +276,11 @@ def test_held_out_edges_that_pass_messages(arrays):
     others = [[u, v] for u in range(60) for v in range(60) if (u, v) not in there]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        print(weft.Graph(edge_index=e[:200].T, **split | {"val_edges": others[:9], "test_edges": others[9:]}, **of).store)
+        print(
+            weft.Graph(
+                edge_index=e[:200].T, **split | {"val_edges": others[:9], "test_edges": others[9:]}, **of
+            ).store
+        )
 
 
 @pytest.mark.parametrize(
@@ -226,7 +289,12 @@ def test_held_out_edges_that_pass_messages(arrays):
         ("hiden", r"^unknown keyword hiden: did you mean hidden\?$"),
         ("hidden_channels", "^unknown keyword hidden_channels: hidden is the width of hidden layers$"),
         ("explain", "^unknown keyword explain: it is not for Python$"),
-        ("frobnicate", "^unknown keyword frobnicate: help(weft.train) says where they are listed$".replace("(", r"\(").replace(")", r"\)")),
+        (
+            "frobnicate",
+            "^unknown keyword frobnicate: help(weft.train) says where they are listed$".replace(
+                "(", r"\("
+            ).replace(")", r"\)"),
+        ),
     ],
 )
 def test_unknown_keyword(graph, keyword, line):
@@ -235,7 +303,10 @@ def test_unknown_keyword(graph, keyword, line):
 
 
 def test_failed(graph):
-    with pytest.raises(weft.Failed, match="^epoch 1: the logits are not finite; try a smaller lr, clip 1, or norm layer; run is incomplete"):
+    with pytest.raises(
+        weft.Failed,
+        match="^epoch 1: the logits are not finite; try a smaller lr, clip 1, or norm layer; run is incomplete",
+    ):
         train(graph, lr=1e30, epochs=5, optimizer="sgd", out="run")
 
     def kill(number):
@@ -244,10 +315,15 @@ def test_failed(graph):
 
         return send
 
-    with pytest.raises(weft.Failed, match="^the program weft was ended by SIGKILL, as the system does where memory is short"):
+    with pytest.raises(
+        weft.Failed, match="^the program weft was ended by SIGKILL, as the system does where memory is short"
+    ):
         train(graph, epochs=100_000, callbacks=kill(signal.SIGKILL))
 
-    with pytest.raises(weft.Interrupted, match=r'^interrupted after epoch [0-9]+; the results so far are in stopped; continue with weft.train\(data, resume="stopped"\)$'):
+    with pytest.raises(
+        weft.Interrupted,
+        match=r'^interrupted after epoch [0-9]+; the results so far are in stopped; continue with weft.train\(data, resume="stopped"\)$',
+    ):
         train(graph, epochs=100_000, callbacks=kill(signal.SIGTERM), out="stopped")
     assert weft.load("stopped").summary["epochs_run"] >= 1
 
@@ -255,11 +331,17 @@ def test_failed(graph):
 def children():
     """The processes that this one has started."""
     own = os.getpid()
-    return [int(child) for task in os.listdir(f"/proc/{own}/task") for child in Path(f"/proc/{own}/task/{task}/children").read_text().split()]
+    return [
+        int(child)
+        for task in os.listdir(f"/proc/{own}/task")
+        for child in Path(f"/proc/{own}/task/{task}/children").read_text().split()
+    ]
 
 
 def test_warnings(graph, caplog):
-    with pytest.warns(UserWarning, match="^all labels of the graph are one class, so there is nothing to learn$") as told:
+    with pytest.warns(
+        UserWarning, match="^all labels of the graph are one class, so there is nothing to learn$"
+    ) as told:
         print(weft.Graph(edge_index=[[0, 1], [1, 0]], y=[0, 0]).store)
     assert len(told) == 1 and not str(told[0].message).startswith("weft")
     with pytest.warns(UserWarning, match="^all labels") as of_train:
@@ -274,8 +356,14 @@ def test_several(graph):
     runs = train(graph, epochs=2, seeds=3, out="seeds")
     assert [run.summary["seed"] for run in runs] == [0, 1, 2] and len(runs) == 3
     tests = [run.summary["test"] for run in runs]
-    assert runs.summary["test_mean"] == pytest.approx(np.mean(tests)) and runs.summary["test_deviation"] == pytest.approx(np.std(tests, ddof=1))
-    assert runs.differ == ["seed"] and "seed" in repr(runs).splitlines()[0] and "<th>seed</th>" in runs._repr_html_()
+    assert runs.summary["test_mean"] == pytest.approx(np.mean(tests)) and runs.summary[
+        "test_deviation"
+    ] == pytest.approx(np.std(tests, ddof=1))
+    assert (
+        runs.differ == ["seed"]
+        and "seed" in repr(runs).splitlines()[0]
+        and "<th>seed</th>" in runs._repr_html_()
+    )
 
 
 def test_values(tmp_path):
@@ -284,22 +372,38 @@ def test_values(tmp_path):
     def value(name, of):
         return _program.text_of(_train._value(name, of, scratch))
 
-    assert value("parallel", {"graph": 2, "tensor": 3}) == "graph=2,tensor=3" and value("parallel", "graph=4") == "graph=4"
+    assert (
+        value("parallel", {"graph": 2, "tensor": 3}) == "graph=2,tensor=3"
+        and value("parallel", "graph=4") == "graph=4"
+    )
     assert value("link_split", (80, 10, 10)) == "80/10/10"
     assert value("link_relation", ("author", "writes", "paper")) == "author,writes,paper"
     assert value("link_relation", ["author", "writes", "paper"]) == "author,writes,paper"
     assert value("link_relation", [("a", "b", "c"), ("d", "e", "f")]) == "a,b,c;d,e,f"
-    assert Path(value("class_weights", [1, 0.5])).read_text() == "1.0\n0.5\n" and value("class_weights", "balanced") == "balanced"
+    assert (
+        Path(value("class_weights", [1, 0.5])).read_text() == "1.0\n0.5\n"
+        and value("class_weights", "balanced") == "balanced"
+    )
     assert value("max_time", datetime.timedelta(minutes=1.5)) == "90.0s"
-    assert (value("lr", np.float32(0.5)), value("hidden", np.int64(3)), value("residual", np.bool_(True)), value("lr", 1e-5)) == ("0.5", "3", "true", "1e-05")
-    assert _program.flag("weight_decay", 0.1) == "--weight-decay=0.1" and _program.flag("residual", False) == "--residual=false"
+    assert (
+        value("lr", np.float32(0.5)),
+        value("hidden", np.int64(3)),
+        value("residual", np.bool_(True)),
+        value("lr", 1e-5),
+    ) == ("0.5", "3", "true", "1e-05")
+    assert (
+        _program.flag("weight_decay", 0.1) == "--weight-decay=0.1"
+        and _program.flag("residual", False) == "--residual=false"
+    )
     assert value("trace", Path("a b.json")) == "a b.json"
 
 
 def test_settings_that_are_data(arrays, graph):
     first = train(graph, epochs=2)
     for init in (first, first.state_dict()):
-        assert train(graph, epochs=1, init=init, dropout=0, lr=1e-9).logits == pytest.approx(first.logits, abs=1e-5)
+        assert train(graph, epochs=1, init=init, dropout=0, lr=1e-9).logits == pytest.approx(
+            first.logits, abs=1e-5
+        )
     rival = train(graph, epochs=1, dropout=0, lr=1e-9)
     assert abs(rival.logits - first.logits).max() > 1e-2
     other = weft.Graph(**arrays | {"x": arrays["x"][::-1].copy()})
@@ -321,11 +425,19 @@ class Data:
 
 def test_validated_on_data(arrays, graph):
     """The graph in memory lives until the program has read it, and may have vertices of one part alone."""
-    fields = {"edge_index": arrays["edge_index"], "x": arrays["x"][::-1].copy(), "y": arrays["y"], "val_mask": arrays["val_mask"]}
+    fields = {
+        "edge_index": arrays["edge_index"],
+        "x": arrays["x"][::-1].copy(),
+        "y": arrays["y"],
+        "val_mask": arrays["val_mask"],
+    }
     run = train(graph, epochs=2, validate=Data(**fields))
     assert run.settings["validate"] == "a graph in memory"
     there, right = arrays["val_mask"], run.predict(Data(**fields)) == arrays["y"]
-    assert run.summary["val"] == pytest.approx(right[there].mean()) and run.summary["validation_graph"]["edges"] == 300
+    assert (
+        run.summary["val"] == pytest.approx(right[there].mean())
+        and run.summary["validation_graph"]["edges"] == 300
+    )
 
 
 def test_graph_is_freed(arrays, monkeypatch):
@@ -355,7 +467,12 @@ def test_max_time(graph):
 
 
 def test_python_that_a_launcher_started(graph, monkeypatch):
-    for name, value in {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "PMI_RANK": "0", "PMI_SIZE": "2"}.items():
+    for name, value in {
+        "OMPI_COMM_WORLD_RANK": "0",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "PMI_RANK": "0",
+        "PMI_SIZE": "2",
+    }.items():
         monkeypatch.setenv(name, value)
     assert train(graph, epochs=1).summary["workers"] == 1
 
@@ -378,7 +495,9 @@ weft.train(weft.Graph(edge_index=[[0, 1, 2], [1, 2, 0]], x=np.eye(3), y=[0, 1, 0
 """
 
 
-@pytest.mark.parametrize("how", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGINT)"])
+@pytest.mark.parametrize(
+    "how", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGINT)"]
+)
 def test_nothing_outlives_python(how):
     done = python(ENDS.replace("HOW", how).replace("CALL", 'out="run"'))
     child = int(done.stdout.split()[0])
@@ -439,11 +558,18 @@ def test_no_bar_where_nobody_watches(graph, bars, monkeypatch):
 def test_progress(graph, capfd, bars):
     run = train(graph, epochs=2, progress=True)
     s = run.history
-    assert bars == [(2, 0, "epoch", "gcn"), *(f"loss {s['loss'][k]:.4f}  val {s['val'][k]:.4f}  test {s['test'][k]:.4f}" for k in (0, 1)), (2, 2)]
+    assert bars == [
+        (2, 0, "epoch", "gcn"),
+        *(f"loss {s['loss'][k]:.4f}  val {s['val'][k]:.4f}  test {s['test'][k]:.4f}" for k in (0, 1)),
+        (2, 2),
+    ]
     assert capfd.readouterr().out == ""
     bars.clear()
     train(graph, epochs=9, progress=True, callbacks=lambda epoch: True)
-    assert bars[0][0] == 9 and bars[-1] == (2, 2)  # an end that was asked for is none that a notebook shows in red
+    assert bars[0][0] == 9 and bars[-1] == (
+        2,
+        2,
+    )  # an end that was asked for is none that a notebook shows in red
     with pytest.raises(ZeroDivisionError):
         train(graph, epochs=9, progress=True, callbacks=lambda epoch: 1 / 0)
     assert bars[-1] == (1, 9)
@@ -453,21 +579,36 @@ def test_in_words_of_python():
     from weft._errors import in_words_of_python as say
 
     assert say("--weight-decay -1: must be 0 or more") == "weight_decay -1: must be 0 or more"
-    assert say("interrupted; continue with weft train --resume runs/x") == 'interrupted; continue with weft.train(data, resume="runs/x")'
+    assert (
+        say("interrupted; continue with weft train --resume runs/x")
+        == 'interrupted; continue with weft.train(data, resume="runs/x")'
+    )
     assert say("run is incomplete: begin the run again with weft train --resume a b, or remove it") == (
         'run is incomplete: begin the run again with weft.train(data, resume="a b"), or remove it'
     )
-    assert say("x; continue with the same command, --out o p and --resume auto") == 'x; continue with the same call, out="o p" and resume="auto"'
+    assert (
+        say("x; continue with the same command, --out o p and --resume auto")
+        == 'x; continue with the same call, out="o p" and resume="auto"'
+    )
     assert say('array "x": save it with .astype("int64")') == 'array "x": give it as .astype("int64")'
     shm = "/dev/shm/weft-0-a1_bcd2e"
     assert say(f"{shm}/arrays/vertices/paper/x.npy: is empty") == "vertices/paper/x: is empty"
-    assert say(f"{shm}/graph: is damaged") == "is damaged" and say(f"{shm}/sweep.yaml: grid: is empty") == "grid: is empty"
+    assert (
+        say(f"{shm}/graph: is damaged") == "is damaged"
+        and say(f"{shm}/sweep.yaml: grid: is empty") == "grid: is empty"
+    )
     assert say(f"--init {shm}/init.safetensors: lacks w") == "init: lacks w"
     assert say(f"{shm}/graph: the run in q is of another graph, {shm}/graph; give that, or leave it out") == (
         "the run in q is of another graph; give that, or leave it out"
     )
-    assert say("/tmp/weft-0-short/graph and /tmp/weft-0-longlonglong") == "/tmp/weft-0-short/graph and /tmp/weft-0-longlonglong"
-    assert say("graph: give --split-rule, or weft import npz FILE STORE --split x") == "graph: give split_rule, or weft import npz FILE STORE --split x"
+    assert (
+        say("/tmp/weft-0-short/graph and /tmp/weft-0-longlonglong")
+        == "/tmp/weft-0-short/graph and /tmp/weft-0-longlonglong"
+    )
+    assert (
+        say("graph: give --split-rule, or weft import npz FILE STORE --split x")
+        == "graph: give split_rule, or weft import npz FILE STORE --split x"
+    )
     assert say("a--b and x --no") == "a--b and x no"
 
 
@@ -487,7 +628,9 @@ def test_program(monkeypatch, tmp_path):
     assert _program.find() == str(own)
     monkeypatch.setenv("WEFT_PROGRAM", "/nowhere/weft")
     assert _program.find() == "/nowhere/weft"
-    with pytest.raises(weft.Failed, match="^/nowhere/weft: No such file or directory; WEFT_PROGRAM names the program weft$"):
+    with pytest.raises(
+        weft.Failed, match="^/nowhere/weft: No such file or directory; WEFT_PROGRAM names the program weft$"
+    ):
         weft.runs(".")
     own.unlink()
     monkeypatch.delenv("WEFT_PROGRAM")

@@ -69,7 +69,11 @@ def array(value: Any, name: str, gap: int | None = None) -> Array:
             raise Refused(f"{name}: is no array: {err}") from None
     if made.dtype.kind == "O":
         made = _of_objects(made, name, gap)
-    elif gap is not None and made.dtype.kind == "f" and getattr(getattr(value, "dtype", None), "kind", "") in {"i", "u"}:
+    elif (
+        gap is not None
+        and made.dtype.kind == "f"
+        and getattr(getattr(value, "dtype", None), "kind", "") in {"i", "u"}
+    ):
         made = np.where(np.isnan(made), gap, made).astype(np.int64)  # pandas' Int64
     if made.dtype.kind not in "biufUO":
         raise Refused(f"{name}: has the type {made.dtype}: give numbers")
@@ -78,7 +82,12 @@ def array(value: Any, name: str, gap: int | None = None) -> Array:
 
 def is_missing(value: Any) -> bool:
     """Whether an object stands for no value: None, NaN, ``pandas.NA`` or ``pandas.NaT``."""
-    return value is None or is_of(value, "pandas", "NAType", "NaTType") or isinstance(value, (float, np.floating)) and bool(np.isnan(value))
+    return (
+        value is None
+        or is_of(value, "pandas", "NAType", "NaTType")
+        or isinstance(value, (float, np.floating))
+        and bool(np.isnan(value))
+    )
 
 
 def _of_objects(made: Array, name: str, gap: int | None) -> Array:
@@ -95,7 +104,9 @@ def _of_objects(made: Array, name: str, gap: int | None) -> Array:
         texts.ravel()[:] = [None if is_missing(value) else value for value in values]
         return texts
     kinds = " and ".join(dict.fromkeys(type(value).__name__ for value in there))
-    raise Refused(f"{name}: is no array of numbers or texts: it holds {kinds}; give one kind, as by .astype(float) or .astype(str)")
+    raise Refused(
+        f"{name}: is no array of numbers or texts: it holds {kinds}; give one kind, as by .astype(float) or .astype(str)"
+    )
 
 
 @dataclass
@@ -134,7 +145,11 @@ class Ends:
 
     def write(self, file: BinaryIO) -> None:
         dtype = self._dtype()
-        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (2, len(self.source))}
+        header = {
+            "descr": np.lib.format.dtype_to_descr(dtype),
+            "fortran_order": False,
+            "shape": (2, len(self.source)),
+        }
         np.lib.format.write_array_header_1_0(file, header)
         for part in (self.source, self.target):
             if isinstance(part, Rows):
@@ -230,4 +245,6 @@ def rows_of(matrix: Sparse | Coordinates) -> Sparse:
     order = np.argsort(matrix.rows, kind="stable")
     bounds = np.zeros(matrix.shape[0] + 1, np.int64)
     np.cumsum(np.bincount(matrix.rows, minlength=matrix.shape[0]), out=bounds[1:])
-    return Sparse(bounds, matrix.columns[order], None if matrix.values is None else matrix.values[order], matrix.shape)
+    return Sparse(
+        bounds, matrix.columns[order], None if matrix.values is None else matrix.values[order], matrix.shape
+    )

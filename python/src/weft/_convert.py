@@ -24,7 +24,9 @@ _LINKS = (
     *("val_negative_targets", "test_negative_targets"),
 )
 # The fields of which a list of graphs must have all or none.
-_READ = {*_VERTEX, *_LINKS, "edge_index", "adj_t", "adj", "edge_weight", "edge_attr", "edge_type"} - {"num_nodes"}
+_READ = {*_VERTEX, *_LINKS, "edge_index", "adj_t", "adj", "edge_weight", "edge_attr", "edge_type"} - {
+    "num_nodes"
+}
 
 
 def fields(data: Any, target: str | None = None, given: Collection[str] = ()) -> dict[str, Any]:
@@ -95,8 +97,16 @@ def _held(graph: Any) -> set[tuple[str, str]]:
     """What a graph has: the fields, and of which type, as " of paper"."""
     if not is_of(graph, "torch_geometric", "HeteroData"):
         return {(key, "") for key, value in graph.to_dict().items() if value is not None}
-    names = [*((name, name) for name in graph.node_types), *((name, "__".join(name)) for name in graph.edge_types)]
-    return {(key, f" of {shown}") for name, shown in names for key, value in graph[name].items() if value is not None}
+    names = [
+        *((name, name) for name in graph.node_types),
+        *((name, "__".join(name)) for name in graph.edge_types),
+    ]
+    return {
+        (key, f" of {shown}")
+        for name, shown in names
+        for key, value in graph[name].items()
+        if value is not None
+    }
 
 
 def _data(data: Any, given: Collection[str]) -> dict[str, Any]:
@@ -112,7 +122,9 @@ def _data(data: Any, given: Collection[str]) -> dict[str, Any]:
 
 def is_part_of_split(data: Any) -> bool:
     """Whether a graph is one of the three that ``RandomLinkSplit`` of PyTorch Geometric makes."""
-    return is_of(data, "torch_geometric", "Data", "HeteroData") and any(map(_labelled, _edge_stores(data).values()))
+    return is_of(data, "torch_geometric", "Data", "HeteroData") and any(
+        map(_labelled, _edge_stores(data).values())
+    )
 
 
 def _edge_stores(data: Any) -> dict[Any, Any]:
@@ -133,7 +145,9 @@ def _divided(parts: Sequence[Any], target: str | None, given: Collection[str]) -
     """The first of three graphs of the same vertices, with the edges that each has to predict."""
     counts = [part.num_nodes for part in parts]
     if len(set(counts)) > 1:
-        raise Refused(f"edge_label_index: the parts of a split have the same vertices, and these {', '.join(map(str, counts))}")
+        raise Refused(
+            f"edge_label_index: the parts of a split have the same vertices, and these {', '.join(map(str, counts))}"
+        )
     first = copy.copy(parts[0])
     links: dict[str, dict[Any, Array]] = {}
     for name, store in _edge_stores(parts[0]).items():
@@ -150,14 +164,22 @@ def _divided(parts: Sequence[Any], target: str | None, given: Collection[str]) -
             if key in of:
                 del of[key]
     made = fields(first, target, given)
-    return made | (links if is_of(first, "torch_geometric", "HeteroData") else {key: of[None] for key, of in links.items()})
+    return made | (
+        links
+        if is_of(first, "torch_geometric", "HeteroData")
+        else {key: of[None] for key, of in links.items()}
+    )
 
 
 def _positive_and_negative(store: Any) -> tuple[Array, Array]:
     """The edges to predict, N × 2, and those that are not there."""
     none = np.zeros((0, 2), np.int64)
     if "pos_edge_label_index" in store:
-        negative = array(store["neg_edge_label_index"], "neg_edge_label_index").T if "neg_edge_label_index" in store else none
+        negative = (
+            array(store["neg_edge_label_index"], "neg_edge_label_index").T
+            if "neg_edge_label_index" in store
+            else none
+        )
         return array(store["pos_edge_label_index"], "pos_edge_label_index").T, negative
     pairs = array(store["edge_label_index"], "edge_label_index").T
     if "edge_label" not in store:
@@ -209,7 +231,9 @@ def _first_labelled(made: dict[str, Any], types: list[str]) -> dict[str, Any]:
     labels."""
     labelled = list(made.get("y", {}))
     if len(labelled) > 1:
-        raise Refused(f"the types {', '.join(labelled)} have labels (y): choose one by weft.Graph.of(data, target=…)")
+        raise Refused(
+            f"the types {', '.join(labelled)} have labels (y): choose one by weft.Graph.of(data, target=…)"
+        )
     for key in _MASKS:  # splits are of the type with labels
         if key in made:
             made[key] = {name: mask for name, mask in made[key].items() if name in (labelled or types[:1])}
@@ -310,7 +334,9 @@ def _warn_of_weights(store: Mapping[str, Any], has: Collection[str], edges: int,
             continue
         wanted = "edge_weight" if len(shape) == 1 or shape[1:] == (1,) else "edge_attr"
         if wanted not in has:
-            _warn(f"{said}[{key!r}]: left out; if it counts, give it as {wanted}: weft.Graph.of(data, {wanted}=…)")
+            _warn(
+                f"{said}[{key!r}]: left out; if it counts, give it as {wanted}: weft.Graph.of(data, {wanted}=…)"
+            )
 
 
 def _is_float(value: Any) -> bool:
@@ -334,7 +360,9 @@ def _dgl(graph: Any, target: str | None, given: Collection[str]) -> dict[str, An
         data = dict(graph.nodes[name].data)
         _put(made, "num_nodes", name, graph.num_nodes(name))
         if (graphs := getattr(graph, "batch_size", 1)) > 1:  # dgl.batch has made it
-            _put(made, "batch", name, np.repeat(np.arange(graphs), array(graph.batch_num_nodes(name), "batch")))
+            _put(
+                made, "batch", name, np.repeat(np.arange(graphs), array(graph.batch_num_nodes(name), "batch"))
+            )
         _put(made, "x", name, _flat(_take(data, "feat", "features")))
         labels = _take(data, "label", "labels")
         if labels is not None and target in (None, name):
@@ -344,7 +372,9 @@ def _dgl(graph: Any, target: str | None, given: Collection[str]) -> dict[str, An
         features = [key for key, value in data.items() if _is_float(value) and len(value.shape) > 1]
         if features and "x" not in given and name not in made.get("x", {}):
             of = "ndata" if len(types) == 1 else f"nodes[{name!r}].data"
-            _warn(f"{of}[{features[0]!r}]: left out; if it is the features, give it as x: weft.Graph.of(data, x=…)")
+            _warn(
+                f"{of}[{features[0]!r}]: left out; if it is the features, give it as x: weft.Graph.of(data, x=…)"
+            )
         _say_left(data, name)
     links = "y" not in made  # where vertices have no labels, masks of edges are a split
     lists: dict[Any, _Edges] = {}
@@ -415,7 +445,9 @@ def _ends(graph: Any, relation: Any) -> tuple[Array, Array]:
     if any("coo" in names for names in graph.formats().values()):
         source, target = (array(end, "edges") for end in graph.edges(etype=relation, form="uv", order="eid"))
         return source, target
-    source, target, ids = (array(part, "edges") for part in graph.edges(etype=relation, form="all", order="srcdst"))
+    source, target, ids = (
+        array(part, "edges") for part in graph.edges(etype=relation, form="all", order="srcdst")
+    )
     order = np.argsort(ids)
     return source[order], target[order]
 

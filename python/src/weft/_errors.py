@@ -38,7 +38,9 @@ def in_words_of_python(text: str) -> str:
     for pattern, words in _words:
         text = pattern.sub(words, text)
     parts = re.split(r"(; |: |, )", text)
-    return "".join(part if re.search(r"\bweft [a-z]+ ", part + " ") else _flags.sub(_keyword, part) for part in parts)
+    return "".join(
+        part if re.search(r"\bweft [a-z]+ ", part + " ") else _flags.sub(_keyword, part) for part in parts
+    )
 
 
 _words = [
@@ -48,14 +50,29 @@ _words = [
             r"import it with --split random:60/20/20",
             'give it one: split="random:60/20/20" of weft.Graph or weft.Graph.of(data), or --split of weft import',
         ),
-        (r"import it from a source that has labels, or .* lists them;", "give y to weft.Graph, or labels to weft import;"),
+        (
+            r"import it from a source that has labels, or .* lists them;",
+            "give y to weft.Graph, or labels to weft import;",
+        ),
         (r"weft train(?: STORE)? --resume (.+?)(?=$|, or |;)", r'weft.train(data, resume="\1")'),
-        (r"continue with the same command, --out (.+) and --resume auto", r'continue with the same call, out="\1" and resume="auto"'),
+        (
+            r"continue with the same command, --out (.+) and --resume auto",
+            r'continue with the same call, out="\1" and resume="auto"',
+        ),
         (r"the same command goes on", "the same call goes on"),
         (r"save (it|a mask) with (\.astype\()", r"give \1 as \2"),
-        (r"validate: there is no such store; .*", "validate: the graph of the run was in memory; give it again"),
-        (r"class-weights: no such file or directory; .*", "class-weights: those of the run were in memory; give them again"),
-        (r"the graph of the run, the graph, is not there; restore it, or say where it is", "the graph of the run was in memory; give it"),
+        (
+            r"validate: there is no such store; .*",
+            "validate: the graph of the run was in memory; give it again",
+        ),
+        (
+            r"class-weights: no such file or directory; .*",
+            "class-weights: those of the run were in memory; give them again",
+        ),
+        (
+            r"the graph of the run, the graph, is not there; restore it, or say where it is",
+            "the graph of the run was in memory; give it",
+        ),
         (r"is of another graph, the graph; give that", "is of another graph; give that"),
     )
 ]

@@ -20,7 +20,13 @@ _Own = TypeVar("_Own", bound="_Estimator")
 
 # What scikit-learn calls the parameters.
 _ALSO = {
-    **{"random_state": "seed", "max_iter": "epochs", "n_epochs": "epochs", "n_jobs": "threads", "verbose": "progress"},
+    **{
+        "random_state": "seed",
+        "max_iter": "epochs",
+        "n_epochs": "epochs",
+        "n_jobs": "threads",
+        "verbose": "progress",
+    },
     **{"learning_rate": "lr", "learning_rate_init": "lr", "hidden_layer_sizes": "hidden"},
 }
 
@@ -55,7 +61,9 @@ class _Estimator:
             if name in _ALSO:
                 raise TypeError(f"unknown keyword {name}: did you mean {_ALSO[name]}?")
             if name in ("seeds", "splits") and params[name] is not None:
-                raise Refused(f"{name}: asks for several runs, and an estimator has one; take weft.train(graph, {name}=…)")
+                raise Refused(
+                    f"{name}: asks for several runs, and an estimator has one; take weft.train(graph, {name}=…)"
+                )
         _program.check_keywords("train", [name for name in params if name not in self._own], _TAKEN)
         for name, value in params.items():
             setattr(self, name, value)
@@ -63,7 +71,9 @@ class _Estimator:
 
     def __repr__(self) -> str:
         changed = {
-            name: value for name, value in self.get_params().items() if name not in ("out", "progress", "callbacks")
+            name: value
+            for name, value in self.get_params().items()
+            if name not in ("out", "progress", "callbacks")
         }
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
@@ -125,7 +135,9 @@ class _Estimator:
             raise Refused("score: is of labels of vertices, and the run predicts links; take run_.evaluate()")
         measured: dict[str, Any] = self._run().evaluate(data)[part]
         if all(not isinstance(value, (int, float)) for value in measured.values()):
-            raise Refused(f"score: the graph has no labelled {_PARTS[part]} vertices; give {part}_mask, or another part, as part=\"val\"")
+            raise Refused(
+                f'score: the graph has no labelled {_PARTS[part]} vertices; give {part}_mask, or another part, as part="val"'
+            )
         return measured
 
 
@@ -154,7 +166,9 @@ class NodeClassifier(_Estimator):
 
     def _check_before(self, graph: Graph | None) -> None:
         if getattr(self, "task", None) == "link":
-            raise Refused('task="link": learns edges, and NodeClassifier classes of vertices; take weft.train')
+            raise Refused(
+                'task="link": learns edges, and NodeClassifier classes of vertices; take weft.train'
+            )
         if graph is not None and graph.values:
             raise Refused(
                 "y: holds floats, which are values to predict; give class ids, −1 for none, as by .fillna(-1).astype(int), or take NodeRegressor"
@@ -180,7 +194,9 @@ class NodeClassifier(_Estimator):
         """V × C: the probability of each class of each vertex."""
         return self._run().predict(data, "probabilities") if data is not None else self._run().probabilities
 
-    def score(self, data: Data = None, y: None = None, *, part: Literal["train", "val", "test"] = "test") -> float:
+    def score(
+        self, data: Data = None, y: None = None, *, part: Literal["train", "val", "test"] = "test"
+    ) -> float:
         """The accuracy on the test vertices, or another part; micro-F1 where a vertex may have several
         classes.
 
@@ -222,7 +238,9 @@ class NodeRegressor(_Estimator):
         """V values, or V × K, in their own units."""
         return self._run().predict(data) if data is not None else self._run().predictions
 
-    def score(self, data: Data = None, y: None = None, *, part: Literal["train", "val", "test"] = "test") -> float:
+    def score(
+        self, data: Data = None, y: None = None, *, part: Literal["train", "val", "test"] = "test"
+    ) -> float:
         """The coefficient of determination R² on the test vertices, or another part. Arguments are those of
         :meth:`NodeClassifier.score`."""
         _without(y)

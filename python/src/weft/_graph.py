@@ -30,7 +30,14 @@ Data = Union["Graph", str, "os.PathLike[str]", Any]
 _VERTEX = ("num_nodes", "x", "y", "train_mask", "val_mask", "test_mask", "batch")
 _MASKS = ("train_mask", "val_mask", "test_mask")
 #: What others call the keywords of a graph.
-_ALSO = {"X": "x", "features": "x", "labels": "y", "edges": "edge_index", "edge_weights": "edge_weight", "A": "adj"}
+_ALSO = {
+    "X": "x",
+    "features": "x",
+    "labels": "y",
+    "edges": "edge_index",
+    "edge_weights": "edge_weight",
+    "A": "adj",
+}
 _EDGE = (
     *("edge_index", "edge_weight", "edge_attr", "train_edges", "val_edges", "test_edges"),
     *("val_negatives", "test_negatives", "val_negative_targets", "test_negative_targets"),
@@ -54,6 +61,7 @@ class Graph:
         train_mask, val_mask, test_mask: V truth values, or V × S for S splits. Of some, the others are False.
         adj: in place of ``edge_index``: a sparse matrix V × V, with a value at row u and column v for each
             edge from u to v. Values other than one are the edges' weights.
+            Entries of a COO matrix that stand twice are two edges.
         edge_weight: E numbers.
         edge_attr: features of edges, E or E × D numbers.
         num_nodes: V, where no other array tells it.
@@ -106,7 +114,9 @@ class Graph:
         **changes: Any,
     ):
         given = {
-            key: value for key, value in locals().items() if key in (*_VERTEX, *_EDGE, "adj") and value is not None
+            key: value
+            for key, value in locals().items()
+            if key in (*_VERTEX, *_EDGE, "adj") and value is not None
         }
         for name in changes:
             if name in _ALSO:
@@ -115,10 +125,14 @@ class Graph:
             _program.check_keywords("import npz", changes, taken=("help", "largest_component"))
         except TypeError as error:
             raise TypeError(str(error).replace("help(weft.train)", "help(weft.Graph)")) from None
-        self._changes = {name: value for name, value in changes.items() if value is not None and value is not False}
+        self._changes = {
+            name: value for name, value in changes.items() if value is not None and value is not False
+        }
         masks = [name for name in _MASKS if name in given]
         if masks and self._changes.get("split", "given") != "given":
-            raise Refused(f"split: {' and '.join(masks)} divide the vertices; give masks, or split, and not both")
+            raise Refused(
+                f"split: {' and '.join(masks)} divide the vertices; give masks, or split, and not both"
+            )
         #: The classes that ``y`` has, where it is text, in their order: class k of the predictions of a run on
         #: this graph is ``classes[k]``. Else None. A run tells the classes of another graph by their texts.
         self.classes: Array | None = None
@@ -156,7 +170,9 @@ class Graph:
         """
         if isinstance(data, Graph):
             if changes:
-                raise TypeError(f"{next(iter(changes))}: is for the arrays of a graph; give it when the Graph is made")
+                raise TypeError(
+                    f"{next(iter(changes))}: is for the arrays of a graph; give it when the Graph is made"
+                )
             return data
         fields = _convert.fields(data, changes.pop("target", None), changes)
         if changes.get("split") not in (None, "given"):
@@ -172,7 +188,9 @@ class Graph:
         return self  # it does not change
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Graph belongs to its process, and is not pickled: pickle its arrays, or a path to its data")
+        raise TypeError(
+            "a Graph belongs to its process, and is not pickled: pickle its arrays, or a path to its data"
+        )
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError(
@@ -262,7 +280,9 @@ class Graph:
             if not isinstance(name, tuple) or len(name) != 3:
                 raise TypeError(f"{name!r}: a relation is called (source type, name, target type)")
         of_vertices = [name for key in _VERTEX for name in given.get(key, ())]
-        types = list(dict.fromkeys([*of_vertices, *(end for name in relations for end in (name[0], name[2]))]))
+        types = list(
+            dict.fromkeys([*of_vertices, *(end for name in relations for end in (name[0], name[2]))])
+        )
 
         def of(name: Any) -> dict[str, Any]:
             return {key: by_type[name] for key, by_type in given.items() if by_type.get(name) is not None}
@@ -319,18 +339,26 @@ class Graph:
                 vertices = vertices or int(of.ravel()[0] if key in ("num_nodes", "x_shape") else len(of))
                 if key in ("x", "x_shape"):
                     features = int(of[1]) if key == "x_shape" else int(np.prod(of.shape[1:], dtype=int))
-        known = [f"{n:,} {what}" for n, what in ((vertices, "vertices"), (edges, "edges"), (features, "features")) if n]
+        known = [
+            f"{n:,} {what}"
+            for n, what in ((vertices, "vertices"), (edges, "edges"), (features, "features"))
+            if n
+        ]
         return ", ".join(known)
 
 
-def _edge_arrays(given: dict[str, Any], folder: str) -> tuple[dict[str, Array | Ends], tuple[int, int] | None]:
+def _edge_arrays(
+    given: dict[str, Any], folder: str
+) -> tuple[dict[str, Array | Ends], tuple[int, int] | None]:
     """The arrays of edges by their files, and the shape of the matrix that they were."""
     files: dict[str, Array | Ends] = {}
     shape = None
     if "adj" in given:
         name = folder + "adj"
         if not is_sparse(given["adj"]):
-            raise Refused(f"{name}: is no sparse matrix: give one of SciPy or PyTorch, or the edges as edge_index")
+            raise Refused(
+                f"{name}: is no sparse matrix: give one of SciPy or PyTorch, or the edges as edge_index"
+            )
         matrix = sparse(given["adj"], name)
         files[folder + "edge_index"], shape = edges_of(matrix), matrix.shape
         if matrix.values is not None:
@@ -340,7 +368,9 @@ def _edge_arrays(given: dict[str, Any], folder: str) -> tuple[dict[str, Array | 
     for key in _EDGE:
         if key in given:
             files[folder + key] = (
-                _edge_index(given[key], folder + key) if key == "edge_index" else _numbers(given[key], folder + key)
+                _edge_index(given[key], folder + key)
+                if key == "edge_index"
+                else _numbers(given[key], folder + key)
             )
     return files, shape
 
@@ -394,7 +424,11 @@ def _edge_index(value: Any, name: str) -> Array | Ends:
         source, target = (_ids(end, name) for end in value)
         if source.size == 0 == target.size:
             source, target = source.astype(np.int64), target.astype(np.int64)
-        if source.shape != target.shape or source.ndim != 1 or {source.dtype.kind, target.dtype.kind} - set("iu"):
+        if (
+            source.shape != target.shape
+            or source.ndim != 1
+            or {source.dtype.kind, target.dtype.kind} - set("iu")
+        ):
             raise Refused(
                 f"{name}: {source.shape} sources of {source.dtype} and {target.shape} targets of {target.dtype}: give as many integers of each"
             )
@@ -405,7 +439,9 @@ def _edge_index(value: Any, name: str) -> Array | Ends:
     if made.ndim != 2:
         raise Refused(f"{name}: has shape {made.shape}: it must be 2 × E, sources above targets")
     if made.shape[0] != 2 and made.shape[1] == 2:
-        raise Refused(f"{name}: has shape {made.shape}: it must be 2 × E, sources above targets; give edge_index.T")
+        raise Refused(
+            f"{name}: has shape {made.shape}: it must be 2 × E, sources above targets; give edge_index.T"
+        )
     return made if made.size else made.astype(np.int64)
 
 

@@ -53,7 +53,9 @@ def find() -> str:
         path = os.path.join(folder, "weft")
         if os.path.isfile(path) and os.access(path, os.X_OK) and not _is_python(path):
             return path
-    raise Failed("the program weft is not here: install a wheel of weft, which has it, or name it by WEFT_PROGRAM")
+    raise Failed(
+        "the program weft is not here: install a wheel of weft, which has it, or name it by WEFT_PROGRAM"
+    )
 
 
 def _is_python(path: str) -> bool:
@@ -175,7 +177,8 @@ class _Child:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
-                env={name: value for name, value in os.environ.items() if name not in _LAUNCHED} | {"WEFT_PARENT": str(os.getpid())},
+                env={name: value for name, value in os.environ.items() if name not in _LAUNCHED}
+                | {"WEFT_PARENT": str(os.getpid())},
             )
         except OSError as err:
             raise Failed(f"{program}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
@@ -254,13 +257,17 @@ class _Child:
         """The standard output of the program that has ended, or its error."""
         status, out = self.process.returncode, "\n".join(self.lines)
         text = self._last()
-        over = text.startswith("max_time ") and self.lines  # an end that was asked for, of a run that has results
+        over = (
+            text.startswith("max_time ") and self.lines
+        )  # an end that was asked for, of a run that has results
         if status == 0 or status == _INTERRUPTED and (self.stopped or over):
             return out
         if status < 0:
             name = signal.Signals(-status).name
             memory = ", as the system does where memory is short" if -status == signal.SIGKILL else ""
-            raise Failed(f"the program weft was ended by {name}{memory}" + (f"; it said last: {text}" if text else ""))
+            raise Failed(
+                f"the program weft was ended by {name}{memory}" + (f"; it said last: {text}" if text else "")
+            )
         if status == _REFUSED:
             raise Refused(text)
         if status == _INTERRUPTED:

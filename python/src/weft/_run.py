@@ -60,8 +60,8 @@ class Report:
 class Run:
     """A finished training, in a directory of its own.
 
-    ``weft.train`` and ``weft.load`` make runs. A pickle of one is its directory, without its graph. Rows are the vertices in the order of the data; of a graph of
-    several types, those of the type with labels.
+    ``weft.train`` and ``weft.load`` make runs. A pickle of one is its directory, without its graph. Rows are
+    the vertices in the order of the data; of a graph of several types, those of the type with labels.
     """
 
     def __init__(self, directory: str | os.PathLike[str], graph: Graph | None = None):
@@ -72,11 +72,18 @@ class Run:
             text = (self.directory / "run.json").read_text(encoding="utf-8")
         except OSError:
             begun = (self.directory / "state.json").exists()
-            way = f'continue it with weft.train(data, resume="{directory}")' if begun else "weft.runs lists the runs that have some"
+            way = (
+                f'continue it with weft.train(data, resume="{directory}")'
+                if begun
+                else "weft.runs lists the runs that have some"
+            )
             raise Refused(f"{directory}: has no results of a run (run.json); {way}") from None
         self._record: dict[str, Any] = json.loads(text)
         of = self._record["summary"]
-        of |= {"run_dir": str(self.directory), "ended": self._record.get("ended")}  # None: of an early version
+        of |= {
+            "run_dir": str(self.directory),
+            "ended": self._record.get("ended"),
+        }  # None: of an early version
         of["dataset"] = graphs_named(of["dataset"])
 
     def __reduce__(self) -> tuple[type[Run], tuple[str]]:
@@ -99,7 +106,10 @@ class Run:
     def settings(self) -> dict[str, str]:
         """All settings of the run by their keywords, as texts; ``in memory``: it was given as arrays."""
         texts = self._record["settings"]
-        return {name.replace("-", "_"): "in memory" if is_temporary(of := graphs_named(value)) else of for name, value in texts.items()}
+        return {
+            name.replace("-", "_"): "in memory" if is_temporary(of := graphs_named(value)) else of
+            for name, value in texts.items()
+        }
 
     @property
     def reason(self) -> str:
@@ -338,7 +348,9 @@ class Runs(Sequence[Run]):
 
     def _table(self) -> dict[str, list[Any]]:
         differ = self.differ
-        columns: dict[str, list[Any]] = {name: [run.settings.get(name) for run in self._runs] for name in differ}
+        columns: dict[str, list[Any]] = {
+            name: [run.settings.get(name) for run in self._runs] for name in differ
+        }
         for name in ("train", "val", "test", "best_epoch", "epochs_run", "epoch_seconds_median"):
             values = [run.summary[name] for run in self._runs]
             whole = name in ("best_epoch", "epochs_run")
@@ -359,7 +371,9 @@ class Runs(Sequence[Run]):
     def __repr__(self) -> str:
         rows = self._rows()
         widths = [max(map(len, column)) for column in zip(*rows)]
-        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
+        )
 
     def _repr_html_(self) -> str:
         rows = []

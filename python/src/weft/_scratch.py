@@ -15,7 +15,9 @@ _LOCK = "lock"
 
 
 # A folder of a Scratch, of any process.
-_FOLDER = re.compile(rf"(?:{re.escape(tempfile.gettempdir())}|(?:/[^/\s<>\x22\x27=:;,]+)+)/{_PREFIX}\d+-[a-z0-9_]{{8}}(?![a-z0-9_])")
+_FOLDER = re.compile(
+    rf"(?:{re.escape(tempfile.gettempdir())}|(?:/[^/\s<>\x22\x27=:;,]+)+)/{_PREFIX}\d+-[a-z0-9_]{{8}}(?![a-z0-9_])"
+)
 
 
 def is_temporary(path: str) -> bool:
@@ -72,7 +74,9 @@ def _root(size: int) -> Path:
     shared = Path("/dev/shm")
     try:
         room = os.statvfs(shared)
-        if os.access(shared, os.W_OK | os.X_OK) and 2 * size <= min(room.f_bavail * room.f_frsize, _free_memory() // 2):
+        if os.access(shared, os.W_OK | os.X_OK) and 2 * size <= min(
+            room.f_bavail * room.f_frsize, _free_memory() // 2
+        ):
             return shared
     except OSError:
         pass

@@ -53,7 +53,12 @@ def train(
 ) -> Runs: ...
 @overload
 def train(
-    data: Data, out: Any = None, progress: bool = True, callbacks: Any = (), resume: Any = None, **settings: Any
+    data: Data,
+    out: Any = None,
+    progress: bool = True,
+    callbacks: Any = (),
+    resume: Any = None,
+    **settings: Any,
 ) -> Run: ...
 def train(
     data: Data,
@@ -130,10 +135,18 @@ def train(
 
 
 def _functions(callbacks: Any) -> list[Callback]:
-    calls = [callbacks] if callable(callbacks) else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    calls = (
+        [callbacks]
+        if callable(callbacks)
+        else list(callbacks)
+        if isinstance(callbacks, Iterable)
+        else [callbacks]
+    )
     for call in calls:
         if not callable(call):
-            raise TypeError(f"callbacks: {call!r} is no function: give a function of an epoch, or a list of them")
+            raise TypeError(
+                f"callbacks: {call!r} is no function: give a function of an epoch, or a list of them"
+            )
     return calls
 
 
@@ -151,7 +164,9 @@ def _resumed(out: Any, resume: Any, settings: Mapping[str, Any]) -> Any:
     if not (resume is None or isinstance(resume, (str, os.PathLike))):
         raise TypeError(f'resume: {resume!r} is no run: give a weft.Run, its directory, or "auto"')
     if resume == "auto" and out is None:
-        raise Refused('resume="auto": continues the run in out, or begins it there; give out, or a run as resume')
+        raise Refused(
+            'resume="auto": continues the run in out, or begins it there; give out, or a run as resume'
+        )
     several = any(settings.get(name) is not None for name in ("seeds", "splits", "config"))
     if resume == "auto" and out is not None and not several and (Path(out) / _STATE).exists():
         return out
@@ -159,7 +174,12 @@ def _resumed(out: Any, resume: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def _arguments(
-    command: str, data: Data, settings: Mapping[str, Any], scratch: Scratch, out: Any = None, resumed: Any = None
+    command: str,
+    data: Data,
+    settings: Mapping[str, Any],
+    scratch: Scratch,
+    out: Any = None,
+    resumed: Any = None,
 ) -> tuple[Graph | None, list[str]]:
     """The graph in memory, if it is one, and the command's arguments."""
     arguments, graph = [command], None
@@ -189,7 +209,9 @@ def _value(name: str, value: Any, scratch: Scratch) -> Any:
         scratch.kept.append(graph)
         return argument(value, graph)
     if name == "split" and isinstance(value, str) and not value.isdigit():
-        raise Refused(f"split {value}: a training takes the number of a split; divide the vertices by weft.Graph.of(data, split={value!r})")
+        raise Refused(
+            f"split {value}: a training takes the number of a split; divide the vertices by weft.Graph.of(data, split={value!r})"
+        )
     if name == "init":
         if isinstance(value, Run):
             return value.directory / "model.safetensors"
@@ -210,8 +232,12 @@ def _value(name: str, value: Any, scratch: Scratch) -> Any:
         relations = list(value) if isinstance(value, Iterable) else []
         if all(isinstance(part, str) for part in relations):
             relations = [relations]
-        if not all(isinstance(r, Sequence) and r and all(isinstance(part, str) for part in r) for r in relations):
-            raise Refused(f"link_relation: {value!r} is no relation: give (source type, name, target type), or a list of them")
+        if not all(
+            isinstance(r, Sequence) and r and all(isinstance(part, str) for part in r) for r in relations
+        ):
+            raise Refused(
+                f"link_relation: {value!r} is no relation: give (source type, name, target type), or a list of them"
+            )
         return ";".join(",".join(relation) for relation in relations)
     if isinstance(value, datetime.timedelta):
         return f"{value.total_seconds()}s"
@@ -248,7 +274,9 @@ class _Bar:
             self.begin(epoch["epoch"] - 1)
         if self.bar is None:
             return
-        values = [f"{name} {epoch[name]:.4f}" for name in ("loss", "val", "test") if epoch.get(name) is not None]
+        values = [
+            f"{name} {epoch[name]:.4f}" for name in ("loss", "val", "test") if epoch.get(name) is not None
+        ]
         self.bar.set_postfix_str("  ".join(values), refresh=False)
         # Another of several runs begins again.
         self.bar.update(epoch["epoch"] - self.bar.n if epoch["epoch"] > self.bar.n else 1)
@@ -398,7 +426,8 @@ def sweep(
     scratch = Scratch()
     try:
         file["settings"] = {
-            key: _written(_value(key.replace("-", "_"), value, scratch)) for key, value in file["settings"].items()
+            key: _written(_value(key.replace("-", "_"), value, scratch))
+            for key, value in file["settings"].items()
         }
         path = scratch.path / "sweep.yaml"
         path.write_text(json.dumps(file, default=_written))  # JSON is YAML

@@ -26,7 +26,9 @@ try:
     import torch
     import torch_geometric  # noqa: F401
 except ImportError as e:
-    raise ImportError(f"to_pyg: {e.name} is not installed; pip install torch torch_geometric", name=e.name) from None
+    raise ImportError(
+        f"to_pyg: {e.name} is not installed; pip install torch torch_geometric", name=e.name
+    ) from None
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -279,7 +281,8 @@ def _convolutions(s: SimpleNamespace, weights: Weights, make: Callable[..., nn.M
     layers = 1 if s.model == "sgc" else s.layers
     hidden = layers if s.jk else layers - 1
     return nn.ModuleList(
-        make(s, weights, f"convs.{i}", s.hidden if i < hidden else s.outputs, i >= hidden) for i in range(layers)
+        make(s, weights, f"convs.{i}", s.hidden if i < hidden else s.outputs, i >= hidden)
+        for i in range(layers)
     )
 
 
@@ -294,7 +297,8 @@ def _reads(s: SimpleNamespace, weights: Weights, path: str) -> tuple[int, int]:
     else:
         names = _READ[s.model]
     source, target = (
-        weights[f"{path}.{name}.weight"].shape[1] if f"{path}.{name}.weight" in weights else 0 for name in names
+        weights[f"{path}.{name}.weight"].shape[1] if f"{path}.{name}.weight" in weights else 0
+        for name in names
     )
     return source, target or source
 
@@ -341,7 +345,9 @@ def _taken(s: SimpleNamespace) -> str | None:
     """What the model's convolutions take besides rows and edges."""
     if s.model == "gine" or s.edge_features:
         return "edge_attr"
-    return {"gcn": "edge_weight", "gcnii": "edge_weight", "sgc": "edge_weight", "rgcn": "edge_type"}.get(s.model)
+    return {"gcn": "edge_weight", "gcnii": "edge_weight", "sgc": "edge_weight", "rgcn": "edge_type"}.get(
+        s.model
+    )
 
 
 def _given(
@@ -444,12 +450,19 @@ class TypedLayers(nn.Module):
             names = [_key(r) for r in s.relations]
             relations = [r for r in names if any(name.startswith(f"convs.{i}.{r}.") for name in weights)]
             self.convs.append(
-                nn.ModuleDict({r: _convolution(s, weights, f"convs.{i}.{r}", out, last, typed=True) for r in relations})
+                nn.ModuleDict(
+                    {r: _convolution(s, weights, f"convs.{i}.{r}", out, last, typed=True) for r in relations}
+                )
             )
             if not last:
                 self.norms.append(_norms_by_type(s, weights, i))
         self.act, self.dropout = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout)
-        self.residual, self.takes, self.predicted, self.relations = s.residual, _taken(s), s.predicted, s.relations
+        self.residual, self.takes, self.predicted, self.relations = (
+            s.residual,
+            _taken(s),
+            s.predicted,
+            s.relations,
+        )
         self.one = s.model == "gcn"  # its convolution takes the rows of one type
 
     def forward(
@@ -463,8 +476,12 @@ class TypedLayers(nn.Module):
         for i, convs in enumerate(self.convs):
             sums: Weights = {}
             for r in _listed([r for r in self.relations if _key(r) in convs], edge_index_dict):
-                given = _given(self.takes, (edge_weight_dict or {}).get(r), (edge_attr_dict or {}).get(r), None)
-                z = convs[_key("__".join(r))](x[r[0]] if self.one else (x[r[0]], x[r[2]]), edge_index_dict[r], **given)
+                given = _given(
+                    self.takes, (edge_weight_dict or {}).get(r), (edge_attr_dict or {}).get(r), None
+                )
+                z = convs[_key("__".join(r))](
+                    x[r[0]] if self.one else (x[r[0]], x[r[2]]), edge_index_dict[r], **given
+                )
                 sums[r[2]] = sums[r[2]] + z if r[2] in sums else z
             if i == len(self.norms):
                 return _predicted(sums, self.predicted)
@@ -491,7 +508,9 @@ class NumberedLayers(TypedLayers):
         edge_attr_dict: Edges | None = None,
     ) -> Tensor | Weights:
         if isinstance(edge_index, dict):
-            return super().forward(x, edge_index, edge_weight_dict or edge_weight, edge_attr_dict or edge_attr)  # type: ignore[arg-type]
+            return super().forward(
+                x, edge_index, edge_weight_dict or edge_weight, edge_attr_dict or edge_attr
+            )  # type: ignore[arg-type]
         numbers = _given("edge_type", None, None, edge_type)["edge_type"]
         _check_numbers(numbers, len(self.relations))
         end = len(self.kind) + len("__")
@@ -553,7 +572,11 @@ class TypedRGCN(nn.Module):
         self.convs = nn.ModuleList(RelationWeights(s, weights, f"convs.{i}") for i in range(s.layers))
         self.norms = nn.ModuleList(_norms_by_type(s, weights, i) for i in range(s.layers - 1))
         self.mean = SimpleConv(aggr="mean")
-        self.act, self.dropout, self.residual = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout), s.residual
+        self.act, self.dropout, self.residual = (
+            _ACTIVATIONS[s.activation](),
+            nn.Dropout(s.dropout),
+            s.residual,
+        )
 
     def forward(
         self,
@@ -578,7 +601,11 @@ class TypedRGCN(nn.Module):
                     z[r[2]] = z[r[2]] + self.mean((weight, z[r[2]]), edge_index_dict[r])
             if i == len(self.norms):
                 return _predicted(z, self.predicted)
-            z = {t: self.dropout(self.act(self.norms[i][_key(t)](h))) for t, h in z.items() if _key(t) in self.norms[i]}
+            z = {
+                t: self.dropout(self.act(self.norms[i][_key(t)](h)))
+                for t, h in z.items()
+                if _key(t) in self.norms[i]
+            }
             x = {t: x[t] + h if self.residual and i > 0 else h for t, h in z.items()}
         raise AssertionError("a model has layers")
 
@@ -595,7 +622,8 @@ class RelationWeights(nn.Module):
             else:
                 of = {_key(t): f"{path}.{name}.{_key(t)}" for t in s.types}
                 self.add_module(
-                    name, nn.ParameterDict({t: nn.Parameter(weights[w]) for t, w in of.items() if w in weights})
+                    name,
+                    nn.ParameterDict({t: nn.Parameter(weights[w]) for t, w in of.items() if w in weights}),
                 )
 
     def of(self, name: str, kind: str) -> Tensor | None:
@@ -638,7 +666,11 @@ class Perceptron(nn.Module):
         widths = [weights["lins.0.weight"].shape[1], *[s.hidden] * (s.layers - 1), s.outputs]
         self.lins = nn.ModuleList(nn.Linear(read, out) for read, out in pairwise(widths))
         self.norms = nn.ModuleList(_NORMS[s.norm](s.hidden) or nn.Identity() for _ in range(s.layers - 1))
-        self.act, self.dropout, self.residual = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout), s.residual
+        self.act, self.dropout, self.residual = (
+            _ACTIVATIONS[s.activation](),
+            nn.Dropout(s.dropout),
+            s.residual,
+        )
         self.propagation = None
         if s.decoupled:
             self.propagation = APPNP(s.rounds or s.layers, s.teleport)
@@ -827,9 +859,17 @@ class Model(nn.Module):
         target_deviation: Tensor | None = None,
     ):
         super().__init__()
-        self.net, self.weighted, self.reverse, self.normalize, self.labels = net, weighted, reverse, normalize, labels
+        self.net, self.weighted, self.reverse, self.normalize, self.labels = (
+            net,
+            weighted,
+            reverse,
+            normalize,
+            labels,
+        )
         self.bare = list(embed or {})
-        self.embed = nn.ParameterDict({_key(name): nn.Parameter(rows) for name, rows in (embed or {}).items()})
+        self.embed = nn.ParameterDict(
+            {_key(name): nn.Parameter(rows) for name, rows in (embed or {}).items()}
+        )
         for name, values in (
             ("mean", mean),
             ("deviation", deviation),
@@ -865,7 +905,9 @@ class Model(nn.Module):
             return weight.removesuffix(".weight")
         return _AROUND[weight] if _AROUND.get(weight) in arguments else "net." + weight
 
-    def forward(self, x: Any, edge_index: Any = None, edge_weight: Any = None, *more: Any, **named: Any) -> Any:
+    def forward(
+        self, x: Any, edge_index: Any = None, edge_weight: Any = None, *more: Any, **named: Any
+    ) -> Any:
         edge_weight = named.pop("edge_weight_dict", edge_weight)
         if self.weighted and edge_weight is None:
             raise Refused("edge_weight: the run's graph has weights; give those of the edges")

@@ -29,5 +29,7 @@ def test_notebook(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     stored = nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
     again = copy.deepcopy(stored)
-    nbclient.NotebookClient(again, timeout=None, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        again, timeout=None, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     assert len(shown(stored)) == 7 and shown(again) == shown(stored)

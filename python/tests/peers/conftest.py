@@ -11,7 +11,12 @@ import pytest
 import weft
 
 # An environment has one of the two, or none.
-NEEDS = {"test_pyg.py": "torch_geometric", "test_links.py": "torch_geometric", "test_to_pyg.py": "torch_geometric", "test_dgl.py": "dgl"}
+NEEDS = {
+    "test_pyg.py": "torch_geometric",
+    "test_links.py": "torch_geometric",
+    "test_to_pyg.py": "torch_geometric",
+    "test_dgl.py": "dgl",
+}
 collect_ignore = [name for name, module in NEEDS.items() if importlib.util.find_spec(module) is None]
 
 BRIEF = {"epochs": 3, "hidden": 8, "checkpoint_every": 0}

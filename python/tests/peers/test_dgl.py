@@ -93,7 +93,13 @@ def test_weights(same):
         edge_weight=g.edata["w"],
         **{name: g.ndata[name] for name in ("train_mask", "val_mask", "test_mask")},
     )
-    run = same(arrays, "dgl", lambda path: dgl.save_graphs(str(path), [g]), flags=["--edge-weights", "w"], model="gcn")
+    run = same(
+        arrays,
+        "dgl",
+        lambda path: dgl.save_graphs(str(path), [g]),
+        flags=["--edge-weights", "w"],
+        model="gcn",
+    )
     assert run.summary["graph"]["weighted"]
 
 
@@ -116,7 +122,9 @@ def both_ways():
     """Each edge and its reverse, of which masks hold out some: an edge and its reverse may be in different ones."""
     edges = torch.randint(1, V - 1, (2, 60), generator=rng(12))
     return with_edges(
-        graph(torch.cat([edges, edges.flip(0)], 1), label=None, train_mask=None, val_mask=None, test_mask=None),
+        graph(
+            torch.cat([edges, edges.flip(0)], 1), label=None, train_mask=None, val_mask=None, test_mask=None
+        ),
         **masks(120, 13),
     )
 
@@ -217,17 +225,24 @@ class Whole(dgl.data.DGLDataset):
 def test_dataset(tmp_path):
     """A data set of one graph is that graph."""
     g = graph()
-    runs = [weft.train(data, epochs=2, out=tmp_path / f"{k}", progress=False) for k, data in enumerate((g, Whole(g)))]
+    runs = [
+        weft.train(data, epochs=2, out=tmp_path / f"{k}", progress=False)
+        for k, data in enumerate((g, Whole(g)))
+    ]
     assert runs[0].logits.tobytes() == runs[1].logits.tobytes()
 
 
 def test_batch(tmp_path):
     """A batch of graphs is one graph, which knows its graphs."""
-    run = weft.train(dgl.batch([graph(), graph(feat=numbers(V, 5))]), epochs=2, out=tmp_path / "batch", progress=False)
+    run = weft.train(
+        dgl.batch([graph(), graph(feat=numbers(V, 5))]), epochs=2, out=tmp_path / "batch", progress=False
+    )
     assert len(run.logits) == 2 * V
     three = weft.Graph.of(dgl.batch([graph(), graph(), graph()]))
     assert np.load(three.store / "graph_ids.npy").tolist() == np.repeat([0, 1, 2], V).tolist()
-    with pytest.raises(weft.Refused, match="norm graph: its statistics are those of one graph, and the store has 2 graphs"):
+    with pytest.raises(
+        weft.Refused, match="norm graph: its statistics are those of one graph, and the store has 2 graphs"
+    ):
         weft.train(dgl.batch([graph(), graph()]), norm="graph", progress=False)
 
 
@@ -238,7 +253,10 @@ def test_what_is_left_out(tmp_path):
     with pytest.warns(UserWarning) as told:
         plain = weft.train(g, out=tmp_path / "plain", **given)
     assert [(str(w.message), w.filename) for w in told] == [
-        ("edata['w']: left out; if it counts, give it as edge_weight: weft.Graph.of(data, edge_weight=…)", __file__)
+        (
+            "edata['w']: left out; if it counts, give it as edge_weight: weft.Graph.of(data, edge_weight=…)",
+            __file__,
+        )
     ]
     assert plain.summary["losses"] == weft.train(graph(), out=tmp_path / "none", **given).summary["losses"]
     data = {"x": g.ndata["feat"], "y": g.ndata["label"], **masks(V, 4)}
@@ -246,6 +264,9 @@ def test_what_is_left_out(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         weighted = weft.Graph.of(g, edge_weight=g.edata["w"])
-    assert repr(weft.Graph.of(g, edge_weight=g.edata["w"], x=numbers(V, 9))) == "Graph(30 vertices, 80 edges, 9 features)"
+    assert (
+        repr(weft.Graph.of(g, edge_weight=g.edata["w"], x=numbers(V, 9)))
+        == "Graph(30 vertices, 80 edges, 9 features)"
+    )
     runs = [weft.train(of, out=tmp_path / str(k), **given) for k, of in enumerate((weighted, arrays))]
     assert runs[0].summary["losses"] == runs[1].summary["losses"] != plain.summary["losses"]

@@ -15,7 +15,9 @@ import weft
 def graph():
     rng = torch.Generator().manual_seed(1)
     edges = torch.randint(40, (2, 200), generator=rng)
-    return Data(x=torch.rand(40, 5, generator=rng), edge_index=edges, y=torch.randint(3, (40,), generator=rng))
+    return Data(
+        x=torch.rand(40, 5, generator=rng), edge_index=edges, y=torch.randint(3, (40,), generator=rng)
+    )
 
 
 def split(data, **settings):
@@ -30,11 +32,16 @@ def stored(of, relation=""):
 
 
 def edges(part, label):
-    there = part.edge_label_index[:, part.edge_label == label] if "edge_label" in part else part.edge_label_index
+    there = (
+        part.edge_label_index[:, part.edge_label == label] if "edge_label" in part else part.edge_label_index
+    )
     return there.t().numpy()
 
 
-@pytest.mark.parametrize("settings", [{}, {"is_undirected": True}, {"add_negative_train_samples": False}, {"neg_sampling_ratio": 0.0}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"is_undirected": True}, {"add_negative_train_samples": False}, {"neg_sampling_ratio": 0.0}],
+)
 def test_as_the_file(same, settings):
     data = T.ToUndirected()(graph()) if "is_undirected" in settings else graph()
     parts = train, val, test = split(data, **settings)
@@ -48,13 +55,22 @@ def test_as_the_file(same, settings):
 
     run = same(list(parts), "pyg", save, model="gcn", task="link")
     links = run.summary["links"]
-    assert [links[f"{part}_edges"] for part in ("train", "val", "test")] == [len(edges(part, 1)) for part in parts]
-    assert weft.train(parts, model="gcn", task="link", epochs=3, hidden=8, checkpoint_every=0).summary["losses"] == run.summary["losses"]
+    assert [links[f"{part}_edges"] for part in ("train", "val", "test")] == [
+        len(edges(part, 1)) for part in parts
+    ]
+    assert (
+        weft.train(parts, model="gcn", task="link", epochs=3, hidden=8, checkpoint_every=0).summary["losses"]
+        == run.summary["losses"]
+    )
 
 
 def test_split_labels():
     whole, apart = stored(split(graph())), stored(split(graph(), split_labels=True))
-    assert whole.keys() == apart.keys() == {"train_edges", "val_edges", "test_edges", "val_negatives", "test_negatives"}
+    assert (
+        whole.keys()
+        == apart.keys()
+        == {"train_edges", "val_edges", "test_edges", "val_negatives", "test_negatives"}
+    )
     for name in whole:
         assert (whole[name] == apart[name]).all()
 
@@ -80,16 +96,24 @@ def test_one_part():
     """One of the three has no split of its own. As a graph to predict in, or with lists, it is one."""
     train, val, test = split(graph())
     for of in (train, weft.Graph.of(train)):
-        with pytest.raises(weft.Refused, match=r'^edge_label_index: is that of one part of a split: give the three, as weft.train\(\[train, val, test\], task="link"\)$'):
+        with pytest.raises(
+            weft.Refused,
+            match=r'^edge_label_index: is that of one part of a split: give the three, as weft.train\(\[train, val, test\], task="link"\)$',
+        ):
             weft.train(of, model="gcn", task="link")
     lists = {"train_edges": edges(train, 1), "val_edges": edges(val, 1), "test_edges": edges(test, 1)}
     given = weft.Graph.of(train, **lists)
-    assert {name: array.tolist() for name, array in stored(given).items()} == {name: array.tolist() for name, array in lists.items()}
+    assert {name: array.tolist() for name, array in stored(given).items()} == {
+        name: array.tolist() for name, array in lists.items()
+    }
     run = weft.train(given, model="gcn", task="link", epochs=1)
     assert run.embeddings(train).shape == (40, 64)
     graph_of = weft.Graph.of(train, y=np.arange(40) % 2)
     assert np.load(graph_of.store / "labels.npy").tolist() == [0, 1] * 20
     other = copy.copy(test)
     other.x, other.y = test.x[:39], test.y[:39]
-    with pytest.raises(weft.Refused, match="^edge_label_index: the parts of a split have the same vertices, and these 40, 40, 39$"):
+    with pytest.raises(
+        weft.Refused,
+        match="^edge_label_index: the parts of a split have the same vertices, and these 40, 40, 39$",
+    ):
         weft.Graph.of([train, val, other])

@@ -67,7 +67,9 @@ def one_test():
     """Four splits, which share the test vertices."""
     test = torch.arange(V) % 3 == 0
     several = masks(V, torch.Generator().manual_seed(5), (4,))
-    return {name: mask & ~test[:, None] for name, mask in several.items() if name != "test_mask"} | {"test_mask": test}
+    return {name: mask & ~test[:, None] for name, mask in several.items() if name != "test_mask"} | {
+        "test_mask": test
+    }
 
 
 def without(*names, **other):
@@ -96,7 +98,10 @@ DATA = {
     "labels of floats": (
         graph(
             y=MISSING,
-            **{name: mask & ~MISSING.isnan() for name, mask in masks(V, torch.Generator().manual_seed(7)).items()},
+            **{
+                name: mask & ~MISSING.isnan()
+                for name, mask in masks(V, torch.Generator().manual_seed(7)).items()
+            },
         ),
         {},
     ),
@@ -122,11 +127,22 @@ DATA = {
     "no features": (without("x", num_nodes=V), {"model": "gcn", "node_embedding": 4}),
     "lists of vertices": (listed(), {}),
     "sparse features by rows": (graph(x=(numbers(V, 5) * (numbers(V, 5, seed=3) > 0.7)).to_sparse_csr()), {}),
-    "sparse features of a list": (graph(x=(numbers(V, 5) * (numbers(V, 5, seed=3) > 0.7)).to_sparse_coo()), {}),
+    "sparse features of a list": (
+        graph(x=(numbers(V, 5) * (numbers(V, 5, seed=3) > 0.7)).to_sparse_coo()),
+        {},
+    ),
     "features mostly zero": (graph(x=numbers(V, 40) * (numbers(V, 40, seed=3) > 0.9)), {}),
     **{
         f"features of {kind}": (graph(x=(numbers(V, 5) * 8).to(kind)), {})
-        for kind in (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
+        for kind in (
+            torch.float64,
+            torch.float16,
+            torch.bfloat16,
+            torch.int64,
+            torch.int32,
+            torch.uint8,
+            torch.bool,
+        )
     },
     "features with a gradient": (graph(x=numbers(V, 5).requires_grad_()), {}),
     "what is left out": (graph(pos=numbers(V, 2), name="a graph", year=torch.arange(V)), {}),
@@ -216,8 +232,13 @@ UNLIKE = {
     ],
     "edge_weight: graph 0 of 2 has none, and graph 1 has": [graph(), graph(edge_weight=numbers(83))],
     "x: graph 2 of 3 has none, and graph 0 has": [graph(), graph(), without("x", num_nodes=V)],
-    "the graphs of the list do not fit together: Sizes of tensors must match": [graph(), graph(x=numbers(V, 6))],
-    "y: has a label for each graph and not for each vertex (2 for 60)": [graph(y=torch.tensor([k])) for k in (0, 1)],
+    "the graphs of the list do not fit together: Sizes of tensors must match": [
+        graph(),
+        graph(x=numbers(V, 6)),
+    ],
+    "y: has a label for each graph and not for each vertex (2 for 60)": [
+        graph(y=torch.tensor([k])) for k in (0, 1)
+    ],
 }
 
 
@@ -308,7 +329,11 @@ def links():
     edges = data["author", "writes", "paper"].edge_index
     for name in ("y", "train_mask", "val_mask", "test_mask"):
         del data["paper"][name]
-    for name, part in (("train_edges", edges[:, :30]), ("val_edges", edges[:, 30:40]), ("test_edges", edges[:, 40:])):
+    for name, part in (
+        ("train_edges", edges[:, :30]),
+        ("val_edges", edges[:, 30:40]),
+        ("test_edges", edges[:, 40:]),
+    ):
         data["author", "writes", "paper"][name] = part.t()
     return data
 
@@ -343,7 +368,10 @@ def test_target(same, tmp_path):
     for name, mask in masks(4, torch.Generator().manual_seed(9)).items():
         data["venue"][name] = mask
     run = same(
-        weft.Graph.of(data, target="venue"), "pyg", lambda path: torch.save(data, path), flags=["--target", "venue"]
+        weft.Graph.of(data, target="venue"),
+        "pyg",
+        lambda path: torch.save(data, path),
+        flags=["--target", "venue"],
     )
     assert run.logits.shape == (4, 2)
     with pytest.raises(weft.Refused, match="paper, venue have labels"):
@@ -387,7 +415,12 @@ def test_back_to_pyg(tmp_path):
         (hetero(), {"model": "rgcn"}),
     ):
         run = weft.train(
-            data, **settings, epochs=3, hidden=8, out=tmp_path / f"{settings['model']}{id(data)}", progress=False
+            data,
+            **settings,
+            epochs=3,
+            hidden=8,
+            out=tmp_path / f"{settings['model']}{id(data)}",
+            progress=False,
         )
         model = run.to_pyg()
         with torch.no_grad():
@@ -418,7 +451,9 @@ def test_changed_edges(tmp_path):
             progress=False,
         )
         assert run.summary["graph"]["edges"] == edges.shape[1] > data.num_edges
-        np.testing.assert_allclose(run.to_pyg()(data.x, edges).detach().numpy(), run.logits, atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(
+            run.to_pyg()(data.x, edges).detach().numpy(), run.logits, atol=1e-5, rtol=1e-5
+        )
 
 
 def test_weights_of_pyg(tmp_path):
@@ -439,5 +474,7 @@ def test_weights_of_pyg(tmp_path):
         progress=False,
     )
     for name, value in run.to_pyg().state_dict().items():
-        if "running" not in name and "num_batches" not in name and name != "convs.0.bias":  # which the norm cancels
+        if (
+            "running" not in name and "num_batches" not in name and name != "convs.0.bias"
+        ):  # which the norm cancels
             torch.testing.assert_close(value, model.state_dict()[name], rtol=0, atol=1e-29)

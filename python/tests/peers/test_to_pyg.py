@@ -39,7 +39,10 @@ def graph(**more):
     count = edges.shape[1]
     x = torch.rand(V, FEATURES, generator=rng) * 3 + 0.1
     y = torch.randint(CLASSES, (V,), generator=rng)
-    has = {"edge_weight": torch.rand(count, generator=rng) + 0.5, "edge_attr": torch.rand(count, 4, generator=rng)}
+    has = {
+        "edge_weight": torch.rand(count, generator=rng) + 0.5,
+        "edge_attr": torch.rand(count, 4, generator=rng),
+    }
     data = Data(x=x, edge_index=edges, y=y, **masks(V, rng))
     for name, value in more.items():
         data[name] = has[name] if value is True else value
@@ -62,7 +65,9 @@ def relations(types, bare=(), widths=0, cites="cites"):
     for other in list(types)[1:]:
         ends += [(other, "writes", first), (first, "by", other)]
     for a, name, b in ends:
-        data[a, name, b].edge_index = torch.stack([torch.randint(types[t], (60,), generator=rng) for t in (a, b)])
+        data[a, name, b].edge_index = torch.stack(
+            [torch.randint(types[t], (60,), generator=rng) for t in (a, b)]
+        )
     return data
 
 
@@ -212,7 +217,9 @@ def test_norm(trained, model, norm):
 def test_activation(trained, activation, other):
     for model in ("gcn", "gin", "transformer", "mlp"):
         check(
-            trained(PLAIN, f"--model {model} {LAYERED[model]} --activation {activation}"), PLAIN, ("activation", other)
+            trained(PLAIN, f"--model {model} {LAYERED[model]} --activation {activation}"),
+            PLAIN,
+            ("activation", other),
         )
 
 
@@ -250,14 +257,21 @@ OPTIONS = [
         for m in ("gat", "gatv2", "transformer")
     ],
     *[
-        (f"--model {m} --hidden 12 --heads 2 --output-heads 4", PLAIN, [("heads", "1"), ("output-heads", "1")])
+        (
+            f"--model {m} --hidden 12 --heads 2 --output-heads 4",
+            PLAIN,
+            [("heads", "1"), ("output-heads", "1")],
+        )
         for m in ("gat", "gatv2", "transformer")
     ],
     *[
         (f"--model {m} --hidden 12 --heads 1 --output-heads 3 --layers 1", PLAIN, [("output-heads", "1")])
         for m in ("gat", "gatv2", "transformer")
     ],
-    *[(f"--model {m} --hidden 12 --heads 3 --edge-features", FEATURED, []) for m in ("gat", "gatv2", "transformer")],
+    *[
+        (f"--model {m} --hidden 12 --heads 3 --edge-features", FEATURED, [])
+        for m in ("gat", "gatv2", "transformer")
+    ],
     ("--model sage --hidden 12 --aggregation max", PLAIN, [("aggregation", "mean"), ("aggregation", "sum")]),
     ("--model sage --hidden 12 --aggregation sum", PLAIN, [("aggregation", "mean"), ("aggregation", "max")]),
     ("--model sage --hidden 12 --aggregation max --direction both", PLAIN, [("aggregation", "mean")]),
@@ -319,7 +333,9 @@ def test_option(trained, flags, data, rivals):
             model(data.x, data.edge_index)
 
 
-@pytest.mark.parametrize("flags", ["--model gine", "--model transformer --edge-features", "--model gatv2 --edge-features"])
+@pytest.mark.parametrize(
+    "flags", ["--model gine", "--model transformer --edge-features", "--model gatv2 --edge-features"]
+)
 def test_edge_features_of_a_vector(trained, flags):
     """Features of edges that are one number are given as the run's graph has them."""
     data = graph(edge_attr=FEATURED.edge_attr[:, 0])
@@ -374,7 +390,9 @@ def test_rgcn(trained, flags, data):
             model(x, data.edge_index, edge_type=data.edge_type + 1)
 
 
-@pytest.mark.parametrize("flags", ["--model gcn", "--model sage --normalize-features row", "--model gine", "--model mlp"])
+@pytest.mark.parametrize(
+    "flags", ["--model gcn", "--model sage --normalize-features row", "--model gine", "--model mlp"]
+)
 def test_numbered_relations(trained, flags):
     """Other models, too, take the types of edges as a Data has them."""
     data = KINDS.clone()
@@ -386,9 +404,17 @@ def test_numbered_relations(trained, flags):
     run = trained(data, f"{flags} --hidden 12 --layers 3")
     model = to_pyg(run)
     with torch.no_grad():
-        assert far(model(data.x, data.edge_index, edge_type=data.edge_type, **more).numpy(), logits(run)) < 1e-5
+        assert (
+            far(model(data.x, data.edge_index, edge_type=data.edge_type, **more).numpy(), logits(run)) < 1e-5
+        )
         if "mlp" not in flags:
-            assert far(model(data.x, data.edge_index, edge_type=data.edge_type.flip(0), **more).numpy(), logits(run)) > 1e-4
+            assert (
+                far(
+                    model(data.x, data.edge_index, edge_type=data.edge_type.flip(0), **more).numpy(),
+                    logits(run),
+                )
+                > 1e-4
+            )
             with pytest.raises(weft.Refused, match="edge_type: the run's model reads it"):
                 model(data.x, data.edge_index, **more)
             with pytest.raises(weft.Refused, match="edge_type: the run has 3 relations, and a number is 3"):
@@ -400,7 +426,10 @@ UNFEATURED = relations({"paper": 30, "author": 20}, bare=("author",))
 ONE = relations({"paper": 30})
 DOTTED = relations({"a.b": 30, "c.d": 20}, cites="part.of")
 # Names of which one is the end of another's, or the other's with another sign, or an attribute of a module.
-ODD = relations({"http://a.org/b#type": 30, "x__type": 20, "type": 25, "a.b": 20, "a%2Eb": 15, "a.b.c": 20, "weight": 10}, cites="in/of")
+ODD = relations(
+    {"http://a.org/b#type": 30, "x__type": 20, "type": 25, "a.b": 20, "a%2Eb": 15, "a.b.c": 20, "weight": 10},
+    cites="in/of",
+)
 WIDE = relations({"paper": 30, "author": 20})
 WIDE["author"].x = WIDE["author"].x[:, :FEATURES]
 
@@ -483,7 +512,11 @@ def test_types(trained, flags):
     data = HETERO[flags]
     run = trained(data, flags)
     model, x, edges = to_pyg(run), data.collect("x", allow_empty=True), data.edge_index_dict
-    given = {f"{name}_dict": data.collect(name) for name in ("edge_attr", "edge_weight") if name in data.edge_stores[0]}
+    given = {
+        f"{name}_dict": data.collect(name)
+        for name in ("edge_attr", "edge_weight")
+        if name in data.edge_stores[0]
+    }
     with torch.no_grad():
         assert far(model(x, edges, **given).numpy(), logits(run)) < 1e-5
         if "mlp" in flags:  # it reads the rows of one type, and may be given these alone
@@ -498,7 +531,9 @@ def test_types(trained, flags):
         rivals = [
             (setting, other)
             for flag, setting, other in OTHERS
-            if flag in flags and "--layers 1" not in flags and (setting != "residual" or "--layers 3" in flags)
+            if flag in flags
+            and "--layers 1" not in flags
+            and (setting != "residual" or "--layers 3" in flags)
         ]
         check_rivals(run, rivals, lambda other: other(x, edges, **given).numpy())
         if "edge_attr_dict" in given:
@@ -681,7 +716,8 @@ def test_weights_back(trained, tmp_path, flags):
 def test_unknown_model(trained):
     run = trained(PLAIN, "--model gcn")
     with pytest.raises(
-        weft.Refused, match="model graphormer: has no counterpart of PyG's layers; those that have one are gcn, sage,"
+        weft.Refused,
+        match="model graphormer: has no counterpart of PyG's layers; those that have one are gcn, sage,",
     ):
         to_pyg(rival(run, "model", "graphormer"))
 
