@@ -255,10 +255,11 @@ func leaksOf(store string) (warnings []string, err error) {
 		return nil, err
 	}
 	for i := range g.Relations {
-		if r := &g.Relations[i]; r.Leaked() > 0 {
+		r := &g.Relations[i]
+		if leaked := r.Leaked(); leaked > 0 {
 			of := when(len(g.Relations) > 1, " of "+r.FullName())
 			warnings = append(warnings, fmt.Sprintf("%s%s of the split pass messages, as they are edges of the graph, too, so that a model sees what it is to predict: leave them out of the graph's edges",
-				counted(r.Leaked(), "validation or test edge", "validation and test edges"), of))
+				counted(leaked, "validation or test edge", "validation and test edges"), of))
 		}
 	}
 	return warnings, g.Close()
