@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -206,11 +207,13 @@ type summed struct {
 // flushedBytes are sent to disk at a time.
 const flushedBytes = 16 << 20
 
+// Write writes and sums at once. Data of a mapped file that was cut make a fault: the caller's, as in Guard.
 func (w *summed) Write(data []byte) (n int, err error) {
-	done := make(chan struct{})
+	done := make(chan any)
 	go func() {
+		debug.SetPanicOnFault(true)
+		defer func() { done <- recover() }()
 		w.hash.Write(data)
-		close(done)
 	}()
 	n, err = w.f.Write(data)
 	if w.at += int64(n); w.at-w.flushed >= flushedBytes {
@@ -218,7 +221,9 @@ func (w *summed) Write(data []byte) (n int, err error) {
 		_ = unix.SyncFileRange(int(w.f.Fd()), w.flushed, w.at-w.flushed, unix.SYNC_FILE_RANGE_WRITE)
 		w.flushed = w.at
 	}
-	<-done
+	if fault := <-done; fault != nil {
+		panic(fault)
+	}
 	w.tell(n)
 	return n, err
 }

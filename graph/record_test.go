@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"crypto/sha256"
 	"math"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 // large is a store that is large enough for a record, and the path of its features.
@@ -244,5 +246,34 @@ func TestSymmetryIsRecorded(t *testing.T) {
 	kept, err := g.Relations[0].Where(func(int64, int32, int32) bool { return true })
 	if err != nil || kept.Symmetric {
 		t.Errorf("some of the edges are known to be symmetric, %v", err)
+	}
+}
+
+// TestSumOfACutFile writes what is mapped of a file that was cut: the fault is the caller's.
+func TestSumOfACutFile(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source")
+	if err := os.WriteFile(source, make([]byte, 1<<16), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	m, err := regular.Map(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := os.Truncate(source, 0); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, "copy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	err = Guard(source, func() error {
+		_, err := (&summed{f: f, hash: sha256.New(), tell: func(int) {}}).Write(m.Content)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), source+": a file was cut") {
+		t.Errorf("got %v, want what names the source", err)
 	}
 }

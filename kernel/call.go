@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"math"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -104,7 +105,10 @@ func (h *helpers) join(c *call) {
 	}
 }
 
+// help takes part in a call, and in those that come soon after it. A fault of a mapped file in its work is a
+// panic, as others are: the caller's goroutine decides what becomes of it.
 func (h *helpers) help(c *call) {
+	debug.SetPanicOnFault(true)
 	number := int(h.begun.Add(1))
 	for more := true; more; c, more = h.another() {
 		c.help(number)

@@ -2,11 +2,16 @@ package kernel_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weft/kernel"
 	"weft/tensor"
@@ -66,6 +71,41 @@ func TestParallelPanic(t *testing.T) {
 				if k == piece {
 					panic(what)
 				}
+			})
+		}()
+	}
+}
+
+// TestParallelFault has every thread read a mapped file that was cut: the fault is a panic of the caller's.
+func TestParallelFault(t *testing.T) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	f, err := os.Create(filepath.Join(t.TempDir(), "cut"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(1 << 16); err != nil {
+		t.Fatal(err)
+	}
+	mapped, err := unix.Mmap(int(f.Fd()), 0, 1<<16, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(mapped) }()
+	if err := f.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	team := kernel.NewTeam(3, tensor.NewMeter())
+	for range 20 {
+		func() {
+			defer func() {
+				if fault, is := recover().(interface{ Addr() uintptr }); !is {
+					t.Errorf("recovered %v, want a fault", fault)
+				}
+			}()
+			team.Parallel(20, func(k int) {
+				time.Sleep(50 * time.Microsecond)
+				runtime.KeepAlive(mapped[k])
 			})
 		}()
 	}
