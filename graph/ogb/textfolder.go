@@ -67,7 +67,7 @@ func (f textFolder) matrix(name string) (matrix, error) {
 func (f textFolder) labels() (matrix, error) { return f.open("node-label") }
 
 func (f textFolder) open(name string) (matrix, error) {
-	t, err := openTable(f.path(name), 0)
+	t, err := openText(f.path(name), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +75,11 @@ func (f textFolder) open(name string) (matrix, error) {
 }
 
 func (f textFolder) edges(within ends) (edges, error) {
-	t, err := openTable(f.path("edge"), 2)
+	t, err := openText(f.path("edge"), 2)
 	if err != nil {
 		return nil, err
 	}
-	return &textEdges{table: t, within: within}, nil
+	return &textEdges{text: t, within: within}, nil
 }
 
 // more lists files such as node_year.csv.gz, and species.csv.gz of proteins.
@@ -100,7 +100,7 @@ func (f textFolder) unknown() []string {
 
 // textEdges reads lines of a source and a target.
 type textEdges struct {
-	*table
+	*text
 	within ends
 	ends   []int32 // of the last edges, as they lie in the file
 	last   pairs
