@@ -53,7 +53,7 @@ func openTable(path string, columns int) (*table, error) {
 		return lines, err
 	})
 	if err := t.fill(); err != nil && !errors.Is(err, io.EOF) {
-		t.close()
+		t.Close()
 		return nil, err
 	}
 	if columns == 0 && len(t.text) > 0 {
@@ -62,7 +62,7 @@ func openTable(path string, columns int) (*table, error) {
 	return t, nil
 }
 
-func (t *table) close() {
+func (t *table) Close() {
 	t.pump.Close()
 	_ = t.file.Close()
 }
@@ -172,7 +172,7 @@ func (t *table) parseIDs(ids []int32, limits []int) (length int) {
 
 // skipBlank skips a line that is empty, and says what is wrong with any other.
 func (t *table) skipBlank(limits []int) error {
-	line, fields := t.next()
+	line, fields := t.cut()
 	if len(line) == 0 {
 		t.text = t.text[bytes.IndexByte(t.text, '\n')+1:]
 		return nil
@@ -190,8 +190,8 @@ func (t *table) skipBlank(limits []int) error {
 	return t.located(t.line, fmt.Errorf("%.40q has more than ids and commas", line)) // such as leading zeros
 }
 
-// next cuts the next line into its fields.
-func (t *table) next() (line []byte, fields [][]byte) {
+// cut cuts the next line into its fields.
+func (t *table) cut() (line []byte, fields [][]byte) {
 	line = bytes.TrimRight(t.text[:bytes.IndexByte(t.text, '\n')], "\r")
 	return line, bytes.Split(line, []byte(","))
 }
@@ -202,7 +202,7 @@ func readLines(path string) (lines [][]string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer t.close()
+	defer t.Close()
 	const most = 1 << 16 // bytes
 	for size := 0; ; t.line++ {
 		for len(t.text) == 0 {
@@ -212,7 +212,7 @@ func readLines(path string) (lines [][]string, err error) {
 				return nil, err
 			}
 		}
-		line, fields := t.next()
+		line, fields := t.cut()
 		if size += 1 + len(line); size > most {
 			return nil, t.located(t.line, fmt.Errorf("more than %d bytes, as no such list has; %s", most, fetchAgain))
 		}
@@ -233,7 +233,7 @@ func (t *table) width() int { return t.columns }
 
 // rows reads the next rows of numbers, which the call after it overwrites, and returns io.EOF after the last.
 // An empty field is NaN, and so is an empty line of one column; other empty lines are skipped.
-func (t *table) rows() ([]float32, error) {
+func (t *table) Next() ([]float32, error) {
 	if t.values == nil {
 		buffer, err := memory.Grow([]float32{}, max(blockValues, t.columns))
 		if err != nil {
@@ -291,7 +291,7 @@ func (t *table) parseNumbers(values []float32) (length int, err error) {
 
 // notNumbers says what is wrong with the next line.
 func (t *table) notNumbers() error {
-	_, fields := t.next()
+	_, fields := t.cut()
 	if len(fields) != t.columns {
 		return t.located(t.line, fmt.Errorf("%d columns, where the lines before have %d", len(fields), t.columns))
 	}
