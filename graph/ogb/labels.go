@@ -58,7 +58,14 @@ func classes(m *whole) (graph.Labels, error) {
 
 // tasks reads several labels per vertex, each of which is there or not.
 func tasks(m *whole) (graph.Labels, error) {
-	values, err := m.collect()
+	var values []float32
+	err := m.each(func(rows []float32) (err error) {
+		if values, err = memory.GrowTo(values, len(rows), m.want*int64(m.width())); err != nil {
+			return refusal.Errorf("%s: %w", m.where(m.at), err)
+		}
+		values = append(values, rows...)
+		return nil
+	})
 	if err != nil {
 		return graph.Labels{}, err
 	}

@@ -19,7 +19,7 @@ import (
 // text reads numbers from a gzip file of text: rows of equally many to each line, commas between them, no
 // header.
 type text struct {
-	*lines.Reader
+	lines   *lines.Reader
 	path    string
 	columns int // of a file without rows, 0 where they were not given
 	first   []byte
@@ -40,12 +40,12 @@ func form(path string) lines.Form {
 // openText opens a table of so many columns; 0: as many as the first line has.
 func openText(path string, columns int) (t *text, err error) {
 	t = &text{path: path, columns: columns}
-	if t.Reader, err = lines.Open(form(path)); err != nil {
+	if t.lines, err = lines.Open(form(path)); err != nil {
 		return nil, refusal.Advise(err, fetchAgain)
 	}
-	t.first, err = t.next()
+	t.first, err = t.line()
 	if err != nil && !errors.Is(err, io.EOF) {
-		t.close()
+		t.Close()
 		return nil, err
 	}
 	if t.ahead = err == nil; t.ahead && columns == 0 {
@@ -54,15 +54,15 @@ func openText(path string, columns int) (t *text, err error) {
 	return t, nil
 }
 
-func (t *text) close() { _ = t.Close() }
+func (t *text) Close() { _ = t.lines.Close() }
 
-// next returns the next line, and io.EOF where there is none.
-func (t *text) next() (line []byte, err error) {
+// line returns the next line, and io.EOF where there is none.
+func (t *text) line() (line []byte, err error) {
 	if t.ahead {
 		t.ahead = false
 		return t.first, nil
 	}
-	line, err = t.Next()
+	line, err = t.lines.Next()
 	return line, refusal.Advise(err, fetchAgain)
 }
 
@@ -70,7 +70,7 @@ func (t *text) next() (line []byte, err error) {
 // how many ids these are, and io.EOF after the last row. Empty lines are skipped.
 func (t *text) ids(buffer []int32, limits ...int) (n int, err error) {
 	for n+t.columns <= len(buffer) {
-		line, err := t.next()
+		line, err := t.line()
 		if errors.Is(err, io.EOF) && n > 0 {
 			break
 		}
@@ -81,7 +81,7 @@ func (t *text) ids(buffer []int32, limits ...int) (n int, err error) {
 			continue
 		}
 		if err := parseIDs(buffer[n:n+t.columns], line, limits); err != nil {
-			return n, t.Errorf("%w", err)
+			return n, t.lines.Errorf("%w", err)
 		}
 		n += t.columns
 	}
@@ -141,19 +141,19 @@ func readLines(path string) (all [][]string, err error) {
 // width returns the number of columns.
 func (t *text) width() int { return t.columns }
 
-// rows reads the next rows of numbers, which the call after it overwrites, and returns io.EOF after the last.
+// Next reads the next rows of numbers, which the call after it overwrites, and returns io.EOF after the last.
 // An empty field is NaN, and so is an empty line of one column; other empty lines are skipped.
-func (t *text) rows() ([]float32, error) {
+func (t *text) Next() ([]float32, error) {
 	if t.values == nil {
 		buffer, err := memory.Grow([]float32{}, max(blockValues, t.columns))
 		if err != nil {
-			return nil, t.Errorf("%w", err)
+			return nil, t.lines.Errorf("%w", err)
 		}
 		t.values = buffer[:cap(buffer)]
 	}
 	n := 0
 	for n+t.columns <= len(t.values) {
-		line, err := t.next()
+		line, err := t.line()
 		if errors.Is(err, io.EOF) && n > 0 {
 			break
 		}
@@ -164,7 +164,7 @@ func (t *text) rows() ([]float32, error) {
 			continue
 		}
 		if err := t.parse(t.values[n:n+t.columns], line); err != nil {
-			return nil, t.Errorf("%w", err)
+			return nil, t.lines.Errorf("%w", err)
 		}
 		n += t.columns
 	}
