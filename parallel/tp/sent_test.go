@@ -1,4 +1,4 @@
-package tensor_test
+package tp_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"weft/gnn"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
-	"weft/parallel/tensor"
+	"weft/parallel/tp"
 	"weft/train/engine"
 )
 
@@ -53,7 +53,7 @@ func TestSentBytes(t *testing.T) {
 				}
 				w.Run(t, func(e engine.Config) {
 					mine := &reported[e.Groups.Slice]
-					a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Redistributed: func(module string, bytes int64) {
+					a, err := tp.New(e.Team, e.Groups, e.Share, e.Order, tp.Options{Redistributed: func(module string, bytes int64) {
 						if module == c.layer.Name {
 							*mine = redistributions{mine.number + 1, mine.bytes + int(bytes)}
 						}

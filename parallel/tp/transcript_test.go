@@ -1,4 +1,4 @@
-package tensor_test
+package tp_test
 
 import (
 	"encoding/binary"
@@ -21,7 +21,7 @@ import (
 	"weft/kernel"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
-	"weft/parallel/tensor"
+	"weft/parallel/tp"
 	"weft/train/engine"
 )
 
@@ -73,7 +73,7 @@ var overlapped = map[string]struct {
 
 // TestTranscripts compares what each worker sends, receives and computes in a forward and a backward pass
 // with testdata/transcripts, where a person can review it. Each lane has its own order. go test
-// ./parallel/tensor -run Transcripts -update writes the files anew. Each number of a matrix is unique, so
+// ./parallel/tp -run Transcripts -update writes the files anew. Each number of a matrix is unique, so
 // that the numbers of a message tell its rows and columns.
 //
 // For linear aggregations the test also asserts the order across lanes.
@@ -428,7 +428,7 @@ func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts
 	}
 	got := l.Blank(g.Vertices())
 	w.Run(t, func(c engine.Config) {
-		a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Chunks: chunks})
+		a, err := tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{Chunks: chunks})
 		if err != nil {
 			panic(err)
 		}

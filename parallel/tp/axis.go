@@ -1,4 +1,4 @@
-// Package tensor is the tensor axis: tensor parallelism for graph neural networks, as in NeutronTP (Ai et
+// Package tp is the tensor axis: tensor parallelism for graph neural networks, as in NeutronTP (Ai et
 // al., PVLDB 18(2), 2024). A worker aggregates its slice of the feature columns along all edges of a
 // partition, or of the whole graph. It computes everything else on its own rows, with all columns:
 //
@@ -20,7 +20,7 @@
 // Propagator. alltoall.go has the messages of an all-to-all. overlap.go overlaps the all-to-alls of a linear
 // aggregation with its computation, in the chunks of schedule.go. owners.go says which rows are a worker's
 // own.
-package tensor
+package tp
 
 import (
 	"weft/autograd"

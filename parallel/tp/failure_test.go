@@ -1,4 +1,4 @@
-package tensor_test
+package tp_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
-	"weft/parallel/tensor"
+	"weft/parallel/tp"
 	"weft/train/engine"
 )
 
@@ -24,7 +24,7 @@ func TestOneWorkerFails(t *testing.T) {
 		"no overlap": paralleltest.Propagation("", 6, gnn.Max, 1),
 	} {
 		pass := func(c engine.Config) {
-			a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Chunks: 3})
+			a, err := tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{Chunks: 3})
 			if err != nil {
 				panic(err)
 			}

@@ -1,4 +1,4 @@
-package tensor_test
+package tp_test
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"weft/graph"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
-	"weft/parallel/tensor"
-	memory "weft/tensor"
+	"weft/parallel/tp"
+	"weft/tensor"
 	"weft/train/engine"
 )
 
@@ -28,18 +28,18 @@ func TestToRowsInvertsToSlices(t *testing.T) {
 			}
 			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: &graph.Graph{Relations: []graph.Relation{relation}}}
 			w.Run(t, func(e engine.Config) {
-				a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Chunks: 3})
+				a, err := tp.New(e.Team, e.Groups, e.Share, e.Order, tp.Options{Chunks: 3})
 				if err != nil {
 					panic(err)
 				}
-				numbers := func(factor float32) *memory.Matrix {
-					m := e.Team.Memory.New(memory.Features, a.Rows().Here, c.columns)
+				numbers := func(factor float32) *tensor.Matrix {
+					m := e.Team.Memory.New(tensor.Features, a.Rows().Here, c.columns)
 					for i := range m.Floats() {
 						m.Floats()[i] = factor * (float32(a.Vertices()[i/c.columns]) + float32(i%c.columns)/1024)
 					}
 					return m
 				}
-				same := func(what string, got, want *memory.Matrix) {
+				same := func(what string, got, want *tensor.Matrix) {
 					for i, x := range want.Floats() {
 						if got.Floats()[i] != x {
 							t.Errorf("%s: element %d is %v, want %v", what, i, got.Floats()[i], x)

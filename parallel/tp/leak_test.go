@@ -1,4 +1,4 @@
-package tensor_test
+package tp_test
 
 import (
 	"testing"

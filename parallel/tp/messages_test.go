@@ -1,4 +1,4 @@
-package tensor_test
+package tp_test
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"weft/gnn"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
-	"weft/parallel/tensor"
-	memory "weft/tensor"
+	"weft/parallel/tp"
+	"weft/tensor"
 	"weft/train/engine"
 )
 
@@ -63,7 +63,7 @@ func TestBoundedMessages(t *testing.T) {
 			}
 			layer := paralleltest.Propagation("sum", columns, gnn.Sum, 1)
 			w.Run(t, func(e engine.Config) {
-				a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Chunks: 1})
+				a, err := tp.New(e.Team, e.Groups, e.Share, e.Order, tp.Options{Chunks: 1})
 				if err != nil {
 					panic(err)
 				}
@@ -167,7 +167,7 @@ func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 	w.Run(t, func(e engine.Config) {
 		e.Groups.World.Begin()
 		defer e.Groups.World.End()
-		a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{})
+		a, err := tp.New(e.Team, e.Groups, e.Share, e.Order, tp.Options{})
 		if err != nil {
 			panic(err)
 		}
@@ -196,13 +196,13 @@ func TestAttentionReleasesSlices(t *testing.T) {
 	g := paralleltest.Small(t, true, false)
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}
 	w.Run(t, func(e engine.Config) {
-		a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{})
+		a, err := tp.New(e.Team, e.Groups, e.Share, e.Order, tp.Options{})
 		if err != nil {
 			panic(err)
 		}
 		tape := autograd.NewTape(e.Team)
 		zeros := func(rows int, of *autograd.RowSet) *autograd.Var {
-			return tape.Constant(e.Team.Zeros(memory.Features, rows, heads*width), of)
+			return tape.Constant(e.Team.Zeros(tensor.Features, rows, heads*width), of)
 		}
 		x, source, target := zeros(a.Rows().Here, a.Rows()), zeros(1, nil), zeros(1, nil)
 		before := e.Team.Memory.LiveTensors()

@@ -7,7 +7,7 @@ import (
 	"weft/parallel/order"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
-	"weft/parallel/tensor"
+	"weft/parallel/tp"
 	"weft/train"
 	"weft/train/engine"
 	"weft/train/worker"
@@ -24,7 +24,7 @@ func TestTensorAxis(t *testing.T) {
 }
 
 // TestChunkedRuns: a run in several aggregation chunks gives one worker's results, and its plan has the run's
-// bytes. It alone tests whole runs of several chunks. TestChunks of parallel/tensor compares their bits.
+// bytes. It alone tests whole runs of several chunks. TestChunks of parallel/tp compares their bits.
 func TestChunkedRuns(t *testing.T) {
 	var cases []paralleltest.Case
 	for _, chunks := range []int{2, 7} {
@@ -91,7 +91,7 @@ func TestOrders(t *testing.T) {
 		t.Run(order.Names[choice], func(t *testing.T) {
 			o := order.Options{Choice: choice}
 			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, func(c engine.Config) (engine.Axis, error) {
-				return tensor.New(c.Team, c.Groups, c.Share, o, tensor.Options{})
+				return tp.New(c.Team, c.Groups, c.Share, o, tp.Options{})
 			}, "AggregateLinear")
 			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
 				return sar.New(c.Team, c.Groups, c.Share, o, sar.Options{})
@@ -101,5 +101,5 @@ func TestOrders(t *testing.T) {
 }
 
 var newSlice paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
-	return tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{})
+	return tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{})
 }

@@ -1,4 +1,4 @@
-package tensor_test
+package tp_test
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 	"weft/graph"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
-	"weft/parallel/tensor"
+	"weft/parallel/tp"
 	"weft/train/engine"
 )
 
@@ -28,7 +28,7 @@ func TestChunks(t *testing.T) {
 				for _, chunks := range []int{1, 2, 5, 1000} {
 					w, got := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}, l.Blank(g.Vertices())
 					w.Run(t, func(c engine.Config) {
-						a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Chunks: chunks})
+						a, err := tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{Chunks: chunks})
 						if err != nil {
 							panic(err)
 						}

@@ -1,4 +1,4 @@
-package tensor
+package tp
 
 import (
 	"weft/kernel"
