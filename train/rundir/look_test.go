@@ -101,7 +101,7 @@ func TestLook(t *testing.T) {
 // says that it is under way.
 func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 	d := newDir(t, t.TempDir())
-	if err := d.writeRun(smallRun()); err != nil {
+	if err := d.writeJSON(runFile, smallRun()); err != nil {
 		t.Fatal(err)
 	}
 	if s := lookAt(t, d.Path); s.Status != Running {
