@@ -27,7 +27,7 @@ type shareWriter struct {
 	g       *graph.Graph
 	layouts []*layout // by vertex type
 	whole   Whole
-	parts   []*graph.PartWriter
+	parts   []*graph.Writer
 	edges   []*edgeWriter // by relation
 
 	progress graph.Progress
@@ -115,7 +115,7 @@ func (w *shareWriter) part(folder *graph.Folder, p int) error {
 }
 
 // features writes the features of the vertices ids of type t.
-func (w *shareWriter) features(to *graph.PartWriter, t int, f *graph.Features, ids []int32) error {
+func (w *shareWriter) features(to *graph.Writer, t int, f *graph.Features, ids []int32) error {
 	if f.Columns == 0 {
 		return nil
 	}

@@ -23,7 +23,7 @@ type inBatch struct {
 }
 
 // in writes the in-edges of partition p.
-func (e *edgeWriter) in(to *graph.PartWriter, p int) error {
+func (e *edgeWriter) in(to *graph.Writer, p int) error {
 	ids, k := e.target.ids(p), len(e.cut)
 	edges := int64(0)
 	for _, v := range ids {

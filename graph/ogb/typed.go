@@ -270,6 +270,5 @@ func (t *typed) readEdges(r triplet) (e graph.Edges, err error) {
 	l := newEdgeList(list, features, count)
 	defer l.close()
 	listed := streamed.Edges{Count: l.stored(), Columns: l.columns(), Each: l.eachStored, Refuse: l.refuse}
-	e, _, err = listed.Read(t.Progress)
-	return e, err
+	return listed.Read(t.Progress)
 }
