@@ -172,7 +172,8 @@ func (s *stream) beside(t *table, name string) (*arrays.Beside, error) {
 		}
 		return nil
 	}
-	return &arrays.Beside{Columns: columns, Open: open, Check: check, Refuse: refuse}, nil
+	rows := func() (arrays.RowReader, error) { return arrays.OpenRows(open) }
+	return &arrays.Beside{Columns: columns, Open: rows, Check: check, Refuse: refuse}, nil
 }
 
 // ends returns what opens the ends of edges that lie in the order of their ids.
