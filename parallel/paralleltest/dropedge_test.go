@@ -12,7 +12,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
-	sliced "weft/parallel/tensor"
+	"weft/parallel/tp"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -27,7 +27,7 @@ func TestDropEdge(t *testing.T) {
 		axis := func(c engine.Config) (engine.Axis, error) {
 			o := sar.Options{Prefetch: 1, DropEdge: p}
 			if c.Groups.Mesh.Slices > 1 {
-				return sliced.New(c.Team, c.Groups, c.Share, order.Options{}, sliced.Options{Options: o})
+				return tp.New(c.Team, c.Groups, c.Share, order.Options{}, tp.Options{Options: o})
 			}
 			return sar.New(c.Team, c.Groups, c.Share, order.Options{}, o)
 		}

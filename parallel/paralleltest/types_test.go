@@ -14,7 +14,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
-	sliced "weft/parallel/tensor"
+	"weft/parallel/tp"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train"
@@ -208,7 +208,7 @@ func TestBetweenTypes(t *testing.T) {
 				of[items] = 0
 				what := fmt.Sprintf("%s, reversed %v, %d slices of %d partitions, %d chunks", b.name, reversed, slices, partitions, chunks)
 				compare(what, Workers{Mesh: grid(1, partitions, slices), Of: of}, func(c engine.Config) (engine.Axis, error) {
-					return sliced.New(c.Team, c.Groups, c.Share, order.Options{}, sliced.Options{Chunks: chunks})
+					return tp.New(c.Team, c.Groups, c.Share, order.Options{}, tp.Options{Chunks: chunks})
 				})
 			}
 		}

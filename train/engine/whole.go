@@ -8,7 +8,7 @@ import (
 	"weft/nn"
 	"weft/parallel/exchange"
 	"weft/parallel/sar"
-	"weft/parallel/tensor"
+	"weft/parallel/tp"
 )
 
 // Whole is the Engine of a worker that holds all layers: one tape, forward and backward.
@@ -34,7 +34,7 @@ func New(c Config) (Engine, error) {
 		EdgeData: c.edgeData(), Aggregated: c.Aggregated, DropEdge: c.DropEdge,
 	}
 	if c.Groups.Mesh.Slices > 1 {
-		a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Options: o, Chunks: c.AggregationChunks, Redistributed: c.Redistributed})
+		a, err := tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{Options: o, Chunks: c.AggregationChunks, Redistributed: c.Redistributed})
 		if err != nil {
 			return nil, err
 		}
