@@ -6,6 +6,7 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
@@ -26,9 +27,7 @@ func TestScoresOfOneValue(t *testing.T) {
 		axis, err := newAxis(engine.Config{
 			Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(Small(t, false, false)),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		p, tape := axis.Propagator("convs.1", Stored), autograd.NewTrainingTape(team, autograd.Random{})
 		value := func() *autograd.Var { return tape.Input(team.Zeros(tensor.Features, axis.Rows().Here, 2), axis.Rows()) }
 		x, s := value(), value()

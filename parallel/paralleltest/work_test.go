@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/train"
 	"weft/train/setting"
@@ -41,9 +42,7 @@ func TestWorkAlone(t *testing.T) {
 				return job.Run(context.Background())
 			}
 			want, err := run(2, func(*train.Options) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			same := func(what string, got *train.Result) {
 				equal := slices.Equal(got.Losses, want.Losses) && slices.Equal(got.Logits, want.Logits)
 				for name, w := range want.Weights {
@@ -65,9 +64,7 @@ func TestWorkAlone(t *testing.T) {
 				}
 			}
 			got, err := run(4, func(*train.Options) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			same("four stages", got)
 		})
 	}
