@@ -77,11 +77,11 @@ func Open(o Options) (*streamed.Graph, error) {
 	}
 	g := &streamed.Graph{InMemory: &graph.Graph{Provenance: "edges " + o.Path}, Source: o.Path, Progress: o.Progress}
 	s := &source{Options: o, graph: g}
-	g.Edges = streamed.Edges{Count: streamed.Unknown, Columns: len(o.EdgeFeatures), Each: s.each, Refuse: s.refuse}
+	edges := streamed.Edges{Count: streamed.Unknown, Columns: len(o.EdgeFeatures), Each: s.each, Refuse: s.refuse}
 	if info, err := os.Stat(o.Path); err == nil { // if not, reading it says why
-		g.Edges.About = info.Size() // an edge takes more of plain text, and less of compressed
+		edges.About = info.Size() // an edge takes more of plain text, and less of compressed
 	}
-	g.Complete = func(streamed.Listed) error { return s.complete() }
+	g.Relations, g.Types, g.Complete = []streamed.Relation{{Edges: edges}}, make([]streamed.Type, 1), s.complete
 	return g, nil
 }
 
@@ -299,7 +299,8 @@ func (s *source) readFeatures() (m *arrays.Matrix, rows int, err error) {
 	if s.Features == "" {
 		return nil, -1, nil
 	}
-	if s.graph.Rows, rows, err = arrays.DenseRows(s.Features, s.DenseFeatures); err != nil || s.graph.Rows != nil {
+	own := &s.graph.Types[0]
+	if own.Rows, rows, err = arrays.DenseRows(s.Features, s.DenseFeatures); err != nil || own.Rows != nil {
 		return nil, rows, err
 	}
 	f, err := arrays.Open(s.Features)

@@ -83,7 +83,7 @@ func (s *source) flush(do func(graph.Edges) error) error {
 	if b.Len() == 0 {
 		return nil
 	}
-	s.graph.Edges.Weighted = len(b.Weights) > 0
+	s.graph.Relations[0].Weighted = len(b.Weights) > 0
 	err := do(*b)
 	b.Source, b.Target, b.Weights, b.Features = b.Source[:0], b.Target[:0], b.Weights[:0], b.Features[:0]
 	return err

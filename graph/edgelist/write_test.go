@@ -117,7 +117,7 @@ func TestFullDiskIsNoRefusal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = g.Edges.Each(func(graph.Edges) error { return syscall.ENOSPC })
+	err = g.Relations[0].Each(func(graph.Edges) error { return syscall.ENOSPC })
 	if !errors.Is(err, syscall.ENOSPC) || refusal.Is(err) || strings.Contains(err.Error(), "list.txt") {
 		t.Errorf("error %v, want that of the disk alone", err)
 	}
