@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
-	"weft/parallel/paralleltest"
 	"weft/train"
 	"weft/train/setting"
 )
@@ -30,7 +29,7 @@ func TestWorkAlone(t *testing.T) {
 		{"halo", true, func(o *train.Options) { o.Halo = "cover" }},
 		{"aggregation-chunks", true, func(o *train.Options) { o.AggregationChunks = 2 }},
 	}
-	g := paralleltest.Tangled(t)
+	g := Tangled(t)
 	for _, model := range []string{"gcn", "sage", "gat", "gin", "gcnii", "resgcn"} {
 		t.Run(model, func(t *testing.T) {
 			run := func(stages int, set func(o *train.Options)) (*train.Result, error) {
