@@ -45,28 +45,32 @@ func openOne(l layout, o Options) (*streamed.Graph, error) {
 	own := types[0]
 	f.counts = map[string]int{own.Type: own.Count}
 	of := &graph.Graph{Count: own.Count, Provenance: f.provenance(), Metric: known[nameOf(f.Folder)].metric}
-	g := &streamed.Graph{InMemory: of, Source: f.Folder, Symmetrize: f.Symmetrize, Progress: f.Progress}
-	if g.EdgeSplit, err = f.readEdgeSplit(own.Count); err != nil {
+	g := &streamed.Graph{
+		InMemory: of, Source: f.Folder, Symmetrize: f.Symmetrize, Progress: f.Progress,
+		Relations: make([]streamed.Relation, 1), Types: make([]streamed.Type, 1),
+	}
+	relation := &g.Relations[0]
+	if relation.EdgeSplit, err = f.readEdgeSplit(own.Count); err != nil {
 		return nil, err
 	}
-	if g.EdgeSplit == nil {
+	if relation.EdgeSplit == nil {
 		if err := f.readLabels(of, own); err != nil {
 			return nil, err
 		}
 	}
 	var kept []string
-	if g.Arrays, kept, err = f.arraysOf(own); err != nil {
+	if g.Types[0].Arrays, kept, err = f.arraysOf(own); err != nil {
 		return nil, err
 	}
 	only := triplet{}
 	why := f.direct()
-	if g.Rows, err = f.rows(own); err != nil {
+	if g.Types[0].Rows, err = f.rows(own); err != nil {
 		return nil, err
 	}
-	if g.Edges, err = f.edgesOf(only); err != nil {
+	if relation.Edges, err = f.edgesOf(only); err != nil {
 		return nil, err
 	}
-	if listed := g.Edges.Count; f.inverse {
+	if listed := relation.Count; f.inverse {
 		f.note("%d edges, and the inverse of each, %s", listed/2, why)
 	} else {
 		f.note("%d edges, without inverse ones, %s", listed, why)
@@ -236,20 +240,18 @@ func withInverse(each func(do func(graph.Edges) error) error) func(do func(graph
 
 // chooseFeatures decides whether vertices have features of their own, of the edges into them, or none.
 func (f *folder) chooseFeatures(g *streamed.Graph) error {
-	flag, ofEdges := refusal.Setting("features-from-edges"), g.Edges.Columns
+	flag, own, ofEdges := refusal.Setting("features-from-edges"), g.Types[0].Rows != nil, g.Relations[0].Columns
 	switch {
 	case f.FromEdges == "":
-		if g.Rows == nil && ofEdges > 0 {
+		if !own && ofEdges > 0 {
 			f.note("no features of vertices; %s %s makes them of the %d that edges have", flag, Mean, ofEdges)
 		}
-	case g.Rows != nil:
+	case own:
 		return refusal.Errorf("%s %s: %s has features of its vertices; leave %s out", flag, f.FromEdges, f.Folder, flag)
 	case ofEdges == 0:
 		return refusal.Errorf("%s %s: %s has no features of edges; leave %s out", flag, f.FromEdges, f.Folder, flag)
 	default:
-		g.FromEdges = func(indegree []int32, features []float32) ([]float32, error) {
-			return fromEdges(f.FromEdges, indegree, features, ofEdges)
-		}
+		g.FromEdges = func(rows *graph.Relation) ([]float32, error) { return fromEdges(f.FromEdges, rows) }
 		f.note("the features of a vertex are the %s of those of the edges into it", f.FromEdges)
 	}
 	return nil
@@ -257,20 +259,21 @@ func (f *folder) chooseFeatures(g *streamed.Graph) error {
 
 // fromEdges makes features of consecutive vertices from those of the edges into them. A vertex without edges
 // has zeros.
-func fromEdges(kind string, indegree []int32, features []float32, columns int) ([]float32, error) {
-	made, err := memory.Grow([]float32{}, len(indegree)*columns)
+func fromEdges(kind string, rows *graph.Relation) ([]float32, error) {
+	vertices, columns := len(rows.Indptr)-1, rows.EdgeColumns
+	made, err := memory.Grow([]float32{}, vertices*columns)
 	if err != nil {
 		return nil, err
 	}
-	made = made[:len(indegree)*columns]
+	made = made[:vertices*columns]
 	sums := make([]float64, columns)
-	for v, degree := range indegree {
+	for v := range vertices {
 		clear(sums)
-		for range degree {
-			for c, x := range features[:columns] {
+		degree := rows.Indptr[v+1] - rows.Indptr[v]
+		for k := rows.Indptr[v]; k < rows.Indptr[v+1]; k++ {
+			for c, x := range rows.EdgeFeatures[int(k)*columns : (int(k)+1)*columns] {
 				sums[c] += float64(x)
 			}
-			features = features[columns:]
 		}
 		if kind == Mean {
 			for c := range sums {

@@ -161,7 +161,7 @@ func (f *folder) readRelations(g *graph.Graph) error {
 		if err != nil {
 			return err
 		}
-		if lists[k], _, err = of.Read(f.Progress); err != nil {
+		if lists[k], err = of.Read(f.Progress); err != nil {
 			return err
 		}
 		edges += lists[k].Len()
