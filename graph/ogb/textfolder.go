@@ -119,16 +119,16 @@ func (f textFolder) edges(r triplet, within ends) (list edges, count int64, err 
 	if count, err = onlyCount(folder, "edge", countsOf(folder)); err != nil {
 		return nil, 0, err
 	}
-	t, err := openTable(filepath.Join(folder, "edge"+textSuffix), 2)
+	t, err := openText(filepath.Join(folder, "edge"+textSuffix), 2)
 	if err != nil {
 		return nil, 0, err
 	}
-	return &textEdges{table: t, within: within}, count, nil
+	return &textEdges{text: t, within: within}, count, nil
 }
 
 // textEdges reads lines of a source and a target.
 type textEdges struct {
-	*table
+	*text
 	within         ends
 	ends           []int32 // of the last edges, as they lie in the file
 	source, target []int32
@@ -157,7 +157,7 @@ func openMatrix(folder, name string) (matrix, error) {
 	if !has(folder, name+textSuffix) {
 		return nil, nil
 	}
-	return openTable(filepath.Join(folder, name+textSuffix), 0)
+	return openText(filepath.Join(folder, name+textSuffix), 0)
 }
 
 func (f textFolder) matrix(name, of string) (matrix, error) { return openMatrix(f.vertices(of), name) }
@@ -185,7 +185,7 @@ func (f textFolder) labelled() (labelled []string, err error) {
 }
 
 func (f textFolder) labels(of string) (matrix, error) {
-	return openTable(filepath.Join(f.within("node-label", of), "node-label"+textSuffix), 0)
+	return openText(filepath.Join(f.within("node-label", of), "node-label"+textSuffix), 0)
 }
 
 // files lists what a folder has besides the files of features, labels and edges: tables such as
