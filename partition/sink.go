@@ -2,12 +2,12 @@ package partition
 
 import "weft/graph"
 
-// sink takes what a divider makes of a partition. A graph.PartWriter, whose methods these are, writes it to
+// sink takes what a divider makes of a partition. A graph.Writer, whose methods these are, writes it to
 // files. A heldPart keeps it in memory.
 type sink interface {
-	Features(t, columns, stored int, batches graph.FeatureBatches) error
-	In(r int, edges int64, like *graph.Relation, batches graph.RelationBatches) error
-	Out(r int, edges int64, like *graph.Relation, batches graph.RelationBatches) error
+	Features(t, columns, stored int, batches graph.Batches[*graph.Features]) error
+	In(r int, edges int64, like *graph.Relation, batches graph.Batches[*graph.Relation]) error
+	Out(r int, edges int64, like *graph.Relation, batches graph.Batches[*graph.Relation]) error
 	Written(r int) (*graph.Graph, error)
 }
 
@@ -24,7 +24,7 @@ func holdPart(p *graph.Part) *heldPart {
 }
 
 // Features implements sink.
-func (h *heldPart) Features(t, columns, stored int, batches graph.FeatureBatches) error {
+func (h *heldPart) Features(t, columns, stored int, batches graph.Batches[*graph.Features]) error {
 	f := &h.Graph.Features
 	if t > 0 {
 		f = &h.Graph.Others[t-1].Features
@@ -45,7 +45,7 @@ func (h *heldPart) Features(t, columns, stored int, batches graph.FeatureBatches
 }
 
 // In implements sink.
-func (h *heldPart) In(r int, edges int64, like *graph.Relation, batches graph.RelationBatches) error {
+func (h *heldPart) In(r int, edges int64, like *graph.Relation, batches graph.Batches[*graph.Relation]) error {
 	in := &h.Graph.Relations[r]
 	if like.EdgeFeatures != nil {
 		in.EdgeFeatures = make([]float32, 0, edges*int64(like.EdgeColumns))
@@ -54,12 +54,12 @@ func (h *heldPart) In(r int, edges int64, like *graph.Relation, batches graph.Re
 }
 
 // Out implements sink.
-func (h *heldPart) Out(r int, edges int64, like *graph.Relation, batches graph.RelationBatches) error {
+func (h *heldPart) Out(r int, edges int64, like *graph.Relation, batches graph.Batches[*graph.Relation]) error {
 	return hold(&h.Part.Out[r], edges, like, batches)
 }
 
 // hold appends batches of so many edges to a relation.
-func hold(to *graph.Relation, edges int64, like *graph.Relation, batches graph.RelationBatches) error {
+func hold(to *graph.Relation, edges int64, like *graph.Relation, batches graph.Batches[*graph.Relation]) error {
 	to.Indptr, to.Sources = []int64{0}, make([]int32, 0, edges)
 	if like.Weights != nil {
 		to.Weights = make([]float32, 0, edges)

@@ -174,7 +174,7 @@ func Write(store string, g *graph.Graph, a *Assignment, progress graph.Progress)
 
 // writeShares writes the shares into a folder. It returns the description of the whole graph.
 func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment, progress graph.Progress) (*Whole, error) {
-	var parts []*graph.PartWriter
+	var parts []*graph.Writer
 	d := newDivider(g, a, progress)
 	err := d.in(func(p int, part *graph.Part) (sink, error) {
 		to, err := folder.CreatePart(strconv.Itoa(p), part)

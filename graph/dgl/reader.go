@@ -41,11 +41,11 @@ const (
 // before anything is made of it. All numbers are little-endian, nothing is aligned. After the first error it
 // reads nothing more.
 type cursor struct {
-	file  *os.File
-	size  int64
-	at    int64
-	ahead *bufio.Reader // from at on
-	err   error
+	file   *os.File
+	length int64 // of the file
+	at     int64
+	ahead  *bufio.Reader // from at on
+	err    error
 
 	labels map[string]tensor // of whole graphs
 }
@@ -58,7 +58,7 @@ func over(file *os.File, size int64, err error) (*cursor, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cursor{file: file, size: size, ahead: bufio.NewReader(nil)}
+	c := &cursor{file: file, length: size, ahead: bufio.NewReader(nil)}
 	c.ahead.Reset(io.NewSectionReader(file, 0, size))
 	return c, nil
 }
@@ -74,7 +74,7 @@ func (c *cursor) fail(format string, args ...any) {
 }
 
 // left returns how many bytes are to come.
-func (c *cursor) left() uint64 { return uint64(c.size - c.at) }
+func (c *cursor) left() uint64 { return uint64(c.length - c.at) }
 
 // has reports whether the next n bytes are there.
 func (c *cursor) has(n uint64) bool {
@@ -102,7 +102,7 @@ func (c *cursor) bytes(n uint64) []byte {
 func (c *cursor) skip(n uint64) {
 	if c.has(n) {
 		c.at += int64(n)
-		c.ahead.Reset(io.NewSectionReader(c.file, c.at, c.size-c.at))
+		c.ahead.Reset(io.NewSectionReader(c.file, c.at, c.length-c.at))
 	}
 }
 

@@ -151,7 +151,8 @@ func (f *folder) typesInOrder() ([]graph.VertexType, error) {
 	if first < 0 {
 		return nil, refusal.Errorf("%s: %.60q has labels and is no vertex type; %s", f.name(), labelled[0], fetchAgain)
 	}
-	return append([]graph.VertexType{types[first]}, slices.Delete(types, first, first+1)...), nil
+	own := types[first]
+	return append([]graph.VertexType{own}, slices.Delete(types, first, first+1)...), nil
 }
 
 func (f *folder) typeNames() []string { return slices.Sorted(maps.Keys(f.counts)) }
