@@ -310,4 +310,3 @@ func (a *archive) names(g *graph.Graph, key string, want int) ([]string, error) 
 	}
 	return names, nil
 }
-

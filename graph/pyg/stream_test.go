@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"

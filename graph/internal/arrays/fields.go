@@ -180,7 +180,9 @@ func GiveGraphs(g *graph.Graph, ids [][]int64) (err error) {
 }
 
 // GraphsNote says how many graphs a file has that names the graph of each vertex.
-func GraphsNote(graphs int) string { return fmt.Sprintf("%s, by %q", Counted(graphs, "graph"), BatchKey) }
+func GraphsNote(graphs int) string {
+	return fmt.Sprintf("%s, by %q", Counted(graphs, "graph"), BatchKey)
+}
 
 // GraphIDs reads batch, which is there, of so many vertices.
 func (f Fields) GraphIDs(vertices int) ([]int64, error) {
