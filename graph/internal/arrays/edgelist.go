@@ -31,8 +31,8 @@ func (f Fields) Edges(key string) (e streamed.Edges, err error) {
 	}, Refuse: func(err error) error { return f.Refuse(key, err) }})
 }
 
-// EdgesAt are edges in memory, without weights and features, with those of Edges. refuse says that an error is
-// about them.
+// EdgesAt are edges in memory, without weights and features, with those of Edges. refuse says that an error
+// is about them.
 func (f Fields) EdgesAt(ends graph.Edges, refuse func(error) error) (streamed.Edges, error) {
 	open := func() (EndsReader, error) { return EndsInMemory(ends.Source, ends.Target), nil }
 	return f.edgesWith(ends.Len(), EdgeArrays{Open: open, Refuse: refuse})
