@@ -125,9 +125,7 @@ func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 		return nil, err
 	}
 	relation.Symmetric = g.Relations[0].Symmetric // both directions of an edge stay, or neither
-	f, l := &g.Features, &g.Labels
-	vertexData := 4*(len(f.Dense)+len(f.Indices)+len(f.Data)+len(l.Multi)+len(l.Values)) + 8*(len(f.Indptr)+len(l.Class)) + arrayBytes(g.Arrays)
-	if err := memory.Need(int64(vertexData)); err != nil {
+	if err := memory.Need(g.vertexBytes()); err != nil {
 		return nil, err
 	}
 	changed := g.with(relation)
