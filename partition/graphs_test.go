@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 )
 
 // kind says which optional parts a graph for tests has.
@@ -138,11 +139,7 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 			slices.Sort(*part)
 		}
 	}
-	g, err := stacked.Permute(ids)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return graphtest.Permuted(t, stacked, ids)
 }
 
 func stack(g *graph.Graph, s *Share) {
