@@ -8,6 +8,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/graphtest"
+	"weft/internal/require"
 )
 
 // kind says which optional parts a graph for tests has.
@@ -51,9 +52,7 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 		}
 	}
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &graph.Graph{Relations: []graph.Relation{relation}, Metric: "macro-f1", Provenance: "made for a test"}
 	g.Features = features(r, vertices, k.sparse)
 	g.Labels = labels(r, vertices, k.multi)
@@ -67,9 +66,7 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 		}
 		g.Splits = append(g.Splits, s)
 	}
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Check())
 	return g
 }
 

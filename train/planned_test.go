@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 	"weft/tensor"
 	"weft/train/plan"
 	"weft/train/setting"
@@ -16,9 +17,7 @@ import (
 func planOf(t *testing.T, g *graph.Graph, o Options) plan.Plan {
 	t.Helper()
 	p, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 
@@ -153,9 +152,7 @@ func TestPlannedChunks(t *testing.T) {
 func TestUnusedRelations(t *testing.T) {
 	relation := func(source, name, target string, e graph.Edges) graph.Relation {
 		r, err := graph.NewRelation(3, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.Source, r.Name, r.Target = source, name, target
 		return r
 	}

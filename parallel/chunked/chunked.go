@@ -83,7 +83,7 @@ type Options struct {
 	EdgeData edges.EdgeData
 	// Aggregated is the same as in sar.Options.
 	Aggregated func(module string, edgeColumns int64)
-	// Redistributed is the same as in tensor.Options.
+	// Redistributed is the same as in tp.Options.
 	Redistributed func(module string, bytes int64)
 }
 

@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/train/engine"
 )
@@ -15,9 +14,9 @@ import (
 // 3). It alone tests whole runs on partitions: features, labels and splits by partition, norm statistics and
 // metrics summed over partitions, and each worker's plan. One of four partitions is empty.
 func TestGraphAxis(t *testing.T) {
-	paralleltest.Engines(t, 0,
-		paralleltest.Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, Tolerance: 2e-5},
-		paralleltest.Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 4, Slices: 1}, Tolerance: 2e-5},
+	Engines(t, 0,
+		Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, Tolerance: 2e-5},
+		Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 4, Slices: 1}, Tolerance: 2e-5},
 	)
 }
 
@@ -38,9 +37,9 @@ func TestGraphAxisPropagators(t *testing.T) {
 					return sar.New(c.Team, c.Groups, c.Share, c.Order, o)
 				}
 				if o.Halo == edges.HaloRows {
-					paralleltest.Propagators(t, m, axis)
+					Propagators(t, m, axis)
 				} else {
-					paralleltest.PartialSums(t, m, axis)
+					PartialSums(t, m, axis)
 				}
 			})
 		}

@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
-	"weft/parallel/paralleltest"
 	"weft/partition"
 	"weft/train"
 	"weft/train/setting"
@@ -24,14 +24,12 @@ import (
 // worker. With several chunks embeddings are aggregated first and features transformed first, whatever is
 // cheaper.
 func TestPlanOfStages(t *testing.T) {
-	g := paralleltest.Tangled(t)
+	g := Tangled(t)
 	o := train.Defaults()
 	o.Model, o.Layers, o.Threads, o.InputDropout = "gcn", 3, 1, .1 // nothing is cached
 	said := func(j *train.Job) (lines []string) {
 		plan, err := j.Plan(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		parameters := 0
 		for _, w := range plan.Workers {
 			parameters += w.Parameters
@@ -60,9 +58,7 @@ func TestPlanOfStages(t *testing.T) {
 // TestPlanOfAnyOrder: no order of chunks of unequal size takes more memory than planned, nor much less.
 func TestPlanOfAnyOrder(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.RMAT, Scale: 8, EdgeFactor: 12, Features: 16, Classes: 4, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, c := range []struct {
 		model  string
 		stages int
@@ -81,13 +77,9 @@ func TestPlanOfAnyOrder(t *testing.T) {
 		c.set(&o)
 		job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: c.slices}}
 		plan, err := job.Plan(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r, err := job.Run(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for stage, planned := range plan.PeakTensorBytes {
 			if took := r.PeakTensorBytes[stage]; took > planned || float64(took) < .85*float64(planned) {
 				t.Errorf("%s, stage %d: took %d bytes, planned %d", c.model, stage, took, planned)
@@ -102,7 +94,7 @@ func TestPlanOfAnyOrder(t *testing.T) {
 // TestPlanOfChunks: the plan of a pipeline has the bytes of its run, for every treatment of chunks' values
 // and gradients, if the order is fixed.
 func TestPlanOfChunks(t *testing.T) {
-	g := paralleltest.Tangled(t)
+	g := Tangled(t)
 	for _, model := range []string{"gcnii", "gat"} {
 		for _, set := range []func(o *train.Options){
 			func(*train.Options) {},
@@ -119,14 +111,10 @@ func TestPlanOfChunks(t *testing.T) {
 					job.Parts = inTurn(t, g, m.Partitions)
 				}
 				plan, err := job.Plan(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				r, err := job.Run(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
-				what := fmt.Sprintf("%s on %s, recompute %s, %s, from %s", model, paralleltest.Name(job.Mesh), o.Recompute, o.StaleGradients, o.HistoryStart)
+				require.NoError(t, err)
+				what := fmt.Sprintf("%s on %s, recompute %s, %s, from %s", model, Name(job.Mesh), o.Recompute, o.StaleGradients, o.HistoryStart)
 				if diff := cmp.Diff(r.PeakTensorBytes, plan.PeakTensorBytes); diff != "" {
 					t.Errorf("%s: planned tensors: %s", what, diff)
 				}
@@ -144,7 +132,7 @@ func TestPlanOfChunks(t *testing.T) {
 // TestPriceOfOrders: the bytes that the plan gives for the other order of work are the bytes planned with
 // that order.
 func TestPriceOfOrders(t *testing.T) {
-	g := paralleltest.Tangled(t)
+	g := Tangled(t)
 	for _, mesh := range []string{"tensor=3", "graph=2,tensor=2"} {
 		price := map[string]map[string][2]string{} // by order of work and module: the bytes of this order and of the other
 		for _, choice := range []string{"transform-first", "aggregate-first"} {
@@ -155,9 +143,7 @@ func TestPriceOfOrders(t *testing.T) {
 				job.Parts = inTurn(t, g, 2)
 			}
 			plan, err := job.Plan(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			price[choice] = map[string][2]string{}
 			for _, s := range plan.Workers[0].Layers {
 				if m := regexp.MustCompile(`^.* \(.*: ([^:)]*)\)$`).FindStringSubmatch(s.What); m != nil {
@@ -184,9 +170,7 @@ func TestPriceOfOrders(t *testing.T) {
 // inTurn divides the graph's vertices among k partitions in turn.
 func inTurn(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	t.Helper()
-	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: paralleltest.Dividings(g.Vertices(), k)["in turn"]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: Dividings(g.Vertices(), k)["in turn"]})
+	require.NoError(t, err)
 	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 }

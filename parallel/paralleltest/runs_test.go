@@ -11,6 +11,7 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/nn"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
@@ -178,11 +179,11 @@ const unchanged = "plain"
 var variants = []variant{
 	{name: unchanged},
 	{name: "bfloat16", set: inBFloat16},
-	{name: "bfloat16, sparse features, batch norm", change: Sparsely, set: func(o *train.Options) {
+	{name: "bfloat16, sparse features, batch norm", change: sparsely, set: func(o *train.Options) {
 		inBFloat16(o)
 		o.Norm, o.Residual = "batch", true
 	}},
-	{name: "sparse features, clipped, pair norm", change: Sparsely, set: func(o *train.Options) {
+	{name: "sparse features, clipped, pair norm", change: sparsely, set: func(o *train.Options) {
 		o.InputDropout, o.Clip, o.Norm = .2, .5, "pair"
 	}},
 	{name: "several labels, some missing", change: func(g *graph.Graph) {
@@ -292,9 +293,7 @@ func (c *Case) inBFloat16(t *testing.T, g *graph.Graph, o train.Options, got *tr
 	t.Helper()
 	o.Precision = "f32"
 	plan, err := c.job(t, g, o).Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	whole, half := worker.SumOf(plan.Sent), got.Communication
 	for _, k := range []struct {
 		what        string
@@ -312,9 +311,7 @@ func (c *Case) inBFloat16(t *testing.T, g *graph.Graph, o train.Options, got *tr
 func asPlanned(t *testing.T, j *train.Job) *train.Result {
 	t.Helper()
 	p, err := j.Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := run(t, j)
 	if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(p.GraphBytes, r.GraphBytes) {
 		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", r.PeakTensorBytes, r.GraphBytes, p.PeakTensorBytes, p.GraphBytes)
@@ -372,18 +369,14 @@ func run(t *testing.T, j *train.Job) *train.Result {
 		}
 	}
 	r, err := j.Run(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
 func predict(t *testing.T, j *train.Job, weights nn.State) *train.Prediction {
 	t.Helper()
 	p, err := j.Predict(context.Background(), weights, train.WithEmbeddings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 
@@ -402,9 +395,7 @@ func parts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 		a.Of[v] = int32(r.IntN(filled))
 	}
 	shares, err := partition.Split(g, &a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 }
 
@@ -421,8 +412,8 @@ func (c *Case) near(t *testing.T, what string, got, want []float64) {
 	near(t, what, got, want, tolerance)
 }
 
-// Sparsely makes the features sparse, and keeps those above zero.
-func Sparsely(g *graph.Graph) {
+// sparsely makes the features sparse, and keeps those above zero.
+func sparsely(g *graph.Graph) {
 	s := graph.Features{Columns: g.Features.Columns, Indptr: []int64{0}}
 	for at, x := range g.Features.Dense {
 		if x > 0 {

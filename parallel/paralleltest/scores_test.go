@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"testing"
@@ -6,9 +6,9 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/mesh"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -21,16 +21,14 @@ func TestScoresOfOneValue(t *testing.T) {
 	partitions := func(c engine.Config) (engine.Axis, error) {
 		return sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{})
 	}
-	for name, newAxis := range map[string]paralleltest.Axis{"graph": partitions, "tensor": newSlice} {
+	for name, newAxis := range map[string]Axis{"graph": partitions, "tensor": newSlice} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		defer team.Memory.Close()
 		axis, err := newAxis(engine.Config{
-			Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(paralleltest.Small(t, false, false)),
+			Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(Small(t, false, false)),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, tape := axis.Propagator("convs.1", paralleltest.Stored), autograd.NewTrainingTape(team, autograd.Random{})
+		require.NoError(t, err)
+		p, tape := axis.Propagator("convs.1", Stored), autograd.NewTrainingTape(team, autograd.Random{})
 		value := func() *autograd.Var { return tape.Input(team.Zeros(tensor.Features, axis.Rows().Here, 2), axis.Rows()) }
 		x, s := value(), value()
 		for what, a := range map[string]gnn.Attention{

@@ -13,6 +13,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
@@ -26,9 +27,7 @@ import (
 func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Partition {
 	t.Helper()
 	g, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(&graph.Graph{Relations: []graph.Relation{*r}}), order.Options{}, sar.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 

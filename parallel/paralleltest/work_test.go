@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/parallel/mesh"
-	"weft/parallel/paralleltest"
 	"weft/train"
 	"weft/train/setting"
 )
@@ -30,7 +30,7 @@ func TestWorkAlone(t *testing.T) {
 		{"halo", true, func(o *train.Options) { o.Halo = "cover" }},
 		{"aggregation-chunks", true, func(o *train.Options) { o.AggregationChunks = 2 }},
 	}
-	g := paralleltest.Tangled(t)
+	g := Tangled(t)
 	for _, model := range []string{"gcn", "sage", "gat", "gin", "gcnii", "resgcn"} {
 		t.Run(model, func(t *testing.T) {
 			run := func(stages int, set func(o *train.Options)) (*train.Result, error) {
@@ -42,9 +42,7 @@ func TestWorkAlone(t *testing.T) {
 				return job.Run(context.Background())
 			}
 			want, err := run(2, func(*train.Options) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			same := func(what string, got *train.Result) {
 				equal := slices.Equal(got.Losses, want.Losses) && slices.Equal(got.Logits, want.Logits)
 				for name, w := range want.Weights {
@@ -66,9 +64,7 @@ func TestWorkAlone(t *testing.T) {
 				}
 			}
 			got, err := run(4, func(*train.Options) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			same("four stages", got)
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
@@ -121,9 +122,7 @@ func TestOrdersOfWork(t *testing.T) {
 	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(paralleltest.Small(t, true, true)), order.Options{
 		Explain: func(path, what string) { explained = append(explained, path+": "+what) },
 	}, sar.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tape, x := autograd.NewTape(team), team.Zeros(tensor.Features, p.Rows().Here, 8)
 	indptr := team.Memory.NewElement(tensor.Features, tensor.Int64, 1, x.Rows+1)
 	clear(indptr.Int64s())

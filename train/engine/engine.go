@@ -92,7 +92,7 @@ type Config struct {
 	Trace *trace.Track
 	// Order says how each module chooses its order of work, and who is told of it.
 	Order order.Options
-	// AggregationChunks is tensor.Options.Chunks, of the tensor axis.
+	// AggregationChunks is tp.Options.Chunks, of the tensor axis.
 	AggregationChunks int
 	// Prefetch, KeepHalo, Halo, Delay and Smoothing are sar.Options, of the graph axis.
 	Prefetch  int
