@@ -11,8 +11,8 @@ import (
 	"weft/graph"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -175,7 +175,7 @@ func TestDecoupledRelations(t *testing.T) {
 	}
 	for _, c.teleport = range []float64{0, .2} {
 		team := kernel.NewTeam(2, tensor.NewMeter())
-		p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g), order.Options{}, sar.Options{})
+		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)}, axis.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,8 +17,8 @@ import (
 	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -97,7 +97,7 @@ func testTypedGolden(t *testing.T, file, input string) {
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	defer team.Memory.Close()
 	of := g.graph()
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(of), order.Options{}, sar.Options{})
+	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(of)}, axis.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestTypedReach(t *testing.T) {
 	g := &golden{t, meta, tensors}
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g.graph()), order.Options{}, sar.Options{})
+	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g.graph())}, axis.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +388,7 @@ func papers(t *testing.T, relations ...string) *graph.Graph {
 func TestTypedNorms(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(papers(t, "cites", "extends")), order.Options{}, sar.Options{})
+	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(papers(t, "cites", "extends"))}, axis.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +420,7 @@ func TestInputDropout(t *testing.T) {
 	for model, relations := range map[string][]string{"gcn": {"cites"}, "rgcn": {"cites", "extends"}} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		g := papers(t, relations...)
-		p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g), order.Options{}, sar.Options{})
+		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)}, axis.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

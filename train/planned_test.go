@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/parallel/axis"
 	"weft/tensor"
 	"weft/train/plan"
 	"weft/train/setting"
@@ -90,9 +91,9 @@ func TestPlannedMessages(t *testing.T) {
 				if o.LabelInput > 0 {
 					continue // a pipeline refuses it
 				}
-				o.Chunks, o.ChunkOrder = 4, setting.OrderFixed
+				o.Chunks, o.ChunkOrder = 4, axis.Fixed
 				if o.Norm == "batch" {
-					o.Chunks = setting.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition
+					o.Chunks = axis.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition
 				}
 			}
 			p, err := (&Job{Graph: g, Options: o, PlanSteps: true}).Plan(context.Background())

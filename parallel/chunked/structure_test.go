@@ -10,6 +10,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/tensor"
 )
@@ -36,7 +37,7 @@ func TestWhoReadsWhom(t *testing.T) {
 // TestManySources: a vertex reads more rows than a block has, and they read it.
 func TestManySources(t *testing.T) {
 	const vertices = 2700
-	d, list := &divided{replicas: 2, options: Options{Count: 3, Period: 1}}, []edge(nil)
+	d, list := &divided{replicas: 2, count: 3, options: axis.Options{HistoryPeriod: 1}}, []edge(nil)
 	for v := range int32(vertices) {
 		d.of, d.chunk = append(d.of, v%2), append(d.chunk, v%5%3)
 		list = append(list, edge{v, 0}, edge{0, v})
@@ -81,7 +82,7 @@ func (d *divided) reads(list []weighed, replica int, u int32) bool {
 
 // checkStored compares the stored rows with those that are read, and returns their vertices.
 func (d *divided) checkStored(t rapid.TB, me int, st *structure, list []weighed) (stored []int32) {
-	for k := range d.options.Count {
+	for k := range d.count {
 		if st.stored[k].lo != len(stored) {
 			t.Errorf("replica %d, chunk %d: stored from %d on, want %d", me, k, st.stored[k].lo, len(stored))
 		}

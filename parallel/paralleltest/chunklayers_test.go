@@ -12,9 +12,9 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel/reference"
+	"weft/parallel/axis"
 	"weft/parallel/chunked"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/tensor"
 	"weft/train/engine"
 )
@@ -23,8 +23,8 @@ import (
 // from this epoch's rows and from the history, the gradients of all rows read, and the gradients of
 // parameters. It does so in both directions, with other rows in each epoch. Vertices are divided among the
 // replicas in turn, and among chunks at random.
-func Chunks(t *testing.T, g *graph.Graph, replicas int, o chunked.Options) {
-	c := newChunks(g, replicas, o)
+func Chunks(t *testing.T, g *graph.Graph, replicas, count int, o axis.Options) {
+	c := newChunks(g, replicas, count, o)
 	c.which, c.rows = Layer.aggregatesOnce, func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
 	c.run(t)
 	c.layers(func(l Layer, along gnn.Along) { c.check(t, l, along) })
@@ -33,7 +33,7 @@ func Chunks(t *testing.T, g *graph.Graph, replicas int, o chunked.Options) {
 // ChunkRounds compares layers of several rounds with their definition. Each round has a history of its own.
 // The rows stay the same, and each epoch takes a snapshot, so that in the end all rows read are exact.
 func ChunkRounds(t *testing.T, replicas, count int) {
-	c := newChunks(Small(t, true, true), replicas, chunked.Options{Count: count, Period: 1})
+	c := newChunks(Small(t, true, true), replicas, count, axis.Options{HistoryPeriod: 1})
 	c.which = func(l Layer) bool { return l.rounds && l.method == "Propagate" }
 	c.rows = func(int) float64 { return 1 }
 	c.run(t)
@@ -43,13 +43,13 @@ func ChunkRounds(t *testing.T, replicas, count int) {
 	})
 }
 
-func newChunks(g *graph.Graph, replicas int, o chunked.Options) *chunks {
+func newChunks(g *graph.Graph, replicas, count int, o axis.Options) *chunks {
 	c := &chunks{graph: g, replicas: replicas, options: o, of: Dividings(g.Vertices(), replicas)["in turn"]}
-	r := rand.New(rand.NewPCG(6, uint64(o.Count)))
+	r := rand.New(rand.NewPCG(6, uint64(count)))
 	for range g.Vertices() {
-		c.chunk = append(c.chunk, r.Int32N(int32(o.Count)))
+		c.chunk = append(c.chunk, r.Int32N(int32(count)))
 	}
-	c.options.Chunks = InPartitions(c.of, replicas, c.chunk)
+	c.division = chunked.Division{Of: InPartitions(c.of, replicas, c.chunk), Count: count}
 	for e := range c.got {
 		c.got[e] = map[string]*Outcome{}
 	}
@@ -78,7 +78,8 @@ type chunks struct {
 	graph     *graph.Graph
 	replicas  int
 	of, chunk []int32 // each vertex's partition, and chunk of it
-	options   chunked.Options
+	options   axis.Options
+	division  chunked.Division
 	which     func(Layer) bool        // the layers
 	rows      func(epoch int) float64 // factor of a layer's rows in an epoch
 	mu        sync.Mutex
@@ -89,7 +90,7 @@ const chunkEpochs = 4
 
 // order is the order of the chunks in an epoch.
 func (c *chunks) order(epoch int) []int {
-	return rand.New(rand.NewPCG(7, uint64(epoch))).Perm(c.options.Count)
+	return rand.New(rand.NewPCG(7, uint64(epoch))).Perm(c.division.Count)
 }
 
 // layers calls f for the layers, in both directions.
@@ -106,7 +107,7 @@ func (c *chunks) layers(f func(Layer, gnn.Along)) {
 func (c *chunks) run(t *testing.T) {
 	w := Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: c.replicas, Slices: 1}, Graph: c.graph, Of: c.of}
 	w.Run(t, func(config engine.Config) {
-		g, err := chunked.New(config.Team, config.Groups, config.Share, order.Options{}, c.options)
+		g, err := chunked.New(config.Env, c.options, c.division)
 		if err != nil {
 			panic(err)
 		}
@@ -158,7 +159,7 @@ func (c *chunks) layer(config engine.Config, g *chunked.Graph, l Layer, along gn
 		o = l.Blank(c.graph.Vertices())
 		c.got[epoch-1][site] = o
 	}
-	n := c.options.Count
+	n := c.division.Count
 	s := &chunkedLayer{
 		Layer: l, config: config, epoch: epoch, rows: c.rows(epoch), p: g.Propagator(site, along), outcome: o, mu: &c.mu,
 		tapes: make([]*autograd.Tape, n), in: make([]*autograd.Var, n), out: make([]*autograd.Var, n),
@@ -214,7 +215,7 @@ func (l *chunkedLayer) finish() {
 // check compares a layer in all epochs with its definition, computed from the rows that each chunk reads.
 func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
 	site := fmt.Sprint(l.Name, along)
-	n, count := c.graph.Vertices(), c.options.Count
+	n, count := c.graph.Vertices(), c.division.Count
 	e := inEdgesOf(&c.graph.Relations[0], along)
 	given, gradient := l.Given(n)
 	w := l.drawnWeights()
@@ -245,7 +246,7 @@ func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
 			returned[k] = passes[k].DX
 			for other, d := range returned {
 				scale := 1.
-				if other != k && c.options.Stale == chunked.DropScale {
+				if other != k && c.options.StaleGradients == axis.DropScale {
 					scale = 2
 				}
 				c.each(k, func(v int) {
@@ -260,12 +261,12 @@ func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
 				}
 			}
 		}
-		if c.options.Stale != chunked.Keep {
+		if c.options.StaleGradients != axis.Keep {
 			for k := range returned {
 				returned[k] = make([]float64, n*l.In)
 			}
 		}
-		if epoch%c.options.Period == 0 {
+		if epoch%c.options.HistoryPeriod == 0 {
 			history = buffer
 		}
 		c.got[epoch-1][site].Near(t, fmt.Sprintf("%s, epoch %d", site, epoch), want)

@@ -8,9 +8,9 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	sliced "weft/parallel/tensor"
 	"weft/partition"
@@ -24,12 +24,12 @@ import (
 func TestDropEdge(t *testing.T) {
 	const p = .4
 	for _, m := range []mesh.Mesh{grid(1, 1, 1), grid(1, 3, 1), grid(1, 1, 3), grid(1, 2, 2)} {
-		axis := func(c engine.Config) (engine.Axis, error) {
-			o := sar.Options{Prefetch: 1, DropEdge: p}
+		newAxis := func(c engine.Config) (engine.Axis, error) {
+			o := axis.Options{Prefetch: 1, DropEdge: p}
 			if c.Groups.Mesh.Slices > 1 {
-				return sliced.New(c.Team, c.Groups, c.Share, order.Options{}, sliced.Options{Options: o})
+				return sliced.New(c.Env, o)
 			}
-			return sar.New(c.Team, c.Groups, c.Share, order.Options{}, o)
+			return sar.New(c.Env, o)
 		}
 		graphs := map[string]*given{"loops and weights": smallWeighted}
 		if m == grid(1, 3, 1) { // several messages between two partitions, and several batches of edges
@@ -54,7 +54,7 @@ func TestDropEdge(t *testing.T) {
 				}
 				of := Dividings(full.Vertices(), m.Partitions)["unevenly"]
 				Workers{Mesh: m, Storage: tensor.Float32, Graph: full, Of: of}.Run(t, func(c engine.Config) {
-					a, err := axis(c)
+					a, err := newAxis(c)
 					if err != nil {
 						panic(err)
 					}

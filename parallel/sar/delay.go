@@ -6,14 +6,11 @@ import (
 	"weft/checkpoint"
 	"weft/comm"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
 )
-
-// Smoothing says what PipeGCN's smoothing replaces by its moving average: the halo rows that come, their
-// gradients, or both.
-type Smoothing struct{ Features, Gradients bool }
 
 // momentum is γ of the moving averages: average ← γ·average + (1−γ)·received. 0.95 is PipeGCN's default.
 const momentum = .95
@@ -27,7 +24,7 @@ const momentum = .95
 // that are not Late exchange as wire does.
 type delay struct {
 	*wire
-	smoothing Smoothing
+	smoothing axis.Smoothing
 	calls     map[Key]*late
 	saved     Saved
 }
@@ -112,7 +109,7 @@ func (d *delay) visits(call *Call, t *Transfer) (v *lateVisits, err error) {
 	memory, most := d.team.Memory, call.Edges.MostIn
 	if t.fetches() {
 		if v.rows == nil {
-			v.rows = d.travelling(call, comm.Halo, call.Form(t.Rows), d.smoothing.Features)
+			v.rows = d.travelling(call, comm.Halo, call.Form(t.Rows), d.smoothing&axis.OfFeatures != 0)
 		}
 		if err := v.rows.sendRows(call, t.Rows); err != nil {
 			return v, err
@@ -126,7 +123,7 @@ func (d *delay) visits(call *Call, t *Transfer) (v *lateVisits, err error) {
 	}
 	if len(t.Grads) > 0 {
 		if v.gradients == nil {
-			v.gradients = d.travelling(call, comm.HaloGradient, t.Sent, d.smoothing.Gradients)
+			v.gradients = d.travelling(call, comm.HaloGradient, t.Sent, d.smoothing&axis.OfGradients != 0)
 		}
 		if err := v.gradients.addGradients(call, t); err != nil {
 			return v, err

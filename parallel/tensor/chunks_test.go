@@ -6,6 +6,7 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tensor"
@@ -28,7 +29,7 @@ func TestChunks(t *testing.T) {
 				for _, chunks := range []int{1, 2, 5, 1000} {
 					w, got := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}, l.Blank(g.Vertices())
 					w.Run(t, func(c engine.Config) {
-						a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Chunks: chunks})
+						a, err := tensor.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 						if err != nil {
 							panic(err)
 						}

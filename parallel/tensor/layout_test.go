@@ -7,6 +7,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tensor"
@@ -28,7 +29,7 @@ func TestToRowsInvertsToSlices(t *testing.T) {
 			}
 			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: &graph.Graph{Relations: []graph.Relation{relation}}}
 			w.Run(t, func(e engine.Config) {
-				a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Chunks: 3})
+				a, err := tensor.New(e.Env, axis.Options{AggregationChunks: 3})
 				if err != nil {
 					panic(err)
 				}

@@ -10,6 +10,7 @@ import (
 	"weft/comm"
 	"weft/comm/commtest"
 	"weft/gnn"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tensor"
@@ -53,11 +54,12 @@ func TestSentBytes(t *testing.T) {
 				}
 				w.Run(t, func(e engine.Config) {
 					mine := &reported[e.Groups.Slice]
-					a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Redistributed: func(module string, bytes int64) {
+					e.Redistributed = func(module string, bytes int64) {
 						if module == c.layer.Name {
 							*mine = redistributions{mine.number + 1, mine.bytes + int(bytes)}
 						}
-					}})
+					}
+					a, err := tensor.New(e.Env, axis.Options{})
 					if err != nil {
 						panic(err)
 					}

@@ -19,6 +19,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tensor"
@@ -428,7 +429,7 @@ func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts
 	}
 	got := l.Blank(g.Vertices())
 	w.Run(t, func(c engine.Config) {
-		a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Chunks: chunks})
+		a, err := tensor.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 		if err != nil {
 			panic(err)
 		}
