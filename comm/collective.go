@@ -59,7 +59,7 @@ func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
 	if err := c.exchange(k, send, receive, "a sum"); err != nil {
 		return err
 	}
-	if !c.end.plans() { // a plan has no values, and touches none
+	if !c.end.plans { // a plan has no values, and touches none
 		addUp(mine, of)
 	}
 	for r := range n {
@@ -103,7 +103,7 @@ func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
 	if bytes == 0 {
 		return nil
 	}
-	if k == Setup && bytes <= shortGather && !c.end.plans() { // a plan knows what the ranks of its worker say
+	if k == Setup && bytes <= shortGather && !c.end.plans { // a plan knows what the ranks of its worker say
 		return c.gatherShort(k, mine, all, within)
 	}
 	send := make([][]byte, c.Size())

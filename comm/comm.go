@@ -35,6 +35,8 @@ type Comm struct {
 // end is what all groups of a rank share.
 type end struct {
 	transport Transport
+	host      *member // the transport, if it is that of a rank that shares its worker with others; else nil
+	plans     bool    // messages to and from other workers go nowhere
 	timeout   time.Duration
 	place     atomic.Pointer[place]
 	sent      [Kinds]struct{ bytes, messages atomic.Int64 }
@@ -57,6 +59,12 @@ type stream struct {
 // sets no limit.
 func New(t Transport, timeout time.Duration) *Comm {
 	e := &end{transport: t, timeout: timeout, groups: 1, traced: map[stream]int{}, sentTo: make([]atomic.Int64, t.Size())}
+	switch t := t.(type) {
+	case plan:
+		e.plans = true
+	case *member:
+		e.host, e.plans = t, t.workers == nil
+	}
 	e.place.Store(&place{})
 	c := &Comm{end: e, rank: t.Rank(), ranks: make([]int, t.Size())}
 	for r := range c.ranks {
@@ -135,7 +143,7 @@ func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
 // its work do not count. For a rank of a Host it is how long none of the worker's ranks has been at work,
 // since the first of them began.
 func (c *Comm) Waited() time.Duration {
-	if m, hosted := c.end.transport.(*member); hosted {
+	if m := c.end.host; m != nil {
 		return m.waitedSoFar()
 	}
 	return time.Duration(c.end.waited.Load())

@@ -26,7 +26,7 @@ func (c *Comm) reduce(values []int64, combine func(a, b int64) int64) error {
 	if err := c.toFirst(Setup, Bytes(values), all, within); err != nil {
 		return err
 	}
-	if c.rank == 0 && !c.end.plans() {
+	if c.rank == 0 && !c.end.plans {
 		for i, x := range theirs[len(values):] {
 			values[i%len(values)] = combine(values[i%len(values)], x)
 		}

@@ -27,7 +27,7 @@ type Host struct {
 	carried  atomic.Int64 // headers and messages of all links that have gone or come
 
 	mu       sync.Mutex
-	boxes    map[lane]*box
+	lanes                  // messages that nobody has asked for, and receives that wait for one
 	err      error         // why everything was aborted
 	turn     *member       // at work; nil: none
 	changed  sync.Cond     // the turn
@@ -65,12 +65,6 @@ type Message interface {
 	Drop()
 }
 
-// box holds the messages of a lane that nobody has asked for, or the receives that wait for one.
-type box struct {
-	messages []Message
-	waiting  []*transfer
-}
-
 // NewHost returns the host of one worker's ranks. workers connects the workers, which all make their host in
 // the same step; its messages are the hosts' alone from then on. holders[r] is the worker that holds rank r.
 func NewHost(workers *Comm, holders []int, s Spool) *Host {
@@ -94,7 +88,7 @@ func NewHost(workers *Comm, holders []int, s Spool) *Host {
 func PlanHost(worker int, holders []int, s Spool) *Host { return newHost(holders, worker, s) }
 
 func newHost(holders []int, me int, s Spool) *Host {
-	h := &Host{holders: holders, spool: s, boxes: map[lane]*box{}}
+	h := &Host{holders: holders, spool: s, lanes: lanes{}}
 	h.changed.L = &h.mu
 	for rank, worker := range holders {
 		if worker == me {
@@ -212,7 +206,7 @@ func (m *member) Size() int { return len(m.holders) }
 func (m *member) beside(rank int) bool { return m.holders[rank] == m.holders[m.rank] }
 
 func (m *member) Send(data []byte, to, tag int) Request {
-	t := &transfer{done: make(chan struct{})}
+	t := newTransfer(nil)
 	if err := m.aborted(); err != nil {
 		t.finish(err)
 		return t
@@ -238,7 +232,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 }
 
 func (m *member) Receive(data []byte, from, tag int) Request {
-	t, l := &transfer{data: data, done: make(chan struct{})}, lane{from, m.rank, tag}
+	t := newTransfer(data)
 	if m.workers == nil && !m.beside(from) {
 		m.came.add(m.spool.Takes(KindOf(tag), len(data)))
 		p, err := m.spool.Put(KindOf(tag), data, Incoming)
@@ -248,49 +242,34 @@ func (m *member) Receive(data []byte, from, tag int) Request {
 		t.finish(err)
 		return t
 	}
-	if err := m.match(l, func(b *box) { b.waiting = append(b.waiting, t) }); err != nil {
-		t.finish(err)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		t.finish(m.err)
+	} else if sent := m.match(lane{from, m.rank, tag}, t, false); sent != nil {
+		hand(sent.message, t)
 	}
 	return t
 }
 
 // deliver gives a message to the receive that it is for.
 func (h *Host) deliver(l lane, p Message) error {
-	err := h.match(l, func(b *box) { b.messages = append(b.messages, p) })
-	if err != nil {
-		p.Drop()
-	}
-	return err
-}
-
-// match adds a message or a receive to the box of its lane, and matches the oldest message with the oldest
-// receive.
-func (h *Host) match(l lane, add func(*box)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err != nil {
+		p.Drop()
 		return h.err
 	}
-	b := h.boxes[l]
-	if b == nil {
-		b = &box{}
-		h.boxes[l] = b
+	sent := newTransfer(nil)
+	sent.message = p
+	if t := h.match(l, sent, true); t != nil {
+		hand(p, t)
 	}
-	add(b)
-	if len(b.messages) == 0 || len(b.waiting) == 0 {
-		return nil
-	}
-	p, t := b.messages[0], b.waiting[0]
-	b.messages, b.waiting = b.messages[1:], b.waiting[1:]
-	if len(b.messages)+len(b.waiting) == 0 {
-		delete(h.boxes, l)
-	}
-	h.hand(p, t)
 	return nil
 }
 
-// hand gives a message to its receiver, who collects it. The caller holds mu.
-func (h *Host) hand(p Message, t *transfer) {
+// hand gives a message to its receiver, which copies it when it has its turn.
+func hand(p Message, t *transfer) {
 	if p.Len() != len(t.data) {
 		t.finish(fmt.Errorf("%w: %d bytes were sent where %d are expected", ErrLength, p.Len(), len(t.data)))
 		p.Drop()
@@ -301,28 +280,12 @@ func (h *Host) hand(p Message, t *transfer) {
 	t.finish(nil)
 }
 
-// collect copies a message that has come, once.
-func (t *transfer) collect() {
-	if p := t.message; p != nil {
-		t.message = nil
-		t.err = p.Take(t.data)
-	}
-}
-
 // Abort ends the requests of all ranks of the worker. Those of other workers end as after Comm.Abort.
 func (h *Host) Abort(err error) {
 	h.mu.Lock()
 	if h.err == nil {
 		h.err = fmt.Errorf("%w: %w", ErrAborted, err)
-		for l, b := range h.boxes {
-			for _, p := range b.messages {
-				p.Drop()
-			}
-			for _, t := range b.waiting {
-				t.finish(h.err)
-			}
-			delete(h.boxes, l)
-		}
+		h.drop(anyLane, h.err)
 		h.next()
 	}
 	h.mu.Unlock()
@@ -350,7 +313,7 @@ func (m *member) Close() error {
 	if m.err != nil {
 		return m.err
 	}
-	for l := range m.boxes {
+	for l := range m.lanes {
 		if l.to == m.rank {
 			return errors.New("a message to the rank was not received")
 		}

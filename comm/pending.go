@@ -53,8 +53,8 @@ func (c *Comm) send(k Kind, data []byte, to int, within string) *Pending {
 
 // leaves reports whether a message to a rank of the transport leaves this rank's worker.
 func (c *Comm) leaves(to int) bool {
-	m, hosted := c.end.transport.(*member)
-	return to != c.end.transport.Rank() && (!hosted || !m.beside(to))
+	m := c.end.host
+	return to != c.end.transport.Rank() && (m == nil || !m.beside(to))
 }
 
 func (c *Comm) receive(k Kind, data []byte, from int, within string) *Pending {
@@ -109,9 +109,6 @@ func (p *Pending) Wait() error {
 }
 
 func (p *Pending) outcome() error {
-	if t, ok := p.request.(*transfer); ok {
-		t.collect()
-	}
 	if err := p.request.Err(); err != nil {
 		return p.fail(err)
 	}

@@ -24,14 +24,3 @@ var done = func() chan struct{} {
 
 func (planned) Done() <-chan struct{} { return done }
 func (planned) Err() error            { return nil }
-
-// plans reports whether messages to and from other workers go nowhere.
-func (e *end) plans() bool {
-	switch t := e.transport.(type) {
-	case plan:
-		return true
-	case *member:
-		return t.workers == nil
-	}
-	return false
-}

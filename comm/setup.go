@@ -69,7 +69,7 @@ func Exchange[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) (
 	const within = "an exchange"
 	n := c.Size()
 	each := len(mine) / n
-	if c.end.plans() {
+	if c.end.plans {
 		came, send, receive := make([]T, len(mine)), make([][]byte, n), make([][]byte, n)
 		for r := range n {
 			send[r], receive[r] = Bytes(mine[r*each:(r+1)*each]), Bytes(came[r*each:(r+1)*each])

@@ -110,8 +110,7 @@ func (c *Comm) member() *member {
 	if c.aside {
 		return nil
 	}
-	m, _ := c.end.transport.(*member)
-	return m
+	return c.end.host
 }
 
 // await gives the turn away until over reports true or the worker is aborted, and the rank's turn comes.
@@ -201,8 +200,8 @@ func (m *member) holds() bool {
 // otherAtWork reports whether another rank of the worker is at work: what it does may be what this one waits
 // for.
 func (c *Comm) otherAtWork() bool {
-	m, hosted := c.end.transport.(*member)
-	if !hosted {
+	m := c.end.host
+	if m == nil {
 		return false
 	}
 	m.mu.Lock()

@@ -30,35 +30,25 @@ func (g *Graph) Check() error {
 	return nil
 }
 
-// CheckVertices is Check of what a graph of one type has of its vertices, where edges and dense features are
-// elsewhere. The edge split of the first relation is checked, if there is one.
-func (g *Graph) CheckVertices() error {
-	t := g.Types()[0]
-	if t.Features.Dense == nil && !t.Features.Sparse() {
-		t.Features = Features{}
-	}
-	err := cmp.Or(checkMetric(g.Metric), t.check(everything), g.checkGraphIDs(), g.Labels.check(t.Count, maxClasses(t.Count), everything))
-	if err == nil {
-		err = checkSplits(g.Splits, t.Count, &g.Labels)
-	}
-	if err == nil && len(g.Relations) > 0 {
-		err = g.Relations[0].EdgeSplit.check(t.Count, t.Count)
-	}
-	if err != nil {
+// CheckAnnounced is Check of a graph whose edges and dense features, or labels of classes, come later.
+func (g *Graph) CheckAnnounced() error {
+	if err := g.check(announced); err != nil {
 		return refusal.Errorf("%w", err)
 	}
 	return nil
 }
 
 // depth is how much is checked.
-type depth bool
+type depth int
 
 const (
 	// indices are what leads to elements of arrays: counts, ids and their order, classes, splits. They are
 	// checked whenever a graph is opened, so that no disk that changes them makes a kernel leave an array.
-	indices depth = false
+	indices depth = iota
 	// everything is indices, and the values of features, weights and labels.
-	everything depth = true
+	everything
+	// announced is everything but edges, and but dense features and labels of classes that are not there.
+	announced
 )
 
 func (g *Graph) check(d depth) error {
@@ -103,10 +93,13 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 		if err != nil {
 			return err
 		}
-		if err := r.check(inEdges, types[t].Count, whole[s], d, g.Unload); err != nil {
-			return inFolder(g.layout().edges(r.Ends()), err)
+		if d != announced {
+			err = r.check(inEdges, types[t].Count, whole[s], d, g.Unload)
 		}
-		if err := r.EdgeSplit.check(whole[s], types[t].Count); err != nil {
+		if err == nil {
+			err = r.EdgeSplit.check(whole[s], types[t].Count)
+		}
+		if err != nil {
 			return inFolder(g.layout().edges(r.Ends()), err)
 		}
 	}
@@ -179,17 +172,21 @@ func checkMetric(metric string) error {
 // check checks rows for so many vertices, whose other ends are numbered over a whole of so many. The files
 // are named in errors. unload gives back the pages of mapped files now and then.
 func (r *Relation) check(files relationFiles, vertices, whole int, d depth, unload func()) error {
-	edges := len(r.Sources)
-	if err := checkIndptr(files.indptr, r.Indptr, vertices, edges); err != nil {
+	if err := checkIndptr(files.indptr, r.Indptr, vertices, len(r.Sources)); err != nil {
 		return err
 	}
-	checked := int64(0)
-	for v := range vertices {
+	return r.checkRows(files, 0, 0, whole, d, unload)
+}
+
+// checkRows checks the rows of a batch, in which a vertex and an edge are the first.
+func (r *Relation) checkRows(files relationFiles, vertex int, edge int64, whole int, d depth, unload func()) error {
+	checked, edges := int64(0), len(r.Sources)
+	for v := range r.rows() {
 		if r.Indptr[v]-checked > passedEdges {
 			unload()
 			checked = r.Indptr[v]
 		}
-		if err := checkRow(files, v, r.Sources[r.Indptr[v]:r.Indptr[v+1]], whole); err != nil {
+		if err := checkRow(files, vertex+v, r.Sources[r.Indptr[v]:r.Indptr[v+1]], whole); err != nil {
 			return err
 		}
 	}
@@ -203,10 +200,11 @@ func (r *Relation) check(files relationFiles, vertices, whole int, d depth, unlo
 		return nil
 	}
 	if k := notFinite(r.Weights); k >= 0 {
-		return flawf(files.weights, "the weight of edge %d is %v", k, r.Weights[k])
+		return flawf(files.weights, "the weight of edge %d is %v", edge+int64(k), r.Weights[k])
 	}
 	if k := notFinite(r.EdgeFeatures); k >= 0 {
-		return flawf(files.features, "edge %d has the value %v in column %d", k/r.EdgeColumns, r.EdgeFeatures[k], k%r.EdgeColumns)
+		return flawf(files.features, "edge %d has the value %v in column %d",
+			edge+int64(k/r.EdgeColumns), r.EdgeFeatures[k], k%r.EdgeColumns)
 	}
 	return nil
 }
@@ -226,6 +224,8 @@ func (f *Features) check(vertices int, d depth) error {
 		return flawf(featuresFile, "%d columns", f.Columns)
 	case f.Dense != nil && (f.Sparse() || f.Indices != nil || f.Data != nil):
 		return flawf(featuresFile, "the features are both dense and sparse")
+	case d == announced && f.Dense == nil && !f.Sparse():
+		return nil
 	case !f.Sparse():
 		if !fills(len(f.Dense), vertices, f.Columns) {
 			return flawf(featuresFile, "%d values for %d vertices × %d columns", len(f.Dense), vertices, f.Columns)
@@ -282,6 +282,8 @@ func (l *Labels) check(vertices, most int, d depth) error {
 		return l.checkValues(vertices, most, d)
 	case l.MultiLabel():
 		return l.checkMulti(vertices, d)
+	case l.Class == nil && d == announced:
+		return nil
 	case l.Class == nil && l.Classes > 0:
 		return flawf(labelsFile, "%d classes but no labels", l.Classes)
 	case l.Class != nil && len(l.Class) != vertices:

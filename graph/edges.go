@@ -19,23 +19,9 @@ type Edges struct {
 // Len returns the number of edges.
 func (e *Edges) Len() int { return len(e.Source) }
 
-// Largest returns the largest id of an end, −1 where there is no edge.
-func (e *Edges) Largest() int32 {
-	largest := int32(-1)
-	for k := range e.Source {
-		largest = max(largest, e.Source[k], e.Target[k])
-	}
-	return largest
-}
-
-// CheckEnds refuses an end outside the range of so many vertices. first is the number of the first edge, of a
-// part of a list.
-func (e *Edges) CheckEnds(first int64, vertices int) error {
-	return e.checkEnds(first, vertices, vertices)
-}
-
-// checkEnds is CheckEnds for edges from so many sources to so many targets.
-func (e *Edges) checkEnds(first int64, sources, targets int) error {
+// CheckEnds refuses an end outside the range of so many sources or targets. first is the number of the first
+// edge, of a part of a list.
+func (e *Edges) CheckEnds(first int64, sources, targets int) error {
 	for k := range e.Source {
 		if u, v := e.Source[k], e.Target[k]; u < 0 || int(u) >= sources || v < 0 || int(v) >= targets {
 			of := fmt.Sprint(sources)
@@ -62,7 +48,7 @@ func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 		return Relation{}, fmt.Errorf("%d sources, %d targets, %d weights and %d edge feature values do not agree",
 			n, len(e.Target), len(e.Weights), len(e.Features))
 	}
-	if err := e.checkEnds(0, sources, targets); err != nil {
+	if err := e.CheckEnds(0, sources, targets); err != nil {
 		return Relation{}, err
 	}
 	const order, bound, source = 8, 8, 4

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -118,52 +117,6 @@ func arrayBytes(all []Array) (bytes int) {
 		bytes += 8*len(a.Ints) + 4*len(a.Floats)
 	}
 	return bytes
-}
-
-// ArrayWriter writes an Array of a Writer's vertices, in batches.
-type ArrayWriter struct {
-	w     *Writer
-	file  *arrayFile
-	shape ArrayShape
-	ints  []int64
-}
-
-// AddArray begins an Array of the vertices. It must be closed before the next AddArray.
-func (w *Writer) AddArray(shape ArrayShape) (*ArrayWriter, error) {
-	described := append(slices.Clip(w.arrays), shape)
-	if err := checkArrayShapes(described); err != nil {
-		return nil, fmt.Errorf("%s: %w", w.s.name, err)
-	}
-	w.arrays = described
-	descr := "<f4"
-	if shape.Dtype == Int64 {
-		descr = "<i8"
-	}
-	return &ArrayWriter{w: w, file: w.s.array(arrayFileName(shape.Name), descr, w.shape.Vertices, shape.Columns), shape: shape}, w.s.failure()
-}
-
-// Append appends the rows of the next vertices, row-major. It refuses values that are not whole in an Array
-// of integers.
-func (a *ArrayWriter) Append(rows []float32) error {
-	if a.shape.Dtype != Int64 {
-		a.file.float32s(rows)
-		return a.w.s.failure()
-	}
-	a.ints = a.ints[:0]
-	for _, x := range rows {
-		if float32(int64(x)) != x {
-			return fmt.Errorf("%s: array %q: %v is no integer", a.w.s.name, a.shape.Name, x)
-		}
-		a.ints = append(a.ints, int64(x))
-	}
-	a.file.int64s(a.ints)
-	return a.w.s.failure()
-}
-
-// Close checks that the Array has a row for each vertex, and brings it to disk.
-func (a *ArrayWriter) Close() error {
-	a.file.close()
-	return a.w.s.failure()
 }
 
 // arrayFiles returns the paths of the arrays' files in the directory of their vertex type.

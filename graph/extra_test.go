@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,11 +80,11 @@ func TestArraysInAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := func(store string) *Writer {
-		w, err := Create(store, Shape{Vertices: 3})
-		if err != nil {
-			t.Fatal(err)
+		w, err := Create(store, &Graph{Count: 3, Relations: []Relation{{Indptr: []int64{0}}}})
+		if err == nil {
+			err = w.In(0, 0, &Relation{}, each([]*Relation{{Indptr: make([]int64, 4)}}))
 		}
-		if err := w.AppendRows(make([]int32, 3), nil); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 		return w
@@ -95,14 +94,8 @@ func TestArraysInAStream(t *testing.T) {
 		shape ArrayShape
 		rows  []float32
 	}{{ArrayShape{"node_year", Int64, 1}, []float32{-1, 2, 1 << 24}}, {ArrayShape{"node_place", Float32, 2}, g.Arrays[1].Floats}} {
-		a, err := w.AddArray(c.shape)
-		if err != nil {
+		if err := w.Array(0, c.shape, each([][]float32{c.rows[:2], c.rows[2:]})); err != nil {
 			t.Fatal(err)
-		}
-		for _, err := range []error{a.Append(c.rows[:2]), a.Append(c.rows[2:]), a.Close()} {
-			if err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
 	if err := w.Close(); err != nil {
@@ -124,10 +117,7 @@ func TestArraysInAStream(t *testing.T) {
 		"a name of the store": {ArrayShape{"labels", Int64, 1}, []float32{1, 2, 3}}, "a type": {ArrayShape{"node_year", "int32", 1}, nil},
 	} {
 		w := begin(filepath.Join(parent, "store"))
-		a, err := w.AddArray(c.shape)
-		if err == nil {
-			err = errors.Join(a.Append(c.rows), a.Close())
-		}
+		err := w.Array(0, c.shape, each([][]float32{c.rows}))
 		if err == nil {
 			t.Errorf("%s: written", name)
 		}

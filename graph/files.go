@@ -15,19 +15,23 @@ import (
 
 // graph writes the files of all types and relations.
 func (s *staging) graph(g *Graph) {
-	l := g.layout()
+	s.types(g, func(_ int, t VertexType) { s.vertices(t) })
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		s.within(g.layout().edges(r.Ends()), func() { s.relation(r) })
+	}
+}
+
+// types writes the labels and splits of the first type, and has write write the files of each.
+func (s *staging) types(g *Graph, write func(i int, t VertexType)) {
 	for i, t := range g.Types() {
-		s.within(l.vertices(t.Type), func() {
-			s.vertices(t)
+		s.within(g.layout().vertices(t.Type), func() {
+			write(i, t)
 			if i == 0 {
 				s.labels(&g.Labels)
 				s.splits(g.Splits)
 			}
 		})
-	}
-	for i := range g.Relations {
-		r := &g.Relations[i]
-		s.within(l.edges(r.Ends()), func() { s.relation(r) })
 	}
 }
 

@@ -124,6 +124,15 @@ func (g *Graph) Types() []VertexType {
 	return append([]VertexType{first}, g.Others...)
 }
 
+// SetTypes sets the vertex types, of which the first has the labels.
+func (g *Graph) SetTypes(types []VertexType) {
+	first := &types[0]
+	g.Type, g.Count, g.Features, g.Names, g.Arrays, g.GraphOf = first.Type, first.Count, first.Features, first.Names, first.Arrays, first.GraphOf
+	if g.Others = types[1:]; len(types) == 1 {
+		g.Others = nil
+	}
+}
+
 // Own returns the number of vertices of the first type.
 func (g *Graph) Own() int { return g.Types()[0].Count }
 

@@ -16,7 +16,7 @@ const graphIDsFile = "graph_ids.npy" // int32, V: the graph of each vertex
 
 // checkGraphs checks the graph of each vertex. No edge may join two graphs.
 func (g *Graph) checkGraphs(d depth) error {
-	if err := g.checkGraphIDs(); err != nil || d == indices || g.GraphOf == nil {
+	if err := g.checkGraphIDs(); err != nil || d != everything || g.GraphOf == nil {
 		return err
 	}
 	types := g.Types()
@@ -27,10 +27,19 @@ func (g *Graph) checkGraphs(d depth) error {
 			return err
 		}
 		from, to := types[s].GraphOf, types[t].GraphOf
-		for v := range r.rows() {
-			if err := checkOneGraph(from, to, v, r.Sources[r.Indptr[v]:r.Indptr[v+1]]); err != nil {
-				return inFolder(g.layout().vertices(types[t].Type), err)
-			}
+		if err := r.checkGraphs(from, to, 0); err != nil {
+			return inFolder(g.layout().vertices(types[t].Type), err)
+		}
+	}
+	return nil
+}
+
+// checkGraphs checks that no edge joins two graphs, of rows from first on. from and to have the graphs of the
+// sources and of the targets.
+func (r *Relation) checkGraphs(from, to []int32, first int) error {
+	for v := range r.rows() {
+		if err := checkOneGraph(from, to, first+v, r.Sources[r.Indptr[v]:r.Indptr[v+1]]); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -269,12 +269,12 @@ func (s *staging) leave() {
 	inUse.stagings = slices.DeleteFunc(inUse.stagings, func(t *staging) bool { return s == t })
 }
 
-// commit writes graph.json, brings everything to disk and gives the directory its final name. symmetric is as
-// in record.
-func (s *staging) commit(d *description, symmetric []int) error {
-	s.description(d, symmetric)
+// publishWith calls add with the path of the complete directory, and publishes it.
+func (s *staging) publishWith(add func(store string) error) {
+	if s.err == nil {
+		s.err = add(s.dir.Name())
+	}
 	s.publish()
-	return s.failure()
 }
 
 // publish brings everything to disk and gives the directory its final name.
@@ -387,21 +387,6 @@ func (s *staging) create(name string) (*os.File, error) {
 	inUse.Lock()
 	defer inUse.Unlock()
 	return s.dir.Create(filepath.Join(s.sub, name))
-}
-
-// scratch creates a file that has no name, beside the files of the store.
-func (s *staging) scratch() (*os.File, error) {
-	inUse.Lock()
-	defer inUse.Unlock()
-	const name = "scratch"
-	f, err := s.dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.dir.Remove(name); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 // completed waits until all complete arrays are on disk.

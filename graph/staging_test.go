@@ -17,10 +17,7 @@ func TestMissingParentsAreMade(t *testing.T) {
 	if err := dense().Write(filepath.Join(parent, "a", "b", "store")); err != nil {
 		t.Fatal(err)
 	}
-	w, err := Create(filepath.Join(parent, "a", "c", "d", "store"), announced())
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := create(t, filepath.Join(parent, "a", "c", "d", "store"), dense())
 	if err := w.Abort(); err != nil {
 		t.Error(err)
 	}
@@ -31,10 +28,7 @@ func TestMissingParentsAreMade(t *testing.T) {
 
 func TestRemoveStaging(t *testing.T) {
 	parent := t.TempDir()
-	w, err := Create(filepath.Join(parent, "a", "store"), announced())
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := create(t, filepath.Join(parent, "a", "store"), dense())
 	var names []string
 	RemoveStaging(func() {
 		names = left(t, parent)
@@ -57,10 +51,7 @@ func TestRemoveStaging(t *testing.T) {
 func TestSweep(t *testing.T) {
 	parent := t.TempDir()
 	store := filepath.Join(parent, "store")
-	w, err := Create(store, announced())
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := create(t, store, dense())
 	defer w.Abort()
 	stale, other := atomicfile.Hidden("store"), ".store.old.tmp"
 	for _, name := range []string{stale, other, atomicfile.Hidden("another")} {

@@ -107,7 +107,7 @@ func rowsOf(ids []int64, rows []int32) []int64 {
 // relabel makes the graph whose vertex i is g's vertex oldID[i]; newID is the inverse, −1 for a vertex that
 // goes.
 func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
-	if err := g.checkOneType(); err != nil {
+	if err := g.CheckOneType(); err != nil {
 		return nil, err
 	}
 	kept, err := g.Relations[0].filter(0, func(_ int64, u, v int32) bool { return newID[u] >= 0 && newID[v] >= 0 })
@@ -153,8 +153,8 @@ func (g *Graph) with(relation Relation) *Graph {
 	return &changed
 }
 
-// checkOneType refuses a change that is none of graphs of several types or relations.
-func (g *Graph) checkOneType() error {
+// CheckOneType refuses a change that is none of graphs of several types or relations.
+func (g *Graph) CheckOneType() error {
 	if !g.Typed() {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (g *Graph) noted(format string, args ...any) *Graph {
 // both u→v and v→u exist, each keeps its own weight, and the result is symmetric in its edges only. (PyG's
 // to_undirected adds up the weights of duplicates.)
 func (g *Graph) Symmetrize() (*Graph, error) {
-	if err := g.checkOneType(); err != nil {
+	if err := g.CheckOneType(); err != nil {
 		return nil, err
 	}
 	const ends = 5 * 4 // of an edge: its target, and both twice
@@ -214,7 +214,7 @@ func SymmetrizedNote(before, after, duplicates int64) string {
 // AddSelfLoops adds the edge v→v to each vertex v that has none, with weight 1 and edge features 1 (as PyG
 // and DGL do) where the graph has them.
 func (g *Graph) AddSelfLoops() (*Graph, error) {
-	if err := g.checkOneType(); err != nil {
+	if err := g.CheckOneType(); err != nil {
 		return nil, err
 	}
 	r := &g.Relations[0]
@@ -244,7 +244,7 @@ func (g *Graph) AddSelfLoops() (*Graph, error) {
 
 // RemoveSelfLoops removes every edge v→v.
 func (g *Graph) RemoveSelfLoops() (*Graph, error) {
-	if err := g.checkOneType(); err != nil {
+	if err := g.CheckOneType(); err != nil {
 		return nil, err
 	}
 	without, err := g.filtered(&g.Relations[0], func(_ int64, u, v int32) bool { return u != v })
@@ -261,7 +261,7 @@ func (g *Graph) RemoveSelfLoops() (*Graph, error) {
 // LargestComponent keeps the largest weakly connected component, of several as large the one with the
 // smallest vertex.
 func (g *Graph) LargestComponent() (*Graph, error) {
-	if err := g.checkOneType(); err != nil {
+	if err := g.CheckOneType(); err != nil {
 		return nil, err
 	}
 	const component, size, keep, ids = 4, 8, 1, 8

@@ -50,23 +50,6 @@ func TestValuesAreStored(t *testing.T) {
 	if err := g.MakeSplits("random:34/33/33", 1, 1); err != nil || len(g.Splits[0].Train) != 1 {
 		t.Errorf("splits %v, %v", g.Splits, err)
 	}
-	w, err := Create(filepath.Join(t.TempDir(), "streamed"), Shape{Vertices: 4, ValueColumns: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Abort()
-	for rows, ok := range map[int]bool{3: false, 2: true, 6: true} {
-		if err := w.AppendValues(g.Labels.Values[:rows]); (err == nil) != ok {
-			t.Errorf("%d values appended: %v", rows, err)
-		}
-	}
-	w.SetSplits(g.Splits)
-	if err := w.AppendRows(make([]int32, 4), nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.AppendLabels([]int64{1}); err == nil {
-		t.Error("classes are appended to values")
-	}
 }
 
 // TestDamagedValues: values of a wrong number, that are not finite, or beside classes are refused.

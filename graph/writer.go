@@ -3,7 +3,6 @@ package graph
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,10 +37,7 @@ func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) 
 	s.progress, s.all = progress, g.bytes()
 	s.graph(g)
 	s.description(describe(g), symmetric(g.Relations))
-	if s.err == nil {
-		s.err = add(s.dir.Name())
-	}
-	s.publish()
+	s.publishWith(add)
 	return s.failure()
 }
 
@@ -85,88 +81,52 @@ func (g *Graph) ascending() (*Graph, error) {
 	return &copied, nil
 }
 
-// Shape describes the graph that a Writer will write.
-type Shape struct {
-	Vertices       int
-	Edges          int64    // Counted: not known in advance
-	EdgeColumns    int      // of edge features; 0 for none
-	Weighted       bool     // edges have weights
-	FeatureColumns int      // of dense features; 0 for none
-	Classes        int      // 0 for no labels
-	MultiLabel     bool     // a vertex may carry several labels
-	ClassNames     []string // of the classes, nil: they have none
-	ValueColumns   int      // of labels that are values; 0 for classes or none
-	Sparse         Features // sparse rows in the place of dense features, written by Create
-	Names          []string // of the vertices, nil: they have none
-	GraphOf        []int32  // the graph of each vertex, of several (see Graph); nil: there is one
-	Graphs         int      // how many there are, 0 of one
-	Symmetric      bool     // each edge is stored in both directions, equally often
-	Metric         string
-	Provenance     string
+// Writer writes a store, or a part of a graph, in batches, so that a graph larger than memory can be written.
+// While one method makes its batches, another may be called.
+// After an error only Abort may be called.
+type Writer struct {
+	s      *staging
+	folder string // of a part, in the staging; empty: a store
+	part   *Part  // without what is written; a store has no Out
+	d      *description
+	due    map[string]bool // files of what was announced and is not written yet
 }
 
-// Counted is the number of edges of a Shape if it is not known in advance. The Writer counts them.
+// Batches calls write with consecutive rows, until write fails. An index of rows in a batch begins at 0.
+type Batches[T any] = func(write func(T) error) error
+
+// Counted is a number of edges that is not known in advance. The Writer counts them.
 const Counted = npy.Growing
 
-// Writer writes a store in batches, so that a graph larger than memory can be generated or imported. Rows,
-// dense features and labels are appended in the order of the vertices, and edge features in the order of the
-// rows. The calls for these may alternate in any way. After an error only Abort may be called.
-type Writer struct {
-	shape     Shape
-	vertices  vertexDescription // without what is appended or set
-	s         *staging
-	indptr    *arrayFile
-	indices   *arrayFile
-	weights   *arrayFile // nil without weights of edges
-	data      *arrayFile // of edges; nil without edge features
-	features  *arrayFile // nil without features
-	labels    *arrayFile // nil without labels
-	arrays    []ArrayShape
-	splits    []Split
-	edgeSplit *EdgeSplit
-
-	rows, featureRows, labelRows int   // vertices that were appended
-	edges, dataRows, weighted    int64 // edges that were appended
-}
-
-// Create begins a store in dir, which must not exist or be empty. The store appears there at Close.
-func Create(dir string, shape Shape) (*Writer, error) {
-	if err := checkVertexCount(shape.Vertices); err != nil {
-		return nil, refusal.Errorf("%s: %w", dir, err)
-	}
-	if err := shape.check(); err != nil {
+// Create begins a store in dir, which must not exist or be empty. The store appears there at Close. The types
+// of g have their Count, and its relations no rows yet. Features with Columns and no values announce dense
+// ones, and Labels with Classes and no values those of Classes. Create writes whatever else g has.
+func Create(dir string, g *Graph) (*Writer, error) {
+	if err := g.CheckAnnounced(); err != nil {
 		return nil, refusal.Errorf("%s: %w", dir, err)
 	}
 	s, err := stage(dir)
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{shape: shape, s: s}
-	w.indptr = s.array(indptrFile, "<i8", shape.Vertices+1)
-	w.indices = s.array(indicesFile, "<i4", int(shape.Edges))
-	if shape.Weighted {
-		w.weights = s.array(weightsFile, "<f4", int(shape.Edges))
+	w, l := &Writer{s: s, part: &Part{Graph: g}, d: describe(g), due: map[string]bool{}}, g.layout()
+	s.types(g, func(_ int, t VertexType) {
+		w.part.Whole = append(w.part.Whole, t.Count)
+		if t.Features.Columns > 0 && t.Features.Dense == nil && !t.Features.Sparse() {
+			w.due[filepath.Join(l.vertices(t.Type), featuresFile)] = true
+			t.Features = Features{}
+		}
+		s.vertices(t)
+	})
+	for i := range g.Relations {
+		at := l.edges(g.Relations[i].Ends())
+		w.due[filepath.Join(at, indptrFile)] = true
+		s.within(at, func() { s.edgeSplit(g.Relations[i].EdgeSplit) })
 	}
-	if shape.EdgeColumns > 0 {
-		w.data = s.array(edgeFeaturesFile, "<f4", int(shape.Edges), shape.EdgeColumns)
+	if g.Labels.Classes > 0 && !g.Labels.There() {
+		w.due[filepath.Join(l.vertices(w.d.Vertices[0].Type), labelsFile)] = true
+		w.d.Vertices[0].Labels = describeLabels(&Labels{Classes: g.Labels.Classes, Class: []int64{}, Names: g.Labels.Names})
 	}
-	if shape.FeatureColumns > 0 {
-		w.features = s.array(featuresFile, "<f4", shape.Vertices, shape.FeatureColumns)
-	}
-	switch {
-	case shape.ValueColumns > 0:
-		w.labels = s.array(labelsFile, "<f4", shape.Vertices, shape.ValueColumns)
-	case shape.Classes > 0 && shape.MultiLabel:
-		w.labels = s.array(labelsFile, "<f4", shape.Vertices, shape.Classes)
-	case shape.Classes > 0:
-		w.labels = s.array(labelsFile, "<i8", shape.Vertices)
-	}
-	s.names(classNamesFile, shape.ClassNames)
-	vertices := VertexType{Type: VertexName, Count: shape.Vertices, Features: shape.Sparse, Names: shape.Names, GraphOf: shape.GraphOf}
-	s.vertices(vertices)
-	w.vertices = describeVertices(vertices)
-	w.shape.Sparse, w.shape.Names = Features{}, nil // the caller may need their memory
-	w.indptr.int64s([]int64{0})
 	if s.err != nil {
 		_ = w.Abort()
 		return nil, s.failure()
@@ -174,23 +134,275 @@ func Create(dir string, shape Shape) (*Writer, error) {
 	return w, nil
 }
 
-// check refuses sizes that no graph has.
-func (s *Shape) check() error {
-	if err := checkMetric(s.Metric); err != nil {
+// CreatePart begins a part in a directory of that name. p has the ids, labels and splits of its vertices. Its
+// graph has Count, and types and relations without rows. CreatePart writes ids, labels and splits and does not
+// keep them. Close completes the part.
+func (f *Folder) CreatePart(name string, p *Part) (*Writer, error) {
+	p.Out = make([]Relation, len(p.Graph.Relations))
+	for i := range p.Out {
+		p.Out[i].Symmetric = p.Graph.Relations[i].Symmetric
+	}
+	bare := *p.Graph
+	bare.Labels, bare.Splits = Labels{}, nil
+	w := &Writer{s: f.s, folder: name, part: &Part{Graph: &bare, Whole: p.Whole, Out: p.Out}, d: p.describe()}
+	w.s.within(name, func() { w.s.types(p.Graph, func(i int, _ VertexType) { w.s.ids(p.IDs[i]) }) })
+	return w, w.s.failure()
+}
+
+// ofType has write write a file of vertex type t.
+func (w *Writer) ofType(t int, file string, write func()) {
+	dir := w.part.Graph.layout().vertices(w.d.Vertices[t].Type)
+	delete(w.due, filepath.Join(dir, file))
+	w.s.within(filepath.Join(w.folder, dir), write)
+}
+
+// Features writes the features of vertex type t, of so many columns. Sparse ones have so many stored values;
+// −1 stands for dense ones.
+func (w *Writer) Features(t, columns, stored int, batches Batches[*Features]) error {
+	v, s := &w.d.Vertices[t], w.s
+	w.ofType(t, featuresFile, func() {
+		if stored < 0 {
+			v.Features = &featuresDescription{layoutDense, "float32", columns, 0}
+			dense, rows := s.array(featuresFile, "<f4", v.Count, columns), 0
+			s.take(batches(func(f *Features) error {
+				if len(f.Dense)%columns != 0 {
+					return fmt.Errorf("%d feature values are no rows of %d columns", len(f.Dense), columns)
+				}
+				if err := checkFeatureRows(rows, f.Dense, columns); err != nil {
+					return err
+				}
+				rows += len(f.Dense) / columns
+				dense.float32s(f.Dense)
+				return s.err
+			}))
+			dense.close()
+			return
+		}
+		v.Features = &featuresDescription{layoutSparse, "float32", columns, stored}
+		indptr := s.array(featuresIndptrFile, "<i8", v.Count+1)
+		indices, data := s.array(featuresIndicesFile, "<i4", stored), s.array(featuresDataFile, "<f4", stored)
+		ends := []int64{0}
+		indptr.int64s(ends)
+		s.take(batches(func(f *Features) error {
+			if err := f.check(len(f.Indptr)-1, everything); err != nil || len(f.Indptr) == 1 {
+				return err
+			}
+			ends = shifted(ends, f.Indptr)
+			indptr.int64s(ends)
+			indices.int32s(f.Indices)
+			data.float32s(f.Data)
+			return s.err
+		}))
+		indptr.close()
+		indices.close()
+		data.close()
+	})
+	return s.failure()
+}
+
+// shifted returns the ends of a batch's rows, of which there is one at least. ends are those of the batch
+// before, and their memory is used again.
+func shifted(ends, indptr []int64) []int64 {
+	before := ends[len(ends)-1]
+	ends = ends[:0]
+	for _, end := range indptr[1:] {
+		ends = append(ends, before+end)
+	}
+	return ends
+}
+
+// Classes writes the labels of the first type that Create was announced, −1 where a vertex has none.
+func (w *Writer) Classes(batches Batches[[]int64]) error {
+	v, s := &w.d.Vertices[0], w.s
+	w.ofType(0, labelsFile, func() {
+		class, rows := s.array(labelsFile, "<i8", v.Count), 0
+		s.take(batches(func(some []int64) error {
+			if err := checkClasses(rows, some, v.Labels.Classes); err != nil {
+				return err
+			}
+			rows += len(some)
+			class.int64s(some)
+			return s.err
+		}))
+		class.close()
+	})
+	return s.failure()
+}
+
+// Splits writes splits of the first type, whose labels are written by now.
+func (w *Writer) Splits(splits []Split) error {
+	m, l, v := &mappings{wayOut: importAgain}, Labels{}, &w.d.Vertices[0]
+	defer m.close()
+	w.ofType(0, splitFiles[0], func() {
+		if w.s.completed(); w.s.err == nil && v.Labels != nil {
+			w.s.err = l.read(m, filepath.Join(w.s.dir.Name(), w.s.sub), v.Labels, v.Count)
+		}
+		if w.s.err == nil {
+			w.s.err = checkSplits(splits, v.Count, &l)
+		}
+		w.s.splits(splits)
+	})
+	v.Splits = describeSplits(splits)
+	return w.s.failure()
+}
+
+// Array writes an Array of vertex type t. It refuses values that are not whole in one of integers.
+func (w *Writer) Array(t int, shape ArrayShape, batches Batches[[]float32]) error {
+	v, s := &w.d.Vertices[t], w.s
+	v.Arrays = append(slices.Clip(v.Arrays), shape)
+	if s.take(checkArrayShapes(v.Arrays)); s.err != nil {
+		return s.failure()
+	}
+	w.ofType(t, arrayFileName(shape.Name), func() {
+		if shape.Dtype == Float32 {
+			floats := s.array(arrayFileName(shape.Name), "<f4", v.Count, shape.Columns)
+			s.take(batches(func(rows []float32) error {
+				floats.float32s(rows)
+				return s.err
+			}))
+			floats.close()
+			return
+		}
+		ints, row := s.array(arrayFileName(shape.Name), "<i8", v.Count, shape.Columns), []int64{}
+		s.take(batches(func(rows []float32) error {
+			row = row[:0]
+			for _, x := range rows {
+				if float32(int64(x)) != x {
+					return fmt.Errorf("array %q: %v is no integer", shape.Name, x)
+				}
+				row = append(row, int64(x))
+			}
+			ints.int64s(row)
+			return s.err
+		}))
+		ints.close()
+	})
+	return s.failure()
+}
+
+// In writes the in-edges of relation r, of which there are so many, or Counted. They have weights and edge
+// features if like has them. An edge between two graphs is refused.
+func (w *Writer) In(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
+	d := &w.d.Relations[r]
+	d.Weights, d.FeatureColumns = like.Weights != nil, like.EdgeColumns
+	return w.edges(r, inEdges, edges, d, batches)
+}
+
+// Out writes the out-edges of relation r of a part in the same way, without edge features.
+func (w *Writer) Out(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
+	d := &w.d.Relations[len(w.part.Out)+r]
+	d.Weights = like.Weights != nil
+	return w.edges(r, outEdges, edges, d, batches)
+}
+
+// ends returns the number of rows of a relation in those files, and of the vertices at the other ends.
+func (w *Writer) ends(r int, files relationFiles) (rows, whole int, err error) {
+	source, target, err := w.part.Graph.Joins(&w.part.Graph.Relations[r])
+	if err != nil {
+		return 0, 0, err
+	}
+	if files == outEdges {
+		source, target = target, source
+	}
+	return w.d.Vertices[target].Count, w.part.Whole[source], nil
+}
+
+func (w *Writer) edges(r int, files relationFiles, edges int64, d *relationDescription, batches Batches[*Relation]) error {
+	rows, whole, err := w.ends(r, files)
+	if err != nil {
 		return err
 	}
-	if s.Edges < 0 && s.Edges != Counted || s.Edges > math.MaxInt || min(s.FeatureColumns, s.EdgeColumns) < 0 ||
-		max(s.FeatureColumns, s.EdgeColumns) > math.MaxInt32 || s.Classes < 0 || max(s.Classes, s.ValueColumns) > maxClasses(s.Vertices) ||
-		s.ValueColumns < 0 || s.ValueColumns > 0 && s.Classes > 0 || s.ClassNames != nil && (len(s.ClassNames) != s.Classes || s.MultiLabel) {
-		return refusal.Errorf("%d edges with %d feature columns, and %d feature columns and %d classes of vertices are not possible",
-			s.Edges, s.EdgeColumns, s.FeatureColumns, s.Classes)
-	}
-	if s.Sparse.Columns > 0 && (!s.Sparse.Sparse() || s.FeatureColumns > 0) {
-		return refusal.Errorf("features of %d dense columns and of %d that are sparse rows are not possible", s.FeatureColumns, s.Sparse.Columns)
-	}
-	g := Graph{Count: s.Vertices, Features: s.Sparse, Names: s.Names, GraphOf: s.GraphOf, Graphs: s.Graphs}
-	return g.CheckVertices()
+	s, dir := w.s, w.part.Graph.layout().edges(w.part.Graph.Relations[r].Ends())
+	delete(w.due, filepath.Join(dir, files.indptr))
+	s.within(filepath.Join(w.folder, dir), func() {
+		indptr, indices := s.array(files.indptr, "<i8", rows+1), s.array(files.indices, "<i4", int(edges))
+		var weights, features *arrayFile
+		if d.Weights {
+			weights = s.array(files.weights, "<f4", int(edges))
+		}
+		if d.FeatureColumns > 0 {
+			features = s.array(files.features, "<f4", int(edges), d.FeatureColumns)
+		}
+		row, ends := 0, []int64{0}
+		indptr.int64s(ends)
+		s.take(batches(func(b *Relation) error {
+			if err := w.checkBatch(r, files, d, b, row, ends[len(ends)-1], whole); err != nil || b.rows() == 0 {
+				return err
+			}
+			row += b.rows()
+			ends = shifted(ends, b.Indptr)
+			indptr.int64s(ends)
+			indices.int32s(b.Sources)
+			weights.float32s(b.Weights)
+			features.float32s(b.EdgeFeatures)
+			return s.err
+		}))
+		for _, a := range []*arrayFile{indptr, indices, weights, features} {
+			a.close()
+		}
+		d.Count = int(ends[len(ends)-1])
+	})
+	return s.failure()
 }
+
+// checkBatch checks rows of a relation, of which a row and an edge are the first. The other ends are numbered
+// over a whole of so many vertices.
+func (w *Writer) checkBatch(r int, files relationFiles, d *relationDescription, b *Relation, row int, edge int64, whole int) error {
+	if err := checkIndptr(files.indptr, b.Indptr, b.rows(), len(b.Sources)); err != nil {
+		return err
+	}
+	if d.Weights && len(b.Weights) != len(b.Sources) || b.EdgeColumns != d.FeatureColumns && files == inEdges {
+		return fmt.Errorf("%d edges with %d weights and %d features are not what was announced", len(b.Sources), len(b.Weights), b.EdgeColumns)
+	}
+	err := b.checkRows(files, row, edge, whole, everything, func() {})
+	if g := w.part.Graph; err == nil && g.GraphOf != nil {
+		types, source, target := g.Types(), 0, 0
+		if source, target, err = g.Joins(&g.Relations[r]); err == nil {
+			err = b.checkGraphs(types[source].GraphOf, types[target].GraphOf, row)
+		}
+	}
+	if err != nil {
+		return refusal.Errorf("%w", err)
+	}
+	return nil
+}
+
+// Written maps the in-edges of relation r that In has written. Closing the graph, which has nothing else,
+// gives them back.
+func (w *Writer) Written(r int) (*Graph, error) {
+	rows, _, err := w.ends(r, inEdges)
+	if err != nil {
+		return nil, err
+	}
+	m := &mappings{wayOut: partitionAgain}
+	g := &Graph{Relations: make([]Relation, 1), path: filepath.Join(w.s.dir.Name(), w.folder), mapped: m}
+	dir := filepath.Join(g.path, w.part.Graph.layout().edges(w.part.Graph.Relations[r].Ends()))
+	if err := g.Relations[0].read(m, dir, inEdges, &w.d.Relations[r], rows); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+// Close checks that everything that was announced is written, and describes it. It gives a store its name; if
+// that fails, it leaves nothing behind.
+func (w *Writer) Close() error { return w.CloseWith(func(string) error { return nil }) }
+
+// CloseWith is Close of a store, and calls add before the complete store gets its name, as WriteWith does.
+func (w *Writer) CloseWith(add func(store string) error) error {
+	for file := range w.due {
+		w.s.take(fmt.Errorf("%s was announced and not written", file))
+	}
+	w.s.within(w.folder, func() { w.s.description(w.d, symmetric(w.part.Graph.Relations, w.part.Out)) })
+	if w.folder != "" {
+		return w.s.failure()
+	}
+	defer w.Abort()
+	w.s.publishWith(add)
+	return w.s.failure()
+}
+
+// Abort removes the unfinished store. After Close it does nothing, so it can be deferred.
+func (w *Writer) Abort() error { return w.s.abort() }
 
 // Scratch makes a temporary file, on the disk of a store that will be in dir. It has no name, and is removed
 // when it is closed or when the process ends.
@@ -214,224 +426,3 @@ func Scratch(dir string) (*os.File, error) {
 	}
 	return f, nil
 }
-
-// Scratch makes a temporary file for the caller, on the disk of the store. It has no name, and is removed
-// when it is closed or when the process ends.
-func (w *Writer) Scratch() (*os.File, error) {
-	f, err := w.s.scratch()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", w.s.name, err)
-	}
-	return f, nil
-}
-
-// AppendRows appends the in-neighbours of the next len(indegree) vertices. sources has indegree[0] ids for
-// the first of these vertices, ascending, then indegree[1] ids for the second, and so on. It refuses an edge
-// between two graphs.
-func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
-	if len(indegree) > w.shape.Vertices-w.rows || !w.counted() && int64(len(sources)) > w.shape.Edges-w.edges {
-		return fmt.Errorf("%s: %d rows with %d edges after %d and %d are more than the %d and %d announced",
-			w.s.name, len(indegree), len(sources), w.rows, w.edges, w.shape.Vertices, w.shape.Edges)
-	}
-	ends := make([]int64, len(indegree))
-	at := 0
-	for k, degree := range indegree {
-		if degree < 0 || int(degree) > len(sources)-at {
-			return fmt.Errorf("%s: in-degree %d of vertex %d does not fit the %d sources given", w.s.name, degree, w.rows+k, len(sources))
-		}
-		if err := checkRow(inEdges, w.rows+k, sources[at:at+int(degree)], w.shape.Vertices); err != nil {
-			return fmt.Errorf("%s: %w", w.s.name, err)
-		}
-		if w.shape.GraphOf != nil {
-			if err := checkOneGraph(w.shape.GraphOf, w.shape.GraphOf, w.rows+k, sources[at:at+int(degree)]); err != nil {
-				return refusal.Errorf("%w", err)
-			}
-		}
-		at += int(degree)
-		ends[k] = w.edges + int64(at)
-	}
-	if at != len(sources) {
-		return fmt.Errorf("%s: in-degrees add up to %d, but %d sources are given", w.s.name, at, len(sources))
-	}
-	w.rows += len(indegree)
-	w.edges += int64(at)
-	w.indptr.int64s(ends)
-	w.indices.int32s(sources)
-	return w.s.failure()
-}
-
-// counted reports whether the number of edges was not known in advance.
-func (w *Writer) counted() bool { return w.shape.Edges == Counted }
-
-// AppendWeights appends the weights of the next edges, in the order of the rows. It refuses those that are
-// not finite.
-func (w *Writer) AppendWeights(weights []float32) error {
-	if w.weights == nil {
-		return fmt.Errorf("%s: weights for a graph that was announced without", w.s.name)
-	}
-	if k := notFinite(weights); k >= 0 {
-		return refusal.Errorf("%w", flawf(weightsFile, "the weight of edge %d is %v", w.weighted+int64(k), weights[k]))
-	}
-	w.weighted += int64(len(weights))
-	w.weights.float32s(weights)
-	return w.s.failure()
-}
-
-// AppendEdgeFeatures appends the features of the next edges, in the order of the rows, row-major.
-func (w *Writer) AppendEdgeFeatures(rows []float32) error {
-	columns := w.shape.EdgeColumns
-	if w.data == nil || len(rows)%columns != 0 {
-		return fmt.Errorf("%s: %d edge feature values are no rows of %d columns", w.s.name, len(rows), columns)
-	}
-	if k := notFinite(rows); k >= 0 {
-		return fmt.Errorf("%s: edge %d has the value %v in column %d", w.s.name, w.dataRows+int64(k/columns), rows[k], k%columns)
-	}
-	w.dataRows += int64(len(rows) / columns)
-	w.data.float32s(rows)
-	return w.s.failure()
-}
-
-// AppendFeatures appends the features of the next vertices, row-major.
-func (w *Writer) AppendFeatures(rows []float32) error {
-	if w.features == nil || len(rows)%w.shape.FeatureColumns != 0 {
-		return fmt.Errorf("%s: %d feature values are no rows of %d columns", w.s.name, len(rows), w.shape.FeatureColumns)
-	}
-	if err := checkFeatureRows(w.featureRows, rows, w.shape.FeatureColumns); err != nil {
-		return fmt.Errorf("%s: %w", w.s.name, err)
-	}
-	w.featureRows += len(rows) / w.shape.FeatureColumns
-	w.features.float32s(rows)
-	return w.s.failure()
-}
-
-// AppendLabels appends the classes of the next vertices, −1 where unlabelled.
-func (w *Writer) AppendLabels(classes []int64) error {
-	if w.labels == nil || w.shape.MultiLabel || w.shape.ValueColumns > 0 {
-		return fmt.Errorf("%s: labels for a graph that was announced without such ones", w.s.name)
-	}
-	if err := checkClasses(w.labelRows, classes, w.shape.Classes); err != nil {
-		return fmt.Errorf("%s: %w", w.s.name, err)
-	}
-	w.labelRows += len(classes)
-	w.labels.int64s(classes)
-	return w.s.failure()
-}
-
-// AppendMultiLabels appends the labels of the next vertices of a graph with several labels per vertex: a row
-// of Shape.Classes values for each vertex, 0 or 1, or NaN for a missing label.
-func (w *Writer) AppendMultiLabels(rows []float32) error {
-	classes := w.shape.Classes
-	if w.labels == nil || !w.shape.MultiLabel || len(rows)%classes != 0 {
-		return fmt.Errorf("%s: %d label values are no rows of %d classes", w.s.name, len(rows), classes)
-	}
-	if err := checkMulti(w.labelRows, rows, classes); err != nil {
-		return fmt.Errorf("%s: %w", w.s.name, err)
-	}
-	w.labelRows += len(rows) / classes
-	w.labels.float32s(rows)
-	return w.s.failure()
-}
-
-// AppendValues appends the values to predict of the next vertices: a row of Shape.ValueColumns for each, NaN
-// where one is missing.
-func (w *Writer) AppendValues(rows []float32) error {
-	columns := w.shape.ValueColumns
-	if columns == 0 || len(rows)%columns != 0 {
-		return fmt.Errorf("%s: %d values are no rows of %d columns", w.s.name, len(rows), columns)
-	}
-	if err := checkValues(w.labelRows, rows, columns); err != nil {
-		return fmt.Errorf("%s: %w", w.s.name, err)
-	}
-	w.labelRows += len(rows) / columns
-	w.labels.float32s(rows)
-	return w.s.failure()
-}
-
-// SetSplits sets the stored splits. They are checked and written by Close.
-func (w *Writer) SetSplits(splits []Split) { w.splits = splits }
-
-// SetEdgeSplit sets the supervision edges for link prediction. They are checked and written by Close.
-func (w *Writer) SetEdgeSplit(s *EdgeSplit) { w.edgeSplit = s }
-
-// Close checks that everything in the Shape was appended, and gives the store its name. If it fails, it
-// leaves nothing behind.
-func (w *Writer) Close() error {
-	defer w.Abort()
-	if w.rows != w.shape.Vertices || !w.counted() && w.edges != w.shape.Edges {
-		return fmt.Errorf("%s: %d rows and %d edges written of %d and %d announced",
-			w.s.name, w.rows, w.edges, w.shape.Vertices, w.shape.Edges)
-	}
-	if w.data != nil && w.dataRows != w.edges {
-		return fmt.Errorf("%s: features of %d edges written of %d", w.s.name, w.dataRows, w.edges)
-	}
-	if w.weights != nil && w.weighted != w.edges {
-		return fmt.Errorf("%s: weights of %d edges written of %d", w.s.name, w.weighted, w.edges)
-	}
-	for _, a := range []*arrayFile{w.indptr, w.indices, w.weights, w.data, w.features, w.labels} {
-		a.close()
-	}
-	if w.s.err != nil {
-		return w.s.failure()
-	}
-	if err := w.checkSplits(); err != nil {
-		return err
-	}
-	if err := w.edgeSplit.check(w.rows, w.rows); err != nil {
-		return fmt.Errorf("%s: %w", w.s.name, err)
-	}
-	w.s.splits(w.splits)
-	w.s.edgeSplit(w.edgeSplit)
-	var known []int
-	if w.shape.Symmetric {
-		known = []int{0}
-	}
-	return w.s.commit(w.describe(), known)
-}
-
-// describe returns the description of the store.
-func (w *Writer) describe() *description {
-	v := w.vertices
-	v.Splits, v.Arrays, v.Graphs = describeSplits(w.splits), w.arrays, w.shape.Graphs
-	if w.features != nil {
-		v.Features = &featuresDescription{Layout: layoutDense, Dtype: "float32", Columns: w.shape.FeatureColumns}
-	}
-	switch {
-	case w.shape.ValueColumns > 0:
-		v.Labels = &labelsDescription{Kind: labelsValues, Dtype: "float32", Columns: w.shape.ValueColumns}
-	case w.labels != nil && w.shape.MultiLabel:
-		v.Labels = &labelsDescription{Kind: labelsMulti, Dtype: "float32", Classes: w.shape.Classes}
-	case w.labels != nil:
-		v.Labels = &labelsDescription{Kind: labelsClass, Dtype: "int64", Classes: w.shape.Classes, Names: w.shape.ClassNames != nil}
-	}
-	r := relationDescription{
-		Source: VertexName, Name: RelationName, Target: VertexName, Count: int(w.edges), Dtype: "int32", Weights: w.weights != nil, FeatureColumns: w.shape.EdgeColumns,
-		EdgeSplit: describeEdgeSplit(w.edgeSplit),
-	}
-	return &description{formatVersion, w.shape.Provenance, w.shape.Metric, []vertexDescription{v}, []relationDescription{r}}
-}
-
-// checkSplits checks the splits against the labels that were written.
-func (w *Writer) checkSplits() error {
-	m := &mappings{wayOut: importAgain}
-	defer m.close()
-	l, err := Labels{Classes: w.shape.Classes, Columns: w.shape.ValueColumns}, error(nil)
-	switch {
-	case w.labels == nil || len(w.splits) == 0:
-	case l.Continuous():
-		l.Values, err = m.float32s(w.s.dir.Name(), labelsFile, w.shape.Vertices, w.shape.ValueColumns)
-	case w.shape.MultiLabel:
-		l.Multi, err = m.float32s(w.s.dir.Name(), labelsFile, w.shape.Vertices, w.shape.Classes)
-	default:
-		l.Class, err = m.int64s(w.s.dir.Name(), labelsFile, w.shape.Vertices)
-	}
-	if err != nil {
-		return err
-	}
-	if err := checkSplits(w.splits, w.shape.Vertices, &l); err != nil {
-		return fmt.Errorf("%s: %w", w.s.name, err)
-	}
-	return nil
-}
-
-// Abort removes the unfinished store. After Close it does nothing, so it can be deferred.
-func (w *Writer) Abort() error { return w.s.abort() }

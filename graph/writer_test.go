@@ -45,7 +45,7 @@ func TestWriteTakesOnlyAFreePlace(t *testing.T) {
 		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", path, err)
 		}
-		if _, err := Create(path, Shape{}); err == nil || !refusal.Is(err) {
+		if _, err := Create(path, &Graph{Relations: []Relation{{}}}); err == nil || !refusal.Is(err) {
 			t.Errorf("%s: Create got %v", path, err)
 		}
 	}
@@ -136,34 +136,77 @@ func TestInconsistentGraphIsNotWritten(t *testing.T) {
 	}
 }
 
-// announced is the shape of dense() without what a Writer does not take.
-func announced() Shape {
-	return Shape{Vertices: 4, Edges: 6, FeatureColumns: 3, Classes: 2, Metric: "macro-f1", Provenance: "made by hand"}
+// parts are the calls that write dense() in batches.
+type parts struct {
+	rows     []*Relation
+	features [][]float32
+	classes  [][]int64
+	splits   []Split
+}
+
+// batches are those of dense(), without weights and names.
+func batches() (*Graph, parts) {
+	g := dense()
+	r := &g.Relations[0]
+	r.Weights, r.EdgeFeatures, r.EdgeColumns, g.Names, g.Labels.Names = nil, nil, 0, nil, nil
+	g.Splits = append(g.Splits, Split{Train: []int64{0, 1, 3}})
+	return g, parts{
+		[]*Relation{{Indptr: []int64{0, 2}, Sources: []int32{0, 1}}, {Indptr: []int64{0}}, {Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1}}},
+		[][]float32{g.Features.Dense[:9], g.Features.Dense[9:]}, [][]int64{g.Labels.Class[:3], g.Labels.Class[3:]}, g.Splits,
+	}
+}
+
+// each are batches that come from a list.
+func each[T any](list []T) Batches[T] {
+	return func(write func(T) error) error {
+		for _, batch := range list {
+			if err := write(batch); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// create begins the store of g without rows, dense features, classes and splits.
+func create(t testing.TB, dir string, g *Graph) *Writer {
+	t.Helper()
+	bare := *g
+	bare.Count, bare.Splits, bare.Labels.Class, bare.Features.Dense = g.Own(), nil, nil, nil
+	bare.Relations = []Relation{{Indptr: []int64{0}, EdgeSplit: g.Relations[0].EdgeSplit}}
+	w, err := Create(dir, &bare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 func TestStreamEqualsWrite(t *testing.T) {
-	g := dense()
-	g.Relations[0].Weights, g.Relations[0].EdgeFeatures, g.Relations[0].EdgeColumns, g.Names, g.Labels.Names = nil, nil, 0, nil, nil
-	g.Splits = append(g.Splits, Split{Train: []int64{0, 1, 3}})
+	g, p := batches()
 	parent := t.TempDir()
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
 	if err := g.Write(written); err != nil {
 		t.Fatal(err)
 	}
-	w, err := Create(streamed, announced())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.SetSplits(g.Splits)
-	for _, err := range []error{
-		w.AppendLabels(g.Labels.Class[:3]),
-		w.AppendRows([]int32{2}, []int32{0, 1}),
-		w.AppendFeatures(g.Features.Dense[:9]),
-		w.AppendRows(nil, nil),
-		w.AppendRows([]int32{3, 0, 1}, []int32{0, 0, 3, 1}),
-		w.AppendFeatures(g.Features.Dense[9:]),
-		w.AppendLabels(g.Labels.Class[3:]),
-	} {
+	w := create(t, streamed, g)
+	err := w.Features(0, 3, -1, func(write func(*Features) error) error { // while edges are written
+		rest := p.features
+		return w.In(0, 6, &Relation{}, func(rows func(*Relation) error) error {
+			for _, batch := range p.rows {
+				if err := rows(batch); err != nil {
+					return err
+				}
+				if len(rest) > 0 {
+					if err := write(&Features{Columns: 3, Dense: rest[0]}); err != nil {
+						return err
+					}
+					rest = rest[1:]
+				}
+			}
+			return nil
+		})
+	})
+	for _, err := range []error{err, w.Classes(each(p.classes)), w.Splits(p.splits)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,11 +214,8 @@ func TestStreamEqualsWrite(t *testing.T) {
 	if _, err := os.Stat(streamed); err == nil {
 		t.Error("the store is there before it is complete")
 	}
-	if err := w.Close(); err != nil {
+	if err := errors.Join(w.Close(), w.Abort()); err != nil {
 		t.Fatal(err)
-	}
-	if err := w.Abort(); err != nil {
-		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{"streamed", "written"}, left(t, parent)); diff != "" {
 		t.Fatal(diff)
@@ -183,7 +223,7 @@ func TestStreamEqualsWrite(t *testing.T) {
 	sameFiles(t, written, streamed)
 }
 
-// Names, the graphs of vertices and sparse rows are written by Create.
+// Names, the graphs of vertices, sparse rows and labels that Create is given are written by it.
 func TestStreamOfSeveralGraphs(t *testing.T) {
 	g := sparse()
 	g.Relations[0].Sources, g.Names, g.GraphOf, g.Graphs = []int32{0, 2, 1, 2}, []string{"a", "", "ä"}, []int32{0, 1, 1}, 2
@@ -193,47 +233,44 @@ func TestStreamOfSeveralGraphs(t *testing.T) {
 	if err := g.Write(written); err != nil {
 		t.Fatal(err)
 	}
-	shape := Shape{
-		Vertices: 3, Edges: 4, Weighted: true, Classes: 2, MultiLabel: true, Sparse: g.Features, Names: g.Names, GraphOf: g.GraphOf, Graphs: g.Graphs,
-	}
-	w, err := Create(streamed, shape)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := create(t, streamed, g)
 	defer w.Abort()
-	w.SetSplits(g.Splits)
-	for _, err := range []error{
-		w.AppendMultiLabels(g.Labels.Multi), w.AppendRows([]int32{1, 1, 2}, g.Relations[0].Sources), w.AppendWeights(g.Relations[0].Weights), w.Close(),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(w.In(0, 4, &g.Relations[0], each([]*Relation{&g.Relations[0]})), w.Splits(g.Splits), w.Close()); err != nil {
+		t.Fatal(err)
 	}
 	sameFiles(t, written, streamed)
 
-	for want, change := range map[string]func(*Shape){
-		"names.json: 2 names for 3 vertices":                         func(s *Shape) { s.Names = s.Names[1:] },
-		"graph_ids: 2 ids of 2 graphs for 3 vertices":                func(s *Shape) { s.GraphOf = s.GraphOf[1:] },
-		"graph_ids: vertex 1 is of graph 1, where graphs are 0 to 0": func(s *Shape) { s.Graphs = 1 },
-		"features of 2 dense columns and of 5 that are sparse rows":  func(s *Shape) { s.FeatureColumns = 2 },
-		"features_data: 2 values for 3 columns stored":               func(s *Shape) { s.Sparse.Data = s.Sparse.Data[1:] },
+	for want, change := range map[string]func(*Graph){
+		"names.json: 2 names for 3 vertices":                         func(g *Graph) { g.Names = g.Names[1:] },
+		"graph_ids: 2 ids of 2 graphs for 3 vertices":                func(g *Graph) { g.GraphOf = g.GraphOf[1:] },
+		"graph_ids: vertex 1 is of graph 1, where graphs are 0 to 0": func(g *Graph) { g.Graphs = 1 },
+		"features_data: 2 values for 3 columns stored":               func(g *Graph) { g.Features.Data = g.Features.Data[1:] },
 	} {
-		spoilt := shape
+		spoilt := *g
 		change(&spoilt)
-		if _, err := Create(filepath.Join(parent, "spoilt"), spoilt); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+		spoilt.Count = 3
+		if _, err := Create(filepath.Join(parent, "spoilt"), &spoilt); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want a refusal with %q", err, want)
 		}
 	}
-	for want, add := range map[string]func(*Writer) error{
-		"graph_ids: the edge from vertex 0 of graph 0 leads to vertex 1 of graph 1": func(w *Writer) error { return w.AppendRows([]int32{0, 1}, []int32{0}) },
-		"edge_weight: the weight of edge 1 is NaN":                                  func(w *Writer) error { return w.AppendWeights([]float32{1, nan}) },
+	for want, rows := range map[string]Relation{
+		"graph_ids: the edge from vertex 0 of graph 0 leads to vertex 1 of graph 1": {Indptr: []int64{0, 1}, Sources: []int32{0}, Weights: []float32{1}},
+		"edge_weight: the weight of edge 2 is NaN":                                  {Indptr: []int64{0, 1}, Sources: []int32{1}, Weights: []float32{nan}},
 	} {
-		w, err := Create(filepath.Join(parent, "refused"), shape)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := add(w); !refusal.Is(err) || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%v, want a refusal that begins with %q", err, want)
+		w := create(t, filepath.Join(parent, "refused"), g)
+		two := Relation{Indptr: []int64{0, 2}, Sources: []int32{0, 0}, Weights: []float32{1, 1}}
+		err := w.In(0, 4, &g.Relations[0], func(write func(*Relation) error) error {
+			if err := write(&two); err != nil {
+				return err
+			}
+			err := write(&rows)
+			if !refusal.Is(err) || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%v, want a refusal that begins with %q", err, want)
+			}
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("In: %v, want %q", err, want)
 		}
 		if err := w.Abort(); err != nil {
 			t.Error(err)
@@ -262,7 +299,7 @@ func sameFiles(t *testing.T, written, streamed string) {
 	}
 }
 
-// Edges that are counted as they come, their features, and several labels per vertex give the bytes of Write.
+// Edges that are counted as they come, and their features, give the bytes of Write.
 func TestCountedStreamEqualsWrite(t *testing.T) {
 	g := dense()
 	g.Relations[0].Weights, g.Relations[0].EdgeColumns, g.Names, g.Features = nil, 2, nil, Features{}
@@ -273,78 +310,68 @@ func TestCountedStreamEqualsWrite(t *testing.T) {
 	if err := g.Write(written); err != nil {
 		t.Fatal(err)
 	}
-	shape := Shape{Vertices: 4, Edges: Counted, EdgeColumns: 2, Classes: 3, MultiLabel: true, Metric: g.Metric, Provenance: g.Provenance}
-	w, err := Create(streamed, shape)
-	if err != nil {
+	r := g.Relations[0]
+	first := &Relation{Indptr: []int64{0, 2}, Sources: []int32{0, 1}, EdgeColumns: 2, EdgeFeatures: r.EdgeFeatures[:4]}
+	rest := &Relation{Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1}, EdgeColumns: 2, EdgeFeatures: r.EdgeFeatures[4:]}
+	w := create(t, streamed, g)
+	if err := errors.Join(w.In(0, Counted, &r, each([]*Relation{first, rest})), w.Splits(g.Splits), w.Close()); err != nil {
 		t.Fatal(err)
-	}
-	scratch, err := w.Scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.SetSplits(g.Splits)
-	for _, err := range []error{
-		w.AppendMultiLabels(g.Labels.Multi[:6]),
-		w.AppendRows([]int32{2}, []int32{0, 1}),
-		w.AppendEdgeFeatures(g.Relations[0].EdgeFeatures[:2]),
-		w.AppendRows([]int32{3, 0, 1}, []int32{0, 0, 3, 1}),
-		w.AppendMultiLabels(g.Labels.Multi[6:]),
-		w.AppendEdgeFeatures(g.Relations[0].EdgeFeatures[2:]),
-		w.Close(),
-		scratch.Close(),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	sameFiles(t, written, streamed)
 	// Features of fewer edges than there are
-	w, err = Create(filepath.Join(parent, "store"), shape)
-	if err != nil {
-		t.Fatal(err)
+	w = create(t, filepath.Join(parent, "store"), g)
+	rest.EdgeFeatures = rest.EdgeFeatures[2:]
+	if err := w.In(0, Counted, &r, each([]*Relation{first, rest})); err == nil {
+		t.Error("written")
 	}
-	for k, err := range []error{
-		w.AppendMultiLabels(g.Labels.Multi), w.AppendRows([]int32{2, 3, 0, 1}, []int32{0, 1, 0, 0, 3, 1}),
-		w.AppendEdgeFeatures(g.Relations[0].EdgeFeatures[:2]), w.Close(),
-	} {
-		if (err != nil) != (k == 3) {
-			t.Error(k, err)
-		}
+	if err := w.Abort(); err != nil {
+		t.Error(err)
 	}
 }
 
 func TestFailedStreamLeavesNothing(t *testing.T) {
-	rows := func(w *Writer) error { return w.AppendRows([]int32{2, 3, 0, 1}, []int32{0, 1, 0, 0, 3, 1}) }
-	features := func(w *Writer) error { return w.AppendFeatures(make([]float32, 12)) }
-	labels := func(w *Writer) error { return w.AppendLabels([]int64{0, 1, -1, 1}) }
-	close := func(w *Writer) error { return w.Close() }
+	rows := func(edges int64, batches ...*Relation) func(w *Writer) error {
+		return func(w *Writer) error { return w.In(0, edges, &Relation{}, each(batches)) }
+	}
+	features := func(dense ...float32) func(w *Writer) error {
+		return func(w *Writer) error { return w.Features(0, 3, -1, each([]*Features{{Columns: 3, Dense: dense}})) }
+	}
+	labels := func(class ...int64) func(w *Writer) error {
+		return func(w *Writer) error { return w.Classes(each([][]int64{class})) }
+	}
+	split := func(train int64) func(w *Writer) error {
+		return func(w *Writer) error { return w.Splits([]Split{{Train: []int64{train}}}) }
+	}
+	all := &Relation{Indptr: []int64{0, 2, 5, 5, 6}, Sources: []int32{0, 1, 0, 0, 3, 1}}
+	goodRows, goodFeatures, goodLabels, close := rows(6, all), features(make([]float32, 12)...), labels(0, 1, -1, 1), (*Writer).Close
 	type steps []func(w *Writer) error
 	for name, do := range map[string]steps{ // the last step must fail, the others must not
 		"nothing":         {close},
-		"no features":     {rows, labels, close},
-		"no labels":       {rows, features, close},
-		"half the rows":   {func(w *Writer) error { return w.AppendRows([]int32{2}, []int32{0, 1}) }, features, labels, close},
-		"edges missing":   {func(w *Writer) error { return w.AppendRows([]int32{1, 0, 0, 0}, []int32{0}) }, features, labels, close},
-		"too many rows":   {rows, func(w *Writer) error { return w.AppendRows([]int32{0}, nil) }},
-		"too many values": {features, func(w *Writer) error { return w.AppendFeatures(make([]float32, 3)) }},
-		"too many labels": {labels, func(w *Writer) error { return w.AppendLabels([]int64{0}) }},
-		"source":          {func(w *Writer) error { return w.AppendRows([]int32{1}, []int32{4}) }},
-		"descending":      {func(w *Writer) error { return w.AppendRows([]int32{2}, []int32{1, 0}) }},
-		"negative degree": {func(w *Writer) error { return w.AppendRows([]int32{-1}, nil) }},
-		"degrees short":   {func(w *Writer) error { return w.AppendRows([]int32{1}, []int32{0, 1}) }},
-		"degrees long":    {func(w *Writer) error { return w.AppendRows([]int32{3}, []int32{0, 1}) }},
-		"part of a row":   {func(w *Writer) error { return w.AppendFeatures(make([]float32, 4)) }},
-		"NaN":             {func(w *Writer) error { return w.AppendFeatures([]float32{1, 2, nan}) }},
-		"class":           {func(w *Writer) error { return w.AppendLabels([]int64{2}) }},
-		"split":           {rows, features, labels, func(w *Writer) error { w.SetSplits([]Split{{Train: []int64{4}}}); return w.Close() }},
-		"unlabelled":      {rows, features, labels, func(w *Writer) error { w.SetSplits([]Split{{Train: []int64{2}}}); return w.Close() }},
+		"no features":     {goodRows, goodLabels, close},
+		"no labels":       {goodRows, goodFeatures, close},
+		"no rows":         {goodFeatures, goodLabels, close},
+		"half the rows":   {rows(2, &Relation{Indptr: []int64{0, 2}, Sources: []int32{0, 1}})},
+		"edges missing":   {rows(6, &Relation{Indptr: []int64{0, 1, 1, 1, 1}, Sources: []int32{0}})},
+		"too many rows":   {rows(6, all, &Relation{Indptr: []int64{0, 0}})},
+		"too many values": {features(make([]float32, 15)...)},
+		"too few values":  {features(make([]float32, 9)...)},
+		"too many labels": {labels(0, 1, -1, 1, 0)},
+		"source":          {rows(1, &Relation{Indptr: []int64{0, 1, 1, 1, 1}, Sources: []int32{4}})},
+		"descending":      {rows(2, &Relation{Indptr: []int64{0, 2, 2, 2, 2}, Sources: []int32{1, 0}})},
+		"bounds descend":  {rows(1, &Relation{Indptr: []int64{0, 1, 0, 1, 1}, Sources: []int32{0}})},
+		"bounds short":    {rows(2, &Relation{Indptr: []int64{0, 1, 1, 1, 1}, Sources: []int32{0, 1}})},
+		"bounds long":     {rows(2, &Relation{Indptr: []int64{0, 3, 3, 3, 3}, Sources: []int32{0, 1}})},
+		"weights":         {rows(6, &Relation{Indptr: all.Indptr, Sources: all.Sources, Weights: make([]float32, 5)})},
+		"part of a row":   {features(make([]float32, 4)...)},
+		"NaN":             {features(append([]float32{1, 2, nan}, make([]float32, 9)...)...)},
+		"class":           {labels(2, 0, 0, 0)},
+		"split":           {goodRows, goodFeatures, goodLabels, split(4)},
+		"unlabelled":      {goodRows, goodFeatures, goodLabels, split(2)},
 	} {
 		parent := t.TempDir()
 		store := filepath.Join(parent, "store")
-		w, err := Create(store, announced())
-		if err != nil {
-			t.Fatal(err)
-		}
+		g, _ := batches()
+		w := create(t, store, g)
 		for k, step := range do {
 			if err := step(w); (err != nil) != (k == len(do)-1) || err != nil && !strings.Contains(err.Error(), store) {
 				t.Errorf("%s: step %d: %v", name, k, err)
@@ -362,11 +389,8 @@ func TestFailedStreamLeavesNothing(t *testing.T) {
 // oneVertex begins a store and appends the rows of its one vertex.
 func oneVertex(t *testing.T, store string) *Writer {
 	t.Helper()
-	w, err := Create(store, Shape{Vertices: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.AppendRows([]int32{0}, nil); err != nil {
+	w := create(t, store, &Graph{Relations: []Relation{{Indptr: []int64{0, 0}}}})
+	if err := w.In(0, 0, &Relation{}, each([]*Relation{{Indptr: []int64{0, 0}}})); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -388,13 +412,14 @@ func TestFailureOfTheDiskLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestImpossibleShapesAreRefused(t *testing.T) {
+func TestImpossibleGraphsAreRefused(t *testing.T) {
 	parent := t.TempDir()
-	for name, shape := range map[string]Shape{
-		"vertices": {Vertices: 1 << 31}, "negative vertices": {Vertices: -1}, "edges": {Edges: -1}, "columns": {FeatureColumns: -1},
-		"classes": {Classes: -1}, "many classes": {Classes: 1 << 40}, "metric": {Metric: "luck"}, "bytes": {Edges: 1 << 62},
+	for name, g := range map[string]Graph{
+		"vertices": {Count: 1 << 31}, "negative vertices": {Count: -1}, "columns": {Features: Features{Columns: -1}},
+		"classes": {Labels: Labels{Classes: -1}}, "many classes": {Labels: Labels{Classes: 1 << 40}}, "metric": {Metric: "luck"},
 	} {
-		if _, err := Create(filepath.Join(parent, "store"), shape); err == nil || !refusal.Is(err) {
+		g.Relations = []Relation{{Indptr: []int64{0}}}
+		if _, err := Create(filepath.Join(parent, "store"), &g); err == nil || !refusal.Is(err) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

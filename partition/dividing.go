@@ -2,9 +2,7 @@ package partition
 
 import (
 	"math/bits"
-	"runtime/debug"
 	"slices"
-	"strconv"
 
 	"weft/graph"
 	"weft/internal/cores"
@@ -15,107 +13,113 @@ const (
 	batchValues = 1 << 20 // of features
 	unloadEdges = 1 << 27 // after so many, the pages of mapped files are given back
 	binsOfEdges = 1 << 16 // counters of edges by source
-	bitsOfMarks = 32      // vertices in a word of marks
 )
 
-// shareWriter writes the shares of a graph in streams. It reads the edges once for the in-edges of all
-// shares. Their out-edges are the transpose of the in-edges that were written. It makes them in passes, of
-// which each reads the edges from a range of sources. It needs 12 bytes for each vertex while it writes
-// in-edges, and 8 while it makes out-edges. It also needs a batch of edges on each core, or the out-edges of
-// a pass. The assignment, of 4 bytes for each vertex, stays.
-type shareWriter struct {
-	g       *graph.Graph
-	layouts []*layout // by vertex type
-	whole   Whole
-	parts   []*graph.PartWriter
-	edges   []*edgeWriter // by relation
+// divider divides a graph into shares in streams. It reads the edges once for the in-edges of all shares. Their
+// out-edges are the transpose of the in-edges that their sinks have. It makes them in passes, of which each
+// reads the edges from a range of sources. It needs 12 bytes for each vertex for the in-edges, and 8 for the
+// out-edges. It also needs a batch of edges on each core, or the out-edges of a pass. The assignment, of 4
+// bytes for each vertex, stays.
+type divider struct {
+	g     *graph.Graph
+	of    []*Places // by vertex type
+	whole Whole
+	parts []sink
+	edges []*edgeDivider // by relation
 
 	progress graph.Progress
 	listed   int64 // edges that were listed by their targets
 	reversed int64 // by their sources
 }
 
-// edgeWriter writes the edges of a relation.
-type edgeWriter struct {
-	w              *shareWriter
+// edgeDivider divides the edges of a relation.
+type edgeDivider struct {
+	d              *divider
 	r              int // the relation
 	from           *graph.Relation
-	source, target *layout
+	source, target *Places
+	holder         []int32   // by source: its partition
 	inOrder        bool      // the order of the sources is that of their ids
 	halo           Halo      // of the partitions so far
 	cut            [][]int64 // from q into p
 	shift          uint
-	bins           []int64  // edges by source position >> shift
-	needed         []uint32 // marks of source positions that the current partition needs
+	bins           []int64 // edges by source position >> shift
+	far            *farEnds
 }
 
-// writeShares writes the shares into a folder. It returns the description of the whole graph.
-func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment, progress graph.Progress) (*Whole, error) {
-	w := &shareWriter{g: g, layouts: layouts(g, a), whole: WholeOf(g), progress: progress}
-	w.whole.Statistics = *countVertices(g, a, w.layouts)
+func newDivider(g *graph.Graph, a *Assignment, progress graph.Progress) *divider {
+	d, first := &divider{g: g, whole: WholeOf(g), progress: progress}, g.FirstIDs()
+	for i := range g.Types() {
+		d.of = append(d.of, newPlaces(a.Of[first[i]:first[i+1]], a.K))
+	}
+	d.whole.Statistics = countVertices(g, a, d.of)
 	for i := range g.Relations {
-		w.edges = append(w.edges, newEdgeWriter(w, i, a.K))
+		joined := relationOf(g, i)
+		e := &edgeDivider{d: d, r: i, from: &g.Relations[i], source: d.of[joined.Source], target: d.of[joined.Target]}
+		e.holder = a.Of[first[joined.Source]:first[joined.Source+1]]
+		e.inOrder = slices.IsSorted(e.holder)
+		e.halo, e.cut = Halo{square[int](a.K), square[int](a.K)}, square[int64](a.K)
+		e.shift = uint(max(0, bits.Len(uint(len(e.holder)))-bits.Len(uint(binsOfEdges-1))))
+		e.bins = make([]int64, len(e.holder)>>e.shift+1)
+		e.far = newFarEnds(e.source.Starts)
+		d.edges = append(d.edges, e)
 	}
-	for p := range a.K {
-		if err := w.part(folder, p); err != nil {
-			return nil, err
-		}
-		g.Unload()
-	}
-	for _, l := range w.layouts {
-		l.onlyStarts()
-	}
-	debug.FreeOSMemory() // the out-edges need what the in-edges took
-	for _, e := range w.edges {
-		w.whole.Statistics.add(e.cut, e.halo, len(g.Relations) > 1)
-		if err := e.out(); err != nil {
-			return nil, err
-		}
-	}
-	for _, part := range w.parts {
-		if err := part.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return &w.whole, nil
+	return d
 }
 
-// part writes the vertices of partition p and the edges into them.
-func (w *shareWriter) part(folder *graph.Folder, p int) error {
-	ids := w.layouts[0].ids(p)
-	part := &graph.Part{Graph: w.g.Bare(ids)}
-	for i, t := range w.g.Types() {
-		ids := w.layouts[i].ids(p)
+// in gives the sink of each partition its vertices and the edges into them. begin begins a part, whose graph has
+// types and relations without rows.
+func (d *divider) in(begin func(p int, part *graph.Part) (sink, error)) error {
+	for p := range d.whole.Statistics.K {
+		to, err := begin(p, d.part(p))
+		if err != nil {
+			return err
+		}
+		d.parts = append(d.parts, to)
+		for i, t := range d.g.Types() {
+			if err := d.features(to, i, &t.Features, d.of[i].in(p)); err != nil {
+				return err
+			}
+		}
+		for _, e := range d.edges {
+			err := to.In(e.r, e.into(p), e.from, func(write func(*graph.Relation) error) error { return e.list(p, write) })
+			if err != nil {
+				return err
+			}
+		}
+		d.g.Unload()
+	}
+	d.count()
+	return nil
+}
+
+// count adds the edges of all relations to the statistics.
+func (d *divider) count() {
+	for _, e := range d.edges {
+		d.whole.Statistics.add(e.cut, e.halo, len(d.edges) > 1)
+	}
+}
+
+// part returns the ids, labels and splits of partition p.
+func (d *divider) part(p int) *graph.Part {
+	part := &graph.Part{Graph: d.g.Bare(d.of[0].in(p))}
+	for i, t := range d.g.Types() {
+		ids := d.of[i].in(p)
 		part.IDs, part.Whole = append(part.IDs, ids), append(part.Whole, t.Count)
 		if i > 0 {
 			part.Graph.Others = append(part.Graph.Others, graph.VertexType{Type: t.Type, Count: len(ids)})
 		}
 	}
-	for _, e := range w.edges {
+	for _, e := range d.edges {
 		like := graph.Relation{EdgeColumns: e.from.EdgeColumns, Symmetric: e.from.Symmetric}
 		like.Source, like.Name, like.Target = e.from.Source, e.from.Name, e.from.Target
 		part.Graph.Relations = append(part.Graph.Relations, like)
 	}
-	to, err := folder.CreatePart(strconv.Itoa(p), part)
-	if err != nil {
-		return err
-	}
-	w.parts = append(w.parts, to)
-	for i, t := range w.g.Types() {
-		if err := w.features(to, i, &t.Features, w.layouts[i].ids(p)); err != nil {
-			return err
-		}
-	}
-	for _, e := range w.edges {
-		if err := e.in(to, p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return part
 }
 
-// features writes the features of the vertices ids of type t.
-func (w *shareWriter) features(to *graph.PartWriter, t int, f *graph.Features, ids []int32) error {
+// features passes on the features of the vertices ids of type t.
+func (d *divider) features(to sink, t int, f *graph.Features, ids []int32) error {
 	if f.Columns == 0 {
 		return nil
 	}
@@ -133,7 +137,7 @@ func (w *shareWriter) features(to *graph.PartWriter, t int, f *graph.Features, i
 			err error
 		}
 		return cores.InOrder(len(starts)-1, func(k int) (m made) {
-			m.err = w.g.Guard(func() error {
+			m.err = d.g.Guard(func() error {
 				m.Features = f.Rows(ids[starts[k]:starts[k+1]])
 				return nil
 			})
@@ -170,16 +174,4 @@ func batches(ids []int32, indptr []int64, values int64) (starts []int) {
 		starts = append(starts, len(ids))
 	}
 	return starts
-}
-
-func newEdgeWriter(w *shareWriter, r, k int) *edgeWriter {
-	joined := relationOf(w.g, r)
-	e := &edgeWriter{w: w, r: r, from: &w.g.Relations[r], source: w.layouts[joined.Source], target: w.layouts[joined.Target]}
-	e.inOrder = slices.IsSorted(e.source.of)
-	e.halo, e.cut = Halo{square[int](k), square[int](k)}, square[int64](k)
-	sources := len(e.source.of)
-	e.shift = uint(max(0, bits.Len(uint(sources))-bits.Len(uint(binsOfEdges-1))))
-	e.bins = make([]int64, sources>>e.shift+1)
-	e.needed = make([]uint32, sources/bitsOfMarks+1)
-	return e
 }

@@ -26,7 +26,6 @@ func (k *Kept) Of(s *Share) (*Share, error) {
 	}
 	kept, types := *s, s.Edges.Types()
 	kept.Edges.Relations = slices.Clone(s.Edges.Relations)
-	counters := map[int]*haloCounter{} // by vertex type
 	for i := range kept.Edges.Relations {
 		r, keep := &kept.Edges.Relations[i], keep(i)
 		if keep == nil {
@@ -48,12 +47,7 @@ func (k *Kept) Of(s *Share) (*Share, error) {
 			r.Out, err = r.Out.Where(func(_ int64, target, row int32) bool {
 				return keep(here(r.Source, row), targets.ID(target))
 			})
-			for _, kind := range []int{r.Source, r.Target} {
-				if counters[kind] == nil {
-					counters[kind] = newHaloCounter(s.Edges.P, types[kind].Starts)
-				}
-			}
-			r.HaloRows, r.HaloRowsOut = halos(counters[r.Source], &r.In, counters[r.Target], &r.Out)
+			r.HaloRows, r.HaloRowsOut = halos(s.Edges.P, types[r.Source].Starts, &r.In, types[r.Target].Starts, &r.Out)
 		}
 		if err != nil {
 			return nil, err
@@ -62,75 +56,37 @@ func (k *Kept) Of(s *Share) (*Share, error) {
 	return &kept, nil
 }
 
-// haloCounter counts the halos of a share's relations, whose other ends are of one vertex type.
-type haloCounter struct {
-	me      int
-	holder  []int32 // by position: its partition
-	seen    []bool  // by position; all false between two counts
-	reached []int32 // by partition: the last row with an edge to it, counted from 1
+// halos are HaloRows and HaloRowsOut of a relation of partition me with those edges. sources and targets are
+// the starts of the types that it joins.
+func halos(me int, sources []int, in *graph.Relation, targets []int, out *graph.Relation) (rows, rowsOut [][]int) {
+	needs, reached := countFar(me, sources, in)
+	needsOut, reachedOut := countFar(me, targets, out)
+	return pairs(me, needs, reachedOut), pairs(me, needsOut, reached)
 }
 
-// newHaloCounter makes the counter for the share of partition me, of a type with these starts.
-func newHaloCounter(me int, starts []int) *haloCounter {
-	c := &haloCounter{me: me, reached: make([]int32, len(starts)-1)}
-	c.holder, c.seen = make([]int32, starts[c.partitions()]), make([]bool, starts[c.partitions()])
-	for q := range c.partitions() {
-		for at := starts[q]; at < starts[q+1]; at++ {
-			c.holder[at] = int32(q)
-		}
+// countFar counts by partition the vertices at the other ends of a partition's edges, and the own rows that
+// have an edge to or from one. The partition itself has none.
+func countFar(me int, starts []int, r *graph.Relation) (needs, rows []int) {
+	f := newFarEnds(starts)
+	f.begin(me)
+	t := newTally(len(starts) - 1)
+	for row := range len(r.Indptr) - 1 {
+		f.count(t, r.Sources[r.Indptr[row]:r.Indptr[row+1]])
 	}
-	return c
+	t.rows[me] = 0
+	return f.needs(), t.rows
 }
 
-func (c *haloCounter) partitions() int { return len(c.reached) }
-
-// halos are HaloRows and HaloRowsOut of a relation with those edges, from the counters of its source type and
-// its target type.
-func halos(sources *haloCounter, in *graph.Relation, targets *haloCounter, out *graph.Relation) (rows, rowsOut [][]int) {
-	ends, reach := sources.count(in)
-	endsOut, reachOut := targets.count(out)
-	return sources.pairs(ends, reachOut), sources.pairs(endsOut, reach)
-}
-
-// count counts by partition the vertices at the other ends of the edges, and the own rows that have an edge
-// to or from it. The partition itself has none.
-func (c *haloCounter) count(r *graph.Relation) (ends, rows []int) {
-	ends, rows = make([]int, c.partitions()), make([]int, c.partitions())
-	clear(c.reached)
-	row := int32(0)
-	for k, end := range r.Sources {
-		for r.Indptr[row+1] <= int64(k) {
-			row++
-		}
-		q := c.holder[end]
-		if int(q) == c.me {
-			continue
-		}
-		if !c.seen[end] {
-			c.seen[end] = true
-			ends[q]++
-		}
-		if c.reached[q] != row+1 {
-			c.reached[q] = row + 1
-			rows[q]++
-		}
-	}
-	for _, end := range r.Sources {
-		c.seen[end] = false
-	}
-	return ends, rows
-}
-
-// pairs is a matrix (K × K) with that row and that column of the own partition. Other rows without a count
-// are one slice.
-func (c *haloCounter) pairs(needs, needed []int) [][]int {
-	all := slices.Repeat([][]int{make([]int, c.partitions())}, c.partitions())
+// pairs is a matrix (K × K) with that row and that column of partition me. Other rows without a count are one
+// slice.
+func pairs(me int, needs, needed []int) [][]int {
+	all := slices.Repeat([][]int{make([]int, len(needs))}, len(needs))
 	for q, n := range needed {
 		if n > 0 {
-			all[q] = make([]int, c.partitions())
-			all[q][c.me] = n
+			all[q] = make([]int, len(needs))
+			all[q][me] = n
 		}
 	}
-	all[c.me] = needs
+	all[me] = needs
 	return all
 }

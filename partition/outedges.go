@@ -6,15 +6,25 @@ import (
 	"weft/graph"
 )
 
-// out writes the out-edges of all partitions.
-func (e *edgeWriter) out() (err error) {
+// out gives the sinks of all partitions the edges out of their vertices.
+func (d *divider) out() error {
+	for _, e := range d.edges {
+		if err := e.out(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// out gives the sinks of all partitions the relation's out-edges.
+func (e *edgeDivider) out() (err error) {
 	var parts []*graph.Graph
 	defer func() {
 		for _, part := range parts {
 			err = errors.Join(err, part.Close())
 		}
 	}()
-	for _, to := range e.w.parts {
+	for _, to := range e.d.parts {
 		part, err := to.Written(e.r)
 		if err != nil {
 			return err
@@ -30,7 +40,7 @@ func (e *edgeWriter) out() (err error) {
 	if err != nil {
 		return err
 	}
-	for q, to := range e.w.parts {
+	for q, to := range e.d.parts {
 		edges := int64(0)
 		for p := range e.cut {
 			edges += e.cut[p][q]
@@ -38,14 +48,14 @@ func (e *edgeWriter) out() (err error) {
 		err := to.Out(e.r, edges, e.from, func(write func(*graph.Relation) error) error {
 			written := make(chan error, 1) // of one range, beside the listing of the next
 			written <- nil
-			for lo := e.source.starts[q]; lo < e.source.starts[q+1]; {
-				hi := e.until(lo, e.source.starts[q+1], most)
+			for lo := e.source.Starts[q]; lo < e.source.Starts[q+1]; {
+				hi := e.until(lo, e.source.Starts[q+1], most)
 				rows, err := list(q, lo, hi)
 				if err = errors.Join(err, <-written); err != nil {
 					return err
 				}
-				e.w.reversed += int64(len(rows.Sources))
-				e.w.progress.Of("reversing edges", e.w.reversed, e.w.whole.Edges)
+				e.d.reversed += int64(len(rows.Sources))
+				e.d.progress.Of("reversing edges", e.d.reversed, e.d.whole.Edges)
 				go func() { written <- parts[q].Guard(func() error { return write(rows) }) }()
 				unload()
 				lo = hi
@@ -60,16 +70,15 @@ func (e *edgeWriter) out() (err error) {
 }
 
 // lister returns a function that lists the edges out of the sources of partition q at positions lo … hi−1,
-// which ascend from call to call. most is how many edges to ask it for. parts have the in-edges that were
-// written.
-func (e *edgeWriter) lister(parts []*graph.Graph, unload func()) (list func(q, lo, hi int) (*graph.Relation, error), most int64, err error) {
+// which ascend from call to call. most is how many edges to ask it for. parts have the in-edges.
+func (e *edgeDivider) lister(parts []*graph.Graph, unload func()) (list func(q, lo, hi int) (*graph.Relation, error), most int64, err error) {
 	var in []*graph.Relation
 	for _, part := range parts {
 		in = append(in, &part.Relations[0])
 	}
 	if e.from.Symmetric && e.from.Weights == nil && e.from.EdgeColumns == 0 { // what goes in also goes out
 		return func(q, lo, hi int) (rows *graph.Relation, err error) {
-			first := e.source.starts[q]
+			first := e.source.Starts[q]
 			err = parts[q].Guard(func() error {
 				bounds := in[q].Indptr[lo-first : hi-first+1]
 				rows = &graph.Relation{Sources: in[q].Sources[bounds[0]:bounds[hi-lo]]}
@@ -90,7 +99,7 @@ func (e *edgeWriter) lister(parts []*graph.Graph, unload func()) (list func(q, l
 
 // until returns the end of a range of source positions that begins at lo. The range has at most so many
 // edges, unless it lies in one bin.
-func (e *edgeWriter) until(lo, end int, most int64) int {
+func (e *edgeDivider) until(lo, end int, most int64) int {
 	edges, hi := int64(0), lo
 	for hi < end {
 		bin := hi >> e.shift

@@ -171,9 +171,9 @@ func balanced(ctx context.Context, g *graph.Graph, o Options) (*Assignment, erro
 	if err != nil || !auto || o.K == 1 || !balancesEdges(o.method()) {
 		return a, err
 	}
-	most, mean := a.work(g)
-	if most <= worthEdges*mean {
-		return a, nil
+	most, mean, err := a.work(g)
+	if err != nil || most <= worthEdges*mean {
+		return a, err
 	}
 	o.Balance = ByEdges
 	b := *a
@@ -181,21 +181,21 @@ func balanced(ctx context.Context, g *graph.Graph, o Options) (*Assignment, erro
 	if b.Of, err = assign(ctx, g, &o); err != nil {
 		return nil, err
 	}
-	if less, _ := b.work(g); less < most {
-		return &b, nil
+	if less, _, err := b.work(g); err != nil || less < most {
+		return &b, err
 	}
 	return a, nil
 }
 
 // work estimates the work of the busiest partition, and the mean: its in-edges, and rowWeight for each row
 // that it owns or receives. A row of 64 columns at 1 Gbit/s takes about as long as its products.
-func (a *Assignment) work(g *graph.Graph) (most, mean float64) {
-	s := measure(g, a, layouts(g, a))
+func (a *Assignment) work(g *graph.Graph) (most, mean float64, err error) {
+	s, err := measure(g, a)
 	for p := range a.K {
 		work := float64(s.Edges[p]) + rowWeight*float64(s.Vertices[p]+s.Halo(p))
 		most, mean = max(most, work), mean+work/float64(a.K)
 	}
-	return most, mean
+	return most, mean, err
 }
 
 func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {

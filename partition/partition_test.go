@@ -35,7 +35,7 @@ func TestBalanced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := measure(g, a, layouts(g, a))
+	s := counted(t, g, a)
 	weight, heaviest := make([]int64, 7), int64(0)
 	for p := range weight {
 		weight[p] = s.Edges[p] + int64(s.Vertices[p])

@@ -9,6 +9,26 @@ type Places struct {
 	Of     []int32 // the position of each vertex; nil: the vertex
 }
 
+// newPlaces returns the places of vertices in k partitions: of is the partition of each vertex.
+func newPlaces(of []int32, k int) *Places {
+	p := &Places{Starts: make([]int, k+1), IDs: make([]int32, len(of)), Of: make([]int32, len(of))}
+	for _, q := range of {
+		p.Starts[q+1]++
+	}
+	for q := range k {
+		p.Starts[q+1] += p.Starts[q]
+	}
+	next := slices.Clone(p.Starts)
+	for v, q := range of {
+		p.IDs[next[q]], p.Of[v] = int32(v), int32(next[q])
+		next[q]++
+	}
+	return p
+}
+
+// in returns the vertices of partition q, ascending.
+func (p *Places) in(q int) []int32 { return p.IDs[p.Starts[q]:p.Starts[q+1]:p.Starts[q+1]] }
+
 // ID returns the vertex at a position.
 func (p *Places) ID(position int32) int32 {
 	if p.IDs == nil {

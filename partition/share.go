@@ -231,9 +231,12 @@ func All(g *graph.Graph) *Share {
 	return s
 }
 
-// newShare is the share of partition p. starts are by vertex type.
-func newShare(part *graph.Part, p int, starts [][]int, whole Whole, places func(kind int) (*Places, error), splits edgeSplits) *Share {
+// newShare is the share of partition p.
+func newShare(
+	part *graph.Part, p int, whole Whole, places func(kind int) (*Places, error), splits edgeSplits,
+) *Share {
 	g, counts := part.Graph, whole.Statistics
+	starts := counts.starts()
 	s := &Share{Whole: whole, part: g, places: places, splits: splits}
 	for i, t := range g.Types() {
 		s.add(i, t, Rows{Type: t.Type, Rows: len(part.IDs[i]), IDs: part.IDs[i], Starts: starts[i]})
@@ -358,9 +361,20 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	}
 	shares := make([]*Share, a.K)
 	err := g.Guard(func() error {
-		c := newDivider(g, a)
-		for p := range shares {
-			shares[p] = newShare(c.part(p), p, c.starts(), c.whole, c.places, inMemory(g))
+		d, parts := newDivider(g, a, nil), make([]*heldPart, a.K)
+		err := d.in(func(p int, part *graph.Part) (sink, error) {
+			parts[p] = holdPart(part)
+			return parts[p], nil
+		})
+		if err == nil {
+			err = d.out()
+		}
+		if err != nil {
+			return err
+		}
+		places := func(kind int) (*Places, error) { return d.of[kind], nil }
+		for p, part := range parts {
+			shares[p] = newShare(part.Part, p, d.whole, places, inMemory(g))
 		}
 		return nil
 	})
@@ -368,213 +382,4 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 		return nil, err
 	}
 	return shares, nil
-}
-
-// layout is the order of the partitions in a vertex type: vertices sorted by partition, then by id.
-type layout struct {
-	of       []int32 // len V: the partition of each vertex
-	starts   []int   // len K+1: first position of each partition
-	order    []int32 // len V: the vertex at each position
-	position []int32 // len V: the position of each vertex
-}
-
-// layouts returns the layouts of all vertex types of a graph.
-func layouts(g *graph.Graph, a *Assignment) (all []*layout) {
-	first := g.FirstIDs()
-	for i := range g.Types() {
-		all = append(all, newLayout(a.Of[first[i]:first[i+1]], a.K))
-	}
-	return all
-}
-
-func newLayout(of []int32, k int) *layout {
-	l := &layout{of: of, starts: make([]int, k+1), order: make([]int32, len(of)), position: make([]int32, len(of))}
-	for _, p := range of {
-		l.starts[p+1]++
-	}
-	for p := range k {
-		l.starts[p+1] += l.starts[p]
-	}
-	next := slices.Clone(l.starts)
-	for v, p := range of {
-		l.order[next[p]], l.position[v] = int32(v), int32(next[p])
-		next[p]++
-	}
-	return l
-}
-
-// onlyStarts lets go of all but the first position of each partition.
-func (l *layout) onlyStarts() { l.of, l.order, l.position = nil, nil, nil }
-
-// places are the same order.
-func (l *layout) places() *Places { return &Places{Starts: l.starts, IDs: l.order, Of: l.position} }
-
-// ids are the vertices of partition p, ascending.
-func (l *layout) ids(p int) []int32 { return l.order[l.starts[p]:l.starts[p+1]:l.starts[p+1]] }
-
-// divider makes the shares of a graph, in the order of the partitions. Besides the share it needs some 20
-// bytes per vertex, and memory for the out-edges of an eighth of the partitions. It serves Split; Write
-// works in streams.
-type divider struct {
-	g       *graph.Graph
-	a       *Assignment
-	layouts []*layout // by vertex type
-	edges   []*edgeDivider
-	whole   Whole
-}
-
-// edgeDivider makes the edges of a relation's shares.
-type edgeDivider struct {
-	from           *graph.Relation
-	k              int
-	source, target *layout
-	outDegree      []int64
-
-	outFrom, outTo int            // the partitions whose out-edges are in outs
-	outs           graph.Relation // of all their vertices
-}
-
-func newDivider(g *graph.Graph, a *Assignment) *divider {
-	c := &divider{g: g, a: a, layouts: layouts(g, a)}
-	for i := range g.Relations {
-		r := relationOf(g, i)
-		e := &edgeDivider{from: &g.Relations[i], k: a.K, source: c.layouts[r.Source], target: c.layouts[r.Target]}
-		e.outDegree = make([]int64, len(e.source.of))
-		for _, u := range e.from.Sources {
-			e.outDegree[u]++
-		}
-		c.edges = append(c.edges, e)
-	}
-	c.whole = WholeOf(g)
-	c.whole.Statistics = *measure(g, a, c.layouts)
-	return c
-}
-
-// places are those of a vertex type.
-func (c *divider) places(kind int) (*Places, error) { return c.layouts[kind].places(), nil }
-
-// starts are the starts of the layouts.
-func (c *divider) starts() (starts [][]int) {
-	for _, l := range c.layouts {
-		starts = append(starts, l.starts)
-	}
-	return starts
-}
-
-// part returns the part of the graph that belongs to partition p.
-func (c *divider) part(p int) *graph.Part {
-	ids := c.layouts[0].ids(p)
-	part := &graph.Part{Graph: c.g.Rows(ids)}
-	for i, t := range c.g.Types() {
-		ids := c.layouts[i].ids(p)
-		part.IDs, part.Whole = append(part.IDs, ids), append(part.Whole, t.Count)
-		if i > 0 {
-			part.Graph.Others = append(part.Graph.Others, graph.VertexType{Type: t.Type, Count: len(ids), Features: t.Features.Rows(ids)})
-		}
-	}
-	if part.Graph.Type = c.g.Type; part.Graph.Type != "" {
-		part.Graph.Count = len(ids)
-	}
-	part.Graph.Relations = nil
-	for _, e := range c.edges {
-		in := e.in(e.target.ids(p))
-		in.Source, in.Name, in.Target = e.from.Source, e.from.Name, e.from.Target
-		out := e.out(p)
-		in.Symmetric, out.Symmetric = e.from.Symmetric, e.from.Symmetric
-		part.Graph.Relations, part.Out = append(part.Graph.Relations, in), append(part.Out, out)
-	}
-	return part
-}
-
-// in lists the in-edges of the vertices ids. Parallel edges keep their order.
-func (c *edgeDivider) in(ids []int32) graph.Relation {
-	from := c.from
-	r := graph.Relation{Indptr: make([]int64, len(ids)+1), EdgeColumns: from.EdgeColumns}
-	for row, v := range ids {
-		r.Indptr[row+1] = r.Indptr[row] + from.Indptr[v+1] - from.Indptr[v]
-	}
-	edges := int(r.Indptr[len(ids)])
-	r.Sources = make([]int32, 0, edges)
-	if from.Weights != nil {
-		r.Weights = make([]float32, 0, edges)
-	}
-	if from.EdgeFeatures != nil {
-		r.EdgeFeatures = make([]float32, 0, edges*from.EdgeColumns)
-	}
-	columns := int64(from.EdgeColumns)
-	var keys []uint64 // position of the source, then position in the row
-	for _, v := range ids {
-		keys = keys[:0]
-		first := from.Indptr[v]
-		for k, u := range from.Sources[first:from.Indptr[v+1]] {
-			keys = append(keys, uint64(c.source.position[u])<<32|uint64(k))
-		}
-		slices.Sort(keys)
-		for _, key := range keys {
-			k := first + int64(uint32(key))
-			r.Sources = append(r.Sources, int32(key>>32))
-			if from.Weights != nil {
-				r.Weights = append(r.Weights, from.Weights[k])
-			}
-			if columns > 0 {
-				r.EdgeFeatures = append(r.EdgeFeatures, from.EdgeFeatures[k*columns:(k+1)*columns]...)
-			}
-		}
-	}
-	return r
-}
-
-// outPasses is the most passes over all edges that are made for the out-edges of all partitions. Each pass
-// holds the out-edges of several consecutive partitions.
-const outPasses = 8
-
-// out lists the out-edges of partition p.
-func (c *edgeDivider) out(p int) graph.Relation {
-	starts := c.source.starts
-	if p < c.outFrom || p >= c.outTo {
-		c.outFrom, c.outTo = p, min(p+(c.k+outPasses-1)/outPasses, c.k)
-		c.outs = c.outEdges(starts[c.outFrom], starts[c.outTo])
-	}
-	base := starts[c.outFrom]
-	indptr := slices.Clone(c.outs.Indptr[starts[p]-base : starts[p+1]-base+1])
-	lo, hi := indptr[0], indptr[len(indptr)-1]
-	for row := range indptr {
-		indptr[row] -= lo
-	}
-	r := graph.Relation{Indptr: indptr, Sources: c.outs.Sources[lo:hi:hi]}
-	if c.outs.Weights != nil {
-		r.Weights = c.outs.Weights[lo:hi:hi]
-	}
-	return r
-}
-
-// outEdges lists the out-edges of the vertices at positions lo … hi−1, in one pass over all edges in the
-// order of their targets' positions.
-func (c *edgeDivider) outEdges(lo, hi int) graph.Relation {
-	from := c.from
-	r := graph.Relation{Indptr: make([]int64, hi-lo+1)}
-	for row, u := range c.source.order[lo:hi] {
-		r.Indptr[row+1] = r.Indptr[row] + c.outDegree[u]
-	}
-	r.Sources = make([]int32, r.Indptr[hi-lo])
-	if from.Weights != nil {
-		r.Weights = make([]float32, len(r.Sources))
-	}
-	next := slices.Clone(r.Indptr)
-	for position, v := range c.target.order {
-		first := from.Indptr[v]
-		for k, u := range from.Sources[first:from.Indptr[v+1]] {
-			row := int(c.source.position[u]) - lo
-			if row < 0 || row >= hi-lo {
-				continue
-			}
-			at := next[row]
-			next[row]++
-			r.Sources[at] = int32(position)
-			if from.Weights != nil {
-				r.Weights[at] = from.Weights[first+int64(k)]
-			}
-		}
-	}
-	return r
 }

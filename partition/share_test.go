@@ -205,7 +205,7 @@ func TestReplication(t *testing.T) {
 	}
 	a := &Assignment{K: 2, Of: []int32{0, 0, 1, 1}}
 	g := &graph.Graph{Relations: []graph.Relation{relation}}
-	s := measure(g, a, layouts(g, a))
+	s := counted(t, g, a)
 	// The first partition needs 2 and 3, the second needs 1.
 	if s.Halo(0) != 2 || s.Halo(1) != 1 || s.Replication() != 7./4 {
 		t.Errorf("halo %d and %d, replication %v", s.Halo(0), s.Halo(1), s.Replication())

@@ -88,20 +88,25 @@ func (s *Statistics) Replication() float64 {
 	return float64(own+halo) / float64(own)
 }
 
-// measure counts the statistics. Its time is proportional to the edges, and it takes 4 bytes for each vertex.
-func measure(g *graph.Graph, a *Assignment, l []*layout) *Statistics {
-	s := countVertices(g, a, l)
-	for i := range g.Relations {
-		r := relationOf(g, i)
-		cut, halo := measureEdges(a.K, &r.In, l[r.Source], l[r.Target])
-		s.add(cut, halo, len(g.Relations) > 1)
+// measure counts the statistics of an assignment.
+func measure(g *graph.Graph, a *Assignment) (*Statistics, error) {
+	d := newDivider(g, a, nil)
+	for _, e := range d.edges {
+		bare := graph.Relation{Indptr: e.from.Indptr, Sources: e.from.Sources}
+		e.from = &bare
+		for p := range a.K {
+			if err := e.list(p, func(*graph.Relation) error { return nil }); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return s
+	d.count()
+	return &d.whole.Statistics, nil
 }
 
 // countVertices counts what needs no edges.
-func countVertices(g *graph.Graph, a *Assignment, l []*layout) *Statistics {
-	s := &Statistics{
+func countVertices(g *graph.Graph, a *Assignment, places []*Places) Statistics {
+	s := Statistics{
 		K: a.K, Method: a.Method, Seconds: a.Seconds,
 		Vertices: make([]int, a.K), Edges: make([]int64, a.K), TrainVertices: make([]int, a.K),
 		HaloRows: square[int](a.K), HaloRowsOut: square[int](a.K), Cut: square[int64](a.K),
@@ -111,10 +116,10 @@ func countVertices(g *graph.Graph, a *Assignment, l []*layout) *Statistics {
 			s.TrainVertices[a.Of[v]]++
 		}
 	}
-	for i, l := range l {
+	for i, of := range places {
 		counts := make([]int, a.K)
 		for p := range a.K {
-			counts[p] = l.starts[p+1] - l.starts[p]
+			counts[p] = of.Starts[p+1] - of.Starts[p]
 			s.Vertices[p] += counts[p]
 		}
 		if i > 0 {
@@ -140,34 +145,6 @@ func (s *Statistics) add(cut [][]int64, halo Halo, several bool) {
 	if several {
 		s.Relations = append(s.Relations, halo)
 	}
-}
-
-// measureEdges counts the edges of a relation, from q into p, and its halo.
-func measureEdges(k int, r *graph.Relation, source, target *layout) (cut [][]int64, halo Halo) {
-	cut, halo = square[int64](k), Halo{square[int](k), square[int](k)}
-	needed := make([]int32, len(source.of)) // by vertex: the last partition that needs it, counted from 1
-	// By partition: the last position that it has an edge into, counted from 1
-	reached := make([]int32, k)
-	for at, v := range target.order {
-		p := target.of[v]
-		sources := r.Sources[r.Indptr[v]:r.Indptr[v+1]]
-		for _, u := range sources {
-			q := source.of[u]
-			cut[p][q]++
-			if q == p {
-				continue
-			}
-			if needed[u] != p+1 {
-				needed[u] = p + 1
-				halo.Rows[p][q]++
-			}
-			if reached[q] != int32(at)+1 {
-				reached[q] = int32(at) + 1
-				halo.RowsOut[q][p]++
-			}
-		}
-	}
-	return cut, halo
 }
 
 func square[T any](k int) [][]T {

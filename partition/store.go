@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -171,6 +172,33 @@ func Write(store string, g *graph.Graph, a *Assignment, progress graph.Progress)
 	return name, err
 }
 
+// writeShares writes the shares into a folder. It returns the description of the whole graph.
+func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment, progress graph.Progress) (*Whole, error) {
+	var parts []*graph.Writer
+	d := newDivider(g, a, progress)
+	err := d.in(func(p int, part *graph.Part) (sink, error) {
+		to, err := folder.CreatePart(strconv.Itoa(p), part)
+		parts = append(parts, to)
+		return to, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range d.of { // the out-edges need the starts alone
+		p.IDs, p.Of = nil, nil
+	}
+	debug.FreeOSMemory() // they need what the in-edges took
+	if err := d.out(); err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
+		if err := part.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return &d.whole, nil
+}
+
 // contentID returns Description.ID. Equal ids mean equal shares.
 func contentID(files []storeFile, a *Assignment) string {
 	h := sha256.New()
@@ -261,8 +289,8 @@ func Open(store string, d Description, p int) (*Share, error) {
 	if err := d.checkCounts(p, part); err != nil {
 		return nil, errors.Join(refusal.Damaged("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), part.Graph.Close())
 	}
-	return newShare(part, p, d.starts(), d.Whole, func(kind int) (*Places, error) { return d.order.read(&d, store, kind) },
-		storedSplits(store)), nil
+	places := func(kind int) (*Places, error) { return d.order.read(&d, store, kind) }
+	return newShare(part, p, d.Whole, places, storedSplits(store)), nil
 }
 
 // openPart opens the files of partition p. Another process may replace the directory before or while they are
@@ -377,7 +405,7 @@ func (o *order) read(d *Description, store string, kind int) (*Places, error) {
 	if o.places == nil {
 		o.places = map[int]*Places{}
 	}
-	o.places[kind] = newLayout(of[first:first+d.Whole.Counts()[kind]], d.K).places()
+	o.places[kind] = newPlaces(of[first:first+d.Whole.Counts()[kind]], d.K)
 	return o.places[kind], nil
 }
 

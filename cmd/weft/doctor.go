@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -24,9 +25,9 @@ That takes a few seconds, in which the machine should do nothing else. weft benc
 			endWithReader()
 			out := cmd.OutOrStdout()
 			if asJSON {
-				return printJSON(out, examine(func(finding) {}))
+				return printJSON(out, examine("", func(*line) {}))
 			}
-			examine(func(f finding) { printFinding(out, f) })
+			examine("", func(l *line) { l.print(out) })
 			return nil
 		},
 	}
@@ -34,61 +35,70 @@ That takes a few seconds, in which the machine should do nothing else. weft benc
 	return cmd
 }
 
-// finding is a line of doctor.
+// finding is what a check of doctor found: a JSON object, whose absent fields are unknown or do not apply.
 type finding interface {
-	line() (what, found, advice string)
+	describe() (found, advice string)
 }
 
-// diagnosis is what doctor found, for programs. An absent field is unknown or does not apply.
-type diagnosis struct {
-	Weft         buildFinding      `json:"weft"`
-	Cores        coresFinding      `json:"cores"`
-	Quota        quotaFinding      `json:"cpu_quota"`
-	Load         loadFinding       `json:"load"`
-	NUMA         numaFinding       `json:"numa"`
-	SIMD         simdFinding       `json:"simd"`
-	Memory       memoryFinding     `json:"memory"`
-	HugePages    hugePagesFinding  `json:"huge_pages"`
-	Stream       streamFinding     `json:"memory_streamed"`
-	Gather       gatherFinding     `json:"memory_gathered"`
-	Arithmetic   arithmeticFinding `json:"dense_arithmetic"`
-	Dense        denseFinding      `json:"dense_products"`
-	MPI          mpiFinding        `json:"mpi"`
-	Slurm        slurmFinding      `json:"slurm"`
-	PackageIndex indexFinding      `json:"package_index"`
-	Datasets     datasetsFinding   `json:"published_datasets"`
+// line is a finding with its key for programs and its name for the eye.
+type line struct {
+	key, what, found, advice string
+	finding
 }
 
-// examine examines the machine, and shows each finding when it is known.
-func examine(show func(finding)) diagnosis {
-	var d diagnosis
-	d.Weft = findBuild()
-	show(d.Weft)
-	d.Cores, d.Quota, d.Load = findCores(""), findQuota(""), findLoad("")
-	show(d.Cores)
-	show(d.Quota)
-	show(d.Load)
-	d.NUMA, d.SIMD, d.Memory, d.HugePages = findNUMA(""), findSIMD(), findMemory(""), findHugePages("")
-	show(d.NUMA)
-	show(d.SIMD)
-	show(d.Memory)
-	show(d.HugePages)
-	held := d.hindrance()
-	d.Stream, d.Gather = measureMemory(d.Cores.Threads, d.Memory.usable(), held)
-	show(d.Stream)
-	show(d.Gather)
-	d.Arithmetic = measureArithmetic(d.Cores.Threads, d.Memory.usable(), held)
-	show(d.Arithmetic)
-	d.Dense = findDenseLibrary()
-	show(d.Dense)
-	d.MPI = findMPI()
-	show(d.MPI)
-	d.Slurm = findSlurm()
-	show(d.Slurm)
-	d.PackageIndex, d.Datasets = findPackageIndex(), findDatasets()
-	show(d.PackageIndex)
-	show(d.Datasets)
+// diagnosis is what doctor found: for programs an object with an object for each line.
+type diagnosis []*line
+
+// examine examines the machine, and shows each line when it is known. root is put before the paths of files.
+func examine(root string, show func(*line)) (d diagnosis) {
+	add := func(key, what string, f finding) {
+		found, advice := f.describe()
+		l := &line{key, what, found, advice, f}
+		d = append(d, l)
+		show(l)
+	}
+	cores, quota, load, memory := findCores(root), findQuota(root), findLoad(root), findMemory(root)
+	add("weft", "weft", findBuild())
+	add("cores", "cores", cores)
+	add("cpu_quota", "CPU quota", quota)
+	add("load", "load", load)
+	add("numa", "NUMA nodes", findNUMA(root))
+	add("simd", "SIMD", findSIMD())
+	add("memory", "memory", memory)
+	add("huge_pages", "huge pages", findHugePages(root))
+	held := hindranceOf(cores, quota, load)
+	streamed, gathered := measureMemory(cores.Threads, memory.usable(), held)
+	add("memory_streamed", "memory, streamed", streamed)
+	add("memory_gathered", "memory, gathered", gathered)
+	add("dense_arithmetic", "dense arithmetic", measureArithmetic(cores.Threads, memory.usable(), held))
+	add("dense_products", "dense products", findDenseLibrary())
+	add("mpi", "MPI", findMPI())
+	add("slurm", "Slurm", findSlurm())
+	add("package_index", "package index", findPackageIndex())
+	add("published_datasets", "published datasets", findDatasets())
 	return d
+}
+
+// MarshalJSON writes the objects of the lines, with the advice as the last field of each.
+func (d diagnosis) MarshalJSON() ([]byte, error) {
+	var lines []string
+	for _, l := range d {
+		fields, err := json.Marshal(l.finding)
+		if err != nil {
+			return nil, err
+		}
+		text := string(fields)
+		if l.key != "weft" { // which has none
+			advice, err := json.Marshal(l.advice)
+			if err != nil {
+				return nil, err
+			}
+			before := strings.TrimSuffix(text, "}")
+			text = fmt.Sprintf(`%s%s"advice":%s}`, before, when(before != "{", ","), advice)
+		}
+		lines = append(lines, fmt.Sprintf(`"%s":%s`, l.key, text))
+	}
+	return []byte("{" + strings.Join(lines, ",") + "}"), nil
 }
 
 // Columns of the table. They are fixed, as a line is printed before the next one is known.
@@ -98,16 +108,15 @@ const (
 	adviceWidth = 60
 )
 
-// printFinding prints a line of the table. If the finding is wider than its column, the advice is below it.
-func printFinding(out io.Writer, f finding) {
-	what, found, advice := f.line()
-	line := fmt.Sprintf("%-*s  %s", whatWidth, what, found)
-	if advice != "" {
-		gap := foundWidth - utf8.RuneCountInString(found)
+// print prints a line of the table. If the finding is wider than its column, the advice is below it.
+func (l *line) print(out io.Writer) {
+	text := fmt.Sprintf("%-*s  %s", whatWidth, l.what, l.found)
+	if l.advice != "" {
+		gap := foundWidth - utf8.RuneCountInString(l.found)
 		if gap < 0 {
-			line, gap = line+"\n", whatWidth+2+foundWidth
+			text, gap = text+"\n", whatWidth+2+foundWidth
 		}
-		line += strings.Repeat(" ", gap+2) + advice
+		text += strings.Repeat(" ", gap+2) + l.advice
 	}
-	fmt.Fprintln(out, line)
+	fmt.Fprintln(out, text)
 }

@@ -18,7 +18,7 @@ type buildFinding struct {
 
 func findBuild() buildFinding { return buildFinding{version, runtime.Version()} }
 
-func (f buildFinding) line() (what, found, advice string) { return "weft", f.Version + ", " + f.Go, "" }
+func (f buildFinding) describe() (found, advice string) { return f.Version + ", " + f.Go, "" }
 
 type coresFinding struct {
 	// Online: of the machine, as the system counts them: hyperthreads count
@@ -27,74 +27,62 @@ type coresFinding struct {
 	Threads   int    `json:"threads"`                    // of a run without --threads
 	PerCore   int    `json:"threads_per_core,omitempty"` // hyperthreads of a physical core
 	Processor string `json:"processor,omitempty"`
-	Advice    string `json:"advice"`
+	chosen    bool   // Threads, by GOMAXPROCS
 }
 
 func findCores(root string) coresFinding {
-	f := coresFinding{
-		Allowed: runtime.NumCPU(), Threads: cores.Count(), Processor: procEntry(root+"/proc/cpuinfo", "model name"),
-		PerCore: listLength(systemFile(root, "devices/system/cpu/cpu0/topology/thread_siblings_list")),
+	allowed := runtime.NumCPU()
+	return coresFinding{
+		Online:    max(allowed, listLength(systemFile(root, "devices/system/cpu/online"))),
+		Allowed:   allowed,
+		Threads:   cores.Count(),
+		PerCore:   listLength(systemFile(root, "devices/system/cpu/cpu0/topology/thread_siblings_list")),
+		Processor: procEntry(root+"/proc/cpuinfo", "model name"),
+		chosen:    os.Getenv("GOMAXPROCS") != "",
 	}
-	f.Online = max(f.Allowed, listLength(systemFile(root, "devices/system/cpu/online")))
-	f.Advice = coresAdvice(f, os.Getenv("GOMAXPROCS") != "")
-	return f
 }
 
-func coresAdvice(f coresFinding, chosen bool) string {
+func (f coresFinding) describe() (found, advice string) {
+	found = describe(fmt.Sprint(f.Online), f.Processor)
 	switch {
-	case f.Threads < f.Allowed && chosen:
-		return fmt.Sprintf("a run takes %d of them: unset GOMAXPROCS for all", f.Threads)
+	case f.Threads < f.Allowed && f.chosen:
+		return found, fmt.Sprintf("a run takes %d of them: unset GOMAXPROCS for all", f.Threads)
 	case f.Threads < f.Allowed:
-		return fmt.Sprintf("a run takes %d of them, because of the quota", f.Threads)
+		return found, fmt.Sprintf("a run takes %d of them, because of the quota", f.Threads)
 	case f.Allowed < f.Online:
-		return fmt.Sprintf("this process may use %d: ask for more to train faster", f.Allowed)
+		return found, fmt.Sprintf("this process may use %d: ask for more to train faster", f.Allowed)
 	case f.PerCore > 1:
-		return fmt.Sprintf("%d threads share a core: --threads %d may do as well", f.PerCore, max(1, f.Threads/f.PerCore))
+		fewer := max(1, f.Threads/f.PerCore)
+		return found, fmt.Sprintf("%d threads share a core: --threads %d may do as well", f.PerCore, fewer)
 	}
-	return "a run uses all; --threads N leaves some to others"
-}
-
-func (f coresFinding) line() (what, found, advice string) {
-	found = fmt.Sprint(f.Online)
-	if f.Processor != "" {
-		found += ", " + f.Processor
-	}
-	return "cores", found, f.Advice
+	return found, "a run uses all; --threads N leaves some to others"
 }
 
 type quotaFinding struct {
-	Cores  float64 `json:"cores,omitempty"` // worth of time; absent: no quota
-	Advice string  `json:"advice"`
+	Cores   float64 `json:"cores,omitempty"` // worth of time; absent: no quota
+	threads int     // of a run
 }
 
-func findQuota(root string) quotaFinding {
-	f := quotaFinding{Cores: groupQuota(root)}
-	f.Advice = quotaAdvice(f.Cores, cores.Count())
-	return f
-}
+func findQuota(root string) quotaFinding { return quotaFinding{groupQuota(root), cores.Count()} }
 
-func quotaAdvice(cores float64, threads int) string {
-	switch {
-	case cores == 0:
-		return "nothing limits the time on the cores"
-	case cores < float64(threads):
-		return fmt.Sprintf("%d threads are held back: --threads %d wastes less", threads, max(1, int(cores)))
-	}
-	return "enough for every thread of a run"
-}
+// holds reports whether the quota holds the threads of a run back.
+func (f quotaFinding) holds() bool { return f.Cores > 0 && f.Cores < float64(f.threads) }
 
-func (f quotaFinding) line() (what, found, advice string) {
+func (f quotaFinding) describe() (found, advice string) {
 	if f.Cores == 0 {
-		return "CPU quota", "none", f.Advice
+		return "none", "nothing limits the time on the cores"
 	}
-	return "CPU quota", fmt.Sprintf("time of %.3g cores", f.Cores), f.Advice
+	found = fmt.Sprintf("time of %.3g cores", f.Cores)
+	if f.holds() {
+		return found, fmt.Sprintf("%d threads are held back: --threads %d wastes less", f.threads, max(1, int(f.Cores)))
+	}
+	return found, "enough for every thread of a run"
 }
 
 type loadFinding struct {
 	Average *float64 `json:"average_1_minute,omitempty"` // processes that run or want to
 	// State: idle, shared (half of the cores are taken) or busy (all are)
-	State  string `json:"state,omitempty"`
-	Advice string `json:"advice"`
+	State string `json:"state,omitempty"`
 }
 
 func findLoad(root string) loadFinding {
@@ -104,107 +92,88 @@ func findLoad(root string) loadFinding {
 	if err != nil {
 		return loadFinding{}
 	}
-	f := loadFinding{Average: &average}
-	f.State, f.Advice = loadAdvice(average, max(runtime.NumCPU(), listLength(systemFile(root, "devices/system/cpu/online"))))
-	return f
+	return loadOf(average, max(runtime.NumCPU(), listLength(systemFile(root, "devices/system/cpu/online"))))
 }
 
-func loadAdvice(average float64, cores int) (state, advice string) {
+func loadOf(average float64, cores int) loadFinding {
 	switch {
 	case average >= float64(cores):
-		return "busy", "busy: the rates below are lower than the machine's own"
+		return loadFinding{&average, "busy"}
 	case average >= float64(cores)/2:
-		return "shared", "others take part of the machine: rates may be low"
+		return loadFinding{&average, "shared"}
 	}
-	return "idle", "idle enough to be measured"
+	return loadFinding{&average, "idle"}
 }
 
-func (f loadFinding) line() (what, found, advice string) {
+func (f loadFinding) describe() (found, advice string) {
 	if f.Average == nil {
-		return "load", "not known: no /proc/loadavg", f.Advice
+		return "not known: no /proc/loadavg", ""
 	}
-	return "load", fmt.Sprintf("%.2f in the last minute", *f.Average), f.Advice
+	return fmt.Sprintf("%.2f in the last minute", *f.Average), map[string]string{
+		"busy":   "busy: the rates below are lower than the machine's own",
+		"shared": "others take part of the machine: rates may be low",
+		"idle":   "idle enough to be measured",
+	}[f.State]
 }
 
 type numaFinding struct {
-	Nodes  int    `json:"nodes,omitempty"`
-	Advice string `json:"advice"`
+	Nodes int `json:"nodes,omitempty"`
 }
 
 func findNUMA(root string) numaFinding {
-	f := numaFinding{Nodes: listLength(systemFile(root, "devices/system/node/online"))}
-	f.Advice = numaAdvice(f.Nodes)
-	return f
+	return numaFinding{listLength(systemFile(root, "devices/system/node/online"))}
 }
 
-func numaAdvice(nodes int) string {
-	switch {
-	case nodes > 1:
-		return "numactl --interleave=all weft …, or -N 0 -m 0 if one will do"
-	case nodes == 1:
-		return "all memory is equally near"
+func (f numaFinding) describe() (found, advice string) {
+	switch f.Nodes {
+	case 0:
+		return "not known: no /sys/devices/system/node", ""
+	case 1:
+		return "1", "all memory is equally near"
 	}
-	return ""
-}
-
-func (f numaFinding) line() (what, found, advice string) {
-	if f.Nodes == 0 {
-		return "NUMA nodes", "not known: no /sys/devices/system/node", f.Advice
-	}
-	return "NUMA nodes", fmt.Sprint(f.Nodes), f.Advice
+	return fmt.Sprint(f.Nodes), "numactl --interleave=all weft …, or -N 0 -m 0 if one will do"
 }
 
 type simdFinding struct {
 	Level  string `json:"level"`
 	Forced bool   `json:"forced"` // by WEFT_SIMD
 	// MultipliesBFloat16: with --precision bf16 weights are rounded, and dense products take half the time
-	MultipliesBFloat16 bool   `json:"multiplies_bfloat16"`
-	Advice             string `json:"advice"`
+	MultipliesBFloat16 bool `json:"multiplies_bfloat16"`
 }
 
 func findSIMD() simdFinding {
-	f := simdFinding{Level: kernel.SIMD(), Forced: os.Getenv("WEFT_SIMD") != "", MultipliesBFloat16: kernel.MultipliesBFloat16()}
-	f.Advice = simdAdvice(f.Level, f.Forced)
-	return f
+	return simdFinding{kernel.SIMD(), os.Getenv("WEFT_SIMD") != "", kernel.MultipliesBFloat16()}
 }
 
-func simdAdvice(level string, forced bool) string {
-	switch {
-	case forced:
-		return "unset WEFT_SIMD for the best level of this processor"
-	case level == "avx512":
-		return "the fastest level"
-	case level == "avx2":
-		return "good; a processor with AVX-512 would be faster"
-	}
-	return "several times slower than AVX2: take another machine"
-}
-
-func (f simdFinding) line() (what, found, advice string) {
+func (f simdFinding) describe() (found, advice string) {
 	found = f.Level + ", bf16 computed in float32"
 	if f.MultipliesBFloat16 {
 		found = f.Level + ", bf16 multiplied as it is"
 	}
-	if f.Forced {
-		found += ", forced by WEFT_SIMD"
+	switch {
+	case f.Forced:
+		return found + ", forced by WEFT_SIMD", "unset WEFT_SIMD for the best level of this processor"
+	case f.Level == "avx512":
+		return found, "the fastest level"
+	case f.Level == "avx2":
+		return found, "good; a processor with AVX-512 would be faster"
 	}
-	return "SIMD", found, f.Advice
+	return found, "several times slower than AVX2: take another machine"
 }
 
 type memoryFinding struct {
 	Total     int64 `json:"total_bytes,omitempty"`
 	Available int64 `json:"available_bytes,omitempty"`
 	// Limit: of a control group, where it is less than the machine has
-	Limit  int64  `json:"limit_bytes,omitempty"`
-	Advice string `json:"advice"`
+	Limit int64 `json:"limit_bytes,omitempty"`
 }
 
 func findMemory(root string) memoryFinding {
-	f := memoryFinding{Total: procBytes(root+"/proc/meminfo", "MemTotal"), Available: procBytes(root+"/proc/meminfo", "MemAvailable")}
+	const file = "/proc/meminfo"
+	f := memoryFinding{Total: procBytes(root+file, "MemTotal"), Available: procBytes(root+file, "MemAvailable")}
 	if limit := groupMemoryLimit(root); limit > 0 && (limit < f.Total || f.Total == 0) {
 		f.Limit = limit
 	}
-	f.Advice = "--explain says what a run needs, --memory-limit caps it"
 	return f
 }
 
@@ -219,57 +188,39 @@ func (f memoryFinding) usable() int64 {
 	return 1 << 30
 }
 
-func (f memoryFinding) line() (what, found, advice string) {
+func (f memoryFinding) describe() (found, advice string) {
 	found = "not known: no /proc/meminfo"
 	if f.Total > 0 {
 		found = fmt.Sprintf("%s, %s available", megabytes(f.Total), megabytes(f.Available))
 	}
-	if f.Limit > 0 {
-		found += ", limited to " + megabytes(f.Limit)
-	}
-	return "memory", found, f.Advice
+	found += when(f.Limit > 0, ", limited to "+megabytes(f.Limit))
+	return found, "--explain says what a run needs, --memory-limit caps it"
 }
 
 type hugePagesFinding struct {
 	Setting string `json:"setting,omitempty"` // always, madvise or never
-	Advice  string `json:"advice"`
 }
 
 // hugePagesFile says when the system backs memory with transparent huge pages.
 const hugePagesFile = "kernel/mm/transparent_hugepage/enabled"
 
 func findHugePages(root string) hugePagesFinding {
-	f := hugePagesFinding{Setting: bracketed(systemFile(root, hugePagesFile))}
-	f.Advice = hugePagesAdvice(f.Setting)
-	return f
+	return hugePagesFinding{bracketed(systemFile(root, hugePagesFile))}
 }
 
-func hugePagesAdvice(setting string) string {
-	switch setting {
-	case "":
-		return ""
-	case "never":
-		return "as root write madvise there: random rows are read faster"
-	}
-	return "weft asks for them: random rows are read faster"
-}
-
-func (f hugePagesFinding) line() (what, found, advice string) {
+func (f hugePagesFinding) describe() (found, advice string) {
 	switch f.Setting {
 	case "":
-		return "huge pages", "not known: no /sys/" + hugePagesFile, f.Advice
+		return "not known: no /sys/" + hugePagesFile, ""
 	case "never":
-		return "huge pages", "never, in /sys/" + hugePagesFile, f.Advice
+		return "never, in /sys/" + hugePagesFile, "as root write madvise there: random rows are read faster"
 	}
-	return "huge pages", f.Setting, f.Advice
+	return f.Setting, "weft asks for them: random rows are read faster"
 }
 
 // systemFile reads a file under /sys, "" where there is none.
 func systemFile(root, name string) string {
-	text, err := os.ReadFile(root + "/sys/" + name)
-	if err != nil {
-		return ""
-	}
+	text, _ := os.ReadFile(root + "/sys/" + name)
 	return strings.TrimSpace(string(text))
 }
 
@@ -296,8 +247,5 @@ func listLength(list string) int {
 func bracketed(choices string) string {
 	_, rest, _ := strings.Cut(choices, "[")
 	chosen, _, found := strings.Cut(rest, "]")
-	if !found {
-		return ""
-	}
-	return chosen
+	return when(found, chosen)
 }

@@ -18,7 +18,6 @@ import (
 type denseFinding struct {
 	Library string `json:"library,omitempty"` // the file of oneDNN
 	Missing string `json:"not_known,omitempty"`
-	Advice  string `json:"advice"`
 }
 
 // findDenseLibrary looks for oneDNN among the libraries mapped into this process.
@@ -32,19 +31,17 @@ func findDenseLibrary() denseFinding {
 			return denseFinding{Library: strings.TrimSpace(line[i:])}
 		}
 	}
-	return denseFinding{Advice: "apt-get install libdnnl-dev, then build again"}
+	return denseFinding{}
 }
 
-func (f denseFinding) line() (what, found, advice string) {
+func (f denseFinding) describe() (found, advice string) {
 	switch {
 	case f.Missing != "":
-		found = "not known: " + f.Missing
+		return "not known: " + f.Missing, ""
 	case f.Library == "":
-		found = "oneDNN is not linked"
-	default:
-		found = "oneDNN, " + filepath.Base(f.Library)
+		return "oneDNN is not linked", "apt-get install libdnnl-dev, then build again"
 	}
-	return "dense products", found, f.Advice
+	return "oneDNN, " + filepath.Base(f.Library), ""
 }
 
 type mpiFinding struct {
@@ -54,7 +51,6 @@ type mpiFinding struct {
 	LibraryVersion  string `json:"library_version,omitempty"` // its name and version
 	NotLoaded       string `json:"not_loaded,omitempty"`      // why none is
 	Processes       int    `json:"processes,omitempty"`       // that the launcher started with this one
-	Advice          string `json:"advice"`
 }
 
 func findMPI() mpiFinding {
@@ -70,33 +66,26 @@ func findMPI() mpiFinding {
 	if mpi.Launched() {
 		f.Processes = mpi.Ranks()
 	}
-	f.Advice = mpiAdvice(f)
 	return f
 }
 
-func mpiAdvice(f mpiFinding) string {
-	switch {
-	case f.Library == "" && f.Processes > 1:
-		return "no library loads, weft refuses: weft version says why"
-	case f.Library == "" && f.Launcher != "":
-		return "several processes need its library: weft version says why"
-	case f.Processes > 1:
-		return fmt.Sprintf("%s, started by the launcher", counted(f.Processes, "rank", "ranks"))
-	case f.Launcher == "":
-		return "no launcher for several processes: install openmpi-bin"
-	}
-	return "processes: mpirun -n 4 weft train --parallel graph=4 …"
-}
-
-func (f mpiFinding) line() (what, found, advice string) {
+func (f mpiFinding) describe() (found, advice string) {
 	found = "no launcher"
 	if f.Launcher != "" {
-		found = f.Launcher
-		if f.LauncherVersion != "" {
-			found = f.LauncherVersion
-		}
+		found = cmp.Or(f.LauncherVersion, f.Launcher)
 	}
-	return "MPI", found + ", loads " + cmp.Or(f.LibraryVersion, "no library"), f.Advice
+	found += ", loads " + cmp.Or(f.LibraryVersion, "no library")
+	switch {
+	case f.Library == "" && f.Processes > 1:
+		return found, "no library loads, weft refuses: weft version says why"
+	case f.Library == "" && f.Launcher != "":
+		return found, "several processes need its library: weft version says why"
+	case f.Processes > 1:
+		return found, counted(f.Processes, "rank", "ranks") + ", started by the launcher"
+	case f.Launcher == "":
+		return found, "no launcher for several processes: install openmpi-bin"
+	}
+	return found, "processes: mpirun -n 4 weft train --parallel graph=4 …"
 }
 
 // said is what a program prints on standard output, "" where it is missing, fails or takes long.
@@ -106,10 +95,7 @@ func said(name string, args ...string) string {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = time.Second // a child of its own may keep the pipe open
 	out, err := cmd.Output()
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(out))
+	return when(err == nil, strings.TrimSpace(string(out)))
 }
 
 // launcherVersion is the line of a launcher's --version that says its name and version: the first of Open
@@ -130,33 +116,34 @@ type slurmFinding struct {
 	Job      string `json:"job,omitempty"`
 	Tasks    int    `json:"tasks,omitempty"`   // of the job
 	Connect  string `json:"connect,omitempty"` // the option of srun that fits the library of MPI that loads
-	Advice   string `json:"advice"`
 }
 
 func findSlurm() slurmFinding {
-	f := slurmFinding{Job: os.Getenv("SLURM_JOB_ID"), Tasks: environmentNumber("SLURM_NTASKS")}
-	if path, err := exec.LookPath("srun"); err == nil {
-		f.Launcher = path
+	path, err := exec.LookPath("srun")
+	return slurmFinding{
+		Launcher: when(err == nil, path), Job: os.Getenv("SLURM_JOB_ID"),
+		Tasks: environmentNumber("SLURM_NTASKS"), Connect: connectingOption(),
 	}
-	f.Connect = connectingOption()
-	f.Advice = slurmAdvice(f)
-	return f
 }
 
-func slurmAdvice(f slurmFinding) string {
+func (f slurmFinding) describe() (found, advice string) {
+	const apart = "no library of MPI loads: srun -n 1 -c CORES weft train …"
 	switch {
-	case f.Job != "" && f.Tasks > 1 && f.Connect != "":
-		return fmt.Sprintf("srun %s weft train --parallel graph=%d …", f.Connect, f.Tasks)
-	case f.Job != "" && f.Tasks > 1:
-		return "no library of MPI loads: srun -n 1 -c CORES weft train …"
 	case f.Job != "":
-		return "with --signal=USR1@60 srun lets a run keep its results"
-	case f.Launcher != "" && f.Connect != "":
-		return fmt.Sprintf("srun -n 4 %s weft train --parallel graph=4 …", f.Connect)
+		found = describe("job "+f.Job, when(f.Tasks > 0, counted(f.Tasks, "task", "tasks")))
+		advice = "with --signal=USR1@60 srun lets a run keep its results"
+		if f.Tasks > 1 {
+			advice = fmt.Sprintf("srun %s weft train --parallel graph=%d …", f.Connect, f.Tasks)
+		}
 	case f.Launcher != "":
-		return "no library of MPI loads: srun -n 1 -c CORES weft train …"
+		found, advice = f.Launcher+", not in a job", fmt.Sprintf("srun -n 4 %s weft train --parallel graph=4 …", f.Connect)
+	default:
+		return "none", ""
 	}
-	return ""
+	if f.Connect == "" && (f.Job == "" || f.Tasks > 1) {
+		advice = apart
+	}
+	return found, advice
 }
 
 // connectingOption is the option of srun by which the library of MPI that loads connects its tasks, "" where
@@ -169,20 +156,6 @@ func connectingOption() string {
 	return library.SrunOption
 }
 
-func (f slurmFinding) line() (what, found, advice string) {
-	switch {
-	case f.Job != "" && f.Tasks > 0:
-		found = "job " + f.Job + ", " + counted(f.Tasks, "task", "tasks")
-	case f.Job != "":
-		found = "job " + f.Job
-	case f.Launcher != "":
-		found = f.Launcher + ", not in a job"
-	default:
-		found = "none"
-	}
-	return "Slurm", found, f.Advice
-}
-
 // environmentNumber is the number that a variable holds, 0 where it holds none.
 func environmentNumber(name string) int {
 	n, _ := strconv.Atoi(os.Getenv(name))
@@ -191,50 +164,43 @@ func environmentNumber(name string) int {
 
 type indexFinding struct {
 	Missing string `json:"needs,omitempty"` // absent: it is here
-	Advice  string `json:"advice"`
 }
 
-func findPackageIndex() indexFinding {
+func findPackageIndex() (f indexFinding) {
 	for _, d := range datasets.All() {
-		if d.Name == "debian" && d.Missing() != "" {
-			return indexFinding{d.Missing(), "to train on it: weft train debian"}
+		if d.Name == "debian" {
+			f.Missing = d.Missing()
 		}
 	}
-	return indexFinding{Advice: "weft train debian trains on it"}
+	return f
 }
 
-func (f indexFinding) line() (what, found, advice string) {
+func (f indexFinding) describe() (found, advice string) {
 	if f.Missing != "" {
-		return "package index", "needs " + f.Missing, f.Advice
+		return "needs " + f.Missing, "to train on it: weft train debian"
 	}
-	return "package index", "here", f.Advice
+	return "here", "weft train debian trains on it"
 }
 
 type datasetsFinding struct {
 	Folder string `json:"folder,omitempty"` // WEFT_DATA
 	Exists bool   `json:"exists"`
-	Advice string `json:"advice"`
 }
 
 func findDatasets() datasetsFinding {
 	folder := os.Getenv("WEFT_DATA")
-	if folder == "" {
-		return datasetsFinding{Advice: "weft datasets says which files it should hold"}
+	if !isFolder(folder) {
+		return datasetsFinding{Folder: folder}
 	}
-	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return datasetsFinding{Folder: folder, Advice: "set it to the folder with their files"}
-	}
-	return datasetsFinding{filepath.Clean(folder), true, "weft datasets says which are there"}
+	return datasetsFinding{filepath.Clean(folder), true}
 }
 
-func (f datasetsFinding) line() (what, found, advice string) {
+func (f datasetsFinding) describe() (found, advice string) {
 	switch {
 	case f.Folder == "":
-		found = "WEFT_DATA is not set"
+		return "WEFT_DATA is not set", "weft datasets says which files it should hold"
 	case !f.Exists:
-		found = "WEFT_DATA=" + f.Folder + " is no folder"
-	default:
-		found = f.Folder
+		return "WEFT_DATA=" + f.Folder + " is no folder", "set it to the folder with their files"
 	}
-	return "published datasets", found, f.Advice
+	return f.Folder, "weft datasets says which are there"
 }

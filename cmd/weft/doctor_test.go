@@ -18,81 +18,85 @@ import (
 // TestAdvice: each threshold, on both of its sides. Advice fits its column.
 func TestAdvice(t *testing.T) {
 	rate := func(all float64) bench.Rate { return bench.Rate{One: 1, All: all} }
-	free, quota, busy, hyperthreads := hindrance{perCore: 1}, hindrance{quota: true}, hindrance{load: true}, hindrance{perCore: 2}
-	load := func(average float64, cores int) string {
-		state, advice := loadAdvice(average, cores)
-		if len(advice) > adviceWidth {
-			t.Errorf("%d characters: %q", len(advice), advice)
-		}
-		return state + ": " + advice
+	free, hyperthreads := hindrance{perCore: 1}, hindrance{perCore: 2}
+	quota := hindranceOf(coresFinding{}, quotaFinding{1, 2}, loadFinding{State: "busy"})
+	busy := hindranceOf(coresFinding{}, quotaFinding{2, 2}, loadFinding{State: "shared"})
+	advice := func(f finding) string {
+		_, advice := f.describe()
+		return advice
 	}
+	load := func(average float64, cores int) string {
+		f := loadOf(average, cores)
+		return f.State + ": " + advice(f)
+	}
+	dense := func(r bench.Rate, threads int, h hindrance) string {
+		return multiplying(r, threads, h).of(r, threads, h)
+	}
+	const library, launcher, srun = "/lib/libmpi.so.40", "/usr/bin/mpirun", "/usr/bin/srun"
 	for _, c := range []struct{ got, want string }{
-		{coresAdvice(coresFinding{Online: 8, Allowed: 8, Threads: 8, PerCore: 1}, false), "a run uses all"},
-		{coresAdvice(coresFinding{Online: 8, Allowed: 8, Threads: 8}, false), "a run uses all"},
-		{coresAdvice(coresFinding{Online: 8, Allowed: 8, Threads: 8, PerCore: 2}, false), "2 threads share a core: --threads 4 "},
-		{coresAdvice(coresFinding{Online: 8, Allowed: 4, Threads: 4, PerCore: 2}, false), "this process may use 4"},
-		{coresAdvice(coresFinding{Online: 8, Allowed: 8, Threads: 3}, false), "a run takes 3 of them, because of the quota"},
-		{coresAdvice(coresFinding{Online: 8, Allowed: 8, Threads: 3}, true), "a run takes 3 of them: unset GOMAXPROCS"},
+		{advice(coresFinding{Online: 8, Allowed: 8, Threads: 8, PerCore: 1}), "a run uses all"},
+		{advice(coresFinding{Online: 8, Allowed: 8, Threads: 8}), "a run uses all"},
+		{advice(coresFinding{Online: 8, Allowed: 8, Threads: 8, PerCore: 2}), "2 threads share a core: --threads 4 "},
+		{advice(coresFinding{Online: 8, Allowed: 4, Threads: 4, PerCore: 2}), "this process may use 4"},
+		{advice(coresFinding{Online: 8, Allowed: 8, Threads: 3}), "a run takes 3 of them, because of the quota"},
+		{advice(coresFinding{Online: 8, Allowed: 8, Threads: 3, chosen: true}), "a run takes 3 of them: unset GOMAXPROCS"},
 
-		{quotaAdvice(0, 4), "nothing limits"},
-		{quotaAdvice(4, 4), "enough"},
-		{quotaAdvice(3.5, 4), "4 threads are held back: --threads 3 "},
-		{quotaAdvice(0.5, 2), "2 threads are held back: --threads 1 "},
+		{advice(quotaFinding{0, 4}), "nothing limits"},
+		{advice(quotaFinding{4, 4}), "enough"},
+		{advice(quotaFinding{3.5, 4}), "4 threads are held back: --threads 3 "},
+		{advice(quotaFinding{0.5, 2}), "2 threads are held back: --threads 1 "},
 
-		{load(0.9, 2), "idle: "},
-		{load(1, 2), "shared: "},
-		{load(1.99, 2), "shared: "},
-		{load(2, 2), "busy: "},
+		{load(0.9, 2), "idle: idle"},
+		{load(1, 2), "shared: others"},
+		{load(1.99, 2), "shared: others"},
+		{load(2, 2), "busy: busy"},
 
-		{numaAdvice(0), ""},
-		{numaAdvice(1), "all memory"},
-		{numaAdvice(2), "numactl"},
+		{advice(numaFinding{0}), ""},
+		{advice(numaFinding{1}), "all memory"},
+		{advice(numaFinding{2}), "numactl"},
 
-		{simdAdvice("avx512", false), "the fastest"},
-		{simdAdvice("avx2", false), "good"},
-		{simdAdvice("portable", false), "several times slower"},
-		{simdAdvice("portable", true), "unset WEFT_SIMD"},
+		{advice(simdFinding{Level: "avx512"}), "the fastest"},
+		{advice(simdFinding{Level: "avx2"}), "good"},
+		{advice(simdFinding{Level: "portable"}), "several times slower"},
+		{advice(simdFinding{Level: "portable", Forced: true}), "unset WEFT_SIMD"},
 
-		{hugePagesAdvice(""), ""},
-		{hugePagesAdvice("always"), "weft asks"},
-		{hugePagesAdvice("madvise"), "weft asks"},
-		{hugePagesAdvice("never"), "as root write madvise"},
+		{advice(hugePagesFinding{""}), ""},
+		{advice(hugePagesFinding{"always"}), "weft asks"},
+		{advice(hugePagesFinding{"madvise"}), "weft asks"},
+		{advice(hugePagesFinding{"never"}), "as root write madvise"},
 
-		{streamAdvice(scales(rate(1), 1), busy), "what row-wise kernels"},
-		{streamAdvice(scales(rate(1.5), 2), busy), "row-wise kernels get faster"},
-		{streamAdvice(scales(rate(1.49), 2), free), "threads share the memory"},
-		{streamAdvice(scales(rate(1.49), 2), busy), "others use the cores"},
-		{streamAdvice(scales(rate(1.19), 2), free), "one thread fills"},
-		{gatherAdvice(scales(rate(1), 1), free), "what aggregation"},
-		{gatherAdvice(scales(rate(6), 8), free), "aggregation gets faster"},
-		{gatherAdvice(scales(rate(5.9), 8), free), "memory holds aggregation back"},
-		{gatherAdvice(scales(rate(5.9), 8), quota), "the CPU quota"},
-		{gatherAdvice(scales(rate(1.1), 8), free), "aggregation over a large graph gains nothing"},
+		{streaming.of(rate(1), 1, busy), "what row-wise kernels"},
+		{streaming.of(rate(1.5), 2, busy), "row-wise kernels get faster"},
+		{streaming.of(rate(1.49), 2, free), "threads share the memory"},
+		{streaming.of(rate(1.49), 2, busy), "others use the cores"},
+		{streaming.of(rate(1.19), 2, free), "one thread fills"},
+		{gathering.of(rate(1), 1, free), "what aggregation"},
+		{gathering.of(rate(6), 8, free), "aggregation gets faster"},
+		{gathering.of(rate(5.9), 8, free), "memory holds aggregation back"},
+		{gathering.of(rate(5.9), 8, quota), "the CPU quota"},
+		{gathering.of(rate(1.1), 8, free), "aggregation over a large graph gains nothing"},
 
-		{arithmeticAdvice(rate(1), 1, free), "more cores"},
-		{arithmeticAdvice(rate(1.5), 2, hyperthreads), "dense layers get faster"},
-		{arithmeticAdvice(rate(1.49), 2, free), "threads share cores or a slower clock"},
-		{arithmeticAdvice(rate(1.49), 2, busy), "others use the cores"},
-		{arithmeticAdvice(rate(1.1), 2, quota), "the CPU quota"},
-		{arithmeticAdvice(rate(1.1), 2, free), "cores are shared (hyperthreads?): --threads 1 "},
-		{arithmeticAdvice(rate(65), 128, hyperthreads), "hyperthreads share cores: --threads 64 "},
+		{dense(rate(1), 1, free), "more cores"},
+		{dense(rate(1.5), 2, hyperthreads), "dense layers get faster"},
+		{dense(rate(1.49), 2, free), "threads share cores or a slower clock"},
+		{dense(rate(1.49), 2, busy), "others use the cores"},
+		{dense(rate(1.1), 2, quota), "the CPU quota"},
+		{dense(rate(1.1), 2, free), "cores are shared (hyperthreads?): --threads 1 "},
+		{dense(rate(65), 128, hyperthreads), "hyperthreads share cores: --threads 64 "},
 
-		{mpiAdvice(mpiFinding{}), "no launcher for several processes"},
-		{mpiAdvice(mpiFinding{Library: "/lib/libmpi.so.40"}), "no launcher for several processes"},
-		{mpiAdvice(mpiFinding{Processes: 1024}), "no library loads, weft refuses"},
-		{mpiAdvice(mpiFinding{Launcher: "/usr/bin/mpirun"}), "several processes need its library"},
-		{mpiAdvice(mpiFinding{Library: "/lib/libmpi.so.40", Launcher: "/usr/bin/mpirun"}), "processes: mpirun -n 4"},
-		{mpiAdvice(mpiFinding{Library: "/lib/libmpi.so.40", Processes: 1024}), "1,024 ranks"},
+		{advice(mpiFinding{}), "no launcher for several processes"},
+		{advice(mpiFinding{Library: library}), "no launcher for several processes"},
+		{advice(mpiFinding{Processes: 1024}), "no library loads, weft refuses"},
+		{advice(mpiFinding{Launcher: launcher}), "several processes need its library"},
+		{advice(mpiFinding{Library: library, Launcher: launcher}), "processes: mpirun -n 4"},
+		{advice(mpiFinding{Library: library, Processes: 1024}), "1,024 ranks"},
 
-		{slurmAdvice(slurmFinding{}), ""},
-		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun"}), "no library of MPI loads: srun -n 1"},
-		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun", Connect: "--mpi=pmi2"}), "srun -n 4 --mpi=pmi2 weft"},
-		{slurmAdvice(slurmFinding{Job: "7", Tasks: 4}), "no library of MPI loads: srun -n 1"},
-		{
-			slurmAdvice(slurmFinding{Job: "7", Tasks: 1024, Connect: "--mpi=pmix"}),
-			"srun --mpi=pmix weft train --parallel graph=1024",
-		},
-		{slurmAdvice(slurmFinding{Job: "7", Tasks: 1}), "with --signal=USR1@60"},
+		{advice(slurmFinding{}), ""},
+		{advice(slurmFinding{Launcher: srun}), "no library of MPI loads: srun -n 1"},
+		{advice(slurmFinding{Launcher: srun, Connect: "--mpi=pmi2"}), "srun -n 4 --mpi=pmi2 weft"},
+		{advice(slurmFinding{Job: "7", Tasks: 4}), "no library of MPI loads: srun -n 1"},
+		{advice(slurmFinding{Job: "7", Tasks: 1024, Connect: "--mpi=pmix"}), "srun --mpi=pmix weft train --parallel graph=1024"},
+		{advice(slurmFinding{Job: "7", Tasks: 1}), "with --signal=USR1@60"},
 	} {
 		if !strings.HasPrefix(c.got, c.want) || c.want == "" && c.got != "" {
 			t.Errorf("advice %q, want %q", c.got, c.want)
@@ -140,7 +144,7 @@ func TestFindingsOfASystem(t *testing.T) {
 		"sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0,64\n",
 	})
 	for _, c := range []struct{ got, want any }{
-		{findLoad(full), loadFinding{&average, "idle", "idle enough to be measured"}},
+		{findLoad(full), loadFinding{&average, "idle"}},
 		{findMemory(full).Limit, int64(2000000000)},
 		{findMemory(full).usable(), int64(1000000 << 10)},
 		{findNUMA(full).Nodes, 2},
@@ -154,8 +158,8 @@ func TestFindingsOfASystem(t *testing.T) {
 	}
 	empty := t.TempDir()
 	for _, f := range []finding{findLoad(empty), findMemory(empty), findNUMA(empty), findHugePages(empty)} {
-		if what, found, _ := f.line(); !strings.HasPrefix(found, "not known: no /") {
-			t.Errorf("%s without files: %q", what, found)
+		if found, _ := f.describe(); !strings.HasPrefix(found, "not known: no /") {
+			t.Errorf("%T without files: %q", f, found)
 		}
 	}
 	if f := findCores(empty); f.Online < 1 || f.Processor != "" {
@@ -170,18 +174,15 @@ func TestFindingsOfASystem(t *testing.T) {
 func TestPrintFinding(t *testing.T) {
 	wide := strings.Repeat("x", foundWidth+1)
 	for _, c := range []struct {
-		f    finding
+		line line
 		want string
 	}{
-		{numaFinding{Nodes: 1, Advice: "fine"}, "NUMA nodes" + strings.Repeat(" ", 10) + "1" + strings.Repeat(" ", 49) + "fine\n"},
-		{numaFinding{Nodes: 1}, "NUMA nodes" + strings.Repeat(" ", 10) + "1\n"},
-		{
-			datasetsFinding{Folder: wide, Exists: true, Advice: "fine"},
-			"published datasets  " + wide + "\n" + strings.Repeat(" ", 70) + "fine\n",
-		},
+		{line{what: "NUMA nodes", found: "1", advice: "fine"}, "NUMA nodes" + strings.Repeat(" ", 10) + "1" + strings.Repeat(" ", 49) + "fine\n"},
+		{line{what: "NUMA nodes", found: "1"}, "NUMA nodes" + strings.Repeat(" ", 10) + "1\n"},
+		{line{what: "published datasets", found: wide, advice: "fine"}, "published datasets  " + wide + "\n" + strings.Repeat(" ", 70) + "fine\n"},
 	} {
 		var out bytes.Buffer
-		printFinding(&out, c.f)
+		c.line.print(&out)
 		if diff := cmp.Diff(c.want, out.String()); diff != "" {
 			t.Error(diff)
 		}
@@ -196,10 +197,17 @@ func TestExamine(t *testing.T) {
 	}
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	var out bytes.Buffer
-	d := examine(func(f finding) { printFinding(&out, f) })
-	if d.MPI.Launcher != filepath.Join(bin, "mpirun") || d.MPI.LauncherVersion != "mpirun (Open MPI) 4.1.4" {
-		t.Errorf("%+v", d.MPI)
+	d := examine("", func(l *line) { l.print(&out) })
+	found := map[string]finding{}
+	for _, l := range d {
+		found[l.key] = l.finding
 	}
+	launcher := found["mpi"].(mpiFinding)
+	if launcher.Launcher != filepath.Join(bin, "mpirun") || launcher.LauncherVersion != "mpirun (Open MPI) 4.1.4" {
+		t.Errorf("%+v", launcher)
+	}
+	stream, gather := found["memory_streamed"].(bytesFinding), found["memory_gathered"].(bytesFinding)
+	arithmetic := found["dense_arithmetic"].(arithmeticFinding)
 	text := out.String()
 	for _, what := range []string{
 		"weft", "cores", "CPU quota", "load", "NUMA nodes", "SIMD", "memory", "huge pages", "memory, streamed", "memory, gathered",
@@ -217,8 +225,8 @@ func TestExamine(t *testing.T) {
 		}
 	}
 	for name, rate := range map[string]float64{
-		"read": d.Stream.All, "read by one thread": d.Stream.One, "gather": d.Gather.All, "gather by one thread": d.Gather.One,
-		"arithmetic": d.Arithmetic.All, "arithmetic of one thread": d.Arithmetic.One,
+		"read": stream.All, "read by one thread": stream.One, "gather": gather.All, "gather by one thread": gather.One,
+		"arithmetic": arithmetic.All, "arithmetic of one thread": arithmetic.One,
 	} {
 		if !(rate > 1e6 && rate < 1e16) {
 			t.Errorf("%s: %v a second", name, rate)
@@ -238,13 +246,16 @@ func TestExamine(t *testing.T) {
 			t.Errorf("%s lacks %s", written.String(), keys)
 		}
 	}
-	var read diagnosis
-	fields := json.NewDecoder(&written)
-	fields.DisallowUnknownFields()
-	if err := fields.Decode(&read); err != nil {
+	var read map[string]map[string]any
+	if err := json.Unmarshal(written.Bytes(), &read); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(d, read); diff != "" {
-		t.Error(diff)
+	for _, l := range d {
+		if l.what == "weft" {
+			continue
+		}
+		if advice, there := read[l.key]["advice"]; !there || advice != l.advice {
+			t.Errorf("%s: advice %q, want %q", l.key, advice, l.advice)
+		}
 	}
 }

@@ -19,55 +19,28 @@ import (
 	"weft/partition"
 )
 
-// importer reads graphs in one foreign format. Its fields are the values of the format's own flags.
-type importer interface {
-	format() format
-	// flags declares the format's own flags.
-	flags(*pflag.FlagSet)
-	// read reads the graph. The caller then applies the request's changes to it.
-	read(*importRequest) (*imported, error)
-}
-
-// streamer is an importer that can also write a store without having the whole graph in memory.
-type streamer interface {
-	importer
-	// open opens the graph, with the request's split; nil if it must be in memory as a whole, by read.
-	open(*importRequest) (*streamed.Graph, error)
-}
-
-// format describes a foreign format on the command line.
-type format struct {
-	name    string
-	source  string // name of the source in the usage line
-	several bool   // there may be several sources of one graph
-	short   string
-	example string // arguments of an example
-}
-
-// sources returns a check of the number of arguments: sources and a store.
-func (f *format) sources() cobra.PositionalArgs {
-	if f.several {
-		return arguments(2, math.MaxInt)
-	}
-	return arguments(2, 2)
-}
-
 // importRequest is the arguments and flags of an import.
 type importRequest struct {
+	format   string
 	sources  []string
 	store    string
+	reader   reader
 	changes  *changes
 	flags    *pflag.FlagSet // all flags of the command
 	progress graph.Progress
+
+	// What reading the whole graph finds out:
+	division  *partition.Assignment // how the source divided the vertices; nil: it did not
+	symmetric bool                  // the reader has made it so
 }
 
 // source returns the only source.
 func (r *importRequest) source() string { return r.sources[0] }
 
 // files are the files and folders that the graph is read from: the sources, and those that flags name.
-func (r *importRequest) files(i importer) (files []string) {
+func (r *importRequest) files() (files []string) {
 	for _, source := range r.sources {
-		of := recognition{format: i.format().name, source: source}
+		of := recognition{format: r.format, source: source}
 		files = append(files, of.files()...)
 	}
 	r.flags.Visit(func(f *pflag.Flag) {
@@ -93,22 +66,26 @@ func (r *importRequest) provenance(source string) string {
 	return strings.TrimSpace(source)
 }
 
-// imported is a graph that an importer has read.
-type imported struct {
-	*graph.Graph
-	division  *partition.Assignment // how the source divided the vertices; nil: it did not
-	symmetric bool                  // the reader has made it so
+// checkDense refuses --dense-features if the graph has no dense features.
+func (r *importRequest) checkDense(dense bool) error {
+	if f := r.flags.Lookup("dense-features"); f != nil && f.Value.String() == "true" && !dense {
+		return refusal.Errorf("--dense-features: %s comes without dense features; leave it out", r.source())
+	}
+	return nil
 }
 
-// importers returns the importers of all formats, in the order of the help.
-func importers(c *changes) []importer {
-	return []importer{
-		planetoidImport{},
-		new(npzImport), new(pygImport), new(edgesImport), &ogbImport{split: splitOrRule{rule: &c.split}},
-		new(rdfImport), new(kgImport), new(ppiImport),
-		debianImport{},
-		new(dglImport),
+// opened returns a graph that was opened, which will have the request's split.
+func (r *importRequest) opened(g *streamed.Graph, err error) (*streamed.Graph, error) {
+	if g == nil || err != nil {
+		return nil, err
 	}
+	g.Prepare = func() error {
+		if err := r.checkDense(g.Dense()); err != nil || r.changes.split == "" {
+			return err
+		}
+		return r.changes.makeSplits(g.InMemory)
+	}
+	return g, nil
 }
 
 // importName is the name of the command.
@@ -146,22 +123,16 @@ recognizes the source, and says which format it is. An import that fails leaves 
 			}
 			r, _ := recognize(args[0])
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: importing it as %s does\n", printable(args[0]), printable(r.command(args[1])))
-			c := &changes{}
-			i, flags, err := r.importer(c)
-			cmd.Flags().Visit(func(given *pflag.Flag) {
-				if flags.Lookup(given.Name) != nil {
-					err = errors.Join(err, flags.Set(given.Name, given.Value.String()))
-				}
-			})
+			request, err := r.request(args[1], cmd.Flags())
 			if err != nil {
 				return err
 			}
-			return r.lacks(runImport(cmd, i, &importRequest{sources: []string{r.source}, store: args[1], changes: c, flags: flags}))
+			return r.lacks(request.run(cmd))
 		},
 	}
 	c.flags(cmd.PersistentFlags())
-	for _, i := range importers(c) {
-		cmd.AddCommand(newImportOf(i, c))
+	for _, f := range formats {
+		cmd.AddCommand(newImportOf(f, c))
 	}
 	return cmd
 }
@@ -181,27 +152,28 @@ func unrecognized(cmd *cobra.Command, argument string) error {
 }
 
 // newImportOf returns the command of one format.
-func newImportOf(i importer, c *changes) *cobra.Command {
-	f := i.format()
+func newImportOf(f format, c *changes) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     f.name + " " + f.source + " STORE",
-		Short:   f.short,
-		Example: "  weft import " + f.name + " " + f.example,
-		Args:    f.sources(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			last := len(args) - 1
-			return runImport(cmd, i, &importRequest{sources: args[:last], store: args[last], changes: c, flags: cmd.Flags()})
-		},
+		Use:               f.name + " " + f.source + " STORE",
+		Short:             f.short,
+		Example:           "  weft import " + f.name + " " + f.example,
+		Args:              arguments(2, 2),
+		ValidArgsFunction: completeInOrder(completeFiles, completeFolders),
 	}
-	cmd.ValidArgsFunction = completeInOrder(completeFiles, completeFolders)
 	if f.several {
-		cmd.ValidArgsFunction = completeFiles
+		cmd.Args, cmd.ValidArgsFunction = arguments(2, math.MaxInt), completeFiles
 	}
-	i.flags(cmd.Flags())
+	reader := f.flags(cmd.Flags(), c)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		last := len(args) - 1
+		r := &importRequest{format: f.name, sources: args[:last], store: args[last], reader: reader, changes: c, flags: cmd.Flags()}
+		return r.run(cmd)
+	}
 	return cmd
 }
 
-func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
+// run imports, and says what the store holds.
+func (r *importRequest) run(cmd *cobra.Command) error {
 	if err := r.changes.check(r.flags); err != nil {
 		return err
 	}
@@ -209,11 +181,11 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), r.store)()
-	files, unseen := datasets.LookAt(r.files(i))
+	files, unseen := datasets.LookAt(r.files())
 	started := time.Now()
 	shown := newStages(cmd.ErrOrStderr())
 	r.progress = shown.show
-	made, err := makeStore(i, r)
+	made, err := r.makeStore()
 	shown.erase()
 	if err == nil && unseen == nil && r.isBeside() { // weft train SOURCE takes it
 		err = files.Record(r.store)
@@ -221,22 +193,14 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 	if err != nil {
 		return err
 	}
-	leaks, err := leaksOf(r.store)
-	if err != nil {
+	if made.oneClass {
+		made.Warnings = append(made.Warnings, oneClass)
+	}
+	say := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
+	if err := made.describe(r.store, time.Since(started), cmd.ErrOrStderr(), say); err != nil {
 		return err
 	}
-	warnings := slices.Concat(made.Warnings, leaks)
-	if made.oneClass {
-		warnings = append(warnings, oneClass)
-	}
-	for _, warning := range warnings {
-		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+warning)
-	}
-	for _, note := range made.Notes {
-		fmt.Fprintln(cmd.OutOrStdout(), note)
-	}
-	fmt.Fprintln(cmd.OutOrStdout(), storeLine(r.store, made, time.Since(started)))
-	fmt.Fprintln(cmd.OutOrStdout(), nextLine(r.store, made.Graph))
+	say(nextLine(r.store, made.Graph))
 	return nil
 }
 
@@ -266,17 +230,21 @@ func leaksOf(store string) (warnings []string, err error) {
 }
 
 // makeStore imports in a stream where that is possible.
-func makeStore(i importer, r *importRequest) (*contents, error) {
-	s, streams := i.(streamer)
-	if !streams || r.changes.needGraph() {
-		return readAndWrite(i, r)
+func (r *importRequest) makeStore() (*contents, error) {
+	if r.reader.prepare != nil {
+		if err := r.reader.prepare(); err != nil {
+			return nil, err
+		}
 	}
-	g, err := s.open(r)
+	if r.reader.stream == nil || r.changes.needGraph() {
+		return r.readAndWrite()
+	}
+	g, err := r.reader.stream(r)
 	if err != nil {
 		return nil, err
 	}
 	if g == nil {
-		return readAndWrite(i, r)
+		return r.readAndWrite()
 	}
 	defer g.Close()
 	g.Symmetrize = g.Symmetrize || r.changes.symmetrize
@@ -289,19 +257,22 @@ func makeStore(i importer, r *importRequest) (*contents, error) {
 }
 
 // readAndWrite reads a graph, applies the changes, and writes it.
-func readAndWrite(i importer, r *importRequest) (*contents, error) {
+func (r *importRequest) readAndWrite() (*contents, error) {
 	r.progress.Of("reading "+r.source(), 0, 0)
-	read, err := i.read(r)
+	g, err := r.reader.whole(r)
 	if err != nil {
 		return nil, err
 	}
-	defer read.Close()
-	g, err := r.changes.apply(read)
-	if err != nil {
+	defer g.Close()
+	dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
+	if err := r.checkDense(slices.ContainsFunc(g.Types(), dense)); err != nil {
+		return nil, err
+	}
+	if g, err = r.changes.apply(g, r.symmetric); err != nil {
 		return nil, err
 	}
 	g.Provenance = r.provenance(g.Provenance)
-	if err := writeStore(r.store, g, read.division, r.progress); err != nil {
+	if err := writeStore(r.store, g, r.division, r.progress); err != nil {
 		return nil, err
 	}
 	return contentsOf(g), nil
@@ -342,51 +313,4 @@ func changed(flags *pflag.FlagSet) string {
 	})
 	slices.Sort(words)
 	return strings.Join(words, " ")
-}
-
-// denseFeatures is the flag --dense-features, of the formats whose features become sparse rows if most values
-// are zero.
-type denseFeatures struct{ keep bool }
-
-func (d *denseFeatures) flags(flags *pflag.FlagSet) {
-	flags.BoolVar(&d.keep, "dense-features", false, "store features dense although most are zero")
-}
-
-// check refuses the flag if a graph has no dense features.
-func (d *denseFeatures) check(source string, dense bool) error {
-	if d.keep && !dense {
-		return refusal.Errorf("--dense-features: %s comes without dense features; leave it out", source)
-	}
-	return nil
-}
-
-// checked returns the graph that was read of a source, if it passes check.
-func (d *denseFeatures) checked(source string, g *graph.Graph, err error) (*imported, error) {
-	dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
-	if err == nil {
-		err = d.check(source, slices.ContainsFunc(g.Types(), dense))
-	}
-	return onlyGraph(g, err)
-}
-
-// opened returns the graph that was opened, which will have the request's split if it passes check.
-func (d *denseFeatures) opened(r *importRequest, g *streamed.Graph, err error) (*streamed.Graph, error) {
-	if g == nil || err != nil {
-		return nil, err
-	}
-	g.Prepare = func() error {
-		if err := d.check(r.source(), g.Dense()); err != nil || r.changes.split == "" {
-			return err
-		}
-		return r.changes.makeSplits(g.InMemory)
-	}
-	return g, nil
-}
-
-// onlyGraph returns the result of an importer whose format holds no partitions.
-func onlyGraph(g *graph.Graph, err error) (*imported, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &imported{Graph: g}, nil
 }

@@ -54,15 +54,14 @@ func (c *changes) needGraph() bool {
 	return c.largest || c.selfLoops || c.reverse || c.randomFeatures != 0
 }
 
-// apply makes the changes that the reader has not made.
-func (c *changes) apply(read *imported) (g *graph.Graph, err error) {
-	g = read.Graph
+// apply makes the changes to a graph that was read; symmetric says that the reader has made it so.
+func (c *changes) apply(g *graph.Graph, symmetric bool) (_ *graph.Graph, err error) {
 	for _, change := range []struct {
 		flag  string
 		asked bool
 		apply func(*graph.Graph) (*graph.Graph, error)
 	}{
-		{"symmetrize", c.symmetrize && !read.symmetric, (*graph.Graph).Symmetrize},
+		{"symmetrize", c.symmetrize && !symmetric, (*graph.Graph).Symmetrize},
 		{"largest-component", c.largest, (*graph.Graph).LargestComponent},
 		{"self-loops", c.selfLoops, (*graph.Graph).AddSelfLoops},
 		{"reverse-relations", c.reverse, (*graph.Graph).ReverseRelations},

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -47,6 +48,22 @@ func contentsOf(g *graph.Graph) *contents {
 // weighted reports whether edges have weights.
 func weighted(g *graph.Graph) bool {
 	return slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
+}
+
+// describe says of a store that was imported what to be warned of, and what it holds.
+func (c *contents) describe(store string, took time.Duration, warnings io.Writer, say func(string)) error {
+	leaks, err := leaksOf(store)
+	if err != nil {
+		return err
+	}
+	for _, warning := range slices.Concat(c.Warnings, leaks) {
+		fmt.Fprintln(warnings, "weft: warning: "+warning)
+	}
+	for _, note := range c.Notes {
+		say(note)
+	}
+	say(storeLine(store, c, took))
+	return nil
 }
 
 // storeLine says in one line what a new store holds.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -25,7 +26,7 @@ import (
 // recognition is what a path that is no store seems to hold.
 type recognition struct {
 	path   string
-	format string   // of importers
+	format string   // the name of one of the formats
 	source string   // what the import is given
 	part   bool     // the path is one file of several, all of which source names
 	flags  []string // that the import needs with this source
@@ -235,30 +236,19 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	if imported == nil {
 		return m.Store, nil // another process has made it
 	}
-	leaks, err := leaksOf(m.Store)
-	if err != nil {
-		return "", err
-	}
-	for _, warning := range slices.Concat(imported.Warnings, leaks) {
-		fmt.Fprintln(os.Stderr, "weft: warning: "+warning)
-	}
-	for _, note := range imported.Notes {
-		m.Say(note)
-	}
-	m.Say(storeLine(m.Store, imported, time.Since(started)))
-	return m.Store, nil
+	return m.Store, imported.describe(m.Store, time.Since(started), os.Stderr, m.Say)
 }
 
 // importInto imports the source as it is.
 func (r *recognition) importInto(store string) (*contents, error) {
-	c := &changes{}
-	i, flags, err := r.importer(c)
+	request, err := r.request(store, nil)
 	if err != nil {
 		return nil, err
 	}
 	shown := newStages(os.Stderr)
 	defer shown.erase()
-	return makeStore(i, &importRequest{sources: []string{r.source}, store: store, changes: c, flags: flags, progress: shown.show})
+	request.progress = shown.show
+	return request.makeStore()
 }
 
 // checkOld refuses to replace what is in the place of the source's store if it is not that of an earlier
@@ -285,15 +275,25 @@ func (r *recognition) checkOld(store string) error {
 	return nil
 }
 
-// importer is that of the format, with its flags and those of the changes.
-func (r *recognition) importer(c *changes) (importer, *pflag.FlagSet, error) {
-	all := importers(c)
-	i := all[slices.IndexFunc(all, func(i importer) bool { return i.format().name == r.format })]
-	flags, general := pflag.NewFlagSet(r.format, pflag.ContinueOnError), pflag.NewFlagSet(r.format, pflag.ContinueOnError)
+// request is the import of the source into a store, with the flags that it needs and those that were given,
+// nil for none.
+func (r *recognition) request(store string, given *pflag.FlagSet) (*importRequest, error) {
+	c, flags := &changes{}, pflag.NewFlagSet(r.format, pflag.ContinueOnError)
+	general := pflag.NewFlagSet(r.format, pflag.ContinueOnError)
 	c.flags(general)
-	i.flags(flags)
+	reader := formatNamed(r.format).flags(flags, c)
 	flags.AddFlagSet(general) // but for those that the format has under the same name
-	return i, flags, flags.Parse(r.flags)
+	err := flags.Parse(r.flags)
+	if given != nil {
+		given.Visit(func(f *pflag.Flag) {
+			if flags.Lookup(f.Name) != nil {
+				err = errors.Join(err, flags.Set(f.Name, f.Value.String()))
+			}
+		})
+	}
+	return &importRequest{
+		format: r.format, sources: []string{r.source}, store: store, reader: reader, changes: c, flags: flags,
+	}, err
 }
 
 // files are the files and folders that the source consists of.

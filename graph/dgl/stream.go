@@ -53,7 +53,9 @@ func openFile(path string, file *os.File, o *Options) (*streamed.Graph, error) {
 		return nil, nil
 	}
 	contents := chosen[0].contents()
-	contents.stream = &stream{file: file, graph: &streamed.Graph{Source: path, Release: func() { _ = file.Close() }}}
+	contents.stream = &stream{file: file, graph: &streamed.Graph{
+		Source: path, Release: func() { _ = file.Close() }, Relations: make([]streamed.Relation, 1), Types: make([]streamed.Type, 1),
+	}}
 	g, _, err := contents.graph(o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -127,14 +129,14 @@ func (s *stream) takeFeatures(t *table, name string, keepDense bool) (taken bool
 	if open == nil || err != nil {
 		return false, err
 	}
-	s.graph.Rows, _, err = arrays.OpenDense(open, keepDense, s.refuseColumn(t, name))
-	return s.graph.Rows != nil, err
+	s.graph.Types[0].Rows, _, err = arrays.OpenDense(open, keepDense, s.refuseColumn(t, name))
+	return s.graph.Types[0].Rows != nil, err
 }
 
 // takeEdges takes the edges of a relation, with the columns of their weights and features.
 func (s *stream) takeEdges(r *relation, weights, features string) error {
 	refuse := func(err error) error { return refusal.Errorf("%srelation %.40q: %w", s.where, r.name, err) }
-	list, e := arrays.EdgeArrays{Refuse: refuse}, &s.graph.Edges
+	list, e := arrays.EdgeArrays{Refuse: refuse}, &s.graph.Relations[0].Edges
 	var err error
 	if list.Weights, err = s.beside(r.table, weights); err != nil {
 		return err
@@ -170,7 +172,8 @@ func (s *stream) beside(t *table, name string) (*arrays.Beside, error) {
 		}
 		return nil
 	}
-	return &arrays.Beside{Columns: columns, Open: open, Check: check, Refuse: refuse}, nil
+	rows := func() (arrays.RowReader, error) { return arrays.OpenRows(open) }
+	return &arrays.Beside{Columns: columns, Open: rows, Check: check, Refuse: refuse}, nil
 }
 
 // ends returns what opens the ends of edges that lie in the order of their ids.

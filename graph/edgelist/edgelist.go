@@ -85,11 +85,11 @@ func Open(o Options) (*streamed.Graph, error) {
 	}
 	g := &streamed.Graph{InMemory: &graph.Graph{Provenance: "edges " + o.Path}, Source: o.Path, Progress: o.Progress}
 	l := &opened{Options: o, graph: g}
-	g.Edges = streamed.Edges{Count: streamed.Unknown, Columns: len(o.EdgeFeatures), Each: l.each, Refuse: l.refuse}
+	edges := streamed.Edges{Count: streamed.Unknown, Columns: len(o.EdgeFeatures), Each: l.each, Refuse: l.refuse}
 	if info, err := os.Stat(o.Path); err == nil { // if not, reading it says why
-		g.Edges.About = info.Size() // an edge takes more of plain text, and less of compressed
+		edges.About = info.Size() // an edge takes more of plain text, and less of compressed
 	}
-	g.Complete = func(streamed.Listed) error { return l.complete() }
+	g.Relations, g.Types, g.Complete = []streamed.Relation{{Edges: edges}}, make([]streamed.Type, 1), l.complete
 	return g, nil
 }
 
@@ -122,7 +122,7 @@ func (l *opened) each(do func(graph.Edges) error) error {
 	}
 	read, err := l.read(func(source, target int32, values []float32) error {
 		at := len(values) - e.FeatureColumns
-		l.graph.Edges.Weighted = at > 0
+		l.graph.Relations[0].Weighted = at > 0
 		e.Source, e.Target = append(e.Source, source), append(e.Target, target)
 		e.Weights, e.Features = append(e.Weights, values[:at]...), append(e.Features, values[at:]...)
 		if len(e.Source) < most {
@@ -343,7 +343,7 @@ func (l *opened) readFeatures() (m *arrays.Matrix, rows int, err error) {
 	if l.Features == "" {
 		return nil, -1, nil
 	}
-	if l.graph.Rows, rows, err = arrays.DenseRows(l.Features, l.DenseFeatures); err != nil || l.graph.Rows != nil {
+	if l.graph.Types[0].Rows, rows, err = arrays.DenseRows(l.Features, l.DenseFeatures); err != nil || l.graph.Types[0].Rows != nil {
 		return nil, rows, err
 	}
 	f, err := arrays.Open(l.Features)

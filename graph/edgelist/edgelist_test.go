@@ -335,7 +335,7 @@ func BenchmarkText(b *testing.B) {
 	for b.Loop() {
 		g, err := Open(Options{Path: path})
 		if err == nil {
-			err = g.Edges.Each(func(graph.Edges) error { return nil })
+			err = g.Relations[0].Each(func(graph.Edges) error { return nil })
 		}
 		if err != nil {
 			b.Fatal(err)

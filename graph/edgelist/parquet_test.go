@@ -117,7 +117,7 @@ func TestParquetPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		var edges graph.Edges
-		err = g.Edges.Each(func(e graph.Edges) error {
+		err = g.Relations[0].Each(func(e graph.Edges) error {
 			edges.Source, edges.Target, edges.Weights = append(edges.Source, e.Source...), append(edges.Target, e.Target...), append(edges.Weights, e.Weights...)
 			return nil
 		})

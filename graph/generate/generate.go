@@ -10,13 +10,12 @@ import (
 	"weft/internal/refusal"
 )
 
-// sink receives a graph in batches. A *graph.Writer is a sink. One that has the method Scratch, too, has a
-// disk for edges beyond the memory for them.
+// sink takes a graph in batches, as a *graph.Writer does.
 type sink interface {
-	AppendRows(indegree, sources []int32) error
-	AppendFeatures(rows []float32) error
-	AppendLabels(classes []int64) error
-	SetSplits(splits []graph.Split)
+	In(r int, edges int64, like *graph.Relation, batches graph.Batches[*graph.Relation]) error
+	Features(t, columns, stored int, batches graph.Batches[*graph.Features]) error
+	Classes(batches graph.Batches[[]int64]) error
+	Splits([]graph.Split) error
 }
 
 // Write generates a graph and writes it to a new store. It writes edges, features and labels in batches,
@@ -27,7 +26,7 @@ func Write(dir string, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	vertices, edges := o.size()
+	vertices, _ := o.size()
 	needs := 8 * int64(vertices)
 	if o.Kind == SBM {
 		needs += 4 * int64(o.Classes) * int64(o.Features)
@@ -35,15 +34,15 @@ func Write(dir string, o Options) error {
 	if err := memory.Need(needs); err != nil {
 		return refusal.Errorf("%s: a graph of %d vertices and %d classes %w", dir, vertices, o.Classes, err)
 	}
-	w, err := graph.Create(dir, graph.Shape{
-		Vertices: vertices, Edges: edges, FeatureColumns: o.Features, Classes: o.Classes,
-		Metric: metric, Provenance: o.command(), Symmetric: o.both(),
-	})
+	g := o.announced()
+	g.Count, g.Features.Columns, g.Relations[0].Symmetric = vertices, o.Features, o.both()
+	w, err := graph.Create(dir, g)
 	if err != nil {
 		return err
 	}
 	defer w.Abort() // nothing to do after Close
-	if err := produce(&o, edgeBudget(), w); err != nil {
+	scratch := func() (*os.File, error) { return graph.Scratch(dir) }
+	if err := produce(&o, edgeBudget(), w, scratch); err != nil {
 		return err
 	}
 	return w.Close()
@@ -55,7 +54,7 @@ func Graph(o Options) (*graph.Graph, error) {
 		return nil, err
 	}
 	m := newArrays(&o)
-	if err := produce(&o, edgeBudget(), m); err != nil {
+	if err := produce(&o, edgeBudget(), m, nil); err != nil {
 		return nil, err
 	}
 	return &m.graph, nil
@@ -64,38 +63,47 @@ func Graph(o Options) (*graph.Graph, error) {
 // metric is the metric of generated graphs, whose classes are balanced.
 const metric = "accuracy"
 
-func produce(o *Options, budget int64, to sink) error {
+// announced is the graph without what comes in batches.
+func (o *Options) announced() *graph.Graph {
+	return &graph.Graph{
+		Metric: metric, Provenance: o.command(), Labels: graph.Labels{Classes: o.Classes},
+		Relations: []graph.Relation{{Indptr: []int64{0}}},
+	}
+}
+
+// produce makes a graph. scratch makes a file for edges beyond the budget; nil: they are drawn again.
+func produce(o *Options, budget int64, to sink, scratch func() (*os.File, error)) error {
 	vertices, edges := o.size()
 	classes := newClasses(o)
-	rows := rowMaker{edges: newEdges(o, classes), draws: uint64(edges), vertices: vertices, budget: budget, progress: o.Progress}
+	rows := rowMaker{
+		edges: newEdges(o, classes), draws: uint64(edges), vertices: vertices, budget: budget, progress: o.Progress, scratch: scratch,
+	}
 	if o.both() {
 		rows.draws, rows.both = rows.draws/2, true
 	}
-	if s, ok := to.(interface{ Scratch() (*os.File, error) }); ok {
-		rows.scratch = s.Scratch
-	}
-	if err := rows.run(to.AppendRows); err != nil {
+	if err := to.In(0, edges, &graph.Relation{}, rows.run); err != nil {
 		return err
 	}
 	debug.FreeOSMemory() // the split may need what the edges took
-	if err := produceFeatures(o, newFeatures(o, classes), to); err != nil {
+	if o.Features > 0 {
+		fill := newFeatures(o, classes)
+		err := to.Features(0, o.Features, -1, func(write func(*graph.Features) error) error { return produceFeatures(o, fill, write) })
+		if err != nil {
+			return err
+		}
+	}
+	err := to.Classes(func(write func([]int64) error) error { return produceLabels(vertices, classes, write) })
+	if err != nil {
 		return err
 	}
-	if err := produceLabels(vertices, classes, to); err != nil {
-		return err
-	}
-	to.SetSplits([]graph.Split{newSplit(o)})
-	return nil
+	return to.Splits([]graph.Split{newSplit(o)})
 }
 
 // batchBytes is the size of a batch of features or labels, in bytes.
 const batchBytes = 4 << 20
 
-func produceFeatures(o *Options, fill featureFunc, to sink) error {
+func produceFeatures(o *Options, fill featureFunc, write func(*graph.Features) error) error {
 	columns := o.Features
-	if columns == 0 {
-		return nil
-	}
 	vertices, _ := o.size()
 	batch := make([]float32, max(1, batchBytes/4/columns)*columns)
 	for first := 0; first < vertices; {
@@ -105,7 +113,7 @@ func produceFeatures(o *Options, fill featureFunc, to sink) error {
 				fill(batch[r*columns:(r+1)*columns], first+r)
 			}
 		})
-		if err := to.AppendFeatures(batch[:rows*columns]); err != nil {
+		if err := write(&graph.Features{Columns: columns, Dense: batch[:rows*columns]}); err != nil {
 			return err
 		}
 		first += rows
@@ -114,7 +122,7 @@ func produceFeatures(o *Options, fill featureFunc, to sink) error {
 	return nil
 }
 
-func produceLabels(vertices int, classes *classes, to sink) error {
+func produceLabels(vertices int, classes *classes, write func([]int64) error) error {
 	batch := make([]int64, min(vertices, batchBytes/8))
 	for first := 0; first < vertices; {
 		rows := min(len(batch), vertices-first)
@@ -123,7 +131,7 @@ func produceLabels(vertices int, classes *classes, to sink) error {
 				batch[r] = int64(classes.of(uint64(first + r)))
 			}
 		})
-		if err := to.AppendLabels(batch[:rows]); err != nil {
+		if err := write(batch[:rows]); err != nil {
 			return err
 		}
 		first += rows
@@ -136,34 +144,47 @@ type arrays struct{ graph graph.Graph }
 
 func newArrays(o *Options) *arrays {
 	vertices, edges := o.size()
-	m := &arrays{graph.Graph{Metric: metric, Provenance: o.command()}}
-	m.graph.Relations = []graph.Relation{{Indptr: append(make([]int64, 0, vertices+1), 0), Sources: make([]int32, 0, edges)}}
-	m.graph.Labels = graph.Labels{Classes: o.Classes, Class: make([]int64, 0, vertices)}
+	m := &arrays{*o.announced()}
+	r, l, f := &m.graph.Relations[0], &m.graph.Labels, &m.graph.Features
+	r.Indptr, r.Sources, l.Class = append(make([]int64, 0, vertices+1), 0), make([]int32, 0, edges), make([]int64, 0, vertices)
 	if o.Features > 0 {
-		m.graph.Features = graph.Features{Columns: o.Features, Dense: make([]float32, 0, vertices*o.Features)}
+		f.Columns, f.Dense = o.Features, make([]float32, 0, vertices*o.Features)
 	}
 	return m
 }
 
-func (m *arrays) AppendRows(indegree, sources []int32) error {
+// In implements sink.
+func (m *arrays) In(_ int, _ int64, _ *graph.Relation, batches graph.Batches[*graph.Relation]) error {
 	r := &m.graph.Relations[0]
-	end := r.Indptr[len(r.Indptr)-1]
-	for _, n := range indegree {
-		end += int64(n)
-		r.Indptr = append(r.Indptr, end)
-	}
-	r.Sources = append(r.Sources, sources...)
-	return nil
+	return batches(func(rows *graph.Relation) error {
+		for _, end := range rows.Indptr[1:] {
+			r.Indptr = append(r.Indptr, int64(len(r.Sources))+end)
+		}
+		r.Sources = append(r.Sources, rows.Sources...)
+		return nil
+	})
 }
 
-func (m *arrays) AppendFeatures(rows []float32) error {
-	m.graph.Features.Dense = append(m.graph.Features.Dense, rows...)
-	return nil
+// Features implements sink.
+func (m *arrays) Features(_, _, _ int, batches graph.Batches[*graph.Features]) error {
+	f := &m.graph.Features
+	return batches(func(rows *graph.Features) error {
+		f.Dense = append(f.Dense, rows.Dense...)
+		return nil
+	})
 }
 
-func (m *arrays) AppendLabels(classes []int64) error {
-	m.graph.Labels.Class = append(m.graph.Labels.Class, classes...)
-	return nil
+// Classes implements sink.
+func (m *arrays) Classes(batches graph.Batches[[]int64]) error {
+	l := &m.graph.Labels
+	return batches(func(class []int64) error {
+		l.Class = append(l.Class, class...)
+		return nil
+	})
 }
 
-func (m *arrays) SetSplits(splits []graph.Split) { m.graph.Splits = splits }
+// Splits implements sink.
+func (m *arrays) Splits(splits []graph.Split) error {
+	m.graph.Splits = splits
+	return nil
+}

@@ -115,16 +115,14 @@ func TestSeedDecidesAll(t *testing.T) {
 	})
 }
 
-// onDisk is a sink with a disk for edges beyond the memory for them.
-type onDisk struct {
-	*arrays
-	dir     string
-	scratch *os.File
-}
-
-func (d *onDisk) Scratch() (_ *os.File, err error) {
-	d.scratch, err = graph.Scratch(d.dir)
-	return d.scratch, err
+// onDisk makes a graph in memory, with a disk for edges beyond the budget, and says whether some waited there.
+func onDisk(t *testing.T, o *Options, budget int64) (m *arrays, waited bool, err error) {
+	m, dir := newArrays(o), filepath.Join(t.TempDir(), "store")
+	err = produce(o, budget, m, func() (*os.File, error) {
+		waited = true
+		return graph.Scratch(dir)
+	})
+	return m, waited, err
 }
 
 // The graph is the same for any memory budget (hence of passes) and any number of threads, with and without a
@@ -136,8 +134,8 @@ func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 				func() {
 					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 					m := newArrays(&o)
-					disk := &onDisk{arrays: newArrays(&o), dir: filepath.Join(t.TempDir(), "store")}
-					if err := errors.Join(produce(&o, budget, m), produce(&o, max(budget, 2000), disk)); err != nil {
+					disk, _, err := onDisk(t, &o, max(budget, 2000))
+					if err := errors.Join(produce(&o, budget, m, nil), err); err != nil {
 						t.Fatal(err)
 					}
 					if d := diff(want, &m.graph) + diff(want, &disk.graph); d != "" {
@@ -415,13 +413,14 @@ func TestNoRoomToWait(t *testing.T) {
 	fulldisk.Run(t, func(full func(uint64, func())) {
 		o := Options{Kind: Uniform, Vertices: 4000, Degree: 30, Classes: 3, Seed: 2}
 		want := inMemory(t, o)
-		disk := &onDisk{arrays: newArrays(&o), dir: filepath.Join(t.TempDir(), "store")}
+		var disk *arrays
+		var waited bool
 		var err error
-		full(10_000, func() { err = produce(&o, 100_000, disk) })
+		full(10_000, func() { disk, waited, err = onDisk(t, &o, 100_000) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if disk.scratch == nil {
+		if !waited {
 			t.Fatal("nothing was to wait")
 		}
 		if d := diff(want, &disk.graph); d != "" {
@@ -438,13 +437,14 @@ func TestWideKeys(t *testing.T) {
 			draws = 0
 		}
 		vertices, _ := o.size()
-		var found [2][]int32
+		var found [2]graph.Relation
 		for wide := range found {
 			m := rowMaker{edges: edges, draws: draws, both: true, vertices: vertices, budget: 900}
 			m.chooseBuckets()
 			m.count()
-			emit := func(indegree, sources []int32) error {
-				found[wide] = append(append(found[wide], indegree...), sources...)
+			emit := func(rows *graph.Relation) error {
+				found[wide].Indptr = append(found[wide].Indptr, rows.Indptr...)
+				found[wide].Sources = append(found[wide].Sources, rows.Sources...)
 				return nil
 			}
 			m.narrow = wide == 0
@@ -453,7 +453,7 @@ func TestWideKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !slices.Equal(found[0], found[1]) {
+		if !reflect.DeepEqual(found[0], found[1]) {
 			t.Errorf("%s: narrow keys give %v, wide ones %v", name, found[0], found[1])
 		}
 	}

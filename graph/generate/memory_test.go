@@ -13,12 +13,7 @@ import (
 )
 
 // heap is a sink that keeps nothing, and looks how large Go's heap is.
-type heap struct {
-	dir  string
-	most uint64
-}
-
-func (h *heap) Scratch() (*os.File, error) { return graph.Scratch(h.dir) }
+type heap struct{ most uint64 }
 
 func (h *heap) look() error {
 	var now runtime.MemStats
@@ -27,10 +22,19 @@ func (h *heap) look() error {
 	return nil
 }
 
-func (h *heap) AppendRows(_, _ []int32) error  { return h.look() }
-func (h *heap) AppendFeatures([]float32) error { return h.look() }
-func (h *heap) AppendLabels([]int64) error     { return h.look() }
-func (h *heap) SetSplits([]graph.Split)        {}
+func (h *heap) In(_ int, _ int64, _ *graph.Relation, batches graph.Batches[*graph.Relation]) error {
+	return batches(func(*graph.Relation) error { return h.look() })
+}
+
+func (h *heap) Features(_, _, _ int, batches graph.Batches[*graph.Features]) error {
+	return batches(func(*graph.Features) error { return h.look() })
+}
+
+func (h *heap) Classes(batches graph.Batches[[]int64]) error {
+	return batches(func([]int64) error { return h.look() })
+}
+
+func (h *heap) Splits([]graph.Split) error { return nil }
 
 // limit lets Go's runtime take so many bytes more than it has.
 func limit(t *testing.T, more int64) (has uint64) {
@@ -48,8 +52,9 @@ func TestWithinTheLimit(t *testing.T) {
 	const may = 32 << 20
 	has := limit(t, may)
 	o := Options{Kind: Uniform, Vertices: 100_000, Degree: 120, Features: 8, Classes: 4} // 96 MB of edges
-	h := heap{dir: filepath.Join(t.TempDir(), "store")}
-	if err := produce(&o, edgeBudget(), &h); err != nil {
+	dir, h := filepath.Join(t.TempDir(), "store"), heap{}
+	scratch := func() (*os.File, error) { return graph.Scratch(dir) }
+	if err := produce(&o, edgeBudget(), &h, scratch); err != nil {
 		t.Fatal(err)
 	}
 	if took := h.most - has; took > 2*may { // garbage is collected beside the work

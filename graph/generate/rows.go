@@ -49,9 +49,8 @@ type rowMaker struct {
 	scratch  func() (*os.File, error) // makes the file for edges of several passes; nil: there is none
 }
 
-// emitFunc receives the rows of consecutive vertices: the in-degree of each, and the sources of each,
-// ascending. The slices are valid until it returns.
-type emitFunc func(indegree, sources []int32) error
+// emitFunc receives the rows of consecutive vertices, which are valid until it returns.
+type emitFunc = func(*graph.Relation) error
 
 // run draws the edges and emits all rows in order.
 func (m *rowMaker) run(emit emitFunc) error {
@@ -97,10 +96,10 @@ func runPasses[K key](m *rowMaker, emit emitFunc) error {
 		if err != nil {
 			return err
 		}
-		err = emitSorted(m, keys, size[first:p.end], first, func(indegree, sources []int32) error {
-			made += int64(len(sources))
+		err = emitSorted(m, keys, size[first:p.end], first, func(rows *graph.Relation) error {
+			made += int64(len(rows.Sources))
 			tell(int64(m.draws))
-			return emit(indegree, sources)
+			return emit(rows)
 		})
 		if err != nil {
 			return err
@@ -269,8 +268,8 @@ func fill[K key](m *rowMaker, keys []K, first, last int, each func(visitor) erro
 
 // rows are the rows of a bucket. Their slices are used again.
 type rows[K key] struct {
-	indegree, sources []int32
-	scratch           []K
+	graph.Relation
+	scratch []K
 }
 
 // emitSorted emits the rows of consecutive buckets, bucket by bucket. The buckets follow each other in keys.
@@ -288,20 +287,23 @@ func emitSorted[K key](m *rowMaker, keys []K, size []int64, first int, emit emit
 		return r
 	}, func(_ int, r *rows[K]) error {
 		defer pool.Put(r)
-		return emit(r.indegree, r.sources)
+		return emit(&r.Relation)
 	})
 }
 
 // list sorts the keys of a bucket of so many vertices and lists their rows. It overwrites the keys.
 func (r *rows[K]) list(keys []K, vertices int, shift, sourceBits uint) {
 	r.scratch = slices.Grow(r.scratch[:0], len(keys))[:len(keys)]
-	r.sources = slices.Grow(r.sources[:0], len(keys))[:len(keys)]
-	r.indegree = slices.Grow(r.indegree[:0], vertices)[:vertices]
-	clear(r.indegree)
+	r.Sources = slices.Grow(r.Sources[:0], len(keys))[:len(keys)]
+	r.Indptr = slices.Grow(r.Indptr[:0], vertices+1)[:vertices+1]
+	clear(r.Indptr)
 	source := K(1)<<sourceBits - 1
 	for k, key := range sorted(keys, r.scratch, shift+sourceBits) {
-		r.indegree[key>>sourceBits]++
-		r.sources[k] = int32(key & source)
+		r.Indptr[key>>sourceBits+1]++
+		r.Sources[k] = int32(key & source)
+	}
+	for v := range vertices {
+		r.Indptr[v+1] += r.Indptr[v]
 	}
 }
 

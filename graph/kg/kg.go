@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -142,46 +141,31 @@ func (r *reader) folder() error {
 	return nil
 }
 
-// open opens a text of lines.
-func open(path, line string) (*lines.Reader, error) {
+// each calls do with the lines of a file, of which each is called so.
+func each(path, called string, do func(line []byte) error) error {
 	const longest = 64 << 10 // bytes of a line
-	return lines.Open(lines.Form{Path: path, Text: "head, relation and tail between tabs", Line: line, Longest: longest})
+	form := lines.Form{Path: path, Text: "head, relation and tail between tabs", Line: called, Longest: longest}
+	return lines.Each(form, func(line []byte, _ int64) error { return do(line) })
 }
 
 // readList reads a list of names, of which add returns the number.
 func readList(path string, add func(name []byte) (int, error)) error {
-	text, err := open(path, "a number and a name")
-	if err != nil {
-		return err
-	}
-	defer text.Close()
-	for count := 0; ; {
-		line, err := text.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
+	count := 0
+	return each(path, "a number and a name", func(line []byte) error {
 		number, name, _ := bytes.Cut(line, []byte("\t"))
 		if n, err := strconv.Atoi(string(number)); err != nil || n != count {
-			return text.Errorf("%.40q is not the number %d and a name, between them a tab, as in a list that counts from 0", line, count)
+			return fmt.Errorf("%.40q is not the number %d and a name, between them a tab, as in a list that counts from 0", line, count)
 		}
 		if err := check(name); err != nil {
-			return text.Errorf("%w", err)
+			return err
 		}
 		n, err := add(name)
 		if err == nil && n != count {
 			err = fmt.Errorf("%.40q stands twice: leave one of the lines out", name)
 		}
-		if err != nil {
-			return text.Errorf("%w", err)
-		}
 		count++
-	}
+		return err
+	})
 }
 
 // check refuses a name that no vertex or relation can have.
@@ -194,23 +178,8 @@ func check(name []byte) error {
 
 // file reads the triples of a part.
 func (r *reader) file(path string, part int) error {
-	text, err := open(path, "a triple")
-	if err != nil {
-		return err
-	}
-	defer text.Close()
 	tabs := false
-	for {
-		line, err := text.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
+	err := each(path, "a triple", func(line []byte) error {
 		if r.triples[part] == 0 {
 			tabs = bytes.IndexByte(line, '\t') >= 0
 		}
@@ -219,17 +188,15 @@ func (r *reader) file(path string, part int) error {
 			fields = bytes.Split(line, []byte("\t"))
 		}
 		if len(fields) != 3 {
-			return text.Errorf("%d fields, where a triple has three: head, relation and tail, between tabs or spaces", len(fields))
-		}
-		if err := r.add(fields, part); err != nil {
-			return text.Errorf("%w", err)
+			return fmt.Errorf("%d fields, where a triple has three: head, relation and tail, between tabs or spaces", len(fields))
 		}
 		r.triples[part]++
+		return r.add(fields, part)
+	})
+	if err == nil && r.triples[part] == 0 {
+		err = refusal.Errorf("%s: has no triple: give head, relation and tail in each line", path)
 	}
-	if r.triples[part] == 0 {
-		return refusal.Errorf("%s: has no triple: give head, relation and tail in each line", path)
-	}
-	return nil
+	return err
 }
 
 // number is Number, and makes room for what is held out of the relation.

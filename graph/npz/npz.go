@@ -270,7 +270,7 @@ func (a *archive) heterophilous() (*streamed.Graph, error) {
 		return nil, err
 	}
 	g := a.graph(vertices, e)
-	g.Rows = dense
+	g.Types[0].Rows = dense
 	of := g.InMemory
 	switch {
 	case a.options.AsListed:
@@ -312,7 +312,7 @@ func (a *archive) plain() (*streamed.Graph, error) {
 	if err := a.Graphs(of, vertices); err != nil {
 		return nil, err
 	}
-	if g.EdgeSplit, err = a.EdgeSplit(); err != nil {
+	if g.Relations[0].EdgeSplit, err = a.EdgeSplit(); err != nil {
 		return nil, err
 	}
 	if a.Has("x") && !slices.ContainsFunc(sparseFeatures[:], func(key string) bool { return a.Has(key) }) {
@@ -336,10 +336,11 @@ func (a *archive) vertices(e *streamed.Edges) (int, error) {
 	if n, err := a.rowsOf(a, "", int(e.Count)); n > 0 || err != nil {
 		return n, err
 	}
-	largest, err := e.Largest()
+	source, target, err := e.Largest()
 	if err != nil {
 		return 0, err
 	}
+	largest := max(source, target)
 	if largest < 0 || int64(largest) >= arrays.MaxVertices(int(e.Count)) {
 		return 0, refusal.Errorf("%s: the largest id of %d edges is %d: give the number of vertices as num_nodes", a.Path, e.Count, largest)
 	}
@@ -350,7 +351,10 @@ func (a *archive) vertices(e *streamed.Edges) (int, error) {
 func (a *archive) graph(vertices int, e streamed.Edges) *streamed.Graph {
 	e.Refuse = func(err error) error { return refusal.Errorf("%s: %w", a.Path, err) }
 	notes := []string{fmt.Sprintf("%d edges, as the file lists them", e.Count)}
-	return &streamed.Graph{InMemory: &graph.Graph{Count: vertices, Notes: notes}, Source: a.Path, Edges: e}
+	return &streamed.Graph{
+		InMemory: &graph.Graph{Count: vertices, Notes: notes}, Source: a.Path,
+		Relations: []streamed.Relation{{Edges: e}}, Types: make([]streamed.Type, 1),
+	}
 }
 
 // sparseFeatures are the arrays of features that are a SciPy csr_matrix.
@@ -404,7 +408,7 @@ func (a *archive) dense(g *streamed.Graph, key string) error {
 	if err != nil {
 		return err
 	}
-	if g.Rows = rows; rows != nil {
+	if g.Types[0].Rows = rows; rows != nil {
 		return a.Rows(key, n, of.Count)
 	}
 	m, err := a.Features(key, of.Count, keep)

@@ -5,44 +5,45 @@ import (
 	"io"
 	"path/filepath"
 	"testing"
+
+	"weft/graph/internal/lines"
 )
 
 // BenchmarkText is how fast edges and features are read from text, beside its decompression alone.
 func BenchmarkText(b *testing.B) {
 	y := newToy(50_000, 500_000)
-	folder := textFolder{filepath.Join(y.text(b, "ogbn_arxiv"), "raw")}
+	folder := textFolder{raw: filepath.Join(y.text(b, "ogbn_arxiv"), "raw")}
 	unpack := func(name string) (bytes int64) {
-		t, err := openTable(folder.path(name), 0)
+		err := lines.Each(form(folder.path(name)), func(line []byte, _ int64) error {
+			bytes += int64(len(line)) + 1
+			return nil
+		})
 		if err != nil {
 			b.Fatal(err)
-		}
-		defer t.close()
-		for bytes = int64(len(t.text)); err == nil; bytes += int64(len(t.text)) {
-			err = t.fill()
 		}
 		return bytes
 	}
 	read := func(name string) {
-		m, err := folder.open(name)
+		m, err := folder.matrix(name, "")
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer m.close()
+		defer m.Close()
 		for err == nil {
-			_, err = m.rows()
+			_, err = m.Next()
 		}
 		if !errors.Is(err, io.EOF) {
 			b.Fatal(err)
 		}
 	}
 	edges := func(string) {
-		e, err := folder.edges(ends{y.vertices, y.vertices})
+		e, _, err := folder.edges(triplet{}, ends{y.vertices, y.vertices})
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer e.close()
+		defer e.Close()
 		for err == nil {
-			_, err = e.next()
+			_, _, err = e.Next()
 		}
 		if !errors.Is(err, io.EOF) {
 			b.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -59,23 +58,6 @@ func FuzzText(f *testing.F) {
 		_ = z.Close()
 		readAny(t, folder, name, b.Bytes())
 		readAny(t, folder, name, text)
-	})
-}
-
-// A number is strconv's, whatever follows it.
-func FuzzNumber(f *testing.F) {
-	for _, s := range []string{"0", "-1.5", "1e22", "12345678901234567890", "0.1", "1e-5", "-.5e+03", "nan", "", "1e", "-", "+1"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		if bytes.ContainsAny([]byte(s), ",\n\r") || s == "" || s == `""` {
-			return
-		}
-		want, wrong := strconv.ParseFloat(s, 64)
-		x, length, ok := number([]byte(s + "\n"))
-		if ok != (wrong == nil) || ok && (length != len(s) || x != want && x == x) {
-			t.Fatalf("%q: %v of %d bytes, %v; want %v, %v", s, x, length, ok, want, wrong)
-		}
 	})
 }
 

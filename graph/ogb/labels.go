@@ -3,7 +3,6 @@ package ogb
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/graph/internal/lines"
 	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
@@ -58,7 +58,14 @@ func classes(m *whole) (graph.Labels, error) {
 
 // tasks reads several labels per vertex, each of which is there or not.
 func tasks(m *whole) (graph.Labels, error) {
-	values, err := m.collect()
+	var values []float32
+	err := m.each(func(rows []float32) (err error) {
+		if values, err = memory.GrowTo(values, len(rows), m.want*int64(m.width())); err != nil {
+			return refusal.Errorf("%s: %w", m.where(m.at), err)
+		}
+		values = append(values, rows...)
+		return nil
+	})
 	if err != nil {
 		return graph.Labels{}, err
 	}
@@ -146,30 +153,21 @@ func readSplit(path string, vertices int, labels *graph.Labels) (s graph.Split, 
 
 // readIDs reads a list of different ids, and sorts it.
 func readIDs(path string, vertices int) ([]int64, error) {
-	t, err := openTable(path, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer t.close()
 	var ids []int64
-	buffer := make([]int32, blockValues)
-	for {
-		n, err := t.ids(buffer, vertices)
-		if errors.Is(err, io.EOF) {
-			break
+	var id [1]int32
+	err := lines.Each(form(path), func(line []byte, _ int64) (err error) {
+		if err := parseIDs(id[:], line, []int{vertices}); err != nil {
+			return err
 		}
-		if err != nil {
-			return nil, err
+		if len(ids) == vertices {
+			return fmt.Errorf("more ids than the %d vertices", vertices)
 		}
-		if len(ids)+n > vertices {
-			return nil, t.located(t.line, fmt.Errorf("more ids than the %d vertices; %s", vertices, fetchAgain))
-		}
-		if ids, err = memory.Grow(ids, n); err != nil {
-			return nil, t.located(t.line, err)
-		}
-		for _, id := range buffer[:n] {
-			ids = append(ids, int64(id))
-		}
+		ids, err = memory.Grow(ids, 1)
+		ids = append(ids, int64(id[0]))
+		return err
+	})
+	if err != nil {
+		return nil, refusal.Advise(err, fetchAgain)
 	}
 	parts, err := arrays.Parts(npy.New(ids), vertices)
 	if err != nil {

@@ -98,8 +98,8 @@ func write(t testing.TB, path string, data []byte) {
 	}
 }
 
-// lines spells a matrix; what is missing is an empty field.
-func lines(values []float32, columns int) string {
+// rowsOf spells a matrix; what is missing is an empty field.
+func rowsOf(values []float32, columns int) string {
 	var b strings.Builder
 	for k, x := range values {
 		if x == x {
@@ -143,14 +143,14 @@ func (y *toy) text(t testing.TB, name string) string {
 	raw("edge", edges.String())
 	raw("num-node-list", fmt.Sprintln(y.vertices))
 	raw("num-edge-list", fmt.Sprintln(len(y.source)))
-	raw("node-label", lines(y.labels, y.tasks))
+	raw("node-label", rowsOf(y.labels, y.tasks))
 	raw("node_year", ints(y.years))
 	raw("edge_kind", "1\n")
 	if y.features != nil {
-		raw(nodeFeatures, lines(y.features, y.columns))
+		raw(nodeFeatures, rowsOf(y.features, y.columns))
 	}
 	if y.edgeFeatures != nil {
-		raw(edgeFeatures, lines(y.edgeFeatures, y.edgeColumns))
+		raw(edgeFeatures, rowsOf(y.edgeFeatures, y.edgeColumns))
 	}
 	y.writeSplits(t, folder)
 	return folder
@@ -540,9 +540,9 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 		{"split without label", false, text("split/time/valid", "3\n"), Options{}, "vertex 3 has no label"},
 		{"split of ids without end", false, text("split/time/valid", strings.Repeat("1\n", 100)), Options{}, "more ids than the 10 vertices"},
 		{"pickled split", false, func(t *testing.T, folder string) { write(t, filepath.Join(folder, "split/time/split_dict.pt"), nil) }, Options{}, "split_dict.pt: zip: not a valid zip file; give a file of torch.save"},
-		{"garbage behind gzip", false, bytesOf("raw/edge.csv.gz", func(b []byte) []byte { return append(b, "xxxxxxxxxxxxxxxxxxxxxxxx"...) }), Options{}, "edge.csv.gz:1: damaged or cut short"},
-		{"no gzip", false, bytesOf("raw/edge.csv.gz", func([]byte) []byte { return []byte("0,1\n1,2\n2,3\n") }), Options{}, "edge.csv.gz: not the gzip file"},
-		{"cut gzip", false, bytesOf("raw/edge.csv.gz", half), Options{}, "edge.csv.gz:1: damaged or cut short"},
+		{"garbage behind gzip", false, bytesOf("raw/edge.csv.gz", func(b []byte) []byte { return append(b, "xxxxxxxxxxxxxxxxxxxxxxxx"...) }), Options{}, "the file is damaged or cut short; fetch the folder again"},
+		{"no gzip", false, bytesOf("raw/edge.csv.gz", func([]byte) []byte { return []byte("0,1\n1,2\n2,3\n") }), Options{}, "edge.csv.gz: a damaged gzip file: gzip: invalid header; fetch the folder again"},
+		{"cut gzip", false, bytesOf("raw/edge.csv.gz", half), Options{}, "the file is damaged or cut short; fetch the folder again"},
 		{"a pipe", false, func(t *testing.T, folder string) {
 			remove("raw/edge.csv.gz")(t, folder)
 			if err := os.Mkdir(filepath.Join(folder, "raw/edge.csv.gz"), 0o755); err != nil {

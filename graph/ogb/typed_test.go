@@ -64,10 +64,10 @@ func (y *typedToy) text(t testing.TB) string {
 	relation("author___writes___paper", y.writes)
 	relation("paper___cites___paper", [2][]int64{y.papers.source, y.papers.target})
 	relation("paper___about___field", y.about)
-	raw("node-feat/paper/node-feat", lines(y.papers.features, y.papers.columns))
+	raw("node-feat/paper/node-feat", rowsOf(y.papers.features, y.papers.columns))
 	raw("node-feat/paper/node_year", ints(y.papers.years))
 	raw("nodetype-has-label", "author,paper,field\nFalse,True,False\n")
-	raw("node-label/paper/node-label", lines(y.papers.labels, 1))
+	raw("node-label/paper/node-label", rowsOf(y.papers.labels, 1))
 	y.writeSplits(t, folder)
 	return folder
 }

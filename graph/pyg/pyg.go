@@ -62,7 +62,9 @@ func Open(path string, o Options) (*streamed.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{path: path, options: o, size: f.Size, stream: &streamed.Graph{Source: path, Release: f.Close}}
+	r := &reader{path: path, options: o, size: f.Size, stream: &streamed.Graph{
+		Source: path, Release: f.Close, Relations: make([]streamed.Relation, 1), Types: make([]streamed.Type, 1),
+	}}
 	if r.stream.InMemory, err = r.graph(f.Value); err != nil || r.stream.InMemory == nil {
 		f.Close()
 		return nil, err
@@ -173,7 +175,7 @@ func (r *reader) read(value any) (s *stores, bounds vertexBounds, err error) {
 		if !ok || err != nil {
 			return nil, nil, err
 		}
-		r.stream.Edges, r.edges = list, int(list.Count)
+		r.stream.Relations[0].Edges, r.edges = list, int(list.Count)
 		return s, nil, nil
 	}
 	// Edges first: a file with n of them may have some n vertices, and not many more.
@@ -209,7 +211,8 @@ func (r *reader) vertexCount(v *store, edges []*store) (n int, known bool, err e
 		e := edges[0]
 		n, known, edges = max(e.sizes[0], e.sizes[1]), e.sizes[0] > 0 || e.sizes[1] > 0, nil
 		if !known {
-			largest, err := r.stream.Edges.Largest()
+			source, target, err := r.stream.Relations[0].Largest()
+			largest := max(source, target)
 			if err != nil {
 				return 0, false, err
 			}
@@ -285,7 +288,7 @@ func (r *reader) relations(g *graph.Graph, s *stores) error {
 		}
 		if r.stream != nil {
 			var err error
-			r.stream.EdgeSplit, err = arrays.Fields{Source: e}.EdgeSplit()
+			r.stream.Relations[0].EdgeSplit, err = arrays.Fields{Source: e}.EdgeSplit()
 			return err
 		}
 		relation, err := graph.NewBipartite(sources, targets, e.list)
@@ -415,7 +418,7 @@ func (r *reader) features(v *store) (graph.Features, error) {
 		if err != nil {
 			return graph.Features{}, err
 		}
-		if r.stream.Rows = rows; rows != nil {
+		if r.stream.Types[0].Rows = rows; rows != nil {
 			return graph.Features{}, f.Rows("x", n, v.count)
 		}
 	}

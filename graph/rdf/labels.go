@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -55,52 +54,38 @@ func (o *Options) readLabels(entities *names.Table) (labels graph.Labels, splits
 // read reads the entities of a table, ascending.
 func (t *tables) read(path string, o *Options) (ids []int64, err error) {
 	const longest = 64 << 10 // bytes of a line
-	text, err := lines.Open(lines.Form{Path: path, Text: "a table, its columns between tabs", Line: "a row of a table", Longest: longest})
-	if err != nil {
-		return nil, err
-	}
-	defer text.Close()
-	header, err := text.Next()
-	if errors.Is(err, io.EOF) {
-		return nil, refusal.Errorf("%s: is empty: give a table, its columns between tabs and their names in the first line", path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	columns := strings.Split(string(header), "\t")
-	entity, err := column(columns, "entity", o.Entity)
-	if err != nil {
-		return nil, text.Errorf("%w", err)
-	}
-	label, err := column(columns, "label", o.Label)
-	if err != nil {
-		return nil, text.Errorf("%w", err)
-	}
-	for {
-		line, err := text.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
+	form := lines.Form{Path: path, Text: "a table, its columns between tabs", Line: "a row of a table", Longest: longest}
+	var columns []string // of the first line
+	var entity, label int
+	err = lines.Each(form, func(line []byte, number int64) error {
+		if columns == nil {
+			columns = strings.Split(string(line), "\t")
+			entity, err = column(columns, "entity", o.Entity)
+			if err == nil {
+				label, err = column(columns, "label", o.Label)
+			}
+			return err
 		}
 		if !utf8.Valid(line) {
-			return nil, text.Errorf("the line is not UTF-8: convert the file, as with iconv -t UTF-8")
+			return errors.New("the line is not UTF-8: convert the file, as with iconv -t UTF-8")
 		}
 		fields := bytes.Split(line, []byte("\t"))
 		if len(fields) != len(columns) {
-			return nil, text.Errorf("%d columns, where the first line has %d", len(fields), len(columns))
+			return fmt.Errorf("%d columns, where the first line has %d", len(fields), len(columns))
 		}
-		v, err := t.add(fields[entity], fields[label], labelled{path: path, line: text.Number()})
+		v, err := t.add(fields[entity], fields[label], labelled{path: path, line: number})
 		if err != nil {
-			return nil, text.Errorf("%.100q %w", fields[entity], err)
+			return fmt.Errorf("%.100q %w", fields[entity], err)
 		}
 		ids = append(ids, int64(v))
-	}
-	if len(ids) == 0 {
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case columns == nil:
+		return nil, refusal.Errorf("%s: is empty: give a table, its columns between tabs and their names in the first line", path)
+	case len(ids) == 0:
 		return nil, refusal.Errorf("%s: has no entity below its first line: give a line for each", path)
 	}
 	slices.Sort(ids)

@@ -6,9 +6,7 @@ package rdf
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"unicode"
@@ -104,28 +102,15 @@ type reader struct {
 // read reads file k.
 func (r *reader) read(path string, k int) error {
 	const longest = 16 << 20 // bytes of a line
-	text, err := lines.Open(lines.Form{Path: path, Text: "N-Triples", Line: "a triple", Longest: longest})
-	if err != nil {
-		return err
-	}
-	defer text.Close()
 	var t triple
-	for {
-		line, err := text.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	form := lines.Form{Path: path, Text: "N-Triples", Line: "a triple", Longest: longest}
+	return lines.Each(form, func(line []byte, _ int64) error {
 		present, err := t.parse(line)
 		if err == nil && present {
 			err = r.add(&t, k)
 		}
-		if err != nil {
-			return text.Errorf("%w", err)
-		}
-	}
+		return err
+	})
 }
 
 // add takes in a triple of file k.

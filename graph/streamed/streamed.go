@@ -1,41 +1,64 @@
-// Package streamed writes the store of a graph while the graph is read, so that neither its edges nor its
-// dense features need to fit in memory.
+// Package streamed takes graphs from the sources that importers read: into memory, or into a store while they
+// are read, so that neither edges nor dense features need to fit in memory.
+//
+// An importer describes its source once, as a Graph:
+//
+//   - InMemory has what is small: the vertex types, that with labels first, with their Count, names and sparse
+//     features, labels, splits, the graphs of vertices, notes. What the importer has in memory anyway it may
+//     leave there, dense features too.
+//   - Relations has the names of each relation, and how its edges are read, some at a time. Listed makes that
+//     of a list in memory.
+//   - Types has, for each type, dense features and arrays that are read some rows at a time.
+//
+// Where the vertices are known only after the edges, Complete sets what is missing. Of makes a Graph of one
+// that is in memory as a whole. Read and Write are the only ways on, and give the same graph, and the same
+// refusals.
 package streamed
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/graph"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
-// Graph is a graph of one vertex type and one relation whose edges, and perhaps dense features, lie in its
-// source until they are needed. Read puts it into memory, and Write into a store.
+// Graph is a graph whose edges, and perhaps dense features and arrays, lie in its source until they are
+// needed. Read puts it into memory, and Write into a store.
 type Graph struct {
-	// InMemory is what has been read: Count, labels, splits, names, the graphs of vertices, and features that
-	// are no Rows. It has no relation.
+	// InMemory is what has been read. It has no relations.
 	InMemory  *graph.Graph
 	Source    string // the path that errors about the graph as a whole name
-	Edges     Edges
-	EdgeSplit *graph.EdgeSplit // nil: there is none
-	Rows      *Rows            // dense features; nil: those of InMemory, if any
-	Arrays    []Array          // of vertices
-	// FromEdges makes the dense features of consecutive vertices, Columns of the edges for each, from the
-	// in-degree of each and the features of the edges into them; nil: they are not made so.
-	FromEdges func(indegree []int32, ofEdges []float32) ([]float32, error)
-	// Complete sets what InMemory, Rows and EdgeSplit have; nil: they have it already. It is called once,
-	// after the edges have been read.
-	Complete func(Listed) error
+	Relations []Relation
+	Types     []Type // by vertex type; nil: InMemory has all
+	// FromEdges makes the dense features of consecutive vertices, Columns of the edges for each, from the rows
+	// of the edges into them, in a graph of one type and relation; nil: they are not made so.
+	FromEdges func(rows *graph.Relation) ([]float32, error)
+	// Complete sets what InMemory, Types and edge splits have; nil: they have it already. It is called once,
+	// after the edges of all relations have been read.
+	Complete func() error
 
 	// Symmetrize stores each edge in both directions, once, as graph.Symmetrize does.
 	Symmetrize bool
-	// Prepare is called before Write writes anything, when all but the edges and Rows is known. It may change
-	// the splits of InMemory. nil: they stay.
-	Prepare  func() error
+	// Prepare is called before Write writes anything, when all but edges and Rows is known. It may change the
+	// splits of InMemory. nil: they stay.
+	Prepare func() error
+	// Add is called by Write before the complete store gets its name, as of graph.WriteWith. nil: nothing is
+	// added.
+	Add      func(store string) error
 	Progress graph.Progress
 	// Release closes the source; nil: nothing is open.
 	Release func()
+
+	whole bool // InMemory has the relations, too
+}
+
+// Relation is the edges from the vertices of one type to those of another.
+type Relation struct {
+	Source, Name, Target string // empty: those of a graph that has one of each
+	Edges
+	EdgeSplit *graph.EdgeSplit // nil: there is none
 }
 
 // Edges are a list of edges.
@@ -50,10 +73,18 @@ type Edges struct {
 	Each func(do func(graph.Edges) error) error
 	// Refuse says of an error which edges it is about.
 	Refuse func(error) error
+
+	listed *graph.Edges // nil: they are not in memory
 }
 
 // Unknown is the Count of edges that have not been read.
 const Unknown = -1
+
+// Type is what a vertex type has that is not in memory.
+type Type struct {
+	Rows   *Rows // dense features; nil: those in memory, if any
+	Arrays []Array
+}
 
 // Rows are a matrix with a row for each vertex.
 type Rows struct {
@@ -72,21 +103,23 @@ type Array struct {
 	Each func(do func(rows []float32) error) error
 }
 
-// Listed is what is known of edges that have been read.
-type Listed struct {
-	Count   int64
-	Largest int32 // id of an end, −1 where there is no edge
+// Of is a graph that is in memory as a whole.
+func Of(g *graph.Graph, source string) *Graph {
+	return &Graph{InMemory: g, Source: source, whole: true}
+}
+
+// Listed are edges in memory.
+func Listed(e graph.Edges, refuse func(error) error) Edges {
+	return Edges{
+		Count: int64(e.Len()), Weighted: e.Weights != nil, Columns: e.FeatureColumns,
+		Each: func(do func(graph.Edges) error) error { return do(e) }, Refuse: refuse, listed: &e,
+	}
 }
 
 // Dense reports whether vertices have dense features. Where Complete is not nil, that is known in Prepare.
 func (g *Graph) Dense() bool {
-	return g.Rows != nil || g.FromEdges != nil || g.InMemory.Features.Dense != nil
-}
-
-// add adds edges.
-func (l *Listed) add(e *graph.Edges) {
-	l.Count += int64(e.Len())
-	l.Largest = max(l.Largest, e.Largest())
+	return g.FromEdges != nil || slices.ContainsFunc(g.Types, func(t Type) bool { return t.Rows != nil }) ||
+		slices.ContainsFunc(g.InMemory.Types(), func(t graph.VertexType) bool { return t.Features.Dense != nil })
 }
 
 // Close closes the source.
@@ -96,68 +129,127 @@ func (g *Graph) Close() {
 	}
 }
 
-// Largest reads all edges, and returns the largest id of an end, −1 where there is no edge.
-func (e *Edges) Largest() (int32, error) {
-	l, err := e.each(nil, func(graph.Edges, Listed) error { return nil })
-	return l.Largest, err
+// Largest reads all edges, and returns the largest ids of a source and of a target, −1 where there is no
+// edge.
+func (e *Edges) Largest() (source, target int32, err error) {
+	source, target = -1, -1
+	_, err = e.each(nil, func(batch graph.Edges, _ int64) error {
+		for k, u := range batch.Source {
+			source, target = max(source, u), max(target, batch.Target[k])
+		}
+		return nil
+	})
+	return source, target, err
 }
 
 // Read reads the graph into memory. Its errors are those of Write, and that there is too little memory.
 func (g *Graph) Read() (*graph.Graph, error) {
-	edges, listed, err := g.Edges.Read(g.Progress)
+	made, err := g.read()
 	if err != nil {
 		return nil, err
 	}
-	if err := g.complete(listed); err != nil {
-		return nil, err
-	}
-	made := *g.InMemory
-	if g.Rows != nil {
-		made.Features.Columns = g.Rows.Columns
-		if made.Features.Dense, err = g.Rows.gather(made.Count); err != nil {
-			return nil, err
-		}
-	}
-	for _, a := range g.Arrays {
-		array, err := a.Read(made.Count)
-		if err != nil {
-			return nil, err
-		}
-		made.Arrays = append(made.Arrays, array)
-	}
-	relation, err := graph.NewRelation(made.Count, edges)
-	if err != nil {
-		return nil, g.Edges.Refuse(err)
-	}
-	if err := g.checkGraphs(&edges); err != nil {
-		return nil, err
-	}
-	relation.EdgeSplit = g.EdgeSplit
-	made.Count, made.Relations = 0, []graph.Relation{relation} // has a row for each vertex
-	whole := &made
 	if g.Symmetrize {
-		if whole, err = whole.Symmetrize(); err != nil {
+		if err := checkSymmetrize(made); err != nil {
+			return nil, err
+		}
+		if made, err = made.Symmetrize(); err != nil {
 			return nil, g.refuse(err)
 		}
 	}
 	if g.FromEdges != nil {
-		r := &whole.Relations[0]
-		if err := memory.Need(4 * int64(len(r.Indptr))); err != nil {
-			return nil, g.refuse(err)
-		}
-		indegree := make([]int32, len(r.Indptr)-1)
-		for v := range indegree {
-			indegree[v] = int32(r.Indptr[v+1] - r.Indptr[v])
-		}
-		whole.Features.Columns = r.EdgeColumns
-		if whole.Features.Dense, err = g.FromEdges(indegree, r.EdgeFeatures); err != nil {
-			return nil, g.refuse(err)
-		}
+		made.Features.Columns = made.Relations[0].EdgeColumns
+		made.Features.Dense, err = g.FromEdges(&made.Relations[0])
 	}
-	if err := whole.Check(); err != nil {
+	if err == nil {
+		err = made.Check()
+	}
+	if err != nil {
 		return nil, g.refuse(err)
 	}
-	return whole, nil
+	return made, nil
+}
+
+// read is Read, as far as the graph is in its source.
+func (g *Graph) read() (*graph.Graph, error) {
+	if g.whole {
+		return g.InMemory, nil
+	}
+	lists := make([]graph.Edges, len(g.Relations))
+	for i := range g.Relations {
+		var err error
+		if lists[i], err = g.Relations[i].Read(g.Progress); err != nil {
+			return nil, err
+		}
+	}
+	if err := g.complete(); err != nil {
+		return nil, err
+	}
+	made, types := *g.InMemory, g.InMemory.Types()
+	for i, of := range g.Types {
+		if err := of.read(&types[i]); err != nil {
+			return nil, err
+		}
+	}
+	made.SetTypes(types)
+	made.Type, made.Relations = g.InMemory.Type, g.announced()
+	for i := range made.Relations {
+		r := &made.Relations[i]
+		source, target, err := made.Joins(r)
+		if err != nil {
+			return nil, g.refuse(refusal.Errorf("%w", err))
+		}
+		sorted, err := graph.NewBipartite(types[source].Count, types[target].Count, lists[i])
+		if err != nil {
+			return nil, g.Relations[i].Refuse(err)
+		}
+		if err := g.checkGraphs(&lists[i]); err != nil {
+			return nil, err
+		}
+		sorted.Source, sorted.Name, sorted.Target, sorted.EdgeSplit = r.Source, r.Name, r.Target, r.EdgeSplit
+		*r, lists[i] = sorted, graph.Edges{}
+	}
+	if !made.Typed() {
+		made.Count = 0 // there is a row for each vertex
+	}
+	return &made, nil
+}
+
+// announced are the relations, without rows.
+func (g *Graph) announced() (all []graph.Relation) {
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		all = append(all, graph.Relation{
+			Source: r.Source, Name: r.Name, Target: r.Target, EdgeSplit: r.EdgeSplit,
+			Indptr: []int64{0}, Symmetric: g.Symmetrize || r.Symmetric,
+		})
+	}
+	return all
+}
+
+// read reads what a type has into memory.
+func (t *Type) read(to *graph.VertexType) (err error) {
+	if t.Rows != nil {
+		to.Features.Columns = t.Rows.Columns
+		if to.Features.Dense, err = t.Rows.gather(to.Count); err != nil {
+			return err
+		}
+	}
+	for _, a := range t.Arrays {
+		array, err := a.Read(to.Count)
+		if err != nil {
+			return err
+		}
+		to.Arrays = append(to.Arrays, array)
+	}
+	return nil
+}
+
+// checkSymmetrize refuses to make the edges of several types or relations undirected.
+func checkSymmetrize(g *graph.Graph) error {
+	if err := g.CheckOneType(); err != nil {
+		return fmt.Errorf("%s: %w", refusal.Setting("symmetrize"), err)
+	}
+	return nil
 }
 
 // checkGraphs refuses an edge between two graphs before its reverse is added, which the file does not have.
@@ -180,31 +272,33 @@ func (g *Graph) refuse(err error) error {
 }
 
 // complete calls Complete, if it is there.
-func (g *Graph) complete(l Listed) error {
+func (g *Graph) complete() error {
 	if g.Complete == nil {
 		return nil
 	}
-	return g.Complete(l)
+	return g.Complete()
 }
 
-// each calls do with all edges, and tells how many have been read.
-func (e *Edges) each(tell graph.Progress, do func(batch graph.Edges, before Listed) error) (l Listed, err error) {
-	l.Largest = -1
+// each calls do with all edges, and how many were before, and tells how many have been read.
+func (e *Edges) each(tell graph.Progress, do func(batch graph.Edges, before int64) error) (read int64, err error) {
 	err = e.Each(func(batch graph.Edges) error {
 		if e.Count != Unknown {
-			tell.Of("reading edges", l.Count, e.Count)
+			tell.Of("reading edges", read, e.Count)
 		}
-		before := l
-		l.add(&batch)
+		before := read
+		read += int64(batch.Len())
 		return do(batch, before)
 	})
-	return l, err
+	return read, err
 }
 
 // Read reads the edges into memory.
-func (e *Edges) Read(tell graph.Progress) (all graph.Edges, l Listed, err error) {
+func (e *Edges) Read(tell graph.Progress) (all graph.Edges, err error) {
+	if e.listed != nil {
+		return *e.listed, nil
+	}
 	count := max(e.Count, 0)
-	l, err = e.each(tell, func(batch graph.Edges, _ Listed) (err error) {
+	_, err = e.each(tell, func(batch graph.Edges, _ int64) (err error) {
 		n := batch.Len()
 		if all.Source, err = memory.GrowTo(all.Source, n, count); err == nil {
 			all.Target, err = memory.GrowTo(all.Target, n, count)
@@ -225,7 +319,7 @@ func (e *Edges) Read(tell graph.Progress) (all graph.Edges, l Listed, err error)
 	if all.FeatureColumns = e.Columns; e.Weighted && all.Weights == nil {
 		all.Weights = []float32{}
 	}
-	return all, l, err
+	return all, err
 }
 
 // gather reads a row for each of so many vertices into memory.

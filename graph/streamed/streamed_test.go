@@ -33,7 +33,7 @@ func list(vertices int, batches ...graph.Edges) *streamed.Graph {
 		}
 		return nil
 	}
-	return &streamed.Graph{InMemory: &graph.Graph{Count: vertices}, Source: "source", Edges: e}
+	return &streamed.Graph{InMemory: &graph.Graph{Count: vertices}, Source: "source", Relations: []streamed.Relation{{Edges: e}}}
 }
 
 // Batches are one list: edges are sorted by target and source, and parallel ones stay in their order. Of
@@ -75,7 +75,8 @@ func TestBatches(t *testing.T) {
 func TestWithoutEdges(t *testing.T) {
 	for _, symmetrize := range []bool{false, true} {
 		g := list(3)
-		g.Edges.Weighted, g.Edges.Columns, g.Symmetrize = true, 2, symmetrize
+		r := &g.Relations[0]
+		r.Weighted, r.Columns, g.Symmetrize = true, 2, symmetrize
 		whole, err := g.Read()
 		if err != nil {
 			t.Fatal(err)
@@ -90,7 +91,7 @@ func TestRefused(t *testing.T) {
 	graphs := list(3, edge(0, 2))
 	graphs.InMemory.GraphOf, graphs.InMemory.Graphs = []int32{0, 1, 1}, 2
 	split := list(3, edge(1, 0))
-	split.EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 3}}}
+	split.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 3}}}
 	splits := list(3, edge(1, 0))
 	splits.InMemory.Splits = []graph.Split{{Train: []int64{1}, Val: []int64{1}}}
 	for want, g := range map[string]*streamed.Graph{
@@ -114,7 +115,7 @@ func TestRefused(t *testing.T) {
 	}
 	streamedtest.Refused(t, func() (*streamed.Graph, error) { return graphs, nil }, err)
 	full := list(3)
-	full.Edges.Each = func(func(graph.Edges) error) error { return syscall.ENOSPC }
+	full.Relations[0].Each = func(func(graph.Edges) error) error { return syscall.ENOSPC }
 	dir := t.TempDir()
 	if _, err := full.Write(filepath.Join(dir, "store")); !errors.Is(err, syscall.ENOSPC) || refusal.Is(err) {
 		t.Errorf("error %v, want that of the disk", err)
@@ -144,7 +145,7 @@ func TestSymmetric(t *testing.T) {
 		{true, true, true, true},
 	} {
 		g, dir := list(vertices, ring(c.both)), filepath.Join(t.TempDir(), "store")
-		g.Edges.Symmetric, g.Symmetrize = c.said, c.symmetrize
+		g.Relations[0].Symmetric, g.Symmetrize = c.said, c.symmetrize
 		if _, err := g.Write(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +168,7 @@ func TestProgress(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		g := list(3, one, one)
 		if !known {
-			g.Edges.Count, g.Edges.About, g.Complete = streamed.Unknown, 4, func(streamed.Listed) error { return nil }
+			g.Relations[0].Count, g.Relations[0].About, g.Complete = streamed.Unknown, 4, func() error { return nil }
 		}
 		var told []string
 		g.Progress = func(stage string, done, all int64) { told = append(told, fmt.Sprint(stage, " ", done, " of ", all)) }
@@ -181,5 +182,81 @@ func TestProgress(t *testing.T) {
 		if told = slices.DeleteFunc(told, func(s string) bool { return strings.HasPrefix(s, "writing") }); !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
 		}
+	}
+}
+
+// typed is a graph of two types and two relations, of which users have dense features in the source, items
+// sparse ones in memory, and items labels.
+func typed() *streamed.Graph {
+	edges := func(e graph.Edges) streamed.Edges {
+		return streamed.Listed(e, func(err error) error { return refusal.Errorf("list: %w", err) })
+	}
+	rows := func(do func([]float32) error) error {
+		return errors.Join(do([]float32{1, 2}), do([]float32{3, 4, 5, 6}))
+	}
+	items := graph.VertexType{
+		Type: "item", Count: 2, Features: graph.Features{Columns: 4, Indptr: []int64{0, 1, 2}, Indices: []int32{3, 0}, Data: []float32{7, 8}},
+	}
+	g := &graph.Graph{Labels: graph.Labels{Classes: 2, Class: []int64{1, 0}}, Splits: []graph.Split{{Train: []int64{0}, Test: []int64{1}}}}
+	g.SetTypes([]graph.VertexType{items, {Type: "user", Count: 3, Names: []string{"a", "b", "c"}}})
+	buys := graph.Edges{Source: []int32{2, 0, 2}, Target: []int32{1, 0, 1}, Weights: []float32{1, 2, 3}}
+	knows := graph.Edges{Source: []int32{2, 0}, Target: []int32{1, 2}, FeatureColumns: 1, Features: []float32{5, 6}}
+	split := &graph.EdgeSplit{Edges: [3][]int32{{2, 1}, {0, 0}, {1, 1}}}
+	return &streamed.Graph{
+		InMemory: g, Source: "source",
+		Relations: []streamed.Relation{
+			{Source: "user", Name: "buys", Target: "item", Edges: edges(buys), EdgeSplit: split},
+			{Source: "user", Name: "knows", Target: "user", Edges: edges(knows)},
+		},
+		Types: []streamed.Type{{}, {
+			Rows:   &streamed.Rows{Columns: 2, Each: rows, Refuse: func(err error) error { return err }},
+			Arrays: []streamed.Array{{ArrayShape: graph.ArrayShape{Name: "node_age", Dtype: graph.Int64, Columns: 2}, Each: rows}},
+		}},
+	}
+}
+
+// A graph of several types and relations has the same store in a stream as in memory, and the same refusals.
+func TestTyped(t *testing.T) {
+	whole, err := typed().Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := whole.Types()[1]
+	if !slices.Equal(users.Features.Dense, []float32{1, 2, 3, 4, 5, 6}) || !slices.Equal(users.Arrays[0].Ints, []int64{1, 2, 3, 4, 5, 6}) {
+		t.Errorf("users %+v", users)
+	}
+	if r := whole.Relations[0]; !slices.Equal(r.Sources, []int32{0, 2, 2}) || !slices.Equal(r.Weights, []float32{2, 1, 3}) {
+		t.Errorf("relation %+v", r)
+	}
+	streamedtest.Equal(t, typed(), whole)
+	streamedtest.Equal(t, streamed.Of(whole, "source"), whole)
+	for want, spoil := range map[string]func(*streamed.Graph){
+		"list: edge 0 (2→1) leaves the range of 2 vertices": func(g *streamed.Graph) { g.Relations[1].Source = "item"; g.Relations[1].Target = "item" },
+		"source: vertices/user/names.json: 2 names for 3 vertices": func(g *streamed.Graph) {
+			g.InMemory.Others[0].Names = []string{"a", "b"}
+		},
+		"symmetrize: the graph has 2 vertex types and 2 relations": func(g *streamed.Graph) { g.Symmetrize = true },
+	} {
+		spoilt := typed()
+		spoil(spoilt)
+		_, err := spoilt.Read()
+		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want the refusal %q", err, want)
+			continue
+		}
+		streamedtest.Refused(t, func() (*streamed.Graph, error) {
+			again := typed()
+			spoil(again)
+			return again, nil
+		}, err)
+	}
+	g, added := typed(), ""
+	g.Add = func(store string) error { added = store; return os.WriteFile(filepath.Join(store, "more"), nil, 0o666) }
+	dir := filepath.Join(t.TempDir(), "store")
+	if _, err := g.Write(dir); err != nil || added == "" {
+		t.Fatal(added, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "more")); err != nil {
+		t.Error(err)
 	}
 }

@@ -9,14 +9,21 @@ import (
 	"weft/graph"
 	"weft/graph/internal/edgesort"
 	"weft/internal/memory"
+	"weft/internal/refusal"
 )
 
 // Written is what Write wrote.
 type Written struct {
-	*graph.Graph // without rows of labels and features, and edges; its relation, if there is one, has the edge split
+	*graph.Graph // without rows of labels and features, and edges; its relations have the edge splits
 	Edges        int64
 	Weighted     bool
 	OneClass     bool // all labels are the same
+}
+
+// WrittenOf is what a store has of a graph in memory.
+func WrittenOf(g *graph.Graph) *Written {
+	weighted := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
+	return &Written{g, g.Edges(), weighted, g.Labels.OneClass()}
 }
 
 // Write writes a new store, dir. It needs memory for what InMemory has, and less than a gigabyte besides. It
@@ -24,264 +31,280 @@ type Written struct {
 // each feature. The store appears when it is complete, and is that of the graph that Read returns. If Write
 // fails, it leaves nothing behind. A graph can be written once.
 func (g *Graph) Write(dir string) (*Written, error) {
-	var s *sorted
-	if g.Complete != nil {
-		var err error
-		if s, err = g.sort(dir, math.MaxInt32); err != nil {
+	if g.whole {
+		return g.writeWhole(dir)
+	}
+	relations := make([]sorted, len(g.Relations))
+	defer func() {
+		for i := range relations {
+			relations[i].close()
+		}
+	}()
+	if g.Complete != nil { // the edges tell how many vertices there are
+		for i := range relations {
+			if err := relations[i].sort(g, &g.Relations[i], dir, math.MaxInt32, math.MaxInt32); err != nil {
+				return nil, err
+			}
+		}
+		if err := g.complete(); err != nil {
 			return nil, err
 		}
-		defer s.close()
-		if err := g.complete(s.listed); err != nil {
-			return nil, err
-		}
-		s.sorter.Limit(g.InMemory.Count)
 	}
 	of := g.InMemory
-	if g.EdgeSplit != nil {
-		of.Relations = []graph.Relation{{Indptr: []int64{0}, EdgeSplit: g.EdgeSplit}}
+	of.Relations = g.announced()
+	if err := g.prepare(); err != nil {
+		return nil, err
 	}
-	if err := of.CheckVertices(); err != nil {
-		return nil, g.refuse(err)
+	debug.FreeOSMemory() // the rest may need what was read
+	written := &Written{Graph: of, OneClass: of.Labels.OneClass()}
+	w, err := graph.Create(dir, of)
+	if err != nil {
+		return nil, err
 	}
+	defer w.Abort() // nothing to do after Close
+	g.drop()
+	for t := range g.Types {
+		if err := g.writeType(w, t); err != nil {
+			return nil, err
+		}
+	}
+	for i := range relations {
+		if err := g.writeRelation(w, i, &relations[i], dir, written); err != nil {
+			return nil, err
+		}
+	}
+	return written, w.CloseWith(g.add)
+}
+
+// writeWhole is Write of a graph that is in memory as a whole.
+func (g *Graph) writeWhole(dir string) (*Written, error) {
 	if g.Prepare != nil {
 		if err := g.Prepare(); err != nil {
 			return nil, err
 		}
 	}
-	debug.FreeOSMemory() // the rest may need what was read
-	w, err := graph.Create(dir, g.shape(s))
+	whole, err := g.Read()
 	if err != nil {
 		return nil, err
 	}
-	defer w.Abort() // nothing to do after Close
-	written := &Written{Graph: of, OneClass: of.Labels.OneClass()}
-	if err := g.writeVertices(w); err != nil {
-		return nil, err
-	}
-	if s == nil {
-		if s, err = g.sort(dir, of.Count); err != nil {
-			return nil, err
-		}
-		defer s.close()
-	}
-	written.Weighted = g.Edges.Weighted
-	if written.Edges, err = g.writeEdges(w, s); err != nil {
-		return nil, err
-	}
-	if g.Symmetrize {
-		of.Notes = append(slices.Clip(of.Notes), graph.SymmetrizedNote(s.listed.Count, written.Edges, s.sorter.Duplicates))
-	}
-	return written, w.Close()
+	return WrittenOf(whole), whole.WriteWith(dir, g.Progress, g.add)
 }
 
-// shape describes the store. s is nil where the edges have not been read.
-func (g *Graph) shape(s *sorted) graph.Shape {
-	of := g.InMemory
-	shape := graph.Shape{
-		Vertices: of.Count, Edges: graph.Counted, EdgeColumns: g.Edges.Columns, Weighted: g.Edges.Weighted, Symmetric: g.Symmetrize || g.Edges.Symmetric,
-		FeatureColumns: of.Features.Columns, Names: of.Names, GraphOf: of.GraphOf, Graphs: of.Graphs,
-		Classes: of.Labels.Classes, MultiLabel: of.Labels.MultiLabel(), ClassNames: of.Labels.Names, ValueColumns: of.Labels.Columns,
-		Metric: of.Metric, Provenance: of.Provenance,
-	}
-	switch {
-	case g.Rows != nil:
-		shape.FeatureColumns = g.Rows.Columns
-	case g.FromEdges != nil:
-		shape.FeatureColumns = g.Edges.Columns
-	case of.Features.Sparse():
-		shape.FeatureColumns, shape.Sparse = 0, of.Features
-	}
-	count := g.Edges.Count
-	if s != nil {
-		count = s.listed.Count
-	}
-	if !g.Symmetrize && count != Unknown {
-		shape.Edges = count
-	}
-	return shape
-}
-
-// writeVertices writes what Create has not written, and drops labels and features that it has written.
-func (g *Graph) writeVertices(w *graph.Writer) (err error) {
-	of := g.InMemory
-	w.SetSplits(of.Splits)
-	w.SetEdgeSplit(g.EdgeSplit)
-	switch l := &of.Labels; {
-	case l.Continuous():
-		err = w.AppendValues(l.Values)
-		l.Values = []float32{}
-	case l.MultiLabel():
-		err = w.AppendMultiLabels(l.Multi)
-		l.Multi = []float32{}
-	case l.Class != nil:
-		err = w.AppendLabels(l.Class)
-		l.Class = []int64{}
-	}
-	if err == nil && of.Features.Dense != nil {
-		err = w.AppendFeatures(of.Features.Dense)
-	}
-	if err != nil {
-		return err
-	}
-	g.drop()
-	for _, a := range g.Arrays {
-		to, err := w.AddArray(a.ArrayShape)
-		if err != nil {
-			return err
-		}
-		if err := a.Each(to.Append); err != nil {
-			return err
-		}
-		if err := to.Close(); err != nil {
-			return err
-		}
-	}
-	if g.Rows == nil {
+// add calls Add, if it is there.
+func (g *Graph) add(store string) error {
+	if g.Add == nil {
 		return nil
 	}
-	of.Features.Columns = g.Rows.Columns
-	at := int64(0)
-	return g.Rows.Each(func(rows []float32) error {
-		g.Progress.Of("reading features", at, int64(of.Count))
-		at += int64(len(rows) / g.Rows.Columns)
-		return w.AppendFeatures(rows)
-	})
+	return g.Add(store)
 }
 
-// drop gives the memory of features back: the edges may need it.
-func (g *Graph) drop() {
-	f := &g.InMemory.Features
-	if f.Dense = nil; f.Sparse() {
-		*f = graph.Features{Columns: f.Columns, Indptr: []int64{0}}
+// prepare checks all but edges and Rows, calls Prepare and announces the features that will be written.
+func (g *Graph) prepare() error {
+	of := g.InMemory
+	if err := of.CheckAnnounced(); err != nil {
+		return g.refuse(err)
+	}
+	if g.Symmetrize {
+		if err := checkSymmetrize(of); err != nil {
+			return err
+		}
+	}
+	if g.Prepare != nil {
+		if err := g.Prepare(); err != nil {
+			return err
+		}
+	}
+	types, name := of.Types(), of.Type
+	for t := range g.Types {
+		if rows := g.Types[t].Rows; rows != nil {
+			types[t].Features.Columns = rows.Columns
+		}
 	}
 	if g.FromEdges != nil {
-		f.Columns = g.Edges.Columns
+		types[0].Features.Columns = g.Relations[0].Columns
+	}
+	of.SetTypes(types)
+	of.Type = name
+	return nil
+}
+
+// drop gives the memory of labels and features that are written back: the edges may need it.
+func (g *Graph) drop() {
+	of := g.InMemory
+	types, name := of.Types(), of.Type
+	for t := range types {
+		f := &types[t].Features
+		if f.Dense = nil; f.Sparse() {
+			*f = graph.Features{Columns: f.Columns, Indptr: []int64{0}}
+		}
+	}
+	of.SetTypes(types)
+	of.Type = name
+	switch l := &of.Labels; {
+	case l.Continuous():
+		l.Values = []float32{}
+	case l.MultiLabel():
+		l.Multi = []float32{}
+	case l.Class != nil:
+		l.Class = []int64{}
 	}
 	debug.FreeOSMemory()
 }
 
-// sorted are edges that have been read. Most of them are in a file.
-type sorted struct {
-	scratch *os.File
-	sorter  *edgesort.Sorter
-	listed  Listed
-	values  []float32 // of an edge
+// pass has write write the batches that each makes. An error of each is returned as it is.
+func pass[T any](write func(graph.Batches[T]) error, each graph.Batches[T]) error {
+	var made, written error
+	err := write(func(write func(T) error) error {
+		made = each(func(batch T) error {
+			written = write(batch)
+			return written
+		})
+		return made
+	})
+	if made != nil && (written == nil || refusal.Is(written)) {
+		return made
+	}
+	return err
 }
 
-func (s *sorted) close() { _ = s.scratch.Close() }
-
-// sort reads the edges, whose ends are below so many vertices.
-func (g *Graph) sort(dir string, vertices int) (*sorted, error) {
-	scratch, err := graph.Scratch(dir)
-	if err != nil {
-		return nil, err
+// writeType writes what is not in memory of vertex type t.
+func (g *Graph) writeType(w *graph.Writer, t int) error {
+	of, vertices := &g.Types[t], g.InMemory.Types()[t].Count
+	for _, a := range of.Arrays {
+		write := func(batches graph.Batches[[]float32]) error { return w.Array(t, a.ArrayShape, batches) }
+		if err := pass(write, a.Each); err != nil {
+			return err
+		}
 	}
-	s := &sorted{scratch: scratch}
-	s.listed, err = g.Edges.each(g.Progress, func(e graph.Edges, before Listed) error {
+	if of.Rows == nil {
+		return nil
+	}
+	at, columns := int64(0), of.Rows.Columns
+	return writeDense(w, t, columns, func(do func(rows []float32) error) error {
+		return of.Rows.Each(func(rows []float32) error {
+			g.Progress.Of("reading features", at, int64(vertices))
+			at += int64(len(rows) / columns)
+			return do(rows)
+		})
+	})
+}
+
+// writeDense writes dense features of vertex type t.
+func writeDense(w *graph.Writer, t, columns int, each func(do func(rows []float32) error) error) error {
+	write := func(batches graph.Batches[*graph.Features]) error {
+		return w.Features(t, columns, -1, batches)
+	}
+	return pass(write, func(do func(*graph.Features) error) error {
+		return each(func(rows []float32) error { return do(&graph.Features{Columns: columns, Dense: rows}) })
+	})
+}
+
+// writeRelation sorts the edges of a relation, if they are not sorted yet, and writes them.
+func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, written *Written) error {
+	r, of := &g.Relations[i], g.InMemory
+	source, target, err := of.Joins(&of.Relations[i])
+	if err != nil {
+		return g.refuse(err)
+	}
+	types := of.Types()
+	if s.sorter == nil {
+		if err := s.sort(g, r, dir, types[source].Count, types[target].Count); err != nil {
+			return err
+		}
+	}
+	s.sorter.Limit(types[target].Count)
+	edges, like, stored, vertices := s.listed, &graph.Relation{EdgeColumns: r.Columns}, int64(0), int64(0)
+	if g.Symmetrize {
+		edges = graph.Counted
+	}
+	if r.Weighted {
+		like.Weights = []float32{}
+	}
+	write := func(batches graph.Batches[*graph.Relation]) error { return w.In(i, edges, like, batches) }
+	each := func(ofVertices func(*graph.Relation) error) error {
+		return pass(write, func(do func(*graph.Relation) error) error {
+			return s.sorter.Each(func(rows *graph.Relation) error {
+				g.Progress.Of("sorting edges", vertices, int64(types[target].Count))
+				vertices += int64(len(rows.Indptr) - 1)
+				stored += int64(len(rows.Sources))
+				if err := do(rows); err != nil {
+					return g.refuse(err)
+				}
+				return ofVertices(rows)
+			})
+		})
+	}
+	if g.FromEdges == nil {
+		err = each(func(*graph.Relation) error { return nil })
+	} else {
+		err = writeDense(w, target, r.Columns, func(do func(rows []float32) error) error {
+			return each(func(rows *graph.Relation) error {
+				made, err := g.FromEdges(rows)
+				if err != nil {
+					return g.refuse(err)
+				}
+				return do(made)
+			})
+		})
+	}
+	if g.Symmetrize {
+		of.Notes = append(slices.Clip(of.Notes), graph.SymmetrizedNote(s.listed, stored, s.sorter.Duplicates))
+	}
+	written.Edges, written.Weighted = written.Edges+stored, written.Weighted || r.Weighted
+	return err
+}
+
+// sorted are the edges of a relation that have been read. Most of them are in a file.
+type sorted struct {
+	scratch *os.File // nil: they have not been read
+	sorter  *edgesort.Sorter
+	listed  int64 // how many were read
+}
+
+func (s *sorted) close() {
+	if s.scratch != nil {
+		_ = s.scratch.Close()
+	}
+}
+
+// sort reads the edges of a relation, from so many sources to so many targets.
+func (s *sorted) sort(g *Graph, r *Relation, dir string, sources, targets int) (err error) {
+	if s.scratch, err = graph.Scratch(dir); err != nil {
+		return err
+	}
+	s.listed, err = r.each(g.Progress, func(e graph.Edges, before int64) error {
 		if s.sorter == nil { // whether they are weighted is known by now
-			if err := s.begin(g, vertices); err != nil {
+			if err := s.begin(g, r, targets); err != nil {
 				return err
 			}
 		}
-		if err := e.CheckEnds(before.Count, vertices); err != nil {
-			return g.Edges.Refuse(err)
+		if err := e.CheckEnds(before, sources, targets); err != nil {
+			return r.Refuse(err)
 		}
 		if err := g.checkGraphs(&e); err != nil {
 			return err
 		}
-		return s.add(&e, g.Symmetrize)
+		return s.sorter.Add(&e, g.Symmetrize)
 	})
 	if err == nil && s.sorter == nil {
-		err = s.begin(g, vertices)
+		err = s.begin(g, r, targets)
 	}
-	if err != nil {
-		s.close()
-		return nil, err
-	}
-	return s, nil
+	return err
 }
 
-// begin makes the sorter.
-func (s *sorted) begin(g *Graph, vertices int) error {
-	about, columns := g.Edges.Count, g.Edges.Columns
+// begin makes the sorter of a relation into so many targets.
+func (s *sorted) begin(g *Graph, r *Relation, targets int) error {
+	about := r.Count
 	if about == Unknown {
-		about = g.Edges.About
+		about = r.About
 	}
 	if g.Symmetrize {
 		about *= 2
 	}
-	if g.Edges.Weighted {
-		columns++
-	}
-	s.sorter = edgesort.New(edgesort.Options{Scratch: s.scratch, Columns: columns, Single: g.Symmetrize}, vertices, about)
+	o := edgesort.Options{Scratch: s.scratch, Weighted: r.Weighted, Columns: r.Columns, Single: g.Symmetrize}
+	s.sorter = edgesort.New(o, targets, about)
 	if err := memory.Need(s.sorter.Memory(about)); err != nil {
-		return g.Edges.Refuse(err)
+		return r.Refuse(err)
 	}
 	return nil
-}
-
-// add adds edges, and their reverse if both is true.
-func (s *sorted) add(e *graph.Edges, both bool) error {
-	for k, source := range e.Source {
-		target, values := e.Target[k], e.Features[k*e.FeatureColumns:(k+1)*e.FeatureColumns]
-		if e.Weights != nil {
-			s.values = append(append(s.values[:0], e.Weights[k]), values...)
-			values = s.values
-		}
-		if err := s.sorter.Add(source, target, edgesort.Given, values); err != nil {
-			return err
-		}
-		if !both {
-			continue
-		}
-		if err := s.sorter.Add(target, source, edgesort.Added, values); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeEdges writes the sorted edges, and returns their number.
-func (g *Graph) writeEdges(w *graph.Writer, s *sorted) (stored int64, err error) {
-	vertices := int64(0)
-	var weights, rest []float32
-	err = s.sorter.Each(func(r edgesort.Rows) error {
-		g.Progress.Of("sorting edges", vertices, int64(g.InMemory.Count))
-		vertices += int64(len(r.Indegree))
-		stored += int64(len(r.Sources))
-		if err := w.AppendRows(r.Indegree, r.Sources); err != nil {
-			return g.refuse(err)
-		}
-		features := r.Features
-		if g.Edges.Weighted {
-			weights, rest = weights[:0], rest[:0]
-			for values := range slices.Chunk(r.Features, s.sorter.Columns) {
-				weights, rest = append(weights, values[0]), append(rest, values[1:]...)
-			}
-			features = rest
-			if err := w.AppendWeights(weights); err != nil {
-				return g.refuse(err)
-			}
-		}
-		if g.Edges.Columns > 0 {
-			if err := w.AppendEdgeFeatures(features); err != nil {
-				return err
-			}
-		}
-		if g.FromEdges == nil {
-			return nil
-		}
-		made, err := g.FromEdges(r.Indegree, features)
-		if err != nil {
-			return g.refuse(err)
-		}
-		return w.AppendFeatures(made)
-	})
-	return stored, err
-}
-
-// WrittenOf is what a store has of a graph in memory.
-func WrittenOf(g *graph.Graph) *Written {
-	weighted := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
-	return &Written{g, g.Edges(), weighted, g.Labels.OneClass()}
 }

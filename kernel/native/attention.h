@@ -349,8 +349,6 @@ INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t l
 	}
 }
 
-#define EACH_GROUP(g, a) for (first_group(g, a); next_group(g, a);)
-
 // Calls f for a group of heads with the number of places that an edge takes: a constant where it is one.
 #define WITH_PLACES(f, g, ...) \
 	if ((g)->heads == 1) \
@@ -358,30 +356,29 @@ INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t l
 	else \
 		f(g, __VA_ARGS__, places_of((g)->heads));
 
+// A kernel over rows lo … hi−1, which does something for each group of heads g.
+#define OF_GROUPS(kernel, ...) \
+	static void kernel(const void *args, int64_t lo, int64_t hi) { \
+		const weft_attention_args *a = args; \
+		group g; \
+		for (first_group(&g, a); next_group(&g, a);) { \
+			__VA_ARGS__; \
+		} \
+	}
+
 // With first set the state is begun, and what it held is not read; with last set z becomes the output o =
 // z/d, and maximum log_sum = m + ln d. A row without edges gives 0.
-static void k_attend(const void *args, int64_t lo, int64_t hi) {
-	const weft_attention_args *a = args;
-	group g;
-	EACH_GROUP(&g, a) {
-		WITH_PLACES(attend_group, &g, a, lo, hi, 0, V1)
-	}
-}
+OF_GROUPS(k_attend, WITH_PLACES(attend_group, &g, a, lo, hi, 0, V1))
 
 static __attribute__((noinline)) void attend_by_products(const weft_attention_args *a, int64_t lo, int64_t hi, enum form form) {
 	group g;
-	EACH_GROUP(&g, a) {
+	for (first_group(&g, a); next_group(&g, a);)
 		WITH_PLACES(attend_group, &g, a, lo, hi, 1, form)
-	}
 }
 
-static void k_attend_v2(const void *args, int64_t lo, int64_t hi) {
-	attend_by_products(args, lo, hi, V2);
-}
+static void k_attend_v2(const void *args, int64_t lo, int64_t hi) { attend_by_products(args, lo, hi, V2); }
 
-static void k_attend_dot(const void *args, int64_t lo, int64_t hi) {
-	attend_by_products(args, lo, hi, DOT);
-}
+static void k_attend_dot(const void *args, int64_t lo, int64_t hi) { attend_by_products(args, lo, hi, DOT); }
 
 // dots_kh = ⟨x_h, sum_h⟩ for each run k, in place k·P + h: of the run's row of x, from the group's first
 // column on, and of its row of sums. Runs are taken together until their heads fill a vector.
@@ -824,64 +821,19 @@ INLINE void back_source_dot_group(const group *g, const weft_attention_args *a, 
 	}
 }
 
-// Over destinations: GATv1's ∂target_score.
-static void k_attend_back_target(const void *args, int64_t lo, int64_t hi) {
-	const weft_attention_args *a = args;
-	group g;
-	EACH_GROUP(&g, a) {
-		WITH_PLACES(back_target_group, &g, a, lo, hi)
-	}
-}
+// Over destinations: ∂target_score of GATv1, also with features of edges and ∂edge_vector of the range; ∂target of
+// GATv2 and ∂a of the range; of dot products ∂target, and ∂edge_weight of the range.
+OF_GROUPS(k_attend_back_target, WITH_PLACES(back_target_group, &g, a, lo, hi))
+OF_GROUPS(k_attend_back_target_edges, back_target_edges_group(&g, a, lo, hi, places_of(g.heads)))
+OF_GROUPS(k_attend_back_target_v2, back_target_v2_group(&g, a, lo, hi))
+OF_GROUPS(k_attend_back_target_dot, back_target_dot_group(&g, a, lo, hi))
 
-// The same with features of edges, and ∂edge_vector of the range.
-static void k_attend_back_target_edges(const void *args, int64_t lo, int64_t hi) {
-	const weft_attention_args *a = args;
-	group g;
-	EACH_GROUP(&g, a)
-		back_target_edges_group(&g, a, lo, hi, places_of(g.heads));
-}
-
-// Over sources, on the transposed matrix: GATv1's ∂source and ∂source_score.
-static void k_attend_back_source(const void *args, int64_t lo, int64_t hi) {
-	const weft_attention_args *a = args;
-	group g;
-	EACH_GROUP(&g, a) {
-		WITH_PLACES(back_source_group, &g, a, lo, hi)
-	}
-}
-
-// Over destinations: GATv2's ∂target, and ∂a of the range.
-static void k_attend_back_target_v2(const void *args, int64_t lo, int64_t hi) {
-	const weft_attention_args *a = args;
-	group g;
-	EACH_GROUP(&g, a)
-		back_target_v2_group(&g, a, lo, hi);
-}
-
-// Over sources, on the transposed matrix: GATv2's ∂source.
-static void k_attend_back_source_v2(const void *args, int64_t lo, int64_t hi) {
-	const weft_attention_args *a = args;
-	group g;
-	EACH_GROUP(&g, a)
-		back_source_v2_group(&g, a, lo, hi);
-}
-
-// Over destinations: dot products' ∂target, and ∂edge_weight of the range.
-static void k_attend_back_target_dot(const void *args, int64_t lo, int64_t hi) {
-	const weft_attention_args *a = args;
-	group g;
-	EACH_GROUP(&g, a)
-		back_target_dot_group(&g, a, lo, hi);
-}
-
-// Over sources, on the transposed matrix: dot products' ∂source and ∂key.
-static void k_attend_back_source_dot(const void *args, int64_t lo, int64_t hi) {
-	const weft_attention_args *a = args;
-	group g;
-	EACH_GROUP(&g, a)
-		back_source_dot_group(&g, a, lo, hi);
-}
-#undef EACH_GROUP
+// Over sources, on the transposed matrix: ∂source and ∂source_score of GATv1, ∂source of GATv2, ∂source and ∂key
+// of dot products.
+OF_GROUPS(k_attend_back_source, WITH_PLACES(back_source_group, &g, a, lo, hi))
+OF_GROUPS(k_attend_back_source_v2, back_source_v2_group(&g, a, lo, hi))
+OF_GROUPS(k_attend_back_source_dot, back_source_dot_group(&g, a, lo, hi))
+#undef OF_GROUPS
 
 #if !defined(WEFT_OF_BFLOAT16)
 // pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: what an edge needs of its destination

@@ -23,7 +23,7 @@
 // Before these chunks aggregate, each replica sends the others the rows that their chunks read (mirrors).
 //
 // With several slices, the workers of a replica divide the rows of each chunk, and aggregate a slice of its
-// columns, as package parallel/tensor says. Then the algorithm is that of one slice, and the history has the
+// columns, as package parallel/tp says. Then the algorithm is that of one slice, and the history has the
 // slice's columns.
 //
 // Reading order: history.go is this algorithm. structure.go says which chunk reads which rows.

@@ -1,17 +1,17 @@
 package chunked
 
-import "weft/parallel/tensor"
+import "weft/parallel/tp"
 
 // slicer returns a function that makes the aggregator of a chunk whose columns are sliced. total is that of its
 // RowSet.
 func (g *Graph) slicer() func(c *Chunk, total int) {
-	costs := tensor.NewCosts(g.env, g.options)
+	costs := tp.NewCosts(g.env, g.options)
 	return func(c *Chunk, total int) {
-		chunk := tensor.Chunk{Inner: c.part, Number: c.index, Total: total, Idle: c.idle, Costs: costs}
+		chunk := tp.Chunk{Inner: c.part, Number: c.index, Total: total, Idle: c.idle, Costs: costs}
 		if len(g.rows) == 1 {
 			chunk.Whole = &g.share.Edges
 		}
-		c.aggregator = tensor.OfChunk(g.env, chunk, g.options)
+		c.aggregator = tp.OfChunk(g.env, chunk, g.options)
 	}
 }
 

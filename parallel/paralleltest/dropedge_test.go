@@ -12,7 +12,7 @@ import (
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
-	sliced "weft/parallel/tensor"
+	"weft/parallel/tp"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -27,7 +27,7 @@ func TestDropEdge(t *testing.T) {
 		newAxis := func(c engine.Config) (engine.Axis, error) {
 			o := axis.Options{Prefetch: 1, DropEdge: p}
 			if c.Groups.Mesh.Slices > 1 {
-				return sliced.New(c.Env, o)
+				return tp.New(c.Env, o)
 			}
 			return sar.New(c.Env, o)
 		}

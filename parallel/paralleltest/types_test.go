@@ -15,7 +15,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
-	sliced "weft/parallel/tensor"
+	"weft/parallel/tp"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train"
@@ -210,7 +210,7 @@ func TestBetweenTypes(t *testing.T) {
 				of[items] = 0
 				what := fmt.Sprintf("%s, reversed %v, %d slices of %d partitions, %d chunks", b.name, reversed, slices, partitions, chunks)
 				compare(what, Workers{Mesh: grid(1, partitions, slices), Of: of}, func(c engine.Config) (engine.Axis, error) {
-					return sliced.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
+					return tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 				})
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"weft/nn"
 	"weft/parallel/exchange"
 	"weft/parallel/sar"
-	"weft/parallel/tensor"
+	"weft/parallel/tp"
 )
 
 // Whole is the Engine of a worker that holds all layers: one tape, forward and backward.
@@ -30,7 +30,7 @@ func New(c Config) (Engine, error) {
 		return newPipeline(c)
 	}
 	if c.Groups.Mesh.Slices > 1 {
-		a, err := tensor.New(c.env(), c.Options)
+		a, err := tp.New(c.env(), c.Options)
 		if err != nil {
 			return nil, err
 		}

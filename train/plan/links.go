@@ -5,9 +5,9 @@ import (
 	"weft/internal/launch"
 	"weft/kernel"
 	"weft/parallel/links"
-	"weft/parallel/tensor"
+	"weft/parallel/tp"
 	"weft/partition"
-	memory "weft/tensor"
+	"weft/tensor"
 	"weft/train/task"
 )
 
@@ -20,7 +20,7 @@ func (in *Inputs) fetches() (f *links.Fetches, err error) {
 	each := func(c *comm.Comm) error {
 		place := in.Mesh.Place(c.Rank())
 		return in.Open(place.Partition, func(share *partition.Share) error {
-			mem := memory.NewMeter()
+			mem := tensor.NewMeter()
 			defer mem.Close()
 			e := task.Env{Team: kernel.NewTeam(1, mem), World: c, Share: share}
 			if in.Mesh.Slices > 1 {
@@ -52,5 +52,5 @@ func (in *Inputs) sliced(s *partition.Share, slice int) ([]int32, error) {
 		return nil, err
 	}
 	n := s.Whole.Number(kinds)
-	return n.List(s, func(kind int) []int32 { return tensor.Places(s, kind, in.Mesh.Slices, slice) }), nil
+	return n.List(s, func(kind int) []int32 { return tp.Places(s, kind, in.Mesh.Slices, slice) }), nil
 }

@@ -20,8 +20,12 @@ type Rows struct {
 	pump    *pump.Pump[[]float32]
 }
 
-// OpenRows begins to read an open entry, which it closes if it fails.
-func OpenRows(e *Entry) (*Rows, error) {
+// OpenRows opens an array, and begins to read it.
+func OpenRows(open func() (*Entry, error)) (*Rows, error) {
+	e, err := open()
+	if err != nil {
+		return nil, err
+	}
 	blocks, err := npy.NewBlocks(e, e.Size)
 	if err != nil {
 		_ = e.Close()

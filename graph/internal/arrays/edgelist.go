@@ -62,7 +62,9 @@ func (f Fields) Edges(key string) (e streamed.Edges, err error) {
 // beside is the array of a key, which has a row for each edge.
 func (f Fields) beside(key string, columns int) *Beside {
 	return &Beside{
-		Columns: columns, Open: func() (*Entry, error) { return f.Open(key) }, Refuse: func(err error) error { return f.Refuse(key, err) },
+		Columns: columns,
+		Open:    func() (RowReader, error) { return OpenRows(func() (*Entry, error) { return f.Open(key) }) },
+		Refuse:  func(err error) error { return f.Refuse(key, err) },
 	}
 }
 
@@ -73,10 +75,17 @@ type EdgeArrays struct {
 	Weights, Features *Beside           // nil: there are none
 }
 
+// RowReader reads the rows of a matrix.
+type RowReader interface {
+	// Next returns the next rows, row-major, which the next call may overwrite, and io.EOF after the last.
+	Next() ([]float32, error)
+	Close()
+}
+
 // Beside is an array with a row for each edge.
 type Beside struct {
 	Columns int
-	Open    func() (*Entry, error)
+	Open    func() (RowReader, error)
 	Check   func(rows []float32, first int) error // refuses values of the edges from the first on; nil: none
 	Refuse  func(error) error                     // says that an error is about the array
 }
@@ -135,16 +144,12 @@ func (l *EdgeArrays) Each(do func(graph.Edges) error) error {
 // edgeRows are the rows of a Beside, nil where there are none.
 type edgeRows struct {
 	*Beside
-	rows *Rows
+	rows RowReader
 	left []float32 // values that have been read, and not taken
 }
 
 func (b *Beside) open() (*edgeRows, error) {
-	entry, err := b.Open()
-	if err != nil {
-		return nil, b.Refuse(err)
-	}
-	rows, err := OpenRows(entry)
+	rows, err := b.Open()
 	if err != nil {
 		return nil, b.Refuse(err)
 	}
@@ -297,11 +302,7 @@ func OpenDense(open func() (*Entry, error), keepDense bool, refuse func(error) e
 	}
 	columns := b.Shape[1]
 	each := func(do func([]float32) error) error {
-		entry, err := open()
-		if err != nil {
-			return refuse(err)
-		}
-		r, err := OpenRows(entry)
+		r, err := OpenRows(open)
 		if err != nil {
 			return refuse(err)
 		}

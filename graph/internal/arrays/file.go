@@ -21,6 +21,7 @@ type File struct {
 	size int64
 	file *os.File
 	r    *bufio.Reader
+	text *table // nil of what is no text, or not read
 }
 
 // Open opens a file of numbers. Whether it is one is not looked at.
@@ -36,7 +37,12 @@ func Open(path string) (*File, error) {
 }
 
 // Close closes the file.
-func (f *File) Close() error { return f.file.Close() }
+func (f *File) Close() error {
+	if f.text != nil {
+		_ = f.text.lines.Close()
+	}
+	return f.file.Close()
+}
 
 // ReadFile reads the numbers of a file: an array of numpy.save, or text, plain or gzip, with a row to each
 // line. Text has at most so many rows. Errors name the file.
@@ -102,9 +108,10 @@ func DenseRows(path string, keepDense bool) (rows *streamed.Rows, n int, err err
 }
 
 // table begins a table of text.
-func (f *File) table(most int64) (*table, error) {
+func (f *File) table(most int64) (t *table, err error) {
 	if f.Kind != foreign.Unknown && f.Kind != foreign.Gzip {
 		return nil, f.Kind.Refuse(f.path, "what numpy.save writes, or CSV, plain or gzip")
 	}
-	return newTable(f.r, f.Kind, f.path, most)
+	f.text, err = newTable(f.r, f.Kind, f.path, most)
+	return f.text, err
 }

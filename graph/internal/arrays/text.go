@@ -6,9 +6,9 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 
 	"weft/graph/internal/lines"
+	fields "weft/graph/internal/table"
 	"weft/internal/foreign"
 	"weft/internal/memory"
 	"weft/internal/npy"
@@ -277,8 +277,7 @@ func (t *table) number(field []byte) (x float64, ok bool) {
 		t.words = true
 		return 0, true
 	}
-	x, err := strconv.ParseFloat(string(field), 64)
-	return x, err == nil
+	return fields.Number(field)
 }
 
 // check refuses a file that expands to more values than a table does. One column has no more than there may

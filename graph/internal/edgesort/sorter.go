@@ -9,6 +9,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"weft/graph"
 	"weft/internal/cores"
 	"weft/internal/memory"
 )
@@ -29,10 +30,11 @@ type Sorter struct {
 
 // Options are the settings of a Sorter.
 type Options struct {
-	Scratch *os.File // an empty file for edges that wait, of 8 bytes for each and 4 for each column
-	Columns int      // of edge features
-	Single  bool     // keep one of parallel edges: the first given edge, or the first added edge if none is given
-	Budget  int64    // bytes of edges that are sorted at a time; one target may take more. 0: 128 MB, or less where memory is scarce
+	Scratch  *os.File // an empty file for edges that wait, of 8 bytes for each and 4 for each column
+	Weighted bool     // edges have weights
+	Columns  int      // of edge features
+	Single   bool     // keep one of parallel edges: the first given edge, or the first added edge if none is given
+	Budget   int64    // bytes of edges that are sorted at a time; one target may take more. 0: 128 MB, or less where memory is scarce
 }
 
 // batchFile is a file of batches of edges, as words of 32 bits.
@@ -51,8 +53,8 @@ type unsorted struct {
 
 // An edge's key is 2·source + kind. A given edge is in the source files; an added edge is the reverse of one.
 const (
-	Given uint32 = iota
-	Added
+	given uint32 = iota
+	added
 )
 
 const (
@@ -88,7 +90,12 @@ func newSorter(o Options, file *batchFile, low, high int, about int64, most uint
 func (s *Sorter) Limit(high int) { s.high = high }
 
 // words returns the number of words of an edge.
-func (s *Options) words() int { return 2 + s.Columns }
+func (s *Options) words() int {
+	if s.Weighted {
+		return 3 + s.Columns
+	}
+	return 2 + s.Columns
+}
 
 // batch returns the number of words of a batch: a multiple of an edge's words.
 func (s *Options) batch() int { return max(1, batchWords/s.words()) * s.words() }
@@ -99,14 +106,36 @@ func (s *Sorter) Memory(about int64) int64 {
 	return min(int64(len(s.ranges))*batch, about*int64(s.words())*wordBytes+batch)
 }
 
-// Add adds an edge with its features.
-func (s *Sorter) Add(source, target int32, kind uint32, features []float32) error {
-	r := &s.ranges[(int(target)-s.low)>>s.shift]
-	r.last = append(r.last, uint32(target), uint32(source)<<1|kind)
-	for _, x := range features {
-		r.last = append(r.last, math.Float32bits(x))
+// Add adds edges, and if both is true the reverse of each.
+func (s *Sorter) Add(e *graph.Edges, both bool) error {
+	edge := make([]uint32, s.words())
+	for k, source := range e.Source {
+		target, values := e.Target[k], edge[2:]
+		if s.Weighted {
+			values[0], values = math.Float32bits(e.Weights[k]), values[1:]
+		}
+		for c, x := range e.Features[k*e.FeatureColumns : (k+1)*e.FeatureColumns] {
+			values[c] = math.Float32bits(x)
+		}
+		edge[0], edge[1] = uint32(target), uint32(source)<<1|given
+		if err := s.add(edge); err != nil {
+			return err
+		}
+		if !both {
+			continue
+		}
+		edge[0], edge[1] = uint32(source), uint32(target)<<1|added
+		if err := s.add(edge); err != nil {
+			return err
+		}
 	}
-	if len(r.last) < s.batch() {
+	return nil
+}
+
+// add adds an edge of so many words.
+func (s *Sorter) add(edge []uint32) error {
+	r := &s.ranges[(int(edge[0])-s.low)>>s.shift]
+	if r.last = append(r.last, edge...); len(r.last) < s.batch() {
 		return nil
 	}
 	r.batches = append(r.batches, s.file.end)
@@ -124,27 +153,20 @@ func wordsAsBytes(words []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), wordBytes*len(words))
 }
 
-// Rows are the edges into consecutive vertices: the in-degree of each, the sources of each, ascending, and
-// the features of these edges.
-type Rows struct {
-	Indegree, Sources []int32
-	Features          []float32
-}
-
 // sortBuffers are the buffers for the edges of one range.
 type sortBuffers struct {
 	words []uint32
 	ends  []int64 // by target: the end of its edges in keys
 	// keys has for each edge, by target, its key (upper half) and its index among the edges (lower half).
 	keys []uint64
-	rows Rows
+	rows graph.Relation
 }
 
 // Each sorts all edges and calls emit with the rows of consecutive targets, until all targets have come. The
 // rows are valid until emit returns. The sorter is empty afterwards.
-func (s *Sorter) Each(emit func(Rows) error) error { return s.eachIn(&sortBuffers{}, emit) }
+func (s *Sorter) Each(emit func(*graph.Relation) error) error { return s.eachIn(&sortBuffers{}, emit) }
 
-func (s *Sorter) eachIn(m *sortBuffers, emit func(Rows) error) error {
+func (s *Sorter) eachIn(m *sortBuffers, emit func(*graph.Relation) error) error {
 	for k := range s.ranges {
 		r := &s.ranges[k]
 		low := s.low + k<<s.shift
@@ -168,15 +190,11 @@ func (s *Sorter) eachIn(m *sortBuffers, emit func(Rows) error) error {
 }
 
 // divide sorts the edges into targets low … high−1 by a sorter with smaller ranges, and emits their rows.
-func (s *Sorter) divide(r *unsorted, low, high, words int, m *sortBuffers, emit func(Rows) error) error {
+func (s *Sorter) divide(r *unsorted, low, high, words int, m *sortBuffers, emit func(*graph.Relation) error) error {
 	smaller := newSorter(s.Options, s.file, low, high, int64(words/s.words()), s.shift-1)
-	features := make([]float32, s.Columns)
 	again := func(words []uint32) error {
-		for ; len(words) > 0; words = words[s.words():] {
-			for c := range features {
-				features[c] = math.Float32frombits(words[2+c])
-			}
-			if err := smaller.Add(int32(words[1]>>1), int32(words[0]), words[1]&1, features); err != nil {
+		for edge := range slices.Chunk(words, s.words()) {
+			if err := smaller.add(edge); err != nil {
 				return err
 			}
 		}
@@ -207,7 +225,7 @@ func (c *batchFile) read(words []uint32, at int64) error {
 }
 
 // sort sorts the edges into targets low … high−1 in memory, and emits their rows.
-func (s *Sorter) sort(r *unsorted, low, high, words int, m *sortBuffers, emit func(Rows) error) error {
+func (s *Sorter) sort(r *unsorted, low, high, words int, m *sortBuffers, emit func(*graph.Relation) error) error {
 	edges, targets := words/s.words(), high-low
 	if err := m.grow(edges, targets, s); err != nil {
 		return err
@@ -238,7 +256,7 @@ func (s *Sorter) sort(r *unsorted, low, high, words int, m *sortBuffers, emit fu
 	for t := range targets {
 		s.row(m, m.keys[m.begin(t):m.ends[t]])
 	}
-	return emit(m.rows)
+	return emit(&m.rows)
 }
 
 // begin returns the index of a target's first key.
@@ -251,25 +269,27 @@ func (m *sortBuffers) begin(t int) int64 {
 
 // row adds the row of the next target, whose keys ascend.
 func (s *Sorter) row(m *sortBuffers, keys []uint64) {
-	before, degree := len(m.rows.Sources), 0
+	first, rows := len(m.rows.Sources), &m.rows
 	last := uint64(math.MaxUint64) // key of the previous edge
 	for _, k := range keys {
 		key := k >> 32
-		if s.Single && degree > 0 && key>>1 == last>>1 {
-			if uint32(key)&1 == Given {
+		if s.Single && len(rows.Sources) > first && key>>1 == last>>1 {
+			if uint32(key)&1 == given {
 				s.Duplicates++
 			}
 			continue
 		}
 		last = key
-		degree++
-		m.rows.Sources = append(m.rows.Sources, int32(key>>1))
-		at := int(uint32(k))*s.words() + 2
-		for _, word := range m.words[at : at+s.Columns] {
-			m.rows.Features = append(m.rows.Features, math.Float32frombits(word))
+		rows.Sources = append(rows.Sources, int32(key>>1))
+		values := m.words[int(uint32(k))*s.words()+2 : (int(uint32(k))+1)*s.words()]
+		if s.Weighted {
+			rows.Weights, values = append(rows.Weights, math.Float32frombits(values[0])), values[1:]
+		}
+		for _, word := range values {
+			rows.EdgeFeatures = append(rows.EdgeFeatures, math.Float32frombits(word))
 		}
 	}
-	m.rows.Indegree = append(m.rows.Indegree, int32(len(m.rows.Sources)-before))
+	rows.Indptr = append(rows.Indptr, int64(len(rows.Sources)))
 }
 
 // grow makes the buffers large enough for so many edges into so many targets, and empties the rows.
@@ -287,13 +307,20 @@ func (m *sortBuffers) grow(edges, targets int, s *Sorter) (err error) {
 		return err
 	}
 	clear(m.ends)
-	if m.rows.Indegree, err = memory.Grow(m.rows.Indegree[:0], targets); err != nil {
+	rows := &m.rows
+	if rows.Indptr, err = memory.Grow(rows.Indptr[:0], targets+1); err != nil {
 		return err
 	}
-	if m.rows.Sources, err = memory.Grow(m.rows.Sources[:0], edges); err != nil {
+	if rows.Sources, err = memory.Grow(rows.Sources[:0], edges); err != nil {
 		return err
 	}
-	m.rows.Features, err = memory.Grow(m.rows.Features[:0], edges*s.Columns)
+	if s.Weighted {
+		if rows.Weights, err = memory.Grow(rows.Weights[:0], edges); err != nil {
+			return err
+		}
+	}
+	rows.EdgeColumns, rows.Indptr = s.Columns, append(rows.Indptr, 0)
+	rows.EdgeFeatures, err = memory.Grow(rows.EdgeFeatures[:0], edges*s.Columns)
 	return err
 }
 

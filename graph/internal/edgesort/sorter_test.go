@@ -43,18 +43,16 @@ func sorted(t *testing.T, e graph.Edges, vertices, limit int) graph.Relation {
 	}
 	defer file.Close()
 	s := New(Options{Scratch: file, Columns: 1, Budget: 100_000}, limit, 10)
-	for k := range e.Len() {
-		if err := s.Add(e.Source[k], e.Target[k], Given, e.Features[k:k+1]); err != nil {
-			t.Fatal(err)
-		}
+	if err := s.Add(&e, false); err != nil {
+		t.Fatal(err)
 	}
 	got := graph.Relation{Indptr: []int64{0}, EdgeColumns: 1}
 	s.Limit(vertices)
-	err = s.Each(func(r Rows) error {
-		for _, n := range r.Indegree {
-			got.Indptr = append(got.Indptr, got.Indptr[len(got.Indptr)-1]+int64(n))
+	err = s.Each(func(r *graph.Relation) error {
+		for _, end := range r.Indptr[1:] {
+			got.Indptr = append(got.Indptr, int64(len(got.Sources))+end)
 		}
-		got.Sources, got.EdgeFeatures = append(got.Sources, r.Sources...), append(got.EdgeFeatures, r.Features...)
+		got.Sources, got.EdgeFeatures = append(got.Sources, r.Sources...), append(got.EdgeFeatures, r.EdgeFeatures...)
 		return nil
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"weft/graph/internal/pump"
 	"weft/internal/foreign"
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -18,7 +19,7 @@ import (
 // Form says what a text is.
 type Form struct {
 	Path    string       // in errors
-	Kind    foreign.Kind // Gzip, or Unknown for plain text
+	Kind    foreign.Kind // Gzip, or Unknown for plain text, which Open finds out
 	Text    string       // what the file should be, as "CSV"
 	Line    string       // what a line is, as "a row of numbers"
 	Longest int          // line, in bytes
@@ -29,36 +30,43 @@ type Reader struct {
 	form   Form
 	number int64
 	lines  *bufio.Scanner
+	ahead  *unpacked // nil of plain text
 	file   io.Closer // nil where the text is the caller's
 }
 
+const buffer = 64 << 10 // bytes that are read at a time
+
 // New begins to read the text that r holds in that form.
 func New(r io.Reader, form Form) (*Reader, error) {
-	text := bufio.NewReader(r)
+	l := &Reader{form: form}
+	text := bufio.NewReaderSize(r, buffer)
 	if form.Kind == foreign.Gzip {
 		z, err := gzip.NewReader(text)
 		if err != nil {
 			return nil, refusal.Damaged("%s: a damaged gzip file: %w", form.Path, err)
 		}
-		text = bufio.NewReader(z)
+		l.ahead = unpack(z)
+		text = bufio.NewReader(l.ahead)
 	}
 	if start, _ := text.Peek(foreign.Head); bytes.IndexByte(start, 0) >= 0 { // an error comes again
-		return nil, refusal.Errorf("%s: is no text: give %s", form.Path, form.Text)
+		return nil, errors.Join(refusal.Errorf("%s: is no text: give %s", form.Path, form.Text), l.Close())
 	}
-	l := &Reader{form: form, lines: bufio.NewScanner(text)}
-	l.lines.Buffer(nil, form.Longest)
+	l.lines = bufio.NewScanner(text)
+	l.lines.Buffer(make([]byte, 0, buffer), form.Longest)
 	return l, nil
 }
 
-// Open opens the file of the form's path, of which the kind is found.
+// Open opens the file of the form's path.
 func Open(form Form) (*Reader, error) {
 	file, _, err := regular.Open(form.Path)
 	if err != nil {
 		return nil, err
 	}
-	text := bufio.NewReader(file)
+	text := bufio.NewReaderSize(file, buffer)
 	start, _ := text.Peek(foreign.Head) // an error comes again
-	form.Kind = foreign.Recognize(start)
+	if form.Kind == foreign.Unknown {
+		form.Kind = foreign.Recognize(start)
+	}
 	l := (*Reader)(nil)
 	if form.Kind == foreign.Unknown || form.Kind == foreign.Gzip {
 		l, err = New(text, form)
@@ -72,12 +80,40 @@ func Open(form Form) (*Reader, error) {
 	return l, nil
 }
 
-// Close closes the file that Open opened.
+// Close ends the reading, and closes the file that Open opened.
 func (l *Reader) Close() error {
+	if l.ahead != nil {
+		l.ahead.blocks.Close()
+	}
 	if l.file == nil {
 		return nil
 	}
 	return l.file.Close()
+}
+
+// Each opens the file of the form's path and calls do with each line that is not blank. An error of do is a
+// refusal of the line.
+func Each(form Form, do func(line []byte, number int64) error) error {
+	l, err := Open(form)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	for {
+		line, err := l.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if err := do(line, l.number); err != nil {
+			return l.Errorf("%w", err)
+		}
+	}
 }
 
 // Next returns the next line without its end, which the call after it overwrites, and io.EOF after the last.
@@ -105,4 +141,35 @@ func (l *Reader) Number() int64 { return l.number }
 // Errorf is a refusal of the last line.
 func (l *Reader) Errorf(format string, args ...any) error {
 	return refusal.Errorf("%s:%d: %w", l.form.Path, l.number, fmt.Errorf(format, args...))
+}
+
+// unpacked is text that is decompressed ahead of its reader.
+type unpacked struct {
+	blocks *pump.Pump[[]byte]
+	left   []byte // of the last block
+}
+
+func unpack(z io.Reader) *unpacked {
+	const block = 256 << 10
+	return &unpacked{blocks: pump.New(func(buffer []byte) ([]byte, error) {
+		if buffer == nil {
+			buffer = make([]byte, block)
+		}
+		n, err := z.Read(buffer[:block])
+		if n > 0 { // the error comes again
+			err = nil
+		}
+		return buffer[:n], err
+	})}
+}
+
+func (u *unpacked) Read(p []byte) (n int, err error) {
+	if len(u.left) == 0 {
+		if u.left, err = u.blocks.Next(); err != nil {
+			return 0, err
+		}
+	}
+	n = copy(p, u.left)
+	u.left = u.left[n:]
+	return n, nil
 }

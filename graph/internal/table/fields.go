@@ -1,0 +1,151 @@
+// Package table reads the rows of tables of text, and the columns of Parquet files.
+package table
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+
+	"weft/internal/memory"
+)
+
+// Separator is what stands between the fields of a line: a comma, a semicolon or a tab; a space is any
+// number of spaces and tabs.
+type Separator byte
+
+// SeparatorOf returns the first of these separators that a line has, else a space.
+func SeparatorOf(line []byte, among string) Separator {
+	for _, s := range []byte(among) {
+		if bytes.IndexByte(line, s) >= 0 {
+			return Separator(s)
+		}
+	}
+	return ' '
+}
+
+// Split cuts a line into fields, which it appends. It refuses more of them than there is memory for.
+func (s Separator) Split(fields [][]byte, line []byte) ([][]byte, error) {
+	if cap(fields) == 0 {
+		fields = make([][]byte, 0, 8)
+	}
+	if line = s.trim(line); s == ' ' && len(line) == 0 {
+		return fields, nil
+	}
+	for more := true; more; {
+		if len(fields) == cap(fields) {
+			var err error
+			if fields, err = memory.Grow(fields, len(fields)); err != nil {
+				return nil, err
+			}
+		}
+		var field []byte
+		field, line, more = s.Cut(line)
+		fields = append(fields, field)
+	}
+	return fields, nil
+}
+
+// Cut takes the first field off a line, without the spaces and quotes around it. More says that a separator
+// follows it.
+func (s Separator) Cut(line []byte) (field, rest []byte, more bool) {
+	line = s.trim(line)
+	if len(line) > 0 && line[0] == '"' {
+		if field, rest, ok := unquote(line); ok {
+			switch rest = s.trim(rest); {
+			case len(rest) == 0:
+				return field, nil, false
+			case s == ' ':
+				return field, rest, true
+			case rest[0] == byte(s):
+				return field, rest[1:], true
+			}
+		}
+	}
+	end := bytes.IndexByte(line, byte(s))
+	if s == ' ' {
+		end = bytes.IndexAny(line, " \t")
+	}
+	if end < 0 {
+		return line, nil, false
+	}
+	return s.trim(line[:end]), line[end+1:], true
+}
+
+// trim takes spaces off both ends, and tabs where they do not separate columns.
+func (s Separator) trim(b []byte) []byte {
+	space := func(c byte) bool { return c == ' ' || c == '\t' && s != '\t' }
+	for len(b) > 0 && space(b[0]) {
+		b = b[1:]
+	}
+	for len(b) > 0 && space(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// unquote takes a field in double quotes off a line that starts with one; a quote inside is written twice
+// (RFC 4180).
+func unquote(line []byte) (field, rest []byte, ok bool) {
+	for i := 1; i < len(line); i++ {
+		if line[i] != '"' {
+			continue
+		}
+		if i+1 < len(line) && line[i+1] == '"' {
+			i++
+			continue
+		}
+		return bytes.ReplaceAll(line[1:i], []byte(`""`), []byte(`"`)), line[i+1:], true
+	}
+	return nil, nil, false
+}
+
+// powers are the powers of ten that float64 holds exactly.
+var powers = [...]float64{
+	1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+}
+
+// Number is strconv.ParseFloat of a field, sooner: a quotient or product of two numbers that float64 holds
+// exactly is the nearest float64, and strconv has the others.
+func Number(field []byte) (x float64, ok bool) {
+	rest, negative := field, len(field) > 0 && field[0] == '-'
+	if negative {
+		rest = rest[1:]
+	}
+	mantissa, rest, digits := leading(0, rest)
+	exponent := 0
+	if len(rest) > 0 && rest[0] == '.' {
+		var behind int
+		mantissa, rest, behind = leading(mantissa, rest[1:])
+		digits, exponent = digits+behind, -behind
+	}
+	if len(rest) == 4 && rest[0] == 'e' && (rest[1] == '-' || rest[1] == '+') && rest[2]-'0' <= 9 && rest[3]-'0' <= 9 {
+		power := int(rest[2]-'0')*10 + int(rest[3]-'0')
+		if rest[1] == '-' {
+			power = -power
+		}
+		exponent, rest = exponent+power, nil
+	}
+	const exact = 1 << 53
+	if len(rest) > 0 || digits == 0 || digits > 19 || mantissa > exact || exponent < -22 || exponent > 22 {
+		x, err := strconv.ParseFloat(string(field), 64)
+		return x, err == nil
+	}
+	if x = float64(mantissa); exponent < 0 {
+		x /= powers[-exponent]
+	} else {
+		x *= powers[exponent]
+	}
+	if negative {
+		x = math.Copysign(x, -1)
+	}
+	return x, true
+}
+
+// leading appends the digits that a text begins with to those of a number, and counts them.
+func leading(number uint64, text []byte) (_ uint64, rest []byte, digits int) {
+	for digits < len(text) && text[digits]-'0' <= 9 {
+		number = number*10 + uint64(text[digits]-'0')
+		digits++
+	}
+	return number, text[digits:], digits
+}

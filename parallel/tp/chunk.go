@@ -1,0 +1,58 @@
+package tp
+
+import (
+	"weft/parallel/axis"
+	"weft/parallel/order"
+	"weft/parallel/sar"
+	"weft/partition"
+)
+
+// Chunk describes one of the chunks of a stage of a pipeline.
+type Chunk struct {
+	Inner  *sar.Partition // aggregates a slice's columns of the chunk's rows
+	Number int            // of the chunk
+	Total  int            // autograd.RowSet.Total of the rows
+	// Idle is called in a forward pass in place of Inner's aggregation, where this worker has no columns.
+	Idle func()
+	// Costs is that of all chunks of the worker, from NewCosts.
+	Costs *order.Costs
+	// Whole are the edges of the partition if the chunk has all its rows, and reads none of earlier epochs.
+	// It is nil for one chunk of several.
+	Whole *partition.Edges
+}
+
+// NewCosts returns the cost table of a worker whose columns are sliced, of all its chunks.
+func NewCosts(e axis.Env, o axis.Options) *order.Costs {
+	starts, slices, wire := e.Share.Edges.Starts, e.Groups.Mesh.Slices, o.Wire.Format(e.Team.Storage)
+	return e.Costs(&o, func(columns int) int64 {
+		return 2 * redistributedBytes(e.Team, starts, slices, columns, wire)
+	})
+}
+
+// OfChunk returns the Axis of one worker of Groups.Slices for a chunk. All workers of the stage call it for the
+// same chunks. With one chunk the workers own the same rows as without stages.
+func OfChunk(e axis.Env, c Chunk, o axis.Options) *Axis {
+	g := e.Groups
+	lists := c.owners(g.Mesh.Slices)
+	if c.Whole != nil {
+		lists = ownersOf(c.Whole, 0, g.Mesh.Slices)
+	}
+	a := newAxis(e, c.Inner, o)
+	a.slice(g, lists, c.Inner.Vertices(), c.Total)
+	a.costs, a.idle, a.wholeHeads = c.Costs, c.Idle, c.Whole == nil
+	return a
+}
+
+// owners returns the rows that each worker owns: consecutive ones, equally many but for one. The worker that
+// begins differs from chunk to chunk, so that the remainders of all chunks spread.
+func (c *Chunk) owners(workers int) [][]int32 {
+	lists := make([][]int32, workers)
+	for i, s := range even(c.Inner.Rows().Here, workers) {
+		list := make([]int32, s.count)
+		for k := range list {
+			list[k] = int32(s.from + k)
+		}
+		lists[(i+c.Number)%workers] = list
+	}
+	return lists
+}

@@ -1,0 +1,90 @@
+package tp
+
+import (
+	"fmt"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/parallel/exchange"
+	"weft/parallel/order"
+	"weft/tensor"
+)
+
+// propagator is the gnn.Propagator of a layer, for one relation and direction.
+type propagator struct {
+	module
+	along gnn.Along
+	inner gnn.Propagator // aggregates the columns of the slice
+	order *order.Layer
+}
+
+// cut returns each worker's span of the columns.
+func (p *propagator) cut(columns int) []span { return even(columns, p.axis.comm.Size()) }
+
+// AggregateLinear implements gnn.Propagator.
+func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
+	return p.order.AggregateLinear(p, x, w, r)
+}
+
+// Aggregate implements order.Axis.
+func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
+	return p.aggregate(x, r, gnn.Once)
+}
+
+// Rows implements order.Axis.
+func (p *propagator) Rows(*autograd.Var) *autograd.RowSet { return p.to.own }
+
+// AggregateInto implements order.Axis.
+func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
+	if p.overlaps(r, gnn.Once) {
+		p.newOverlap(x.Tape(), forward, x.Cols(), r, gnn.Once).run(z, x.Value())
+		return
+	}
+	cut := p.cut(x.Cols())
+	s := p.axis.newSlice(p.from, x.Element(), cut)
+	p.moveToSlices(p.from, part{x: x.Value(), z: s, cut: cut})
+	h := p.inner.Propagate(autograd.NewTape(p.axis.team).Constant(s, p.from.all), r, gnn.Once)
+	s.Release()
+	p.moveToRows(p.to, part{x: z, z: h.Value(), cut: cut})
+	h.Drop()
+}
+
+// Propagate implements gnn.Propagator. It makes two all-to-alls, for any number of rounds.
+func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
+	p.order.Explain(func() string { return order.Aggregation(x.Cols(), k) })
+	return p.aggregate(autograd.Dense(x), r, k)
+}
+
+func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
+	if p.overlaps(r, k) {
+		return p.aggregateOverlapped(x, r, k)
+	}
+	cut := p.cut(x.Cols())
+	return p.onSlices(p.inputs(cut, x, nil), cut, func(own []*autograd.Var) []*autograd.Var {
+		return []*autograd.Var{p.inner.Propagate(own[0], r, k)}
+	})
+}
+
+// Message implements gnn.Propagator, for functions that compute each column from that column alone.
+func (p *propagator) Message(m gnn.Message) *autograd.Var {
+	exchange.Must(m.Check(p.path, p.to.own.Here))
+	if !m.Columnwise {
+		exchange.Must(refusal.Errorf("%s: the message function needs complete rows, and may be given slices only where it is said to be columnwise; take %s graph=%d",
+			p.path, refusal.Setting("parallel"), p.axis.mesh.Workers()))
+	}
+	for _, q := range m.Parameters { // on workers without columns, too: gradients are complete in the same order on all workers
+		autograd.Columns(q.On(m.Source.Tape()), 0, 0)
+	}
+	cut := p.cut(m.Columns)
+	p.order.Explain(func() string { return fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns) })
+	return p.onSlices(p.inputs(cut, m.Source, m.Target), cut, func(own []*autograd.Var) []*autograd.Var {
+		mine, some := cut[p.axis.comm.Rank()], m
+		some.Columns, some.FirstColumn, some.Columnwise = mine.count, m.FirstColumn+mine.from, false
+		some.Source = own[0]
+		if m.Target != nil {
+			some.Target = own[len(own)-1]
+		}
+		return []*autograd.Var{p.inner.Message(some)}
+	})
+}
