@@ -4,23 +4,15 @@
 package edgelist
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"math"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
-
-	"github.com/klauspost/compress/gzip"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
-	"weft/graph/internal/names"
 	"weft/graph/npz"
 	"weft/graph/streamed"
 	"weft/internal/foreign"
@@ -84,109 +76,77 @@ func Open(o Options) (*streamed.Graph, error) {
 		return nil, err
 	}
 	g := &streamed.Graph{InMemory: &graph.Graph{Provenance: "edges " + o.Path}, Source: o.Path, Progress: o.Progress}
-	l := &opened{Options: o, graph: g}
-	edges := streamed.Edges{Count: streamed.Unknown, Columns: len(o.EdgeFeatures), Each: l.each, Refuse: l.refuse}
+	s := &source{Options: o, graph: g}
+	edges := streamed.Edges{Count: streamed.Unknown, Columns: len(o.EdgeFeatures), Each: s.each, Refuse: s.refuse}
 	if info, err := os.Stat(o.Path); err == nil { // if not, reading it says why
 		edges.About = info.Size() // an edge takes more of plain text, and less of compressed
 	}
-	g.Relations, g.Types, g.Complete = []streamed.Relation{{Edges: edges}}, make([]streamed.Type, 1), l.complete
+	g.Relations, g.Types, g.Complete = []streamed.Relation{{Edges: edges}}, make([]streamed.Type, 1), s.complete
 	return g, nil
 }
 
-// opened is a graph whose list of edges is read when that is needed.
-type opened struct {
+// source is a graph whose list of edges is read when that is needed.
+type source struct {
 	Options
-	*list // nil before
 	graph *streamed.Graph
+	list
 }
 
 // refuse implements streamed.Edges.Refuse.
-func (l *opened) refuse(err error) error {
-	if l.list == nil {
-		return refusal.Errorf("%s: %w", l.Path, err)
+func (s *source) refuse(err error) error {
+	if s.graph.InMemory.Count == 0 { // the list has not been read
+		return refusal.Errorf("%s: %w", s.Path, err)
 	}
-	return refusal.Errorf("%s: %d vertices, %d edges: %w", l.Path, l.graph.InMemory.Count, l.edges, err)
-}
-
-// each implements streamed.Edges.Each.
-func (l *opened) each(do func(graph.Edges) error) error {
-	const most = 1 << 13 // edges of a batch
-	e := graph.Edges{FeatureColumns: len(l.EdgeFeatures)}
-	var failed error // of do
-	flush := func() error {
-		if failed = do(e); failed != nil {
-			return failed
-		}
-		e.Source, e.Target, e.Weights, e.Features = e.Source[:0], e.Target[:0], e.Weights[:0], e.Features[:0]
-		return nil
-	}
-	read, err := l.read(func(source, target int32, values []float32) error {
-		at := len(values) - e.FeatureColumns
-		l.graph.Relations[0].Weighted = at > 0
-		e.Source, e.Target = append(e.Source, source), append(e.Target, target)
-		e.Weights, e.Features = append(e.Weights, values[:at]...), append(e.Features, values[at:]...)
-		if len(e.Source) < most {
-			return nil
-		}
-		return flush()
-	})
-	if err == nil && len(e.Source) > 0 {
-		err = flush()
-	}
-	if failed != nil {
-		return failed
-	}
-	l.list = read
-	return err
+	return refusal.Errorf("%s: %d vertices, %d edges: %w", s.Path, s.graph.InMemory.Count, s.edges, err)
 }
 
 // complete reads all but the edges.
-func (l *opened) complete() error {
-	g := l.graph.InMemory
-	numbered := l.Strings && l.numbered()
-	features, rows, err := l.readFeatures()
+func (s *source) complete() error {
+	g := s.graph.InMemory
+	numbered := s.Strings && s.numbered()
+	features, rows, err := s.readFeatures()
 	if err != nil {
 		return err
 	}
-	labels, err := l.readLabels(l.list)
+	labels, err := s.readLabels()
 	if err != nil {
 		return err
 	}
 	array := ""
 	switch { // of what has no column of ids
 	case rows >= 0 && (features == nil || !features.ByID):
-		array = l.Features
+		array = s.Features
 	case labels != nil && !labels.ByID:
-		array = l.Labels
+		array = s.Labels
 	case rows < 0 && labels == nil:
-		array = l.Train
+		array = s.Train
 	}
 	if array != "" && numbered {
 		return refusal.Errorf("%s: with %s its rows follow the first appearance of an id, and all ids of %s are integers: "+
-			"leave %s out", array, refusal.Setting("string-ids"), l.Path, refusal.Setting("string-ids"))
+			"leave %s out", array, refusal.Setting("string-ids"), s.Path, refusal.Setting("string-ids"))
 	}
-	if g.Count, err = l.count(l.list, rows, labels); err != nil {
+	if g.Count, err = s.count(rows, labels); err != nil {
 		return err
 	}
-	g.Warnings = l.warnings()
-	if l.Strings {
-		g.Names = l.names.Names
+	g.Warnings = s.warnings()
+	if s.Strings {
+		g.Names = s.names.Names
 		if array != "" {
 			g.Notes = append(g.Notes, fmt.Sprintf("rows of %s are those of the names in the order in which %s first has them; "+
-				"a column id, before the others, says whose row each is", array, l.Path))
+				"a column id, before the others, says whose row each is", array, s.Path))
 		}
 	}
 	if features != nil {
 		features.Of(g)
 	}
-	if g.Labels, err = l.labels(labels); err != nil {
+	if g.Labels, err = s.labels(labels); err != nil {
 		return err
 	}
 	if classes := g.Labels.Classes; g.Labels.Class != nil && g.Labels.Names == nil && arrays.ManyClasses(classes, g.Count) {
 		g.Notes = append(g.Notes, fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; %s takes them for values to predict",
-			l.Labels, classes, g.Count, refusal.Setting("values")))
+			s.Labels, classes, g.Count, refusal.Setting("values")))
 	}
-	g.Splits, err = l.splits(g.Count, l.edges, &g.Labels)
+	g.Splits, err = s.splits(g.Count, &g.Labels)
 	return err
 }
 
@@ -216,33 +176,33 @@ func (o *Options) check() error {
 }
 
 // warnings name the columns that are not read. Those of a text file are all read.
-func (l *list) warnings() []string {
-	if len(l.unread) == 0 {
+func (s *source) warnings() []string {
+	if len(s.unread) == 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s: columns not read, as they are called neither source, target nor weight: %s (%s reads features of edges)",
-		l.path, arrays.Listed(l.unread), refusal.Setting("edge-features"))}
+		s.Path, arrays.Listed(s.unread), refusal.Setting("edge-features"))}
 }
 
 // count returns V, after checking that every array has as many rows; −1 stands for no features.
-func (o *Options) count(l *list, features int, labels *arrays.LabelRows) (int, error) {
+func (s *source) count(features int, labels *arrays.LabelRows) (int, error) {
 	type rows struct {
 		path string
 		n    int
 	}
 	var given []rows
 	if features >= 0 {
-		given = append(given, rows{o.Features, features})
+		given = append(given, rows{s.Features, features})
 	}
 	if labels != nil {
-		given = append(given, rows{o.Labels, labels.Shape[0]})
+		given = append(given, rows{s.Labels, labels.Shape[0]})
 	}
-	vertices := o.Vertices
+	vertices := s.Vertices
 	switch {
-	case o.Strings:
-		vertices = len(l.names.Names)
+	case s.Strings:
+		vertices = len(s.names.Names)
 	case vertices == 0:
-		vertices = int(l.largest) + 1
+		vertices = int(s.largest) + 1
 		for _, r := range given {
 			vertices = max(vertices, r.n)
 		}
@@ -251,75 +211,71 @@ func (o *Options) count(l *list, features int, labels *arrays.LabelRows) (int, e
 	for _, r := range given {
 		if r.n != vertices {
 			return 0, refusal.Errorf("%s: has %d rows, the graph of %s has %d vertices: give one row for each", r.path,
-				r.n, o.Path, vertices)
+				r.n, s.Path, vertices)
 		}
 	}
-	if most := arrays.MaxVertices(l.edges); o.Vertices == 0 && len(given) == 0 && int64(vertices) > most {
+	if most := arrays.MaxVertices(s.edges); s.Vertices == 0 && len(given) == 0 && int64(vertices) > most {
 		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give %s, or %s if ids count from 0",
-			o.Path, l.largest, l.where(l.largestAt), l.edges, refusal.Setting("string-ids"), refusal.Setting("vertices"))
+			s.Path, s.largest, s.largestAt, s.edges, refusal.Setting("string-ids"), refusal.Setting("vertices"))
 	}
 	return vertices, nil
 }
 
 // most bounds the rows of text that are read beside so many edges: a short gzip file may hold any number of
 // them.
-func (o *Options) most(edges int) int64 {
-	if o.Vertices > 0 {
-		return int64(o.Vertices)
+func (s *source) most() int64 {
+	if s.Vertices > 0 {
+		return int64(s.Vertices)
 	}
-	return arrays.MaxVertices(edges)
+	return arrays.MaxVertices(s.edges)
 }
 
 // key is how tables beside the list name its vertices: as the list does. A name that no edge has is that of a
 // further vertex.
-func (o *Options) key(l *list) *arrays.Key {
-	if o.Strings {
+func (s *source) key() *arrays.Key {
+	if s.Strings {
 		return &arrays.Key{
 			Vertex: func(id []byte) (int32, error) {
 				if len(id) == 0 || !utf8.Valid(id) {
 					return 0, refusal.Errorf("the id %.40q is empty, or not UTF-8", id)
 				}
-				return l.names.Number(id)
+				return s.names.Number(id)
 			},
-			Name:     func(v int32) string { return fmt.Sprintf("%.40q", l.names.Names[v]) },
-			Vertices: func() int { return len(l.names.Names) },
+			Name:     func(v int32) string { return fmt.Sprintf("%.40q", s.names.Names[v]) },
+			Vertices: func() int { return len(s.names.Names) },
 		}
 	}
 	return &arrays.Key{
 		Vertex: func(id []byte) (int32, error) {
 			v, err := strconv.ParseUint(string(id), 10, 31)
-			if err != nil || int64(v) >= o.most(l.edges) {
-				return 0, refusal.Errorf("%.40q is not the id of a vertex, from 0 and below %d; give %s if ids are names", id, o.most(l.edges), refusal.Setting("string-ids"))
+			if err != nil || int64(v) >= s.most() {
+				return 0, refusal.Errorf("%.40q is not the id of a vertex, from 0 and below %d; give %s if ids are names", id, s.most(), refusal.Setting("string-ids"))
 			}
 			return int32(v), nil
 		},
 		Name:     func(v int32) string { return strconv.Itoa(int(v)) },
-		Vertices: func() int { return max(o.Vertices, int(l.largest)+1) },
+		Vertices: func() int { return max(s.Vertices, int(s.largest)+1) },
 	}
 }
 
 // readLabels reads the labels; nil where there are none. They are not empty: any number of empty rows takes
 // no bytes.
-func (o *Options) readLabels(l *list) (*arrays.LabelRows, error) {
-	if o.Labels == "" {
+func (s *source) readLabels() (*arrays.LabelRows, error) {
+	if s.Labels == "" {
 		return nil, nil
 	}
-	labels, err := o.labelRows(o.most(l.edges), o.key(l))
+	meaning := arrays.PerhapsWhole
+	if s.Values {
+		meaning = arrays.Values
+	}
+	labels, err := arrays.ReadLabels(s.Labels, s.most(), s.key(), meaning)
 	if err != nil {
 		return nil, err
 	}
 	if n, err := labels.Elements(); err != nil || n == 0 || len(labels.Shape) == 0 {
-		return nil, refusal.Errorf("%s: has shape %v, no values: give one row for each vertex", o.Labels, labels.Shape)
+		return nil, refusal.Errorf("%s: has shape %v, no values: give one row for each vertex", s.Labels, labels.Shape)
 	}
 	return labels, nil
-}
-
-// meaning is what numbers of labels stand for.
-func (o *Options) meaning() arrays.Meaning {
-	if o.Values {
-		return arrays.Values
-	}
-	return arrays.PerhapsWhole
 }
 
 // labels are those of the rows, which may be nil.
@@ -339,25 +295,26 @@ func (o *Options) labels(rows *arrays.LabelRows) (graph.Labels, error) {
 
 // readFeatures reads features, and returns how many rows they have, −1 where there are none. Those that are
 // written in blocks become Rows of the graph, and the others are returned.
-func (l *opened) readFeatures() (m *arrays.Matrix, rows int, err error) {
-	if l.Features == "" {
+func (s *source) readFeatures() (m *arrays.Matrix, rows int, err error) {
+	if s.Features == "" {
 		return nil, -1, nil
 	}
-	if l.graph.Types[0].Rows, rows, err = arrays.DenseRows(l.Features, l.DenseFeatures); err != nil || l.graph.Types[0].Rows != nil {
+	own := &s.graph.Types[0]
+	if own.Rows, rows, err = arrays.DenseRows(s.Features, s.DenseFeatures); err != nil || own.Rows != nil {
 		return nil, rows, err
 	}
-	f, err := arrays.Open(l.Features)
+	f, err := arrays.Open(s.Features)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer f.Close()
 	if f.Kind == foreign.Archive {
-		m, err = npz.ReadMatrix(l.Features)
+		m, err = npz.ReadMatrix(s.Features)
 	} else {
-		m, err = f.Features(l.most(l.edges), l.DenseFeatures, l.key(l.list))
+		m, err = f.Features(s.most(), s.DenseFeatures, s.key())
 	}
 	if err == nil && m.Columns == 0 {
-		err = l.noFeatures()
+		err = refusal.Errorf("%s: has no values: give one row for each vertex", s.Features)
 	}
 	if err != nil {
 		return nil, 0, err
@@ -365,26 +322,22 @@ func (l *opened) readFeatures() (m *arrays.Matrix, rows int, err error) {
 	return m, m.Rows, nil
 }
 
-func (o *Options) noFeatures() error {
-	return refusal.Errorf("%s: has no values: give one row for each vertex", o.Features)
-}
-
 // splits reads the splits that the options name, if any.
-func (o *Options) splits(vertices, edges int, labels *graph.Labels) ([]graph.Split, error) {
-	if o.Train == "" && o.Val == "" && o.Test == "" {
+func (s *source) splits(vertices int, labels *graph.Labels) ([]graph.Split, error) {
+	if s.Train == "" && s.Val == "" && s.Test == "" {
 		return nil, nil
 	}
-	if o.Train == "" {
+	if s.Train == "" {
 		return nil, refusal.Errorf("a split without training vertices: give %s beside %s and %s",
 			refusal.Setting("train"), refusal.Setting("val"), refusal.Setting("test"))
 	}
 	var parts [3][][]int64
-	files := [3]string{o.Train, o.Val, o.Test}
+	files := [3]string{s.Train, s.Val, s.Test}
 	for part, path := range files {
 		if path == "" {
 			continue
 		}
-		a, err := arrays.ReadFile(path, o.most(edges))
+		a, err := arrays.ReadFile(path, s.most())
 		if err != nil {
 			return nil, err
 		}
@@ -417,176 +370,4 @@ func Vertices(path string, vertices int) ([]int32, error) {
 		list[i] = int32(v)
 	}
 	return list, nil
-}
-
-// list is what a file of edges holds, but for the edges.
-type list struct {
-	edges     int
-	values    []float32    // of the edge at hand: its weight, if it has one, and its features
-	names     *names.Table // with Strings: the names by id; else nil
-	largest   int32        // the largest id, −1 before the first edge
-	largestAt int64        // its line or row
-	unit      string       // "line" or "row"
-	first     [2]int32     // the ends of the first edge
-	again     bool         // one of them is an end of a later edge
-
-	keep     keepFunc
-	features []string // names of columns
-	path     string
-	vertices int      // ids must be smaller, where it is not 0
-	unread   []string // columns
-}
-
-// keepFunc takes an edge of a list, with its weight and its features. All have a weight, or none has.
-type keepFunc func(source, target int32, values []float32) error
-
-func (l *list) where(at int64) string { return fmt.Sprintf("%s %d", l.unit, at) }
-
-// refuse puts the file and the line, or row, before a complaint.
-func (l *list) refuse(at int64, format string, args ...any) error {
-	if l.unit == "line" {
-		return refusal.Errorf("%s:%d: %w", l.path, at, fmt.Errorf(format, args...))
-	}
-	return refusal.Errorf("%s: row %d: %w", l.path, at, fmt.Errorf(format, args...))
-}
-
-// add keeps an edge from line or row at, with l.values. Both ends are not negative.
-func (l *list) add(source, target int32, at int64) error {
-	if top := max(source, target); top > l.largest {
-		if l.vertices > 0 && int(top) >= l.vertices {
-			return l.refuse(at, "vertex %d is out of the range of %s %d", top, refusal.Setting("vertices"), l.vertices)
-		}
-		l.largest, l.largestAt = top, at
-	}
-	if l.edges == 0 {
-		l.first = [2]int32{source, target}
-	} else {
-		l.again = l.again || slices.Contains(l.first[:], source) || slices.Contains(l.first[:], target)
-	}
-	switch err := l.keep(source, target, l.values); {
-	case refusal.Is(err):
-		return l.refuse(at, "%w", err)
-	case err != nil: // of the store's disk, as where that is full
-		return err
-	}
-	l.edges++
-	return nil
-}
-
-// value adds value i of the edge at hand, of n: its weight, if it has one, and then its features.
-func (l *list) value(i, n int, value float64, at int64) error {
-	x := float32(value)
-	if math.IsNaN(value) || math.IsInf(float64(x), 0) {
-		return l.refuse(at, "%s %v is not a finite number", l.what(i, n), value)
-	}
-	l.values = append(l.values, x)
-	return nil
-}
-
-// what says what value i of an edge is, of n.
-func (l *list) what(i, n int) string {
-	if weights := n - len(l.features); i >= weights {
-		return fmt.Sprintf("the feature %.40q", l.features[i-weights])
-	}
-	return "the weight"
-}
-
-// numbered reports whether all names are ids that would be read without Strings.
-func (l *list) numbered() bool {
-	most := arrays.MaxVertices(l.edges)
-	return !slices.ContainsFunc(l.names.Names, func(name string) bool {
-		id, err := strconv.ParseUint(name, 10, 31)
-		return err != nil || int64(id) >= most
-	})
-}
-
-// id returns the vertex of a name.
-func (l *list) id(name []byte, at int64) (int32, error) {
-	if len(name) == 0 {
-		return 0, l.refuse(at, "an end of the edge is empty")
-	}
-	if v, appeared := l.names.Find(name); appeared {
-		return v, nil
-	}
-	if !utf8.Valid(name) {
-		return 0, l.refuse(at, "the name %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", name)
-	}
-	v, err := l.names.Number(name)
-	if err != nil {
-		return 0, l.refuse(at, "%w", err)
-	}
-	return v, nil
-}
-
-// read reads the list in the format that its first bytes show.
-func (o *Options) read(keep keepFunc) (*list, error) {
-	f, err := os.Open(o.Path)
-	if err != nil {
-		var pathError *fs.PathError
-		if errors.As(err, &pathError) {
-			err = pathError.Err
-		}
-		return nil, refusal.Errorf("%s: %w; give a list of edges", o.Path, err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() {
-		return nil, refusal.Errorf("%s: is a directory; give a list of edges", o.Path)
-	}
-	r := bufio.NewReaderSize(&told{Reader: f, progress: o.Progress, stage: "reading " + o.Path, all: info.Size()}, bufferSize)
-	start, _ := r.Peek(foreign.Head)
-	kind := foreign.Recognize(start)
-	if kind != foreign.Unknown && kind != foreign.Gzip && kind != foreign.Parquet {
-		return nil, kind.Refuse(o.Path, "a list of edges, as CSV or Parquet")
-	}
-	l := &list{keep: keep, path: o.Path, vertices: o.Vertices, features: o.EdgeFeatures, largest: -1, unit: "line"}
-	if o.Strings {
-		l.names = names.NewTable()
-	}
-	switch {
-	case kind == foreign.Parquet:
-		l.unit = "row"
-		err = l.readParquet(f, info.Size(), o.Progress)
-	case strings.HasSuffix(strings.ToLower(o.Path), ".parquet"):
-		err = refusal.Errorf("%s: does not start as a Parquet file does", o.Path)
-	case kind == foreign.Gzip:
-		err = l.readGzip(r)
-	default:
-		err = l.readText(r)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if l.edges == 0 {
-		return nil, refusal.Errorf("%s: has no edge; give a list of edges, source and target", o.Path)
-	}
-	return l, nil
-}
-
-// readGzip reads compressed text.
-func (l *list) readGzip(r io.Reader) error {
-	z, err := gzip.NewReader(r)
-	if err != nil {
-		return refusal.Damaged("%s: a damaged gzip file: %w", l.path, err)
-	}
-	defer z.Close()
-	return l.readText(bufio.NewReaderSize(z, bufferSize))
-}
-
-// told tells how many bytes of a file are read.
-type told struct {
-	io.Reader
-	progress  graph.Progress
-	stage     string
-	read, all int64
-}
-
-func (t *told) Read(p []byte) (int, error) {
-	n, err := t.Reader.Read(p)
-	t.read += int64(n)
-	t.progress.Of(t.stage, t.read, t.all)
-	return n, err
 }

@@ -113,8 +113,11 @@ func TestWriteRefuses(t *testing.T) {
 
 // TestFullDiskIsNoRefusal: where edges cannot be kept, the list of edges is not to blame.
 func TestFullDiskIsNoRefusal(t *testing.T) {
-	o := Options{Path: write(t, "list.txt", "0 1\n1 2\n")}
-	_, err := o.read(func(int32, int32, []float32) error { return syscall.ENOSPC })
+	g, err := Open(Options{Path: write(t, "list.txt", "0 1\n1 2\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = g.Relations[0].Each(func(graph.Edges) error { return syscall.ENOSPC })
 	if !errors.Is(err, syscall.ENOSPC) || refusal.Is(err) || strings.Contains(err.Error(), "list.txt") {
 		t.Errorf("error %v, want that of the disk alone", err)
 	}

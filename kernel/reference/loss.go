@@ -14,22 +14,6 @@ func LogSoftmax(x *Matrix) *Matrix {
 	return y
 }
 
-// LogSoftmaxBackward returns the gradient of LogSoftmax: dx_ij = dy_ij − softmax(x_i)_j · Σ_k dy_ik.
-func LogSoftmaxBackward(x, dy *Matrix) (dx *Matrix) {
-	dx = New(x.Rows, x.Cols)
-	for i := range x.Rows {
-		p, _ := softmax(row(x, i))
-		sum := 0.0
-		for j := range x.Cols {
-			sum += dy.At(i, j)
-		}
-		for j := range x.Cols {
-			dx.Set(i, j, dy.At(i, j)-p[j]*sum)
-		}
-	}
-	return dx
-}
-
 // CrossEntropy returns −(1/n) Σ_{i∈rows} log softmax(logits_i)[labels_i], n = len(rows). labels has one class
 // per row of logits; every listed row must have one.
 func CrossEntropy(logits *Matrix, labels, rows []int64) float64 {

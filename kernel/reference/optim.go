@@ -46,24 +46,3 @@ func SGD(p, g, buffer []float64, rate, momentum, decay float64) {
 		p[k] -= rate * buffer[k]
 	}
 }
-
-// ClipNorm scales all gradients by min(1, limit/(norm + 1e-6)), norm = √(Σ g²) over all of them, and returns
-// norm, as torch.nn.utils.clip_grad_norm_ does.
-func ClipNorm(grads [][]float64, limit float64) (norm float64) {
-	for _, g := range grads {
-		for _, x := range g {
-			norm += x * x
-		}
-	}
-	norm = math.Sqrt(norm)
-	for _, g := range grads {
-		for k := range g {
-			g[k] *= math.Min(1, limit/(norm+1e-6))
-		}
-	}
-	return norm
-}
-
-// GlorotBound returns the bound b of the uniform distribution on [−b, b] for a fanOut×fanIn weight:
-// √(6/(fanIn + fanOut)) (Glorot and Bengio, AISTATS 2010).
-func GlorotBound(fanIn, fanOut int) float64 { return math.Sqrt(6 / float64(fanIn+fanOut)) }

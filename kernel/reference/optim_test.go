@@ -13,9 +13,3 @@ func TestAdamEpsilonIsOutsideTheRoot(t *testing.T) {
 		t.Errorf("step %g, want -0.5", p[0])
 	}
 }
-
-func TestGlorotBound(t *testing.T) {
-	if got := GlorotBound(10, 14); got != 0.5 {
-		t.Errorf("bound %g, want 0.5", got)
-	}
-}

@@ -2,7 +2,6 @@ package chunked
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 
 	"pgregory.net/rapid"
@@ -31,13 +30,12 @@ type divided struct {
 // edge is a directed edge: v aggregates u.
 type edge struct{ u, v int32 }
 
-// graphOf is a graph of these edges, with weights unless nil.
-func graphOf(t rapid.TB, vertices int, list []edge, weights []float32) *graph.Graph {
+// graphOf is a graph of these edges.
+func graphOf(t rapid.TB, vertices int, list []edge) *graph.Graph {
 	var e graph.Edges
 	for _, one := range list {
 		e.Source, e.Target = append(e.Source, one.u), append(e.Target, one.v)
 	}
-	e.Weights = weights
 	r, err := graph.NewRelation(vertices, e)
 	if err != nil {
 		t.Fatal(err)
@@ -96,16 +94,6 @@ func (d *divided) run(t rapid.TB, do func(me int, team *kernel.Team, g *Graph)) 
 	}
 }
 
-// mine are the vertices of a replica's chunk, ascending.
-func (d *divided) mine(me, k int) (vertices []int32) {
-	for v := range d.of {
-		if int(d.of[v]) == me && int(d.chunk[v]) == k {
-			vertices = append(vertices, int32(v))
-		}
-	}
-	return vertices
-}
-
 // drawn is a small random directed graph, with a vertex that many read, one that reads many, duplicate edges,
 // self loops and isolated vertices. Chunks and partitions may be empty.
 func drawn(t *rapid.T) (*divided, []edge) {
@@ -125,18 +113,4 @@ func drawn(t *rapid.T) (*divided, []edge) {
 	d.of = rapid.SliceOfN(rapid.Int32Range(0, int32(d.replicas-1)), vertices, vertices).Draw(t, "partition")
 	d.chunk = rapid.SliceOfN(rapid.Int32Range(0, int32(d.count-1)), vertices, vertices).Draw(t, "chunk")
 	return d, list
-}
-
-// sorted sorts edges. Duplicates differ by their number alone.
-func sorted(list []weighed) []weighed {
-	slices.SortFunc(list, func(a, b weighed) int {
-		return int(a.u-b.u)<<20 + int(a.v-b.v)<<8 + int(a.w-b.w)
-	})
-	return list
-}
-
-// weighed is an edge with its weight.
-type weighed struct {
-	edge
-	w float32
 }

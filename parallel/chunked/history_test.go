@@ -152,7 +152,7 @@ func TestRowsOfOthers(t *testing.T) {
 		for _, once := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, forward once %v", c.name, once), func(t *testing.T) {
 				tr := &trial{
-					divided: &divided{graph: graphOf(t, 3, complete(3), nil), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, count: 3, options: c.options},
+					divided: &divided{graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, count: 3, options: c.options},
 					orders:  orders, x: tens, dz: tens, warm: c.warm, once: once,
 				}
 				for i, got := range tr.run(t) {
@@ -170,7 +170,7 @@ func TestRowsOfOthers(t *testing.T) {
 func TestRowsOfOtherReplicas(t *testing.T) {
 	tr := &trial{
 		divided: &divided{
-			graph: graphOf(t, 3, complete(3), nil), replicas: 2, of: []int32{0, 1, 0}, chunk: []int32{0, 0, 1}, count: 2, options: axis.Options{HistoryPeriod: 1},
+			graph: graphOf(t, 3, complete(3)), replicas: 2, of: []int32{0, 1, 0}, chunk: []int32{0, 0, 1}, count: 2, options: axis.Options{HistoryPeriod: 1},
 		},
 		orders: [][]int{{0, 1}, {1, 0}}, x: tens, dz: tens,
 	}
@@ -197,7 +197,7 @@ func TestHistoryOfEmbeddings(t *testing.T) {
 			t.Run(c.name+" "+order.Names[choice], func(t *testing.T) {
 				tr := &trial{
 					divided: &divided{
-						graph: graphOf(t, 2, complete(2), nil), replicas: 1, of: []int32{0, 0}, chunk: []int32{0, 1}, count: 2, options: axis.Options{HistoryPeriod: 1},
+						graph: graphOf(t, 2, complete(2)), replicas: 1, of: []int32{0, 0}, chunk: []int32{0, 1}, count: 2, options: axis.Options{HistoryPeriod: 1},
 						choice: choice,
 					},
 					orders: [][]int{{0, 1}, {0, 1}, {0, 1}}, x: tens, dz: tens, w: func(epoch int) float32 { return float32(epoch) }, input: c.input,
@@ -217,7 +217,7 @@ func TestHistoryOfEmbeddings(t *testing.T) {
 func TestEveryRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, list := drawn(t)
-		d.graph = graphOf(t, len(d.of), list, nil)
+		d.graph = graphOf(t, len(d.of), list)
 		d.options.StaleGradients = rapid.SampledFrom([]axis.Stale{axis.DropScale, axis.Drop, axis.Keep}).Draw(t, "stale")
 		var orders [][]int
 		for range 4 {
@@ -291,7 +291,7 @@ func TestBetweenEpochs(t *testing.T) {
 		}
 		tr := &trial{
 			divided: &divided{
-				graph: graphOf(t, 4, complete(4), nil), replicas: 2, of: []int32{0, 0, 1, 1}, chunk: chunk, count: c.chunks, options: axis.Options{HistoryPeriod: 2, StaleGradients: c.stale},
+				graph: graphOf(t, 4, complete(4)), replicas: 2, of: []int32{0, 0, 1, 1}, chunk: chunk, count: c.chunks, options: axis.Options{HistoryPeriod: 2, StaleGradients: c.stale},
 			},
 			orders: slices.Repeat([][]int{[]int{0, 1, 2}[:c.chunks]}, 2), x: tens, dz: tens,
 		}
@@ -312,7 +312,7 @@ func TestBetweenEpochs(t *testing.T) {
 
 // TestTogether: an inference reads all rows of its own pass. If a chunk's pass panics, the others end.
 func TestTogether(t *testing.T) {
-	d := &divided{graph: graphOf(t, 3, complete(3), nil), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, count: 3, options: axis.Options{HistoryPeriod: 1}}
+	d := &divided{graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, count: 3, options: axis.Options{HistoryPeriod: 1}}
 	tr := &trial{divided: d, x: tens}
 	d.run(t, func(_ int, team *kernel.Team, g *Graph) {
 		got, p := make([]float32, 3), g.Propagator("convs.0", along)
@@ -346,7 +346,7 @@ func TestTogether(t *testing.T) {
 
 // TestOtherRelation: the error for a missing relation names the module.
 func TestOtherRelation(t *testing.T) {
-	d := &divided{graph: graphOf(t, 1, nil, nil), replicas: 1, of: []int32{0}, chunk: []int32{0}, count: 1, options: axis.Options{HistoryPeriod: 1}}
+	d := &divided{graph: graphOf(t, 1, nil), replicas: 1, of: []int32{0}, chunk: []int32{0}, count: 1, options: axis.Options{HistoryPeriod: 1}}
 	d.run(t, func(_ int, _ *kernel.Team, g *Graph) {
 		defer func() {
 			if said := fmt.Sprint(recover()); !strings.Contains(said, `convs.1 aggregates over relation "likes"`) {

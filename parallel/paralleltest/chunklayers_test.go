@@ -11,7 +11,6 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
-	"weft/kernel/reference"
 	"weft/parallel/axis"
 	"weft/parallel/chunked"
 	"weft/parallel/mesh"
@@ -19,28 +18,47 @@ import (
 	"weft/train/engine"
 )
 
-// Chunks compares the Propagators of chunks with the definition of each layer that aggregates once: outputs
+// TestChunks compares the Propagators of chunks with the definition of each layer that aggregates once: outputs
 // from this epoch's rows and from the history, the gradients of all rows read, and the gradients of
 // parameters. It does so in both directions, with other rows in each epoch. Vertices are divided among the
-// replicas in turn, and among chunks at random.
-func Chunks(t *testing.T, g *graph.Graph, replicas, count int, o axis.Options) {
-	c := newChunks(g, replicas, count, o)
-	c.which, c.rows = Layer.aggregatesOnce, func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
-	c.run(t)
-	c.layers(func(l Layer, along gnn.Along) { c.check(t, l, along) })
+// replicas in turn, and among chunks at random. Each treatment of the chunks has one replica and three, and
+// one of these has the graph with edge weights.
+func TestChunks(t *testing.T) {
+	for i, given := range []struct {
+		chunks int
+		axis.Options
+	}{
+		{1, axis.Options{HistoryPeriod: 2}},
+		{2, axis.Options{HistoryPeriod: 1}},
+		{5, axis.Options{HistoryPeriod: 2}},
+		{3, axis.Options{HistoryPeriod: 2, StaleGradients: axis.Drop}},
+		{3, axis.Options{HistoryPeriod: 2, StaleGradients: axis.Keep}},
+	} {
+		for k, replicas := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%d replicas, %+v", replicas, given), func(t *testing.T) {
+				t.Parallel()
+				c := newChunks(Small(t, true, (i+k)%2 == 0), replicas, given.chunks, given.Options)
+				c.which, c.rows = Layer.aggregatesOnce, func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
+				c.run(t)
+				c.layers(func(l Layer, along gnn.Along) { c.check(t, l, along) })
+			})
+		}
+	}
 }
 
-// ChunkRounds compares layers of several rounds with their definition. Each round has a history of its own.
-// The rows stay the same, and each epoch takes a snapshot, so that in the end all rows read are exact.
-func ChunkRounds(t *testing.T, replicas, count int) {
-	c := newChunks(Small(t, true, true), replicas, count, axis.Options{HistoryPeriod: 1})
-	c.which = func(l Layer) bool { return l.rounds && l.method == "Propagate" }
-	c.rows = func(int) float64 { return 1 }
-	c.run(t)
-	c.layers(func(l Layer, along gnn.Along) {
-		site := fmt.Sprint(l.Name, along)
-		near(t, site, c.got[chunkEpochs-1][site].Out, l.right(t, tensor.Float32, c.graph, along).Out, 1e-5)
-	})
+// TestChunkRounds compares layers of several rounds with their definition. Each round has a history of its
+// own. The rows stay the same, and each epoch takes a snapshot, so that in the end all rows read are exact.
+func TestChunkRounds(t *testing.T) {
+	for _, replicas := range []int{1, 2} {
+		c := newChunks(Small(t, true, true), replicas, 3, axis.Options{HistoryPeriod: 1})
+		c.which = func(l Layer) bool { return l.rounds && l.method == "Propagate" }
+		c.rows = func(int) float64 { return 1 }
+		c.run(t)
+		c.layers(func(l Layer, along gnn.Along) {
+			site := fmt.Sprint(l.Name, along)
+			near(t, site, c.got[chunkEpochs-1][site].Out, l.right(t, tensor.Float32, c.graph, along).Out, 1e-5)
+		})
+	}
 }
 
 func newChunks(g *graph.Graph, replicas, count int, o axis.Options) *chunks {
@@ -49,15 +67,15 @@ func newChunks(g *graph.Graph, replicas, count int, o axis.Options) *chunks {
 	for range g.Vertices() {
 		c.chunk = append(c.chunk, r.Int32N(int32(count)))
 	}
-	c.division = chunked.Division{Of: InPartitions(c.of, replicas, c.chunk), Count: count}
+	c.division = chunked.Division{Of: inPartitions(c.of, replicas, c.chunk), Count: count}
 	for e := range c.got {
 		c.got[e] = map[string]*Outcome{}
 	}
 	return c
 }
 
-// InPartitions puts a number for each vertex into the order of the partitions.
-func InPartitions(of []int32, partitions int, numbers []int32) (list []int32) {
+// inPartitions puts a number for each vertex into the order of the partitions.
+func inPartitions(of []int32, partitions int, numbers []int32) (list []int32) {
 	for p := range int32(partitions) {
 		for v, x := range numbers {
 			if of[v] == p {
@@ -212,72 +230,30 @@ func (l *chunkedLayer) finish() {
 	}
 }
 
-// check compares a layer in all epochs with its definition, computed from the rows that each chunk reads.
+// check compares a layer in all epochs with its definition.
 func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
-	site := fmt.Sprint(l.Name, along)
-	n, count := c.graph.Vertices(), c.division.Count
-	e := inEdgesOf(&c.graph.Relations[0], along)
-	given, gradient := l.Given(n)
-	w := l.drawnWeights()
-	history, returned := reference.New(n, l.In), make([][]float64, count)
-	for k := range returned {
-		returned[k] = make([]float64, n*l.In)
+	site, n, e := fmt.Sprint(l.Name, along), c.graph.Vertices(), inEdgesOf(&c.graph.Relations[0], along)
+	w, names := tensors{}, []string(nil)
+	for i, m := range l.drawnWeights() {
+		names = append(names, fmt.Sprint(i))
+		w[names[i]] = m
+	}
+	x, dz := l.Given(n)
+	p := &gnnPipe{
+		chunk: c.chunk, chunks: c.division.Count, period: c.options.HistoryPeriod, scale: 1, keep: c.options.StaleGradients == axis.Keep,
+		gradient: matrix(n, l.Out, dz),
+		model:    func(t *chunkTurn, x *chunkRows) *chunkRows { return t.exactly(site, e, l.exact, l.Out, x, names...) },
+	}
+	if c.options.StaleGradients == axis.DropScale {
+		p.scale = 2
 	}
 	for epoch := 1; epoch <= chunkEpochs; epoch++ {
-		turns, want := c.order(epoch), l.Blank(n)
-		for i, shape := range l.Weights {
-			want.DW[i] = make([]float64, shape[0]*shape[1])
-		}
-		buffer := history.Clone()
-		passes := make([]*Outcome, count)
-		for _, k := range turns { // forward, and the gradients of the rows that each chunk reads
-			dz := reference.New(n, l.Out)
-			c.each(k, func(v int) {
-				for i := range l.In {
-					buffer.Set(v, i, given[v*l.In+i]*c.rows(epoch))
-				}
-				copy(dz.Data[v*l.Out:(v+1)*l.Out], gradient[v*l.Out:])
-			})
-			passes[k] = l.exact(e, buffer.Clone(), dz, w)
-			c.each(k, func(v int) { copy(want.Out[v*l.Out:(v+1)*l.Out], passes[k].Out[v*l.Out:]) })
-		}
-		slices.Reverse(turns)
-		for _, k := range turns {
-			returned[k] = passes[k].DX
-			for other, d := range returned {
-				scale := 1.
-				if other != k && c.options.StaleGradients == axis.DropScale {
-					scale = 2
-				}
-				c.each(k, func(v int) {
-					for i := v * l.In; i < (v+1)*l.In; i++ {
-						want.DX[i] += scale * d[i]
-					}
-				})
-			}
-			for i, dw := range passes[k].DW {
-				for j, x := range dw {
-					want.DW[i][j] += x
-				}
-			}
-		}
-		if c.options.StaleGradients != axis.Keep {
-			for k := range returned {
-				returned[k] = make([]float64, n*l.In)
-			}
-		}
-		if epoch%c.options.HistoryPeriod == 0 {
-			history = buffer
+		p.features = matrix(n, l.In, x).Map(func(v float64) float64 { return v * c.rows(epoch) })
+		f, grads := p.epoch(epoch, w, c.order(epoch))
+		want := &Outcome{Out: f.logits.Data, DX: f.dx.Data}
+		for _, name := range names {
+			want.DW = append(want.DW, grads[name].Data)
 		}
 		c.got[epoch-1][site].Near(t, fmt.Sprintf("%s, epoch %d", site, epoch), want)
-	}
-}
-
-// each calls f for the vertices of a chunk number, on every replica.
-func (c *chunks) each(k int, f func(v int)) {
-	for v, chunk := range c.chunk {
-		if int(chunk) == k {
-			f(v)
-		}
 	}
 }

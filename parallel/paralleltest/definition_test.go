@@ -11,15 +11,15 @@ import (
 	"weft/kernel/reference"
 )
 
-// Pipelined is GNNPipe's training pass (Chen et al., arXiv 2308.10087) by its definition, in double
-// precision. It is the oracle of engines that process the vertices in chunks. It has no stages: these move
-// rows and change no number.
+// gnnPipe is GNNPipe's training pass (Chen et al., arXiv 2308.10087) by its definition, in double precision.
+// It is the oracle of engines that process the vertices in chunks. It has no stages: these move rows and
+// change no number.
 //
 // An epoch processes the chunks in an order. At each aggregation a chunk writes its rows x to a buffer B of
 // all vertices, and computes its rows of z = Â·B. So its own rows and those of earlier chunks are this
-// epoch's. The others are history: B begins each epoch as a snapshot, which is taken every Period epochs.
+// epoch's. The others are history: B begins each epoch as a snapshot, which is taken every period epochs.
 // Backward the chunks come in reverse. Each returns gradients to all rows that it read. Each adds to its own
-// rows' gradients what other chunks have returned so far, times Scale. Gradients that come too late are
+// rows' gradients what other chunks have returned so far, times scale. Gradients that come too late are
 // dropped at the end of the epoch. So the history has no gradient.
 //
 // Where a layer multiplies its input by a weight, it aggregates the input first. So the history holds
@@ -27,127 +27,127 @@ import (
 // GNNPipe's authors.
 //
 // Chunks of the same number, one of each partition, are processed together. They are one chunk here.
-type Pipelined struct {
-	Graph  *graph.Graph
-	Model  ChunkModel
-	Chunk  []int32 // of each vertex
-	Chunks int
-	Period int     // 0: the history never changes
-	Scale  float64 // of gradients that other chunks return: 2, or 1
-	// Keep says that the previous epoch's gradients replace those not yet returned in this epoch.
-	Keep bool
+type gnnPipe struct {
+	graph  *graph.Graph
+	model  chunkModel
+	chunk  []int32 // of each vertex
+	chunks int
+	period int     // 0: the history never changes
+	scale  float64 // of gradients that other chunks return: 2, or 1
+	// keep says that the previous epoch's gradients replace those not yet returned in this epoch.
+	keep bool
+	// features are the model's input, and gradient is that of the chunks' outputs. nil: the graph's, and the
+	// cross-entropy's.
+	features, gradient *reference.Matrix
 
+	edges    *inEdges
 	history  map[string]*reference.Matrix   // by module path: vertices × columns; none: zeros
 	returned map[string][]*reference.Matrix // by module path and chunk: vertices × columns; none: zeros
 }
 
-// Tensors are parameters or their gradients, with the names and shapes of nn.Params.
-type Tensors map[string]*reference.Matrix
+// tensors are parameters or their gradients, with the names and shapes of nn.Params.
+type tensors map[string]*reference.Matrix
 
-// Epoch runs the training pass of an epoch, counted from 1, and updates the history.
-func (p *Pipelined) Epoch(epoch int, w Tensors, order []int) (*ChunkPass, Tensors) {
-	f := p.Forward(w, order)
+// epoch runs the training pass of an epoch, counted from 1, and updates the history.
+func (p *gnnPipe) epoch(epoch int, w tensors, order []int) (*chunkPass, tensors) {
+	f := p.forward(w, order)
 	reverse := slices.Clone(order)
 	slices.Reverse(reverse)
-	gradients := f.Backward(reverse)
+	gradients := f.backward(reverse)
 	p.returned = nil
-	if p.Keep {
+	if p.keep {
 		p.returned = f.returned
 	}
-	if p.Period > 0 && epoch%p.Period == 0 {
-		p.history = f.Rows
+	if p.period > 0 && epoch%p.period == 0 {
+		p.history = f.rows
 	}
 	return f, gradients
 }
 
-// Warm makes the rows that one exact forward pass reads the history.
-func (p *Pipelined) Warm(w Tensors) { p.history = p.Whole().Forward(w, []int{0}).Rows }
+// warm makes the rows that one exact forward pass reads the history.
+func (p *gnnPipe) warm(w tensors) { p.history = p.whole().forward(w, []int{0}).rows }
 
-// Whole is the same training with all vertices in one chunk: exact training.
-func (p *Pipelined) Whole() *Pipelined {
-	return &Pipelined{Graph: p.Graph, Model: p.Model, Chunk: make([]int32, len(p.Chunk)), Chunks: 1}
+// whole is the same training with all vertices in one chunk: exact training.
+func (p *gnnPipe) whole() *gnnPipe {
+	return &gnnPipe{graph: p.graph, model: p.model, chunk: make([]int32, len(p.chunk)), chunks: 1}
 }
 
-// ChunkPass is a forward pass of all chunks.
-type ChunkPass struct {
-	Loss   float64
-	Losses []float64         // the chunks' parts of it
-	Logits *reference.Matrix // vertices × classes
-	// Rows are the aggregations' buffers by module path, vertices × columns. At the end all rows are of this
+// chunkPass is a forward pass of all chunks.
+type chunkPass struct {
+	loss   float64
+	logits *reference.Matrix // vertices × classes
+	dx     *reference.Matrix // of the features, after a backward pass
+	// rows are the aggregations' buffers by module path, vertices × columns. At the end all rows are of this
 	// pass.
-	Rows map[string]*reference.Matrix
+	rows map[string]*reference.Matrix
 
-	p        *Pipelined
-	weights  Tensors
-	grads    Tensors
+	p        *gnnPipe
+	weights  tensors
+	grads    tensors
 	returned map[string][]*reference.Matrix
-	turns    []*ChunkTurn // by chunk
+	turns    []*chunkTurn // by chunk
 }
 
-// Forward runs the chunks in an order. It does not change the history.
-func (p *Pipelined) Forward(w Tensors, order []int) *ChunkPass {
-	f := &ChunkPass{
-		p: p, weights: w, Losses: make([]float64, p.Chunks), turns: make([]*ChunkTurn, p.Chunks),
-		Logits: reference.New(p.Graph.Vertices(), p.Graph.Labels.Classes), Rows: map[string]*reference.Matrix{},
-		returned: map[string][]*reference.Matrix{},
+// forward runs the chunks in an order. It does not change the history.
+func (p *gnnPipe) forward(w tensors, order []int) *chunkPass {
+	f := &chunkPass{p: p, weights: w, turns: make([]*chunkTurn, p.chunks), rows: map[string]*reference.Matrix{}}
+	features := p.features
+	if features == nil {
+		features = featuresOf(p.graph)
 	}
 	for _, chunk := range order {
-		f.turn(chunk)
+		t := &chunkTurn{pass: f, chunk: chunk}
+		for v, c := range p.chunk {
+			if int(c) == chunk {
+				t.vertices = append(t.vertices, v)
+			}
+		}
+		f.turns[chunk] = t
+		t.features = t.record(t.pick(features), func(*reference.Matrix) {})
+		t.logits = p.model(t, t.features)
+		if f.logits == nil {
+			f.logits = reference.New(len(p.chunk), t.logits.value.Cols)
+		}
+		t.put(f.logits, t.logits.value)
 	}
-	for _, part := range f.Losses {
-		f.Loss += part
+	if p.gradient == nil {
+		f.loss = reference.CrossEntropy(f.logits, p.graph.Labels.Class, p.graph.Splits[0].Train)
 	}
 	return f
 }
 
-// Backward runs the chunks in an order, and returns the gradients of the parameters. The order is the reverse
-// of Forward's. It may run again with another order.
-func (f *ChunkPass) Backward(order []int) Tensors {
-	f.grads, f.returned = Tensors{}, map[string][]*reference.Matrix{}
+// backward runs the chunks in an order, and returns the gradients of the parameters. The order is the reverse
+// of forward's. It may run again with another order.
+func (f *chunkPass) backward(order []int) tensors {
+	p := f.p
+	f.grads, f.returned = tensors{}, map[string][]*reference.Matrix{}
 	for name, w := range f.weights {
 		f.grads[name] = reference.New(w.Rows, w.Cols)
 	}
-	for path, rows := range f.Rows {
-		f.returned[path] = make([]*reference.Matrix, f.p.Chunks)
-		for chunk := range f.p.Chunks {
+	for path, rows := range f.rows {
+		f.returned[path] = make([]*reference.Matrix, p.chunks)
+		for chunk := range p.chunks {
 			f.returned[path][chunk] = reference.New(rows.Rows, rows.Cols)
 		}
-		copy(f.returned[path], f.p.returned[path])
+		copy(f.returned[path], p.returned[path])
 	}
+	gradient := p.gradient
+	if gradient == nil {
+		gradient = reference.CrossEntropyBackward(f.logits, p.graph.Labels.Class, p.graph.Splits[0].Train)
+	}
+	f.dx = reference.New(len(p.chunk), f.turns[order[0]].features.value.Cols)
 	for _, chunk := range order {
 		t := f.turns[chunk]
 		for _, r := range t.made {
-			clear(r.Grad.Data)
+			clear(r.grad.Data)
 		}
-		t.logits.Grad = t.pick(f.lossGradient())
-		for i := len(t.steps) - 1; i >= 0; i-- {
-			t.steps[i]()
+		t.logits.grad = t.pick(gradient)
+		for _, step := range slices.Backward(t.steps) {
+			step()
 		}
+		t.put(f.dx, t.features.grad)
 	}
 	return f.grads
-}
-
-// turn runs a chunk's turn in a forward pass.
-func (f *ChunkPass) turn(chunk int) {
-	p, t := f.p, &ChunkTurn{pass: f, chunk: chunk}
-	for v, c := range p.Chunk {
-		if int(c) == chunk {
-			t.vertices = append(t.vertices, v)
-		}
-	}
-	f.turns[chunk] = t
-	t.features = t.record(t.pick(featuresOf(p.Graph)), func(*reference.Matrix) {})
-	t.logits = p.Model(t, t.features)
-	t.put(f.Logits, t.logits.Value)
-	var train []int64
-	for _, v := range p.Graph.Splits[0].Train {
-		if int(p.Chunk[v]) == chunk {
-			train = append(train, v)
-		}
-	}
-	if n := len(train); n > 0 { // the mean is over the training vertices of all chunks
-		f.Losses[chunk] = reference.CrossEntropy(f.Logits, p.Graph.Labels.Class, train) * float64(n) / float64(len(p.Graph.Splits[0].Train))
-	}
 }
 
 // featuresOf are a graph's features, dense or sparse.
@@ -165,37 +165,33 @@ func featuresOf(g *graph.Graph) *reference.Matrix {
 	return x
 }
 
-func (f *ChunkPass) lossGradient() *reference.Matrix {
-	return reference.CrossEntropyBackward(f.Logits, f.p.Graph.Labels.Class, f.p.Graph.Splits[0].Train)
-}
+// chunkModel computes the logits of a chunk's vertices from their features.
+type chunkModel func(t *chunkTurn, x *chunkRows) *chunkRows
 
-// ChunkModel computes the logits of a chunk's vertices from their features.
-type ChunkModel func(t *ChunkTurn, x *ChunkRows) *ChunkRows
-
-// ChunkTurn is a chunk's turn in a pass: the inputs and the results of a model's operations.
-type ChunkTurn struct {
-	pass     *ChunkPass
+// chunkTurn is a chunk's turn in a pass: the inputs and the results of a model's operations.
+type chunkTurn struct {
+	pass     *chunkPass
 	chunk    int
 	vertices []int // of the chunk
-	features *ChunkRows
-	logits   *ChunkRows
-	made     []*ChunkRows
+	features *chunkRows
+	logits   *chunkRows
+	made     []*chunkRows
 	steps    []func() // backward
 }
 
-// ChunkRows are a chunk's rows, one for each vertex, and their gradient.
-type ChunkRows struct{ Value, Grad *reference.Matrix }
+// chunkRows are a chunk's rows, one for each vertex, and their gradient.
+type chunkRows struct{ value, grad *reference.Matrix }
 
 // record adds rows, and the function that propagates their gradient g.
-func (t *ChunkTurn) record(value *reference.Matrix, backward func(g *reference.Matrix)) *ChunkRows {
-	r := &ChunkRows{value, reference.New(value.Rows, value.Cols)}
+func (t *chunkTurn) record(value *reference.Matrix, backward func(g *reference.Matrix)) *chunkRows {
+	r := &chunkRows{value, reference.New(value.Rows, value.Cols)}
 	t.made = append(t.made, r)
-	t.steps = append(t.steps, func() { backward(r.Grad) })
+	t.steps = append(t.steps, func() { backward(r.grad) })
 	return r
 }
 
 // pick are the chunk's rows of a matrix of all vertices.
-func (t *ChunkTurn) pick(all *reference.Matrix) *reference.Matrix {
+func (t *chunkTurn) pick(all *reference.Matrix) *reference.Matrix {
 	m := reference.New(len(t.vertices), all.Cols)
 	for i, v := range t.vertices {
 		copy(m.Data[i*m.Cols:(i+1)*m.Cols], all.Data[v*m.Cols:])
@@ -204,130 +200,122 @@ func (t *ChunkTurn) pick(all *reference.Matrix) *reference.Matrix {
 }
 
 // put writes the chunk's rows into a matrix of all vertices.
-func (t *ChunkTurn) put(all, m *reference.Matrix) {
+func (t *chunkTurn) put(all, m *reference.Matrix) {
 	for i, v := range t.vertices {
 		copy(all.Data[v*m.Cols:], m.Data[i*m.Cols:(i+1)*m.Cols])
 	}
 }
 
-// aggregate is the operation that reads rows of other chunks. forward aggregates the rows of all vertices.
-// backward gets these rows, and the result's gradient, which is zero outside the chunk. It returns the
-// gradient of the rows.
-func (t *ChunkTurn) aggregate(
-	path string, x *ChunkRows, forward func(b *reference.Matrix) *reference.Matrix, backward func(b, dz *reference.Matrix) *reference.Matrix,
-) *ChunkRows {
+// exactly is a layer that reads rows of other chunks: so many columns of an aggregation of x along edges. The
+// parameters' gradients include those of history rows.
+func (t *chunkTurn) exactly(path string, e *inEdges, l exact, columns int, x *chunkRows, weights ...string) *chunkRows {
 	f := t.pass
-	vertices, columns := len(f.p.Chunk), x.Value.Cols
-	b := f.Rows[path]
+	b := f.rows[path]
 	if b == nil {
-		b = reference.New(vertices, columns)
+		b = reference.New(len(f.p.chunk), x.value.Cols)
 		if history := f.p.history[path]; history != nil {
 			b = history.Clone()
 		}
-		f.Rows[path] = b
+		f.rows[path] = b
 	}
-	t.put(b, x.Value)
-	read := b.Clone()
-	return t.record(t.pick(forward(read)), func(g *reference.Matrix) {
-		dz := reference.New(vertices, g.Cols)
+	t.put(b, x.value)
+	read, w := b.Clone(), []*reference.Matrix(nil)
+	for _, name := range weights {
+		w = append(w, t.weight(name))
+	}
+	dz := reference.New(b.Rows, columns) // zero outside the chunk
+	return t.record(t.pick(matrix(b.Rows, columns, l(e, read, dz, w).Out)), func(g *reference.Matrix) {
 		t.put(dz, g)
-		f.returned[path][t.chunk] = backward(read, dz)
+		o := l(e, read, dz, w)
+		for i, name := range weights {
+			t.addGrad(name, o.DW[i])
+		}
+		f.returned[path][t.chunk] = matrix(b.Rows, b.Cols, o.DX)
 		for chunk, returned := range f.returned[path] {
-			scale := f.p.Scale
+			scale := f.p.scale
 			if chunk == t.chunk {
 				scale = 1
 			}
-			add(x.Grad, scale, t.pick(returned))
+			add(x.grad, scale, t.pick(returned))
 		}
 	})
 }
 
-// Aggregate is a linear aggregation along the stored edges.
-func (t *ChunkTurn) Aggregate(path string, r gnn.Reduce, x *ChunkRows) *ChunkRows {
-	a := inEdgesOf(&t.pass.p.Graph.Relations[0], Stored).aggregation(r)
-	return t.aggregate(path, x, func(b *reference.Matrix) *reference.Matrix {
-		z := reference.New(b.Rows, b.Cols)
-		reference.SpMM(z, a, b)
-		return z
-	}, func(_, dz *reference.Matrix) *reference.Matrix {
-		db := reference.New(dz.Rows, dz.Cols)
-		reference.SpMMTranspose(db, a, dz)
-		return db
-	})
-}
-
-// AggregateLinear is the linear aggregation of x·W.
-func (t *ChunkTurn) AggregateLinear(path string, r gnn.Reduce, x *ChunkRows, weight string) *ChunkRows {
-	if x == t.features {
-		return t.Aggregate(path, r, t.Linear(x, weight))
+// stored are the edges into each vertex.
+func (t *chunkTurn) stored() *inEdges {
+	p := t.pass.p
+	if p.edges == nil {
+		p.edges = inEdgesOf(&p.graph.Relations[0], Stored)
 	}
-	return t.Linear(t.Aggregate(path, r, x), weight)
+	return p.edges
 }
 
-// Attend is GATv1 along the stored edges, with self loops added. The parameters' gradients include those of
-// history rows.
-func (t *ChunkTurn) Attend(path string, heads int, x *ChunkRows, source, target string) *ChunkRows {
-	a := inEdgesOf(&t.pass.p.Graph.Relations[0], Stored).attention(heads, true)
-	w := t.pass.weights
-	return t.aggregate(path, x, func(b *reference.Matrix) *reference.Matrix {
-		z, _ := reference.GAT(a, b, w[source].Data, w[target].Data, nil)
-		return z
-	}, func(b, dz *reference.Matrix) *reference.Matrix {
-		db, ds, dt, _ := reference.GATBackward(a, b, w[source].Data, w[target].Data, nil, dz)
-		t.addGrad(source, &reference.Matrix{Rows: 1, Cols: len(ds), Data: ds})
-		t.addGrad(target, &reference.Matrix{Rows: 1, Cols: len(dt), Data: dt})
-		return db
-	})
+// aggregate is a linear aggregation along the stored edges.
+func (t *chunkTurn) aggregate(path string, r gnn.Reduce, x *chunkRows) *chunkRows {
+	return t.exactly(path, t.stored(), exactRounds(r, gnn.Once), x.value.Cols, x)
 }
 
-// Linear is x·W.
-func (t *ChunkTurn) Linear(x *ChunkRows, weight string) *ChunkRows {
+// aggregateLinear is the linear aggregation of x·W.
+func (t *chunkTurn) aggregateLinear(path string, r gnn.Reduce, x *chunkRows, weight string) *chunkRows {
+	if x == t.features {
+		return t.aggregate(path, r, t.linear(x, weight))
+	}
+	return t.linear(t.aggregate(path, r, x), weight)
+}
+
+// attend is GATv1 along the stored edges, with self loops added.
+func (t *chunkTurn) attend(path string, heads int, x *chunkRows, source, target string) *chunkRows {
+	return t.exactly(path, t.stored(), exactGAT(heads, true), x.value.Cols, x, source, target)
+}
+
+// linear is x·W.
+func (t *chunkTurn) linear(x *chunkRows, weight string) *chunkRows {
 	w := t.weight(weight)
-	return t.record(reference.MatMul(x.Value, w), func(g *reference.Matrix) {
-		dx, dw := reference.MatMulBackward(x.Value, w, g)
-		add(x.Grad, 1, dx)
-		t.addGrad(weight, dw)
+	return t.record(reference.MatMul(x.value, w), func(g *reference.Matrix) {
+		dx, dw := reference.MatMulBackward(x.value, w, g)
+		add(x.grad, 1, dx)
+		t.addGrad(weight, dw.Data)
 	})
 }
 
-// Bias is x + b.
-func (t *ChunkTurn) Bias(x *ChunkRows, bias string) *ChunkRows {
-	return t.record(reference.AddBias(x.Value, t.weight(bias).Data), func(g *reference.Matrix) {
-		add(x.Grad, 1, g)
-		t.addGrad(bias, &reference.Matrix{Rows: 1, Cols: g.Cols, Data: reference.AddBiasBackward(g)})
+// bias is x + b.
+func (t *chunkTurn) bias(x *chunkRows, bias string) *chunkRows {
+	return t.record(reference.AddBias(x.value, t.weight(bias).Data), func(g *reference.Matrix) {
+		add(x.grad, 1, g)
+		t.addGrad(bias, reference.AddBiasBackward(g))
 	})
 }
 
-// ReLU is max(x, 0).
-func (t *ChunkTurn) ReLU(x *ChunkRows) *ChunkRows {
-	return t.record(reference.Activate(reference.ReLU, x.Value), func(g *reference.Matrix) {
-		add(x.Grad, 1, reference.ActivateBackward(reference.ReLU, x.Value, g))
+// relu is max(x, 0).
+func (t *chunkTurn) relu(x *chunkRows) *chunkRows {
+	return t.record(reference.Activate(reference.ReLU, x.value), func(g *reference.Matrix) {
+		add(x.grad, 1, reference.ActivateBackward(reference.ReLU, x.value, g))
 	})
 }
 
-// LayerNorm normalises each row.
-func (t *ChunkTurn) LayerNorm(x *ChunkRows, path string) *ChunkRows {
+// layerNorm normalises each row.
+func (t *chunkTurn) layerNorm(x *chunkRows, path string) *chunkRows {
 	gamma, beta := path+".weight", path+".bias"
-	return t.record(reference.LayerNorm(x.Value, t.weight(gamma).Data, t.weight(beta).Data), func(g *reference.Matrix) {
-		dx, dgamma, dbeta := reference.LayerNormBackward(x.Value, t.weight(gamma).Data, g)
-		add(x.Grad, 1, dx)
-		t.addGrad(gamma, &reference.Matrix{Rows: 1, Cols: g.Cols, Data: dgamma})
-		t.addGrad(beta, &reference.Matrix{Rows: 1, Cols: g.Cols, Data: dbeta})
+	return t.record(reference.LayerNorm(x.value, t.weight(gamma).Data, t.weight(beta).Data), func(g *reference.Matrix) {
+		dx, dgamma, dbeta := reference.LayerNormBackward(x.value, t.weight(gamma).Data, g)
+		add(x.grad, 1, dx)
+		t.addGrad(gamma, dgamma)
+		t.addGrad(beta, dbeta)
 	})
 }
 
-// Combine is a·x + b·y.
-func (t *ChunkTurn) Combine(a float64, x *ChunkRows, b float64, y *ChunkRows) *ChunkRows {
-	z := reference.New(x.Value.Rows, x.Value.Cols)
-	add(z, a, x.Value)
-	add(z, b, y.Value)
+// combine is a·x + b·y.
+func (t *chunkTurn) combine(a float64, x *chunkRows, b float64, y *chunkRows) *chunkRows {
+	z := reference.New(x.value.Rows, x.value.Cols)
+	add(z, a, x.value)
+	add(z, b, y.value)
 	return t.record(z, func(g *reference.Matrix) {
-		add(x.Grad, a, g)
-		add(y.Grad, b, g)
+		add(x.grad, a, g)
+		add(y.grad, b, g)
 	})
 }
 
-func (t *ChunkTurn) weight(name string) *reference.Matrix {
+func (t *chunkTurn) weight(name string) *reference.Matrix {
 	w := t.pass.weights[name]
 	if w == nil {
 		panic(fmt.Sprintf("no parameter %s among %q", name, slices.Sorted(maps.Keys(t.pass.weights))))
@@ -335,7 +323,10 @@ func (t *ChunkTurn) weight(name string) *reference.Matrix {
 	return w
 }
 
-func (t *ChunkTurn) addGrad(name string, g *reference.Matrix) { add(t.pass.grads[name], 1, g) }
+func (t *chunkTurn) addGrad(name string, g []float64) {
+	to := t.pass.grads[name]
+	add(to, 1, matrix(to.Rows, to.Cols, g))
+}
 
 // add adds scale·m to a matrix.
 func add(to *reference.Matrix, scale float64, m *reference.Matrix) {
@@ -344,64 +335,64 @@ func add(to *reference.Matrix, scale float64, m *reference.Matrix) {
 	}
 }
 
-// ChunkModels are the models that have a definition, by gnn's names: with the given number of layers, ReLU
+// chunkModels are the models that have a definition, by gnn's names: with the given number of layers, ReLU
 // and no dropout.
-var ChunkModels = map[string]func(layers int) ChunkModel{
-	"gcn": func(layers int) ChunkModel {
-		return plainModel(layers, func(t *ChunkTurn, path string, x *ChunkRows) *ChunkRows {
-			return t.Bias(t.AggregateLinear(path, gnn.Symmetric, x, path+".lin.weight"), path+".bias")
+var chunkModels = map[string]func(layers int) chunkModel{
+	"gcn": func(layers int) chunkModel {
+		return plainModel(layers, func(t *chunkTurn, path string, x *chunkRows) *chunkRows {
+			return t.bias(t.aggregateLinear(path, gnn.Symmetric, x, path+".lin.weight"), path+".bias")
 		})
 	},
-	"sage": func(layers int) ChunkModel { return plainModel(layers, sageLayer) },
-	"gat": func(layers int) ChunkModel {
-		return plainModel(layers, func(t *ChunkTurn, path string, x *ChunkRows) *ChunkRows {
+	"sage": func(layers int) chunkModel { return plainModel(layers, sageLayer) },
+	"gat": func(layers int) chunkModel {
+		return plainModel(layers, func(t *chunkTurn, path string, x *chunkRows) *chunkRows {
 			heads := 1 // of the last layer
 			if path != fmt.Sprintf("convs.%d", layers-1) {
-				heads = ChunkHeads
+				heads = chunkHeads
 			}
-			return t.Bias(t.Attend(path, heads, t.Linear(x, path+".lin.weight"), path+".att_src", path+".att_dst"), path+".bias")
+			return t.bias(t.attend(path, heads, t.linear(x, path+".lin.weight"), path+".att_src", path+".att_dst"), path+".bias")
 		})
 	},
-	"gcnii": func(layers int) ChunkModel {
-		return func(t *ChunkTurn, x *ChunkRows) *ChunkRows {
-			const alpha = ChunkAlpha
-			h0 := t.ReLU(t.Bias(t.Linear(x, "lins.0.weight"), "lins.0.bias"))
+	"gcnii": func(layers int) chunkModel {
+		return func(t *chunkTurn, x *chunkRows) *chunkRows {
+			const alpha = chunkAlpha
+			h0 := t.relu(t.bias(t.linear(x, "lins.0.weight"), "lins.0.bias"))
 			h := h0
 			for i := range layers {
 				path := fmt.Sprintf("convs.%d", i)
-				beta := math.Log(ChunkTheta/float64(i+1) + 1)
-				s := t.Combine(1-alpha, t.Aggregate(path, gnn.Symmetric, h), alpha, h0)
-				h = t.ReLU(t.Combine(1-beta, s, beta, t.Linear(s, path+".weight1")))
+				beta := math.Log(chunkTheta/float64(i+1) + 1)
+				s := t.combine(1-alpha, t.aggregate(path, gnn.Symmetric, h), alpha, h0)
+				h = t.relu(t.combine(1-beta, s, beta, t.linear(s, path+".weight1")))
 			}
-			return t.Bias(t.Linear(h, "lins.1.weight"), "lins.1.bias")
+			return t.bias(t.linear(h, "lins.1.weight"), "lins.1.bias")
 		}
 	},
-	"resgcn": func(layers int) ChunkModel {
-		return func(t *ChunkTurn, x *ChunkRows) *ChunkRows {
-			h := sageLayer(t, "layers.0.conv", t.Bias(t.Linear(x, "node_encoder.weight"), "node_encoder.bias"))
+	"resgcn": func(layers int) chunkModel {
+		return func(t *chunkTurn, x *chunkRows) *chunkRows {
+			h := sageLayer(t, "layers.0.conv", t.bias(t.linear(x, "node_encoder.weight"), "node_encoder.bias"))
 			for i := 1; i < layers; i++ {
 				path := fmt.Sprintf("layers.%d", i)
-				h = t.Combine(1, h, 1, sageLayer(t, path+".conv", t.ReLU(t.LayerNorm(h, path+".norm"))))
+				h = t.combine(1, h, 1, sageLayer(t, path+".conv", t.relu(t.layerNorm(h, path+".norm"))))
 			}
-			return t.Bias(t.Linear(t.ReLU(t.LayerNorm(h, "layers.0.norm")), "lin.weight"), "lin.bias")
+			return t.bias(t.linear(t.relu(t.layerNorm(h, "layers.0.norm")), "lin.weight"), "lin.bias")
 		}
 	},
 }
 
-// The settings of ChunkModels.
+// The settings of chunkModels.
 const (
-	ChunkHeads = 2
-	ChunkAlpha = .1
-	ChunkTheta = .5
+	chunkHeads = 2
+	chunkAlpha = .1
+	chunkTheta = .5
 )
 
 // plainModel is a model of layers with ReLU between them.
-func plainModel(layers int, layer func(t *ChunkTurn, path string, x *ChunkRows) *ChunkRows) ChunkModel {
-	return func(t *ChunkTurn, x *ChunkRows) *ChunkRows {
+func plainModel(layers int, layer func(t *chunkTurn, path string, x *chunkRows) *chunkRows) chunkModel {
+	return func(t *chunkTurn, x *chunkRows) *chunkRows {
 		for i := range layers {
 			x = layer(t, fmt.Sprintf("convs.%d", i), x)
 			if i < layers-1 {
-				x = t.ReLU(x)
+				x = t.relu(x)
 			}
 		}
 		return x
@@ -409,7 +400,7 @@ func plainModel(layers int, layer func(t *ChunkTurn, path string, x *ChunkRows) 
 }
 
 // sageLayer is GraphSAGE's mean.
-func sageLayer(t *ChunkTurn, path string, x *ChunkRows) *ChunkRows {
-	mean := t.AggregateLinear(path, gnn.Mean, x, path+".lin_l.weight")
-	return t.Bias(t.Combine(1, mean, 1, t.Linear(x, path+".lin_r.weight")), path+".lin_l.bias")
+func sageLayer(t *chunkTurn, path string, x *chunkRows) *chunkRows {
+	mean := t.aggregateLinear(path, gnn.Mean, x, path+".lin_l.weight")
+	return t.bias(t.combine(1, mean, 1, t.linear(x, path+".lin_r.weight")), path+".lin_l.bias")
 }

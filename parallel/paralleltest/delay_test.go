@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
-	"weft/parallel/paralleltest"
 	"weft/tensor"
 	"weft/train"
 	"weft/train/engine"
@@ -50,7 +49,7 @@ func sum(a float64, x *reference.Matrix, b float64, y *reference.Matrix) *refere
 }
 
 // epoch returns the loss and the gradients.
-func (p *pipeGCN) epoch(w paralleltest.Tensors) (loss float64, grads paralleltest.Tensors) {
+func (p *pipeGCN) epoch(w tensors) (loss float64, grads tensors) {
 	// Of each layer: what is aggregated, what is multiplied by the weight, and the result without activation
 	var sent, into, out [3]*reference.Matrix
 	for l := range out {
@@ -73,7 +72,7 @@ func (p *pipeGCN) epoch(w paralleltest.Tensors) (loss float64, grads paralleltes
 		out[l] = reference.AddBias(z, w[conv(l, "bias")].Data)
 	}
 	loss = reference.CrossEntropy(out[2], p.class, p.train)
-	grads = paralleltest.Tensors{}
+	grads = tensors{}
 	g := reference.CrossEntropyBackward(out[2], p.class, p.train)
 	for l := 2; l >= 0; l-- {
 		weight, name := w[conv(l, "lin.weight")], conv(l, "lin.weight")
@@ -136,10 +135,10 @@ func TestDelayIsItsDefinition(t *testing.T) {
 			s.spec.Layers = len(pipeGCN{}.rows)
 			weights := drawnTensors(t, s.graph, s.spec, 4)
 			var mu sync.Mutex
-			losses, after := make([]float64, epochs), make([]paralleltest.Tensors, epochs)
+			losses, after := make([]float64, epochs), make([]tensors, epochs)
 			logits := make([]*reference.Matrix, epochs)
 			for i := range after {
-				after[i], logits[i] = paralleltest.Tensors{}, reference.New(s.graph.Vertices(), s.graph.Labels.Classes)
+				after[i], logits[i] = tensors{}, reference.New(s.graph.Vertices(), s.graph.Labels.Classes)
 			}
 			s.workers(t, func(c engine.Config) {
 				var e engine.Engine
@@ -168,7 +167,7 @@ func TestDelayIsItsDefinition(t *testing.T) {
 					e.Params().ZeroGrad()
 					result := e.Infer(0)
 					mu.Lock()
-					place(logits[i], e.Vertices(), result.Value())
+					placeRows(logits[i], e.Vertices(), result.Value())
 					mu.Unlock()
 					result.Drop()
 				}
@@ -192,17 +191,17 @@ func TestDelayIsItsDefinition(t *testing.T) {
 			p.features, p.aggregated = x, reference.MatMul(all, x)
 			p.class, p.train = s.graph.Labels.Class, s.graph.Splits[0].Train
 			w := maps.Clone(weights)
-			exact := s.definition().Whole()
-			exact.Model = paralleltest.ChunkModels["gcn"](s.spec.Layers)
+			exact := s.definition().whole()
+			exact.model = chunkModels["gcn"](s.spec.Layers)
 			for i := range epochs {
 				loss, grads := p.epoch(w)
 				for _, name := range slices.Sorted(maps.Keys(w)) {
 					w[name] = sum(1, w[name], -rate, grads[name])
 				}
 				what := fmt.Sprintf("epoch %d", 1+i)
-				agree(t, what+", loss", of(number(losses[i])), of(number(loss)), tolerance)
-				agree(t, what+", weights", after[i], w, tolerance)
-				agree(t, what+", inference", of(logits[i]), of(exact.Forward(w, []int{0}).Logits), 10*tolerance)
+				alike(t, what+", loss", of(number(losses[i])), of(number(loss)), tolerance)
+				alike(t, what+", weights", after[i], w, tolerance)
+				alike(t, what+", inference", of(logits[i]), of(exact.forward(w, []int{0}).logits), 10*tolerance)
 			}
 		})
 	}

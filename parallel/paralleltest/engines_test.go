@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/train/engine"
 )
@@ -16,9 +15,9 @@ import (
 // 3). It alone tests whole runs on partitions: features, labels and splits by partition, norm statistics and
 // metrics summed over partitions, and each worker's plan. One of four partitions is empty.
 func TestGraphAxis(t *testing.T) {
-	paralleltest.Engines(t, 0,
-		paralleltest.Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, Tolerance: 2e-5},
-		paralleltest.Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 4, Slices: 1}, Tolerance: 2e-5},
+	Engines(t, 0,
+		Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, Tolerance: 2e-5},
+		Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 4, Slices: 1}, Tolerance: 2e-5},
 	)
 }
 
@@ -49,9 +48,9 @@ func TestGraphAxisPropagators(t *testing.T) {
 					return sar.New(c.Env, o.Options)
 				}
 				if o.Halo == edges.HaloRows {
-					paralleltest.Propagators(t, m, newAxis)
+					Propagators(t, m, newAxis)
 				} else {
-					paralleltest.PartialSums(t, m, newAxis)
+					PartialSums(t, m, newAxis)
 				}
 			})
 		}

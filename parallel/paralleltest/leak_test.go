@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"testing"

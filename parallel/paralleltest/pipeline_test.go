@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"errors"
@@ -23,7 +23,6 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -43,7 +42,7 @@ type staged struct {
 	recompute bool
 	epochs    int
 	// weights are the weights at the start of each epoch. nil: train draws new ones for every epoch.
-	weights []paralleltest.Tensors
+	weights []tensors
 	// wrap, unless nil, wraps each worker's transport.
 	wrap func(comm.Transport) comm.Transport
 	// trained, unless nil, is called on each worker after a training pass.
@@ -53,7 +52,7 @@ type staged struct {
 // outcome is the result of an epoch.
 type outcome struct {
 	loss   float64
-	grads  paralleltest.Tensors
+	grads  tensors
 	logits *reference.Matrix // of an exact inference after the epoch: vertices × classes
 	sent   []sent            // in the training pass, by rank
 	losses []float64         // each worker's part of the loss
@@ -67,7 +66,7 @@ type sent struct{ stage, halo, gradient, layout comm.Traffic }
 // partitions.
 func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	t.Helper()
-	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, epochs: 4}
+	s := &staged{graph: Tangled(t), mesh: m, chunks: chunks, epochs: 4}
 	s.spec = chunkedSpec(model)
 	s.spec.Layers, s.spec.Hidden = 4, 10
 	s.options.HistoryPeriod, s.options.ChunkOrder, s.recompute = 2, axis.Fixed, true
@@ -96,10 +95,10 @@ func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paralleltest.Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
+	Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
 		c.Blocks, c.Seed, c.Training, c.Recompute = blocks, 7, true, s.recompute
 		c.Options = s.options
-		c.Stage.Cuts, c.Stage.Count, c.Stage.Of = cuts, s.chunks, paralleltest.InPartitions(s.of, s.mesh.Partitions, s.chunk)
+		c.Stage.Cuts, c.Stage.Count, c.Stage.Of = cuts, s.chunks, inPartitions(s.of, s.mesh.Partitions, s.chunk)
 		do(c)
 	})
 	if t.Failed() {
@@ -130,7 +129,7 @@ func (s *staged) train(t testing.TB) []outcome {
 			s.weights = append(s.weights, drawnTensors(t, s.graph, s.spec, uint64(i)))
 		}
 		out[i] = outcome{
-			grads: paralleltest.Tensors{}, logits: reference.New(s.graph.Vertices(), s.graph.Labels.Classes),
+			grads: tensors{}, logits: reference.New(s.graph.Vertices(), s.graph.Labels.Classes),
 			sent: make([]sent, s.mesh.Workers()), losses: make([]float64, s.mesh.Workers()),
 		}
 	}
@@ -162,7 +161,7 @@ func (s *staged) train(t testing.TB) []outcome {
 			e.Params().ZeroGrad()
 			logits := e.Infer(0)
 			mu.Lock()
-			place(o.logits, e.Vertices(), logits.Value())
+			placeRows(o.logits, e.Vertices(), logits.Value())
 			mu.Unlock()
 			logits.Drop()
 			switch now := c.Team.Memory.LiveTensors(); {
@@ -220,13 +219,13 @@ func minus(a, b comm.Traffic) comm.Traffic {
 }
 
 // definition is the same training in double precision.
-func (s *staged) definition() *paralleltest.Pipelined {
-	p := &paralleltest.Pipelined{
-		Graph: s.graph, Model: paralleltest.ChunkModels[s.spec.Model](s.spec.Layers), Chunk: s.chunk, Chunks: s.chunks, Period: s.options.HistoryPeriod,
-		Scale: 1, Keep: s.options.StaleGradients == axis.Keep,
+func (s *staged) definition() *gnnPipe {
+	p := &gnnPipe{
+		graph: s.graph, model: chunkModels[s.spec.Model](s.spec.Layers), chunk: s.chunk, chunks: s.chunks, period: s.options.HistoryPeriod,
+		scale: 1, keep: s.options.StaleGradients == axis.Keep,
 	}
 	if s.options.StaleGradients == axis.DropScale {
-		p.Scale = 2
+		p.scale = 2
 	}
 	return p
 }
@@ -276,9 +275,9 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 					s.chunk[v] = max(c, 1)
 				}
 			}},
-			{"sparse features", 2, 2, 3, "gat gcnii sage", func(s *staged) { paralleltest.Sparsely(s.graph) }},
-			{"one chunk, slices", 2, 1, 1, "gcn resgcn", sliced(2)},
-			{"five chunks, slices", 3, 1, 5, "gat gcnii sage", sliced(3)},
+			{"sparse features", 2, 2, 3, "gat gcnii sage", func(s *staged) { sparsely(s.graph) }},
+			{"one chunk, slices", 2, 1, 1, "gcn resgcn", inSlices(2)},
+			{"five chunks, slices", 3, 1, 5, "gat gcnii sage", inSlices(3)},
 			{"gradients kept, slices of two replicas", 2, 2, 3, "gcn resgcn", func(s *staged) { s.mesh.Slices, s.options.StaleGradients = 2, axis.Keep }},
 			{"warm, more slices than columns, a chunk without vertices", 2, 1, 4, "gat gcnii sage", func(s *staged) {
 				s.mesh.Slices, s.options.HistoryStart = 11, axis.Warm
@@ -289,7 +288,7 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			{"nothing recomputed, slices", 2, 2, 3, "gcn resgcn", func(s *staged) { s.mesh.Slices, s.recompute = 3, false }},
 		} {
 			models := strings.Fields(v.models)
-			if k := slices.IndexFunc(models, func(m string) bool { return paralleltest.ChunkModels[m] == nil }); k >= 0 {
+			if k := slices.IndexFunc(models, func(m string) bool { return chunkModels[m] == nil }); k >= 0 {
 				t.Fatalf("%s: there is no model %s", v.name, models[k])
 			}
 			if !slices.Contains(models, model) {
@@ -310,8 +309,8 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 	})
 }
 
-// sliced divides the columns into slices.
-func sliced(slices int) func(s *staged) { return func(s *staged) { s.mesh.Slices = slices } }
+// inSlices divides the columns into slices.
+func inSlices(slices int) func(s *staged) { return func(s *staged) { s.mesh.Slices = slices } }
 
 // TestPipelineSumsWhatIsComplete: the replicas sum gradients of weights during the backward pass, but no
 // gradient before every chunk has added to it. There are more gradients here than one all-reduce takes.
@@ -328,18 +327,18 @@ func (s *staged) check(t *testing.T, got []outcome) {
 	for i, o := range got {
 		w := s.weights[i]
 		if i == 0 && s.options.HistoryStart == axis.Warm {
-			p.Warm(w)
+			p.warm(w)
 		}
-		f, want := p.Epoch(1+i, w, s.inTurn())
+		f, want := p.epoch(1+i, w, s.inTurn())
 		what := fmt.Sprintf("epoch %d", 1+i)
-		agree(t, what+", loss", of(number(o.loss)), of(number(f.Loss)), tolerance)
-		agree(t, what, o.grads, want, tolerance)
-		agree(t, what+", inference", of(o.logits), of(p.Whole().Forward(w, []int{0}).Logits), tolerance)
+		alike(t, what+", loss", of(number(o.loss)), of(number(f.loss)), tolerance)
+		alike(t, what, o.grads, want, tolerance)
+		alike(t, what+", inference", of(o.logits), of(p.whole().forward(w, []int{0}).logits), tolerance)
 	}
 }
 
 // of names one tensor.
-func of(m *reference.Matrix) paralleltest.Tensors { return paralleltest.Tensors{"the number": m} }
+func of(m *reference.Matrix) tensors { return tensors{"the number": m} }
 
 func number(x float64) *reference.Matrix {
 	return &reference.Matrix{Rows: 1, Cols: 1, Data: []float64{x}}
@@ -356,14 +355,14 @@ func TestPipelineShuffles(t *testing.T) {
 		var matching [][]int
 		for _, order := range permutations(s.chunks) {
 			trial := *p
-			if _, grads := trial.Epoch(1+i, w, order); closeTo(o.grads, grads) {
+			if _, grads := trial.epoch(1+i, w, order); closeTo(o.grads, grads) {
 				matching = append(matching, order)
 			}
 		}
 		if len(matching) != 1 {
 			t.Fatalf("epoch %d: the gradients are those of the orders %v", 1+i, matching)
 		}
-		p.Epoch(1+i, w, matching[0])
+		p.epoch(1+i, w, matching[0])
 		seen[fmt.Sprint(matching[0])] = true
 	}
 	if len(seen) < 3 {
@@ -371,7 +370,20 @@ func TestPipelineShuffles(t *testing.T) {
 	}
 }
 
-func closeTo(got, want paralleltest.Tensors) bool {
+// permutations are all orders of n chunks.
+func permutations(n int) (all [][]int) {
+	if n == 0 {
+		return [][]int{{}}
+	}
+	for _, rest := range permutations(n - 1) {
+		for at := range n {
+			all = append(all, slices.Insert(slices.Clone(rest), at, n-1))
+		}
+	}
+	return all
+}
+
+func closeTo(got, want tensors) bool {
 	d, _ := distance(got, want)
 	return d <= tolerance
 }
@@ -380,7 +392,7 @@ func closeTo(got, want paralleltest.Tensors) bool {
 func bitwise(t *testing.T, what string, got, want []outcome) {
 	t.Helper()
 	for i := range want {
-		agree(t, fmt.Sprintf("%s, epoch %d", what, 1+i), got[i].grads, want[i].grads, 0)
+		alike(t, fmt.Sprintf("%s, epoch %d", what, 1+i), got[i].grads, want[i].grads, 0)
 		if got[i].loss != want[i].loss || !slices.Equal(got[i].logits.Data, want[i].logits.Data) {
 			t.Errorf("%s, epoch %d: a loss of %v, want %v, or other logits", what, 1+i, got[i].loss, want[i].loss)
 		}
@@ -435,7 +447,7 @@ func TestPipelineStages(t *testing.T) {
 			if want == nil {
 				want = got
 			}
-			bitwise(t, paralleltest.Name(s.mesh), got, want)
+			bitwise(t, Name(s.mesh), got, want)
 		}
 	})
 }
@@ -450,7 +462,7 @@ func TestPipelineRecomputes(t *testing.T) {
 		s.spec, s.options.ChunkOrder, s.epochs = spec, axis.Shuffle, 3
 		want := s.train(t)
 		s.recompute = false
-		bitwise(t, paralleltest.Name(m)+", all kept", s.train(t), want)
+		bitwise(t, Name(m)+", all kept", s.train(t), want)
 	})
 }
 
@@ -471,7 +483,7 @@ func TestPipelineInfers(t *testing.T) {
 				if all == nil {
 					all = reference.New(s.graph.Vertices(), x.Cols())
 				}
-				place(all, e.Vertices(), x.Value())
+				placeRows(all, e.Vertices(), x.Value())
 			})
 			return all
 		}
@@ -479,14 +491,14 @@ func TestPipelineInfers(t *testing.T) {
 			want := infer(mesh.One, 1, without)
 			for slices := 1; slices <= 2; slices++ {
 				m := mesh.Mesh{Stages: 3, Partitions: 2, Slices: slices}
-				agree(t, fmt.Sprintf("%s, all but %d blocks", paralleltest.Name(m), without), of(infer(m, 4, without)), of(want), tolerance)
+				alike(t, fmt.Sprintf("%s, all but %d blocks", Name(m), without), of(infer(m, 4, without)), of(want), tolerance)
 			}
 		}
 	})
 }
 
-// place writes a worker's rows to the places of their vertices.
-func place(all *reference.Matrix, vertices []int32, part *tensor.Matrix) {
+// placeRows writes a worker's rows to the places of their vertices.
+func placeRows(all *reference.Matrix, vertices []int32, part *tensor.Matrix) {
 	for row := range part.Rows {
 		v := row
 		if vertices != nil {
@@ -652,16 +664,6 @@ func (s *staged) mirrors() int64 {
 // haloColumns is the number of columns of all aggregations. They aggregate embeddings, in the last layer too.
 func (s *staged) haloColumns() int64 { return int64(s.spec.Layers * s.spec.Hidden) }
 
-// TestPipelineInitialResidual, 13: "gradient of W_in for GCNII with K=1 equals reference (forgetting to add
-// across stages breaks it)". Every stage has a layer, or two, that reads h0.
-func TestPipelineInitialResidual(t *testing.T) {
-	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, 1)
-	s.epochs = 1
-	got := s.train(t)[0].grads
-	_, want := s.definition().Whole().Epoch(1, s.weights[0], []int{0})
-	agree(t, "encoder", paralleltest.Tensors{"": got["lins.0.weight"]}, paralleltest.Tensors{"": want["lins.0.weight"]}, tolerance)
-}
-
 // TestPipelineConverges, 8: "frozen weights, no dropout: the loss becomes exactly the full-graph loss after ≤
 // L epochs for P=1 and L·P for period P", up to the rounding of single precision.
 func TestPipelineConverges(t *testing.T) {
@@ -669,8 +671,8 @@ func TestPipelineConverges(t *testing.T) {
 		s := newStaged(t, "gcnii", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, 4)
 		s.options.HistoryPeriod, s.options.ChunkOrder, s.epochs = period, axis.Shuffle, s.spec.Layers*period+2
 		w := drawnTensors(t, s.graph, s.spec, 1)
-		s.weights = slices.Repeat([]paralleltest.Tensors{w}, s.epochs)
-		exact := s.definition().Whole().Forward(w, []int{0}).Loss
+		s.weights = slices.Repeat([]tensors{w}, s.epochs)
+		exact := s.definition().whole().forward(w, []int{0}).loss
 		got := s.train(t)
 		for i, o := range got {
 			if d := o.loss/exact - 1; i >= s.spec.Layers*period && (d > 1e-6 || d < -1e-6) || i == 0 && d < 1e-4 && d > -1e-4 {

@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
-	"weft/parallel/paralleltest"
 	"weft/partition"
 	"weft/train"
 	"weft/train/setting"
@@ -25,7 +24,7 @@ import (
 // worker. With several chunks embeddings are aggregated first and features transformed first, whatever is
 // cheaper.
 func TestPlanOfStages(t *testing.T) {
-	g := paralleltest.Tangled(t)
+	g := Tangled(t)
 	o := train.Defaults()
 	o.Model, o.Layers, o.Threads, o.InputDropout = "gcn", 3, 1, .1 // nothing is cached
 	said := func(j *train.Job) (lines []string) {
@@ -103,7 +102,7 @@ func TestPlanOfAnyOrder(t *testing.T) {
 // TestPlanOfChunks: the plan of a pipeline has the bytes of its run, for every treatment of chunks' values
 // and gradients, if the order is fixed.
 func TestPlanOfChunks(t *testing.T) {
-	g := paralleltest.Tangled(t)
+	g := Tangled(t)
 	for _, model := range []string{"gcnii", "gat"} {
 		for _, set := range []func(o *train.Options){
 			func(*train.Options) {},
@@ -127,7 +126,7 @@ func TestPlanOfChunks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				what := fmt.Sprintf("%s on %s, recompute %s, %s, from %s", model, paralleltest.Name(job.Mesh), o.Recompute, o.StaleGradients, o.HistoryStart)
+				what := fmt.Sprintf("%s on %s, recompute %s, %s, from %s", model, Name(job.Mesh), o.Recompute, o.StaleGradients, o.HistoryStart)
 				if diff := cmp.Diff(r.PeakTensorBytes, plan.PeakTensorBytes); diff != "" {
 					t.Errorf("%s: planned tensors: %s", what, diff)
 				}
@@ -145,7 +144,7 @@ func TestPlanOfChunks(t *testing.T) {
 // TestPriceOfOrders: the bytes that the plan gives for the other order of work are the bytes planned with
 // that order.
 func TestPriceOfOrders(t *testing.T) {
-	g := paralleltest.Tangled(t)
+	g := Tangled(t)
 	for _, mesh := range []string{"tensor=3", "graph=2,tensor=2"} {
 		price := map[order.Choice]map[string][2]string{} // by order of work and module: the bytes of this order and of the other
 		for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
@@ -185,7 +184,7 @@ func TestPriceOfOrders(t *testing.T) {
 // inTurn divides the graph's vertices among k partitions in turn.
 func inTurn(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	t.Helper()
-	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: paralleltest.Dividings(g.Vertices(), k)["in turn"]})
+	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: Dividings(g.Vertices(), k)["in turn"]})
 	if err != nil {
 		t.Fatal(err)
 	}

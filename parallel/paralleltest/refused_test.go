@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"strings"
@@ -10,7 +10,6 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
 	"weft/train/engine"
@@ -19,7 +18,7 @@ import (
 // TestMessagesRefused: every worker refuses the same message functions with the same error, before it sends
 // anything. The tensor axis names a mesh of as many workers that can compute them.
 func TestMessagesRefused(t *testing.T) {
-	g := paralleltest.Small(t, false, false)
+	g := Small(t, false, false)
 	messages := func(columns int, columnwise bool) func(x *autograd.Var) gnn.Message {
 		return func(x *autograd.Var) gnn.Message {
 			return gnn.Message{Source: x, Columns: columns, Columnwise: columnwise, Function: func(e gnn.Edges) *autograd.Var { return e.Source }}
@@ -38,7 +37,7 @@ func TestMessagesRefused(t *testing.T) {
 	} {
 		var mu sync.Mutex
 		refused := 0
-		w := paralleltest.Workers{Mesh: c.mesh, Graph: g, Of: paralleltest.Dividings(g.Vertices(), c.mesh.Partitions)["in turn"]}
+		w := Workers{Mesh: c.mesh, Graph: g, Of: Dividings(g.Vertices(), c.mesh.Partitions)["in turn"]}
 		w.Run(t, func(e engine.Config) {
 			axis := newSlice
 			if c.mesh.Slices == 1 {
@@ -53,16 +52,16 @@ func TestMessagesRefused(t *testing.T) {
 				defer mu.Unlock()
 				f, is := recover().(exchange.Failure)
 				if !is || !strings.HasPrefix(f.Error(), "convs.1: ") || !strings.Contains(f.Error(), c.want) {
-					t.Errorf("%s: %v, want %q", paralleltest.Name(c.mesh), f, c.want)
+					t.Errorf("%s: %v, want %q", Name(c.mesh), f, c.want)
 					return
 				}
 				refused++
 			}()
 			x := autograd.NewTape(e.Team).Constant(e.Team.Zeros(tensor.Features, a.Rows().Here, 4), a.Rows())
-			a.Propagator("convs.1", paralleltest.Stored).Message(c.message(x))
+			a.Propagator("convs.1", Stored).Message(c.message(x))
 		})
 		if refused != c.mesh.Workers() {
-			t.Errorf("%s: %d workers refuse", paralleltest.Name(c.mesh), refused)
+			t.Errorf("%s: %d workers refuse", Name(c.mesh), refused)
 		}
 	}
 }
@@ -70,10 +69,10 @@ func TestMessagesRefused(t *testing.T) {
 // TestEdgeFeaturesRefused: attention refuses edges without as many features as it is asked to use, such as
 // reversed ones.
 func TestEdgeFeaturesRefused(t *testing.T) {
-	g := paralleltest.Small(t, false, false)
-	for _, along := range []gnn.Along{paralleltest.Stored, paralleltest.Reversed} {
+	g := Small(t, false, false)
+	for _, along := range []gnn.Along{Stored, Reversed} {
 		for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 2, Slices: 1}, {Stages: 1, Partitions: 1, Slices: 2}} {
-			w := paralleltest.Workers{Mesh: m, Graph: g, Of: paralleltest.Dividings(g.Vertices(), m.Partitions)["in turn"]}
+			w := Workers{Mesh: m, Graph: g, Of: Dividings(g.Vertices(), m.Partitions)["in turn"]}
 			w.Run(t, func(e engine.Config) {
 				axis := newSlice
 				if m.Slices == 1 {
@@ -86,7 +85,7 @@ func TestEdgeFeaturesRefused(t *testing.T) {
 				defer func() {
 					const want = "convs.1: attention is asked to use 7 features of each edge"
 					if f, is := recover().(exchange.Failure); !is || !strings.HasPrefix(f.Error(), want) {
-						t.Errorf("%s: %v, want %q", paralleltest.Name(m), f, want)
+						t.Errorf("%s: %v, want %q", Name(m), f, want)
 					}
 				}()
 				tape := autograd.NewTape(e.Team)
@@ -100,6 +99,6 @@ func TestEdgeFeaturesRefused(t *testing.T) {
 	}
 }
 
-var newPartition paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
+var newPartition Axis = func(c engine.Config) (engine.Axis, error) {
 	return sar.New(c.Env, axis.Options{})
 }

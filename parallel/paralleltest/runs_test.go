@@ -179,11 +179,11 @@ const unchanged = "plain"
 var variants = []variant{
 	{name: unchanged},
 	{name: "bfloat16", set: inBFloat16},
-	{name: "bfloat16, sparse features, batch norm", change: Sparsely, set: func(o *train.Options) {
+	{name: "bfloat16, sparse features, batch norm", change: sparsely, set: func(o *train.Options) {
 		inBFloat16(o)
 		o.Norm, o.Residual = "batch", true
 	}},
-	{name: "sparse features, clipped, pair norm", change: Sparsely, set: func(o *train.Options) {
+	{name: "sparse features, clipped, pair norm", change: sparsely, set: func(o *train.Options) {
 		o.InputDropout, o.Clip, o.Norm = .2, .5, "pair"
 	}},
 	{name: "several labels, some missing", change: func(g *graph.Graph) {
@@ -422,8 +422,8 @@ func (c *Case) near(t *testing.T, what string, got, want []float64) {
 	near(t, what, got, want, tolerance)
 }
 
-// Sparsely makes the features sparse, and keeps those above zero.
-func Sparsely(g *graph.Graph) {
+// sparsely makes the features sparse, and keeps those above zero.
+func sparsely(g *graph.Graph) {
 	s := graph.Features{Columns: g.Features.Columns, Indptr: []int64{0}}
 	for at, x := range g.Features.Dense {
 		if x > 0 {

@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"testing"
@@ -9,7 +9,6 @@ import (
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -22,16 +21,16 @@ func TestScoresOfOneValue(t *testing.T) {
 	partitions := func(c engine.Config) (engine.Axis, error) {
 		return sar.New(c.Env, axis.Options{})
 	}
-	for name, newAxis := range map[string]paralleltest.Axis{"graph": partitions, "tensor": newSlice} {
+	for name, newAxis := range map[string]Axis{"graph": partitions, "tensor": newSlice} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		defer team.Memory.Close()
 		a, err := newAxis(engine.Config{Env: axis.Env{
-			Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(paralleltest.Small(t, false, false)),
+			Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(Small(t, false, false)),
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, tape := a.Propagator("convs.1", paralleltest.Stored), autograd.NewTrainingTape(team, autograd.Random{})
+		p, tape := a.Propagator("convs.1", Stored), autograd.NewTrainingTape(team, autograd.Random{})
 		value := func() *autograd.Var { return tape.Input(team.Zeros(tensor.Features, a.Rows().Here, 2), a.Rows()) }
 		x, s := value(), value()
 		for what, a := range map[string]gnn.Attention{

@@ -1,10 +1,9 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"testing"
 
 	"weft/parallel/mesh"
-	"weft/parallel/paralleltest"
 	"weft/train/worker"
 )
 
@@ -15,9 +14,9 @@ import (
 // chunks. This test alone covers every model and form in stages, and the plan of their memory.
 // pipelined_test.go and pipeline_test.go test more chunks, for the models that have a definition.
 func TestStages(t *testing.T) {
-	var cases []paralleltest.Case
+	var cases []Case
 	for _, m := range []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 3, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 2, Partitions: 1, Slices: 3}, {Stages: 2, Partitions: 2, Slices: 2}} {
-		cases = append(cases, paralleltest.Case{
+		cases = append(cases, Case{
 			Mesh: m, Tolerance: 2e-5,
 			// 2·(S−1)·V·H elements: one message forward and one backward for each slice of each partition
 			Stage: func(model string, vertices, hidden int) worker.Traffic {
@@ -29,5 +28,5 @@ func TestStages(t *testing.T) {
 			},
 		})
 	}
-	paralleltest.Engines(t, 2, cases...)
+	Engines(t, 2, cases...)
 }

@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"testing"
@@ -6,7 +6,6 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/parallel/tp"
 	"weft/train"
@@ -17,24 +16,24 @@ import (
 // TestTensorAxis: any number of slices gives one worker's training curve, also more slices than columns, and
 // slices of partitions. It alone tests whole runs of slices, and their bytes by NeutronTP's formula.
 func TestTensorAxis(t *testing.T) {
-	var cases []paralleltest.Case
+	var cases []Case
 	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 6}, {Stages: 1, Partitions: 2, Slices: 2}} {
-		cases = append(cases, paralleltest.Case{Mesh: m, Tolerance: 2e-5, Layout: layout(m)})
+		cases = append(cases, Case{Mesh: m, Tolerance: 2e-5, Layout: layout(m)})
 	}
-	paralleltest.Engines(t, 1, cases...)
+	Engines(t, 1, cases...)
 }
 
 // TestChunkedRuns: a run in several aggregation chunks gives one worker's results, and its plan has the run's
 // bytes. It alone tests whole runs of several chunks. TestChunks of parallel/tp compares their bits.
 func TestChunkedRuns(t *testing.T) {
-	var cases []paralleltest.Case
+	var cases []Case
 	for _, chunks := range []int{2, 7} {
-		cases = append(cases, paralleltest.Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Tolerance: 2e-5, Models: []string{"gcn", "sage"}, Engine: func(c engine.Config) (engine.Engine, error) {
+		cases = append(cases, Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Tolerance: 2e-5, Models: []string{"gcn", "sage"}, Engine: func(c engine.Config) (engine.Engine, error) {
 			c.AggregationChunks = axis.Chunks(chunks)
 			return engine.New(c)
 		}})
 	}
-	paralleltest.Engines(t, 1, cases...)
+	Engines(t, 1, cases...)
 }
 
 // layout is what a decoupled model sends on one partition, for any depth (NeutronTP, section 4.1). In each of
@@ -79,9 +78,9 @@ func TestTensorAxisPropagators(t *testing.T) {
 		{Stages: 1, Partitions: 1, Slices: 6},
 		{Stages: 1, Partitions: 2, Slices: 2},
 	} {
-		t.Run(paralleltest.Name(m), func(t *testing.T) {
+		t.Run(Name(m), func(t *testing.T) {
 			t.Parallel()
-			paralleltest.Propagators(t, m, newSlice, "AggregateLinear", "Propagate", "Attend", paralleltest.Columnwise)
+			Propagators(t, m, newSlice, "AggregateLinear", "Propagate", "Attend", Columnwise)
 		})
 	}
 }
@@ -91,16 +90,16 @@ func TestOrders(t *testing.T) {
 	for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
 		t.Run(order.Names[choice], func(t *testing.T) {
 			o := axis.Options{AggregationOrder: choice}
-			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, func(c engine.Config) (engine.Axis, error) {
+			Propagators(t, mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, func(c engine.Config) (engine.Axis, error) {
 				return tp.New(c.Env, o)
 			}, "AggregateLinear")
-			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
+			Propagators(t, mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
 				return sar.New(c.Env, o)
 			}, "AggregateLinear")
 		})
 	}
 }
 
-var newSlice paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
+var newSlice Axis = func(c engine.Config) (engine.Axis, error) {
 	return tp.New(c.Env, axis.Options{})
 }

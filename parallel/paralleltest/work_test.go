@@ -1,4 +1,4 @@
-package paralleltest_test
+package paralleltest
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
-	"weft/parallel/paralleltest"
 	"weft/train"
 	"weft/train/setting"
 )
@@ -32,7 +31,7 @@ func TestWorkAlone(t *testing.T) {
 		{"halo", true, func(o *train.Options) { o.Halo = edges.HaloCover }},
 		{"aggregation-chunks", true, func(o *train.Options) { o.AggregationChunks = 2 }},
 	}
-	g := paralleltest.Tangled(t)
+	g := Tangled(t)
 	for _, model := range []string{"gcn", "sage", "gat", "gin", "gcnii", "resgcn"} {
 		t.Run(model, func(t *testing.T) {
 			run := func(stages int, set func(o *train.Options)) (*train.Result, error) {

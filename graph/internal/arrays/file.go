@@ -21,7 +21,7 @@ type File struct {
 	size int64
 	file *os.File
 	r    *bufio.Reader
-	text *table // nil of what is no text, or not read
+	text *numbers // nil of what is no text, or not read
 }
 
 // Open opens a file of numbers. Whether it is one is not looked at.
@@ -63,7 +63,7 @@ func ReadFile(path string, most int64) (*npy.Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.array()
+	return t.all()
 }
 
 // Features reads features from an array of numpy.save, or from text, of at most so many rows. They are kept
@@ -108,10 +108,10 @@ func DenseRows(path string, keepDense bool) (rows *streamed.Rows, n int, err err
 }
 
 // table begins a table of text.
-func (f *File) table(most int64) (t *table, err error) {
+func (f *File) table(most int64) (t *numbers, err error) {
 	if f.Kind != foreign.Unknown && f.Kind != foreign.Gzip {
 		return nil, f.Kind.Refuse(f.path, "what numpy.save writes, or CSV, plain or gzip")
 	}
-	f.text, err = newTable(f.r, f.Kind, f.path, most)
+	f.text, err = newNumbers(f.r, f.Kind, f.path, most)
 	return f.text, err
 }

@@ -73,8 +73,8 @@ func (r *RowIDs) Check() error {
 	return refusal.Errorf("has no row for the id %s%s: give each vertex one row", r.key.Name(int32(first)), others)
 }
 
-// InOrder returns values, so many for each row, in the order of the vertices. It copies them.
-func InOrder[T any](r *RowIDs, values []T, columns int) ([]T, error) {
+// inOrder returns values, so many for each row, in the order of the vertices. It copies them.
+func inOrder[T any](r *RowIDs, values []T, columns int) ([]T, error) {
 	var sorted []T
 	sorted, err := memory.Grow(sorted, len(values))
 	if err != nil {
@@ -90,7 +90,7 @@ func InOrder[T any](r *RowIDs, values []T, columns int) ([]T, error) {
 // features returns features in the order of the vertices.
 func (r *RowIDs) features(f *graph.Features) (err error) {
 	if !f.Sparse() {
-		f.Dense, err = InOrder(r, f.Dense, f.Columns)
+		f.Dense, err = inOrder(r, f.Dense, f.Columns)
 		return err
 	}
 	row := make([]int, len(r.rows)) // of each vertex
@@ -114,7 +114,7 @@ func (r *RowIDs) features(f *graph.Features) (err error) {
 }
 
 // takeID cuts the id off a line, and keeps it until the line is a row.
-func (t *table) takeID(line []byte) (rest []byte, err error) {
+func (t *numbers) takeID(line []byte) (rest []byte, err error) {
 	var id []byte
 	var more bool
 	if line = bytes.TrimLeft(line, " \t"); len(line) > 0 && line[0] == '"' {

@@ -113,9 +113,9 @@ func rowOf(n int, x float32) []float32 {
 }
 
 // read reads a table of text.
-func read(t *testing.T, text string, most int64) (*table, error) {
+func read(t *testing.T, text string, most int64) (*numbers, error) {
 	t.Helper()
-	return newTable(strings.NewReader(text), foreign.Recognize([]byte(text)), "x.csv", most)
+	return newNumbers(strings.NewReader(text), foreign.Recognize([]byte(text)), "x.csv", most)
 }
 
 func TestText(t *testing.T) {
@@ -144,7 +144,7 @@ func TestText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := tab.array()
+		a, err := tab.all()
 		if err != nil {
 			t.Errorf("%q: %v", c.text, err)
 			continue

@@ -79,6 +79,9 @@ func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, erro
 		}
 		return n.sorted(a)
 	}
+	if f.Kind == foreign.Parquet {
+		return f.columnOfLabels(most, key, as)
+	}
 	t, err := f.table(most)
 	if err != nil {
 		return nil, err
@@ -87,7 +90,7 @@ func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, erro
 	if as == Values {
 		t.names = nil
 	}
-	if a, err = t.array(); err != nil {
+	if a, err = t.all(); err != nil {
 		return nil, err
 	}
 	if n.text {
@@ -100,9 +103,14 @@ func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, erro
 	if err != nil {
 		return nil, err
 	}
+	return t.labels(n, a)
+}
+
+// labels are those of an array, of which n has the names of classes.
+func (t *numbers) labels(n *classNames, a *npy.Array) (*LabelRows, error) {
 	rows, err := n.sorted(a)
 	if err == nil {
-		rows.ByID, rows.As = t.ids != nil, as
+		rows.ByID, rows.As = t.ids != nil, t.as
 	}
 	return rows, err
 }
@@ -133,7 +141,7 @@ func (n *classNames) number(x float64) {
 }
 
 // nameClass takes a line of a column of names, as a row with the number of its class.
-func (t *table) nameClass(line []byte) (row bool, err error) {
+func (t *numbers) nameClass(line []byte) (row bool, err error) {
 	n := t.names
 	if n == nil || n.numbers || t.columns != 1 {
 		return false, nil
@@ -200,16 +208,6 @@ func (n *classNames) ofArray(a *npy.Array) (*npy.Array, error) {
 		return nil, err
 	}
 	return n.ofWords(words)
-}
-
-// NamedLabels are the labels of vertices by the names of their classes, "" where unlabelled.
-func NamedLabels(words []string) (*LabelRows, error) {
-	n := &classNames{table: names.NewTable()}
-	a, err := n.ofWords(words)
-	if err != nil {
-		return nil, err
-	}
-	return n.sorted(a)
 }
 
 // ofWords numbers the classes of words.

@@ -8,18 +8,18 @@ import (
 	"slices"
 
 	"weft/graph/internal/lines"
-	fields "weft/graph/internal/table"
+	"weft/graph/internal/table"
 	"weft/internal/foreign"
 	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
-// table reads numbers from text, plain or gzip, a row of equally many to each line, between commas,
+// numbers reads numbers from text, plain or gzip, a row of equally many to each line, between commas,
 // semicolons, tabs or spaces. A first line of words is a header. Lines that begin with # or %, and empty
 // ones, are skipped; but for one column an empty line is a row, and an empty field is NaN. True and False are
 // 1 and 0.
-type table struct {
+type numbers struct {
 	path  string
 	most  int64    // rows
 	file  *counted // what was read of the file
@@ -59,10 +59,10 @@ const (
 	valuesOfAnyFile, valuesOfAByte = 4 << 20, 64
 )
 
-// newTable begins a table of at most so many rows, of text or, if that is the kind, of gzip. Errors name the
+// newNumbers begins a table of at most so many rows, of text or, if that is the kind, of gzip. Errors name the
 // path.
-func newTable(r io.Reader, kind foreign.Kind, path string, most int64) (*table, error) {
-	t := &table{path: path, most: most, file: &counted{r: r}}
+func newNumbers(r io.Reader, kind foreign.Kind, path string, most int64) (*numbers, error) {
+	t := &numbers{path: path, most: most, file: &counted{r: r}}
 	form := lines.Form{Path: path, Kind: kind, Text: "what numpy.save writes, or CSV", Line: "a row of numbers", Longest: longestLine}
 	var err error
 	if t.lines, err = lines.New(t.file, form); err != nil {
@@ -72,7 +72,7 @@ func newTable(r io.Reader, kind foreign.Kind, path string, most int64) (*table, 
 }
 
 // next returns the next row, which the call after it overwrites, and io.EOF after the last.
-func (t *table) next() ([]float64, error) {
+func (t *numbers) next() ([]float64, error) {
 	for {
 		line, err := t.line()
 		switch {
@@ -105,7 +105,7 @@ func (t *table) next() ([]float64, error) {
 }
 
 // line returns the next line, which the call after it may overwrite.
-func (t *table) line() ([]byte, error) {
+func (t *numbers) line() ([]byte, error) {
 	if len(t.ahead) == 0 {
 		return t.lines.Next()
 	}
@@ -119,7 +119,7 @@ func isComment(line []byte) bool {
 }
 
 // parse takes the values from a line; row is false for a header.
-func (t *table) parse(line []byte) (row bool, err error) {
+func (t *numbers) parse(line []byte) (row bool, err error) {
 	if t.ids != nil {
 		if line, err = t.takeID(line); err != nil {
 			return false, t.lines.Errorf("%w", err)
@@ -174,7 +174,7 @@ func (t *table) parse(line []byte) (row bool, err error) {
 }
 
 // isHeader reports whether a line has words, and no number.
-func (t *table) isHeader() bool {
+func (t *numbers) isHeader() bool {
 	words := false
 	for _, field := range t.fields {
 		if len(field) == 0 {
@@ -190,7 +190,7 @@ func (t *table) isHeader() bool {
 
 // isOneName reports whether the first line of labels is the name of a class, or of their column, although it
 // has separators: in quotes as a whole, or words and numbers between spaces.
-func (t *table) isOneName(line []byte) bool {
+func (t *numbers) isOneName(line []byte) bool {
 	if t.names == nil || t.columns < 2 {
 		return false
 	}
@@ -206,7 +206,7 @@ func isQuoted(line []byte) bool {
 
 // narrow is called after a header. Labels whose header has spaces have one column, unless the next line has
 // several numbers.
-func (t *table) narrow() error {
+func (t *numbers) narrow() error {
 	if t.names == nil || t.separator[0] != ' ' || t.columns < 2 {
 		return nil
 	}
@@ -233,12 +233,12 @@ func (t *table) narrow() error {
 }
 
 // hasWord reports whether a field of the line is no number.
-func (t *table) hasWord() bool {
+func (t *numbers) hasWord() bool {
 	return slices.ContainsFunc(t.fields, func(field []byte) bool { _, ok := t.number(field); return !ok })
 }
 
 // split cuts a line into fields.
-func (t *table) split(line []byte) (err error) {
+func (t *numbers) split(line []byte) (err error) {
 	if t.separator == nil {
 		t.separator = []byte(" ")
 		for _, s := range []string{",", ";", "\t"} {
@@ -266,7 +266,7 @@ func (t *table) split(line []byte) (err error) {
 }
 
 // number returns the value of a field.
-func (t *table) number(field []byte) (x float64, ok bool) {
+func (t *numbers) number(field []byte) (x float64, ok bool) {
 	switch string(field) {
 	case "":
 		return math.NaN(), true
@@ -277,27 +277,25 @@ func (t *table) number(field []byte) (x float64, ok bool) {
 		t.words = true
 		return 0, true
 	}
-	return fields.Number(field)
+	return table.Number(field)
 }
 
 // check refuses a file that expands to more values than a table does. One column has no more than there may
 // be rows.
-func (t *table) check(kept int) error {
+func (t *numbers) check(kept int) error {
 	if t.columns > 1 && kept > valuesOfAnyFile+valuesOfAByte*t.file.n {
 		return refusal.Errorf("%s: its first %d bytes expand to %d values, as no table does; unpack it if it is one", t.path, t.file.n, kept)
 	}
 	return nil
 }
 
-// array reads the rest of the table. The array holds integers or truth values where all values are, but not
-// of labels that are values, or are whole and written with a point. A missing one is −1 among integers of one
-// column, as a label, and NaN elsewhere.
-func (t *table) array() (*npy.Array, error) {
+// all reads the rest of the table.
+func (t *numbers) all() (*npy.Array, error) {
 	var values []float64
 	for {
 		row, err := t.next()
 		if errors.Is(err, io.EOF) {
-			break
+			return t.array(values)
 		}
 		if err != nil {
 			return nil, err
@@ -310,6 +308,12 @@ func (t *table) array() (*npy.Array, error) {
 			return nil, err
 		}
 	}
+}
+
+// array holds values of all rows: integers or truth values where all values are, but not of labels that are
+// values, or are whole and written with a point. A missing one is −1 among integers of one column, as a
+// label, and NaN elsewhere.
+func (t *numbers) array(values []float64) (*npy.Array, error) {
 	values, err := t.sorted(values)
 	if err != nil {
 		return nil, err
@@ -342,13 +346,13 @@ func (t *table) array() (*npy.Array, error) {
 }
 
 // sorted returns the values of all rows in the order of the vertices.
-func (t *table) sorted(values []float64) ([]float64, error) {
+func (t *numbers) sorted(values []float64) ([]float64, error) {
 	if t.ids == nil {
 		return values, nil
 	}
 	err := t.ids.Check()
 	if err == nil {
-		values, err = InOrder(t.ids, values, t.columns)
+		values, err = inOrder(t.ids, values, t.columns)
 	}
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", t.path, err)
@@ -357,7 +361,7 @@ func (t *table) sorted(values []float64) ([]float64, error) {
 }
 
 // integers reports whether all values are, or are missing in a table of one column.
-func (t *table) integers(values []float64) bool {
+func (t *numbers) integers(values []float64) bool {
 	const exact = 1 << 53
 	return !slices.ContainsFunc(values, func(x float64) bool {
 		if math.IsNaN(x) {
@@ -376,7 +380,7 @@ func convert[T any](values []float64, to func(float64) T) []T {
 }
 
 // matrix reads the rest of the table as features.
-func (t *table) matrix(keepDense bool) (*Matrix, error) {
+func (t *numbers) matrix(keepDense bool) (*Matrix, error) {
 	c := collector{keepDense: keepDense}
 	var values []float32
 	for {

@@ -1,4 +1,4 @@
-package edgelist
+package table
 
 import (
 	"bytes"

@@ -1,0 +1,94 @@
+package arrays
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"weft/graph/internal/names"
+	"weft/graph/internal/table"
+	"weft/internal/memory"
+	"weft/internal/refusal"
+)
+
+// labelColumns are the names of the column of labels in a Parquet file that has further ones.
+var labelColumns = []string{"label", "labels", "y", "class"}
+
+// columnOfLabels reads labels from Parquet: the only column, or that of such a name, and one of ids.
+func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, error) {
+	t, n := &numbers{path: f.path, columns: 1, as: as}, &classNames{table: names.NewTable()}
+	choose := func(columns []table.Column) ([]int, error) {
+		id := slices.IndexFunc(columns, func(c table.Column) bool { return len(columns) > 1 && IsIDColumn(c.Name) })
+		var order []int
+		for k, c := range columns {
+			if len(columns) == 1 || slices.Contains(labelColumns, c.Name) {
+				order = append(order, k)
+			}
+		}
+		if len(order) != 1 {
+			return nil, errors.New("which column has the labels? Call it label, or leave the others out")
+		}
+		label := columns[order[0]]
+		n.text, t.pointed = label.Kind == table.Words, label.Kind == table.Reals
+		switch {
+		case label.Kind == table.Nested:
+			return nil, fmt.Errorf("column %q does not hold one label per row", label.Name)
+		case n.text && as == Values:
+			return nil, fmt.Errorf("column %q holds text, and values to predict are numbers; leave %s out for names of classes",
+				label.Name, refusal.Setting("values"))
+		case id < 0:
+			return order, nil
+		case columns[id].Kind == table.Nested || columns[id].Kind == table.Reals:
+			return nil, fmt.Errorf("column %q does not hold one id per row", columns[id].Name)
+		}
+		t.ids = NewRowIDs(key)
+		return append(order, id), nil
+	}
+	var values []float64
+	read := func(r *table.Row) (err error) {
+		if t.rows++; t.rows > most {
+			return refusal.Errorf("%s: more than %d rows, one for each vertex that the graph may have", f.path, most)
+		}
+		if values, err = memory.Grow(values, 1); err != nil {
+			return r.ColumnErrorf(0, "%w", err)
+		}
+		x, err := n.value(r)
+		if err != nil {
+			return r.ColumnErrorf(0, "%w", err)
+		}
+		values = append(values, x)
+		if t.ids == nil {
+			return nil
+		}
+		if err := t.ids.Add(r.Text(1), r.At); err != nil {
+			return r.ColumnErrorf(1, "%w", err)
+		}
+		return nil
+	}
+	if _, err := f.file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	in := table.Table{Path: f.path}
+	if err := in.Each(f.file, choose, read); err != nil {
+		return nil, err
+	}
+	a, err := t.array(values)
+	if err != nil {
+		return nil, err
+	}
+	return t.labels(n, a)
+}
+
+// value is the label of a row of Parquet: a number, or that of a name. NaN is none.
+func (n *classNames) value(r *table.Row) (float64, error) {
+	switch {
+	case r.Missing(0) || n.text && len(r.Text(0)) == 0:
+		return math.NaN(), nil
+	case n.text:
+		id, err := n.add(r.Text(0))
+		return float64(id), err
+	}
+	return r.Number(0)
+}

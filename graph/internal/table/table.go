@@ -1,0 +1,224 @@
+package table
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+
+	"weft/graph"
+	"weft/graph/internal/lines"
+	"weft/internal/foreign"
+	"weft/internal/refusal"
+)
+
+// Table is an open table with names of columns.
+type Table struct {
+	Path     string
+	Progress graph.Progress
+	// Separators are those of text, the first of which that a line has separates columns; else spaces do.
+	Separators string
+	// Line is what a line of text is, as "a list of edges".
+	Line string
+}
+
+// Column is a column of a table.
+type Column struct {
+	Name string
+	Kind Kind
+}
+
+// Kind is what a column holds.
+type Kind int
+
+// The kinds of columns. Only in text a column is of Any kind, as its fields say.
+const (
+	Any Kind = iota
+	Integers
+	Reals
+	Words
+	Nested // not one value in each row
+)
+
+// Choose says which of the columns are read, and in which order. Of text they have the fields of the first
+// line as names; where it returns nil the line is no header but a row, and all columns are read.
+type Choose func(columns []Column) (order []int, err error)
+
+// Each reads an open file from its begin, and calls do with its rows. An error of choose is about the table,
+// and one of do is its own.
+func (t *Table) Each(file *os.File, choose Choose, do func(*Row) error) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	r := &told{file, "reading " + t.Path, t.Progress, 0, info.Size()}
+	text := bufio.NewReaderSize(r, 64<<10)
+	start, _ := text.Peek(foreign.Head) // an error comes again
+	switch kind := foreign.Recognize(start); {
+	case kind == foreign.Parquet:
+		return t.eachParquet(file, info.Size(), choose, do)
+	case kind != foreign.Unknown && kind != foreign.Gzip:
+		return kind.Refuse(t.Path, t.Line+", as CSV or Parquet")
+	case strings.HasSuffix(strings.ToLower(t.Path), ".parquet"):
+		return refusal.Errorf("%s: does not start as a Parquet file does", t.Path)
+	default:
+		return t.eachLine(text, kind, choose, do)
+	}
+}
+
+// eachLine reads text.
+func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do func(*Row) error) (err error) {
+	const longest = 1 << 20
+	l, err := lines.New(text, lines.Form{Path: t.Path, Kind: kind, Text: t.Line, Line: t.Line, Longest: longest})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	row, separator := &Row{Position: Position{path: t.Path}}, Separator(0)
+	for {
+		line, err := l.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if blank := bytes.TrimLeft(line, " \t"); len(blank) == 0 || blank[0] == '#' || blank[0] == '%' {
+			if l.Number() == 1 && bytes.HasPrefix(line, []byte("%%MatrixMarket")) {
+				return l.Errorf("a Matrix Market file counts from 1: write its entries as edges that count from 0")
+			}
+			continue
+		}
+		first := separator == 0
+		if first {
+			separator = SeparatorOf(line, t.Separators)
+		}
+		if row.fields, err = separator.Split(row.fields[:0], line); err != nil {
+			return l.Errorf("%w", err)
+		}
+		if first {
+			columns := make([]Column, len(row.fields))
+			for k, name := range row.fields {
+				columns[k].Name = string(name)
+			}
+			if row.order, err = choose(columns); err != nil {
+				return l.Errorf("%w", err)
+			}
+			if row.order != nil {
+				continue
+			}
+		}
+		row.At = l.Number()
+		if err := do(row); err != nil {
+			return err
+		}
+	}
+}
+
+// Position is where a row stands.
+type Position struct {
+	At      int64 // its line, or row of Parquet, from 1
+	parquet bool
+	path    string
+}
+
+// String is the position in the file.
+func (p Position) String() string {
+	if p.parquet {
+		return fmt.Sprintf("row %d", p.At)
+	}
+	return fmt.Sprintf("line %d", p.At)
+}
+
+// Errorf is a refusal of the row.
+func (p Position) Errorf(format string, args ...any) error {
+	if p.parquet {
+		return refusal.Errorf("%s: %v: %w", p.path, p, fmt.Errorf(format, args...))
+	}
+	return refusal.Errorf("%s:%d: %w", p.path, p.At, fmt.Errorf(format, args...))
+}
+
+// Row is a row of a table. It is valid until the next one.
+type Row struct {
+	Position
+	order   []int           // the fields of text that were chosen; nil: all
+	fields  [][]byte        // of text
+	columns []Column        // of Parquet, that were chosen
+	values  []parquet.Value // of Parquet
+	digits  []byte          // of the last integer
+}
+
+// Len is the number of values.
+func (r *Row) Len() int { return max(len(r.fields), len(r.values)) }
+
+// Kind is what a column holds.
+func (r *Row) Kind(column int) Kind {
+	if !r.parquet {
+		return Any
+	}
+	return r.columns[column].Kind
+}
+
+// Text is the value of a column as text, which is valid until that of another column; nil where it is missing
+// in Parquet.
+func (r *Row) Text(column int) []byte {
+	switch {
+	case !r.parquet && r.order == nil:
+		return r.fields[column]
+	case !r.parquet:
+		return r.fields[r.order[column]]
+	}
+	switch v := r.values[column]; {
+	case v.IsNull():
+		return nil
+	case r.columns[column].Kind == Words:
+		return v.ByteArray()
+	default:
+		r.digits = strconv.AppendInt(r.digits[:0], integer(v), 10)
+		return r.digits
+	}
+}
+
+// Number is the number in a column, that of text the nearest float32.
+func (r *Row) Number(column int) (float64, error) {
+	if !r.parquet {
+		return strconv.ParseFloat(string(r.Text(column)), 32)
+	}
+	switch v := r.values[column]; v.Kind() {
+	case parquet.Float:
+		return float64(v.Float()), nil
+	case parquet.Double:
+		return v.Double(), nil
+	default:
+		return float64(integer(v)), nil
+	}
+}
+
+// Missing reports whether a value is missing in Parquet.
+func (r *Row) Missing(column int) bool { return r.parquet && r.values[column].IsNull() }
+
+// ColumnErrorf is a refusal of a value of Parquet.
+func (r *Row) ColumnErrorf(column int, format string, args ...any) error {
+	return r.Errorf("column %q: %w", r.columns[column].Name, fmt.Errorf(format, args...))
+}
+
+// told tells how many bytes of a file are read.
+type told struct {
+	io.Reader
+	stage     string
+	progress  graph.Progress
+	read, all int64
+}
+
+func (t *told) Read(p []byte) (int, error) {
+	n, err := t.Reader.Read(p)
+	t.read += int64(n)
+	t.progress.Of(t.stage, t.read, t.all)
+	return n, err
+}
