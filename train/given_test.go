@@ -11,6 +11,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/task"
 )
@@ -50,9 +51,7 @@ func benchmarked(t *testing.T, form graph.NegativeForm) *graph.Graph {
 		r.EdgeSplit = s
 		g.Relations = append(g.Relations[:i], r)
 	}
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Check())
 	return g
 }
 
@@ -217,9 +216,7 @@ func TestGivenSplitBetweenTypes(t *testing.T) {
 			}
 			g.Relations[i].EdgeSplit = s
 		}
-		if err := g.Check(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.Check())
 		all := linked(func(o *Options) { o.Model, o.Decoder, o.Epochs = "sage", "distmult", 3 })
 		buys := all
 		buys.LinkRelation = "user,buys,item"
@@ -257,9 +254,7 @@ func TestGivenSplitBetweenTypes(t *testing.T) {
 func addTypes(t *testing.T, g *graph.Graph, vertices int, split *graph.EdgeSplit) {
 	t.Helper()
 	other, err := graph.NewBipartite(g.Count, vertices, graph.Edges{Source: []int32{1, 2, 3}, Target: make([]int32, 3)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	other.Source, other.Name, other.Target, other.EdgeSplit = "a", "z", "b", split
 	g.Relations = append(g.Relations, other)
 	g.Others = []graph.VertexType{{Type: "b", Count: vertices, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)}}}
@@ -282,9 +277,7 @@ func TestMeasureLinks(t *testing.T) {
 				r := mustRun(t, job)
 				alone := &Job{Graph: c.g, Options: c.Options}
 				got, err := alone.MeasureLinks(t.Context(), r.Logits, r.Weights)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if got.TrainEdges != r.Links.TrainEdges || got.ValEdges != r.Links.ValEdges || got.TestEdges != r.Links.TestEdges {
 					t.Errorf("%+v, want %+v", got, r.Links)
 				}

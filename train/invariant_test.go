@@ -11,6 +11,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -96,9 +97,7 @@ func tangle(t *testing.T, vertices, into int32) *graph.Graph {
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.SBM, Vertices: int(vertices), Degree: 6, Features: 13, Classes: 5, Seed: 3, Directed: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	e := g.Relations[0].Edges()
 	e.Source, e.Target = slices.Clone(e.Source), slices.Clone(e.Target)
 	for v := range vertices {
@@ -123,9 +122,7 @@ func tangle(t *testing.T, vertices, into int32) *graph.Graph {
 		}
 	}
 	g.Relations[0], err = graph.NewRelation(int(vertices), keep)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
@@ -135,9 +132,7 @@ func run(t *testing.T, g *graph.Graph, o Options) *Result {
 		t.Fatal(err)
 	}
 	r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
@@ -174,9 +169,7 @@ func TestPermutedGraph(t *testing.T) {
 		newID[i] = int32(v)
 	}
 	permuted, err := g.Permute(newID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, o := range networks() {
 		t.Run(name, func(t *testing.T) {
 			o.Dropout, o.InputDropout, o.TransformDropout, o.AttentionDropout, o.DropEdge, o.LR = 0, 0, 0, 0, 0, 0.001
@@ -197,9 +190,7 @@ func TestPredictEqualsRun(t *testing.T) {
 			r := run(t, g, o)
 			o.Threads = 1
 			p, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), r.Weights, WithEmbeddings)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if !slices.Equal(p.Logits, r.Logits) {
 				t.Error("predict gives other logits than the run left")
 			}
@@ -234,9 +225,7 @@ func TestMemory(t *testing.T) {
 // memory and gives the same bits.
 func TestMemoryOfCutSums(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 1 << 17, Degree: 6, Directed: true, Features: 8, Classes: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o := Defaults()
 	// The peak is in a sum, over 67 MB.
 	o.Layers, o.Hidden, o.Norm, o.Residual, o.Epochs = 2, 128, "batch", true, 2
@@ -269,9 +258,7 @@ func TestMemoryLimit(t *testing.T) {
 func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 	t.Helper()
 	plan, err := j.Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var live []int64
 	j.OnEpoch = func(e Epoch) { live = append(live, e.LiveBytes) }
 	if r, err = j.Run(context.Background()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 	"weft/nn"
 	"weft/train/setting"
 )
@@ -87,9 +88,7 @@ func TestLabelInput(t *testing.T) {
 			o.Model, o.Hidden, o.Dropout, o.Epochs, o.Threads, o.Seed, o.NormalizeFeatures = "sage", 12, 0, 1, 1, 5, "none"
 			if name == "weighted" {
 				o.ClassWeights = filepath.Join(t.TempDir(), "weights")
-				if err := os.WriteFile(o.ClassWeights, []byte("1 2 .5 0 3\n"), 0o666); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(o.ClassWeights, []byte("1 2 .5 0 3\n"), 0o666))
 			}
 			with := o
 			with.LabelInput = .4
@@ -109,13 +108,9 @@ func TestLabelInput(t *testing.T) {
 			}
 			shown := widened(g, draw.Shows(0))
 			p, err := (&Job{Graph: g, Options: with}).Predict(context.Background(), got.Weights, Logits)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			q, err := (&Job{Graph: shown, Options: o}).Predict(context.Background(), got.Weights, Logits)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if d := apart(q.Logits, p.Logits); !(d < 1e-5) {
 				t.Errorf("logits differ by %v", d)
 			}
@@ -124,9 +119,7 @@ func TestLabelInput(t *testing.T) {
 			}
 			some := []int32{650, 3, 12}
 			s, err := (&Job{Graph: g, Options: with, Vertices: some}).Predict(context.Background(), got.Weights, Logits)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for k, v := range some {
 				if c := p.Classes; !slices.Equal(s.Logits[k*c:(k+1)*c], p.Logits[int(v)*c:int(v+1)*c]) {
 					t.Errorf("vertex %d alone has other logits", v)
@@ -169,15 +162,11 @@ func TestLabelInputOnMeshes(t *testing.T) {
 			sameResults(t, turns, want)
 			o.Offload = t.TempDir()
 			least, err := inTurns(Job{Graph: g, Options: o}, "graph=1").Plan(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			o.MemoryLimit = setting.Bytes(least.Limit)
 			resting := inTurns(Job{Graph: g, Options: o}, "graph=1")
 			plan, err := resting.Plan(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := mustRun(t, resting)
 			sameResults(t, got, want)
 			if moved, most := got.Disk, plan.Disk(); moved != most || moved.Read == 0 {

@@ -11,6 +11,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/task"
 	"weft/train/worker"
@@ -92,9 +93,7 @@ func severalTypes(t *testing.T) *graph.Graph {
 	t.Helper()
 	g := tangled(t)
 	other, err := graph.NewBipartite(40, g.Own(), graph.Edges{Source: []int32{1, 2, 39, 7}, Target: []int32{0, 0, 5, int32(g.Own() - 1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g.Type, g.Count = "a", g.Own()
 	g.Relations[0].Source, g.Relations[0].Name, g.Relations[0].Target = "a", "x", "a"
 	other.Source, other.Name, other.Target = "b", "y", "a"
@@ -200,9 +199,7 @@ func TestLinksOfAnotherType(t *testing.T) {
 		e.Source, e.Target = append(e.Source, k%90), append(e.Target, (k*k+7*k/90)%90)
 	}
 	follows, err := graph.NewRelation(90, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	follows.Source, follows.Name, follows.Target = "user", "follows", "user"
 	g.Relations = append(g.Relations, follows)
 	first := *g
@@ -235,9 +232,7 @@ func withKnows(t *testing.T, shop *graph.Graph) *graph.Graph {
 		e.Source, e.Target = append(e.Source, k%83), append(e.Target, (k%83/3+k/83*k/83)%27)
 	}
 	knows, err := graph.NewBipartite(90, 30, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	knows.Source, knows.Name, knows.Target = "user", "knows", "tag"
 	back := *knows.Reversed(90)
 	back.Source, back.Name, back.Target = "tag", "rev_knows", "user"
@@ -282,9 +277,7 @@ func TestPlanOfFetches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job.PlanSteps = true
 			p, err := job.Plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			r := mustRun(t, job)
 			if got := worker.SumOf(p.Sent); got != r.Communication || (got.Links.Bytes > 0) != (r.Workers > 1) {
 				t.Errorf("%+v planned, %+v sent", got, r.Communication)
@@ -305,9 +298,7 @@ func TestPlanOfFetches(t *testing.T) {
 // than a model after one small step.
 func TestLinksAreLearned(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 400, Degree: 40, Features: 16, Classes: 4, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	within := func(_ int64, u, v int32) bool { return g.Labels.Class[u] == g.Labels.Class[v] }
 	if g.Relations[0], err = g.Relations[0].Where(within); err != nil {
 		t.Fatal(err)
@@ -352,9 +343,7 @@ func TestLinksRefused(t *testing.T) {
 		}
 	}
 	loops, err := graph.NewRelation(g.Vertices(), graph.Edges{Source: []int32{3}, Target: []int32{3}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lonely, types := *g, severalTypes(t)
 	lonely.Relations = []graph.Relation{loops}
 	for _, c := range []struct {

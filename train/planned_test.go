@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/tensor"
 	"weft/train/plan"
@@ -17,9 +18,7 @@ import (
 func planOf(t *testing.T, g *graph.Graph, o Options) plan.Plan {
 	t.Helper()
 	p, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 
@@ -154,9 +153,7 @@ func TestPlannedChunks(t *testing.T) {
 func TestUnusedRelations(t *testing.T) {
 	relation := func(source, name, target string, e graph.Edges) graph.Relation {
 		r, err := graph.NewRelation(3, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.Source, r.Name, r.Target = source, name, target
 		return r
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/train/setting"
 )
 
@@ -65,18 +66,14 @@ func TestStandardFeatures(t *testing.T) {
 
 	part := raw.Rows([]int32{0, 1, 2, 3}) // without edges, and with other means
 	p, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), one.Weights, Logits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	part = scaled.Rows([]int32{0, 1, 2, 3})
 	o.NormalizeFeatures = "none"
 	weights := maps.Clone(one.Weights)
 	delete(weights, "features.mean")
 	delete(weights, "features.deviation")
 	q, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), weights, Logits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i, z := range q.Logits {
 		if math.Abs(float64(z-p.Logits[i])) > 1e-4 {
 			t.Errorf("logit %d is %v, want %v", i, p.Logits[i], z)

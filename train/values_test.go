@@ -9,6 +9,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/task"
 )
@@ -124,9 +125,7 @@ func TestLossesOfOtherLabels(t *testing.T) {
 		o := Defaults()
 		c.change(&o)
 		r, err := o.Resolve()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := r.CheckGraph(c.g); !refusal.Is(err) {
 			t.Errorf("loss %s, metric %s, smoothing %v: %v", o.Loss, o.Metric, o.LabelSmoothing, err)
 		}

@@ -18,6 +18,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/nn"
 	"weft/parallel/edges"
 	"weft/partition"
@@ -33,9 +34,7 @@ func divided(t *testing.T, g *graph.Graph, o Options, k int, of []int32) *Job {
 	j := &Job{Graph: g, Options: o}
 	if of != nil {
 		shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		j.Parts = &Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 	}
 	return j
@@ -73,9 +72,7 @@ func haloOf(o *Options, i int) edges.Halo {
 func mustRun(t *testing.T, j *Job) *Result {
 	t.Helper()
 	r, err := j.Run(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
@@ -155,9 +152,7 @@ func TestWeightedLossesOnWorkers(t *testing.T) {
 		fmt.Fprintln(&text, float64(len(g.Splits[0].Train))/(float64(len(counts))*n))
 	}
 	file := filepath.Join(t.TempDir(), "weights.txt")
-	if err := os.WriteFile(file, []byte(text.String()), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o666))
 	plain := mustRun(t, &Job{Graph: g, Options: o})
 	o.ClassWeights, o.LabelSmoothing = task.Balanced, .1
 	balanced, _ := planAndRun(t, &Job{Graph: g, Options: o})
@@ -367,13 +362,9 @@ func ringed(t *testing.T, vertices, reach int32) *graph.Graph {
 		}
 	}
 	relation, err := graph.NewRelation(int(vertices), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &graph.Graph{Relations: []graph.Relation{relation}, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)}, Labels: graph.Labels{Classes: 1, Class: make([]int64, vertices)}}
-	if err := g.MakeSplits("random:60/20/20", 1, 1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.MakeSplits("random:60/20/20", 1, 1))
 	return g
 }
 
@@ -385,16 +376,12 @@ func TestGraphGoesDown(t *testing.T) {
 		o := Defaults()
 		o.Model = model
 		one, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		const k = 16
 		j := divided(t, g, o, k, nil)
 		j.Options.Partition = partition.Range
 		many, err := j.Plan(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if share, most := float64(one.GraphBytes[0])/k, float64(slices.Max(many.GraphBytes)); most > 1.4*share {
 			t.Errorf("%s: a worker of %d holds %.0f bytes of the graph, its share is %.0f", model, k, most, share)
 		}
@@ -407,14 +394,10 @@ func TestPredictOnWorkers(t *testing.T) {
 	o := networks()["gat"]
 	run := mustRun(t, &Job{Graph: g, Options: o})
 	want, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), run.Weights, WithEmbeddings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, j := range []*Job{divided(t, g, o, 5, nil), onMesh(g, o, "tensor=5"), onMesh(g, o, "graph=2,tensor=2"), inTurns(Job{Graph: g, Options: o}, "tensor=2")} {
 		got, err := j.Predict(context.Background(), run.Weights, WithEmbeddings)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got.EmbeddingColumns != want.EmbeddingColumns || len(got.Embeddings) != len(want.Embeddings) || len(got.Logits) != len(want.Logits) {
 			t.Fatalf("%d embeddings and %d logits, want %d and %d", len(got.Embeddings), len(got.Logits), len(want.Embeddings), len(want.Logits))
 		}
@@ -438,9 +421,7 @@ func TestOneProcess(t *testing.T) {
 		c := comm.New(comm.InProcess(1)[0], 0)
 		got := mustRun(t, &Job{Graph: g, Options: o, Comm: c})
 		p, err := (&Job{Graph: g, Options: o, Comm: c}).Predict(context.Background(), got.Weights, WithEmbeddings)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) || !slices.Equal(p.Logits, want.Logits) || got.Workers != 1 {
 			t.Errorf("with the mesh %q another result than without a launcher", mesh)
 		}
@@ -452,9 +433,7 @@ func TestFailingWorker(t *testing.T) {
 	g := tangled(t)
 	j := divided(t, g, networks()["sage"], 3, nil)
 	parts, err := j.parts(context.Background(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	j.Parts = &Parts{Whole: parts.Whole, Open: func(p int) (*partition.Share, error) {
 		if p == 1 {
 			return nil, fmt.Errorf("share 1 is gone")
@@ -546,9 +525,7 @@ func TestFailureInAPass(t *testing.T) {
 func TestPartsOfAnotherMesh(t *testing.T) {
 	g, o := tangled(t), networks()["gcn"]
 	parts, err := divided(t, g, o, 3, nil).parts(context.Background(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	divided2 := divided(t, g, o, 2, nil)
 	divided2.Parts = parts
 	connected := divided(t, g, o, 3, nil)
@@ -594,9 +571,7 @@ func TestInterruptedWorkers(t *testing.T) {
 			}
 		}
 		r, err := j.Run(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !r.Interrupted() || r.Epochs < 3 || r.Epochs > 5 || len(r.Logits) == 0 {
 			t.Errorf("%s: interrupted %v after %d epochs, with %d logits", j.Options.Parallel, r.Interrupted(), r.Epochs, len(r.Logits))
 		}

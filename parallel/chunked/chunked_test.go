@@ -8,6 +8,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
@@ -37,9 +38,7 @@ func graphOf(t rapid.TB, vertices int, list []edge) *graph.Graph {
 		e.Source, e.Target = append(e.Source, one.u), append(e.Target, one.v)
 	}
 	r, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &graph.Graph{Relations: []graph.Relation{r}}
 }
 

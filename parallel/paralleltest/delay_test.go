@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weft/autograd"
+	"weft/internal/require"
 	"weft/kernel/reference"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
@@ -127,9 +128,7 @@ func TestDelayIsItsDefinition(t *testing.T) {
 			o := train.Defaults()
 			o.Parallel, o.HaloDelay, o.AggregationOrder = "graph=3", 1, c.order
 			settings, err := o.Resolve()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			const epochs, partitions, rate = 4, 3, .5
 			s := newStaged(t, "gcn", mesh.Mesh{Stages: 1, Partitions: partitions, Slices: 1}, 1)
 			s.spec.Layers = len(pipeGCN{}.rows)

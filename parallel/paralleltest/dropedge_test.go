@@ -8,6 +8,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
@@ -98,9 +99,7 @@ func without(t *testing.T, g *graph.Graph, epoch autograd.Random, p float64) gra
 		t.Errorf("%.2f of the edges are left, and not %.2f", share, 1-p)
 	}
 	some, err := graph.NewRelation(g.Vertices(), left)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	some.Name = r.Name
 	return some
 }

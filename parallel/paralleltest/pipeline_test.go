@@ -17,6 +17,7 @@ import (
 	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/kernel/reference"
 	"weft/nn"
@@ -88,13 +89,9 @@ func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	t.Helper()
 	blocks, err := s.spec.Blocks(sar.SchemaOf(partition.All(s.graph)), s.graph.Labels.Classes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cuts, err := gnn.Cut(blocks, s.mesh.Stages, s.graph.Vertices(), s.graph.Edges())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
 		c.Blocks, c.Seed, c.Training, c.Recompute = blocks, 7, true, s.recompute
 		c.Options = s.options

@@ -11,6 +11,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
@@ -29,9 +30,7 @@ func TestPlanOfStages(t *testing.T) {
 	o.Model, o.Layers, o.Threads, o.InputDropout = "gcn", 3, 1, .1 // nothing is cached
 	said := func(j *train.Job) (lines []string) {
 		plan, err := j.Plan(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		parameters := 0
 		for _, w := range plan.Workers {
 			parameters += w.Parameters
@@ -60,9 +59,7 @@ func TestPlanOfStages(t *testing.T) {
 // TestPlanOfAnyOrder: no order of chunks of unequal size takes more memory than planned, nor much less.
 func TestPlanOfAnyOrder(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.RMAT, Scale: 8, EdgeFactor: 12, Features: 16, Classes: 4, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, c := range []struct {
 		model  string
 		stages int
@@ -81,13 +78,9 @@ func TestPlanOfAnyOrder(t *testing.T) {
 		c.set(&o)
 		job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: c.slices}}
 		plan, err := job.Plan(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r, err := job.Run(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for stage, planned := range plan.PeakTensorBytes {
 			if took := r.PeakTensorBytes[stage]; took > planned || float64(took) < .85*float64(planned) {
 				t.Errorf("%s, stage %d: took %d bytes, planned %d", c.model, stage, took, planned)
@@ -119,13 +112,9 @@ func TestPlanOfChunks(t *testing.T) {
 					job.Parts = inTurn(t, g, m.Partitions)
 				}
 				plan, err := job.Plan(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				r, err := job.Run(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				what := fmt.Sprintf("%s on %s, recompute %s, %s, from %s", model, Name(job.Mesh), o.Recompute, o.StaleGradients, o.HistoryStart)
 				if diff := cmp.Diff(r.PeakTensorBytes, plan.PeakTensorBytes); diff != "" {
 					t.Errorf("%s: planned tensors: %s", what, diff)
@@ -155,9 +144,7 @@ func TestPriceOfOrders(t *testing.T) {
 				job.Parts = inTurn(t, g, 2)
 			}
 			plan, err := job.Plan(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			price[choice] = map[string][2]string{}
 			for _, s := range plan.Workers[0].Layers {
 				if m := regexp.MustCompile(`^.* \(.*: ([^:)]*)\)$`).FindStringSubmatch(s.What); m != nil {
@@ -185,8 +172,6 @@ func TestPriceOfOrders(t *testing.T) {
 func inTurn(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	t.Helper()
 	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: Dividings(g.Vertices(), k)["in turn"]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 }

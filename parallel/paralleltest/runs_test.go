@@ -11,6 +11,7 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/nn"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
@@ -293,9 +294,7 @@ func (c *Case) inBFloat16(t *testing.T, g *graph.Graph, o train.Options, got *tr
 	t.Helper()
 	o.Precision = "f32"
 	plan, err := c.job(t, g, o).Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	whole, half := worker.SumOf(plan.Sent), got.Communication
 	for _, k := range []struct {
 		what        string
@@ -313,9 +312,7 @@ func (c *Case) inBFloat16(t *testing.T, g *graph.Graph, o train.Options, got *tr
 func asPlanned(t *testing.T, j *train.Job) *train.Result {
 	t.Helper()
 	p, err := j.Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := run(t, j)
 	if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(p.GraphBytes, r.GraphBytes) {
 		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", r.PeakTensorBytes, r.GraphBytes, p.PeakTensorBytes, p.GraphBytes)
@@ -373,18 +370,14 @@ func run(t *testing.T, j *train.Job) *train.Result {
 		}
 	}
 	r, err := j.Run(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
 func predict(t *testing.T, j *train.Job, weights nn.State) *train.Prediction {
 	t.Helper()
 	p, err := j.Predict(context.Background(), weights, train.WithEmbeddings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 
@@ -403,9 +396,7 @@ func parts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 		a.Of[v] = int32(r.IntN(filled))
 	}
 	shares, err := partition.Split(g, &a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 }
 

@@ -6,6 +6,7 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
@@ -27,9 +28,7 @@ func TestScoresOfOneValue(t *testing.T) {
 		a, err := newAxis(engine.Config{Env: axis.Env{
 			Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(Small(t, false, false)),
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		p, tape := a.Propagator("convs.1", Stored), autograd.NewTrainingTape(team, autograd.Random{})
 		value := func() *autograd.Var { return tape.Input(team.Zeros(tensor.Features, a.Rows().Here, 2), a.Rows()) }
 		x, s := value(), value()

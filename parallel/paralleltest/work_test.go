@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
@@ -43,9 +44,7 @@ func TestWorkAlone(t *testing.T) {
 				return job.Run(context.Background())
 			}
 			want, err := run(2, func(*train.Options) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			same := func(what string, got *train.Result) {
 				equal := slices.Equal(got.Losses, want.Losses) && slices.Equal(got.Logits, want.Logits)
 				for name, w := range want.Weights {
@@ -67,9 +66,7 @@ func TestWorkAlone(t *testing.T) {
 				}
 			}
 			got, err := run(4, func(*train.Options) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			same("four stages", got)
 		})
 	}

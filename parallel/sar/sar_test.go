@@ -9,6 +9,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
@@ -123,9 +124,7 @@ func TestOrdersOfWork(t *testing.T) {
 		Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(paralleltest.Small(t, true, true)),
 		Explain: func(path, what string) { explained = append(explained, path+": "+what) },
 	}, axis.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tape, x := autograd.NewTape(team), team.Zeros(tensor.Features, p.Rows().Here, 8)
 	indptr := team.Memory.NewElement(tensor.Features, tensor.Int64, 1, x.Rows+1)
 	clear(indptr.Int64s())

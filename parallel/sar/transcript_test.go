@@ -15,6 +15,7 @@ import (
 	"weft/comm/commtest"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/axis"
@@ -88,9 +89,7 @@ func TestTranscripts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			relation, err := graph.NewRelation(c.n, c.edges)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := "# " + c.shows + "\n" + transcribe(t, &graph.Graph{Relations: []graph.Relation{relation}}, inTurn(c.n, c.k), c.k, c.layer, c.setting)
 			paralleltest.CompareTranscript(t, name, got, *update)
 		})

@@ -6,6 +6,7 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
@@ -57,8 +58,6 @@ func hubs(t *testing.T) *graph.Graph {
 		e.Source, e.Target = append(e.Source, k*k%vertices, out), append(e.Target, into, k*7%vertices)
 	}
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &graph.Graph{Relations: []graph.Relation{relation}}
 }

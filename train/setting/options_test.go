@@ -15,21 +15,18 @@ import (
 
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/order"
 )
 
 // writtenYAML is what a run writes of its options.
-func writtenYAML(t interface{ Fatal(...any) }, o *Options) []byte {
+func writtenYAML(t rapid.TB, o *Options) []byte {
 	r, err := o.Resolve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	written, err := r.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return written
 }
 
@@ -331,9 +328,7 @@ func TestReadNamedConfig(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
-	if err := os.WriteFile("cora-gcn", []byte("hidden: 7\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile("cora-gcn", []byte("hidden: 7\n"), 0o600))
 	if err := ReadConfig("cora-gcn", &o); err != nil || o.Hidden != 7 {
 		t.Errorf("%v, hidden %d", err, o.Hidden)
 	}
@@ -386,9 +381,7 @@ func TestReadConfig(t *testing.T) {
 		{"hidden: {", "line 1"},
 	} {
 		path := filepath.Join(t.TempDir(), "c.yaml")
-		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(c.text), 0o666))
 		o := Defaults()
 		err := ReadConfig(path, &o)
 		switch {
@@ -487,9 +480,7 @@ func TestConfigInLittleMemory(t *testing.T) {
 	// The text itself is bounded too.
 	for _, size := range []int{maxConfig, maxConfig + 1} {
 		path := filepath.Join(t.TempDir(), "c.yaml")
-		if err := os.WriteFile(path, []byte("hidden: 32 #"+strings.Repeat("x", size-12)), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte("hidden: 32 #"+strings.Repeat("x", size-12)), 0o666))
 		o := Defaults()
 		if err := ReadConfig(path, &o); (err == nil) != (size == maxConfig) || o.Hidden != 32 && err == nil {
 			t.Errorf("%d bytes: %v", size, err)
@@ -554,9 +545,7 @@ func FuzzConfig(f *testing.F) {
 			return
 		}
 		written, err := r.YAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		again := Defaults()
 		if err := parseConfig(written, &again); err != nil {
 			t.Fatalf("%v in\n%s", err, written)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/gnn"
+	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/partition"
@@ -80,9 +81,7 @@ func TestRecomputeOnceABool(t *testing.T) {
 		o := Defaults()
 		o.Recompute, o.Parallel = c.recompute, c.parallel
 		r, err := o.Resolve()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := r.Recomputes(); !slices.Equal(got, c.want) {
 			t.Errorf("%s on %q: %v, want %v", c.recompute, c.parallel, got, c.want)
 		}
@@ -96,9 +95,7 @@ func TestSettingsOfAPipeline(t *testing.T) {
 	o.HistoryStart, o.ChunkOrder, o.StaleGradients, o.Recompute = axis.Warm, axis.Fixed, axis.Keep, RecomputeNone
 	written := writtenYAML(t, &o)
 	again := Defaults()
-	if err := parseConfig(written, &again); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, parseConfig(written, &again))
 	if diff := cmp.Diff(o, again); diff != "" {
 		t.Errorf("%s\n%s", diff, written)
 	}
