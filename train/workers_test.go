@@ -60,13 +60,13 @@ func away(a, b []float64) (d float64) {
 	return d
 }
 
-// haloOf returns one of the names of edges.HaloNames; rows where edges are dropped, which those of partial
+// haloOf returns one of the choices of what travels; rows where edges are dropped, which those of partial
 // sums are not.
-func haloOf(o *Options, i int) string {
+func haloOf(o *Options, i int) edges.Halo {
 	if o.DropEdge > 0 {
-		i = int(edges.HaloRows)
+		return edges.HaloRows
 	}
-	return edges.HaloNames[i]
+	return edges.Halo(i)
 }
 
 func mustRun(t *testing.T, j *Job) *Result {
