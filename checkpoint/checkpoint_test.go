@@ -10,6 +10,7 @@ import (
 
 	"weft/autograd"
 	"weft/internal/alloctest"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -18,21 +19,15 @@ import (
 func save(t *testing.T, path string, epoch int, workers ...[]Array) {
 	t.Helper()
 	f, err := OpenFolder(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	var files []File
 	for k, arrays := range workers {
 		file, err := f.Write(epoch, k, arrays, map[string]string{"of": "test"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		files = append(files, file)
 	}
-	if err := f.Commit(epoch, files, map[string]int{"epoch": epoch}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Commit(epoch, files, map[string]int{"epoch": epoch}))
 }
 
 func open(t *testing.T, path string, epoch int) *Checkpoint {
@@ -41,9 +36,7 @@ func open(t *testing.T, path string, epoch int) *Checkpoint {
 	if err == nil {
 		err = errors.Join(c.Verify(0, 1), c.Open())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -119,9 +112,7 @@ func TestLoadingTakesLittle(t *testing.T) {
 	c, got := open(t, path, 1), make([]float32, n)
 	into := []Array{{Name: "table", Shape: []int{n, 1}, Floats: got, Rows: autograd.RowsOf(team, all, n, n, nil)}}
 	took := alloctest.Bytes(func() {
-		if err := c.Load(into); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Load(into))
 	})
 	for v, x := range got {
 		if x != float32(v) {
@@ -178,9 +169,7 @@ func TestOddBFloat16s(t *testing.T) {
 		{Name: "b", Shape: []int{1, 1}, BFloat16s: make([]uint16, 1)},
 		{Name: "c", Shape: []int{2}, Floats: make([]float32, 2)},
 	}
-	if err := open(t, path, 1).Load(got); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, open(t, path, 1).Load(got))
 	if a, b, c := got[0].BFloat16s, got[1].BFloat16s, got[2].Floats; !slices.Equal(a, []uint16{0x3f80, 0x4000, 0x4040}) || b[0] != 0x4080 || !slices.Equal(c, []float32{5, 6}) {
 		t.Errorf("%x, %x, %v", a, b, c)
 	}
@@ -216,14 +205,10 @@ func TestFolder(t *testing.T) {
 		save(t, path, epoch, one)
 	}
 	f, err := OpenFolder(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	file, err := f.Write(5, 0, one, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, err := Epochs(path); err != nil || !slices.Equal(got, []int{4, 3}) {
 		t.Errorf("checkpoints %d, %v", got, err)
 	}
@@ -231,9 +216,7 @@ func TestFolder(t *testing.T) {
 	if err := f.Commit(5, []File{file, missing}, nil); err == nil || !strings.Contains(err.Error(), "shared file system") {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if err := f.ContinueFrom(4); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.ContinueFrom(4))
 	entries, err := os.ReadDir(path)
 	if err != nil || len(entries) != 2 || entries[0].Name() != "epoch-000000003" {
 		t.Errorf("left %v, %v", entries, err)
@@ -246,9 +229,7 @@ func TestFolder(t *testing.T) {
 		t.Errorf("checkpoints %d of no folder, %v", got, err)
 	}
 	file.Name = filepath.Join(path, "file")
-	if err := os.WriteFile(file.Name, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file.Name, nil, 0o666))
 	if got, err := Epochs(file.Name); err == nil {
 		t.Errorf("checkpoints %d of what cannot be listed", got)
 	}

@@ -11,32 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestContinueFrom: of what a killed run leaves, the last two checkpoints up to the epoch stay.
 func TestContinueFrom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoints")
 	folder, err := OpenFolder(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer folder.Close()
 	for _, left := range []string{name(1), name(2), name(4), name(5), unfinished(3), unfinished(6)} {
-		if err := os.Mkdir(filepath.Join(path, left), 0o777); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Mkdir(filepath.Join(path, left), 0o777))
 	}
 	for _, c := range []struct {
 		epoch int
 		want  []int
 	}{{5, []int{5, 4}}, {4, []int{4}}, {0, nil}} {
-		if err := folder.ContinueFrom(c.epoch); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, folder.ContinueFrom(c.epoch))
 		entries, err := os.ReadDir(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got, err := Epochs(path); err != nil || !slices.Equal(got, c.want) || len(entries) != len(got) {
 			t.Errorf("after epoch %d: %d of %d entries, want %d", c.epoch, got, len(entries), c.want)
 		}
@@ -46,9 +39,7 @@ func TestContinueFrom(t *testing.T) {
 // TestNoRoom: a disk that is too full for a checkpoint is refused, in megabytes.
 func TestNoRoom(t *testing.T) {
 	f, err := OpenFolder(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -66,15 +57,9 @@ func TestNoRoom(t *testing.T) {
 func TestFolderIsNoLink(t *testing.T) {
 	base := t.TempDir()
 	other, file, link := filepath.Join(base, "other"), filepath.Join(base, "file"), filepath.Join(base, "link")
-	if err := os.MkdirAll(filepath.Join(other, name(3)), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(other, link); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(other, name(3)), 0o777))
+	require.NoError(t, os.WriteFile(file, nil, 0o666))
+	require.NoError(t, os.Symlink(other, link))
 	for _, path := range []string{link, file} {
 		if _, err := OpenFolder(path); !refusal.Is(err) || !strings.Contains(err.Error(), path) {
 			t.Errorf("OpenFolder(%s): %v, want a refusal that names it", path, err)
@@ -92,21 +77,13 @@ func TestFolderIsNoLink(t *testing.T) {
 func TestFolderInAnother(t *testing.T) {
 	base := t.TempDir()
 	run, moved := filepath.Join(base, "run"), filepath.Join(base, "moved")
-	if err := os.Mkdir(run, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(run, 0o777))
 	above, err := os.OpenRoot(run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer above.Close()
-	if err := errors.Join(os.Rename(run, moved), os.Mkdir(run, 0o777)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Rename(run, moved), os.Mkdir(run, 0o777)))
 	folder, err := OpenFolderIn(above, filepath.Join(run, "checkpoints"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer folder.Close()
 	if there, err := os.ReadDir(run); err != nil || len(there) > 0 {
 		t.Errorf("%v is made in the other folder, %v", there, err)
@@ -129,33 +106,23 @@ func TestPartsAreOnDisk(t *testing.T) {
 		return pages.Dirty + pages.Writeback
 	}
 	written, err := os.Create(filepath.Join(dir, "other"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer written.Close()
 	if _, err := written.Write(make([]byte, 1<<16)); err != nil {
 		t.Fatal(err)
 	}
 	before := dirty(written)
-	if err := written.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, written.Sync())
 	if after := dirty(written); before == 0 || after > 0 {
 		t.Skipf("%s: the file system does not say which pages are on disk: %d are not, and after fsync %d", dir, before, after)
 	}
 	f, err := OpenFolder(filepath.Join(dir, "checkpoints"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	file, err := f.Write(1, 0, []Array{{Name: "m", Shape: []int{1 << 14}, Floats: make([]float32, 1<<14)}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	part, err := os.Open(filepath.Join(dir, "checkpoints", unfinished(1), file.Name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer part.Close()
 	if n := dirty(part); n > 0 {
 		t.Errorf("%d pages of the file are not on disk", n)

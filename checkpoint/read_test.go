@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"weft/internal/require"
 )
 
 // TestDamagedManifest: whichever bit of a manifest is flipped, the checkpoint is refused, or its files and
@@ -12,31 +14,19 @@ import (
 func TestDamagedManifest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoints")
 	folder, err := OpenFolder(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer folder.Close()
 	file, err := folder.Write(7, 0, []Array{{Name: "w", Shape: []int{2}, Floats: []float32{1, 2}}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := folder.Commit(7, []File{file}, map[string]int{"seed": 3}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, folder.Commit(7, []File{file}, map[string]int{"seed": 3}))
 	whole, err := Read(path, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	manifest := filepath.Join(whole.Path, manifestFile)
 	text, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for bit := range 8 * len(text) {
 		text[bit/8] ^= 1 << (bit % 8)
-		if err := os.WriteFile(manifest, text, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(manifest, text, 0o666))
 		c, err := Read(path, 7)
 		if err == nil {
 			err = c.Verify(0, 1)

@@ -7,6 +7,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/paralleltest"
@@ -18,9 +19,7 @@ import (
 func TestCost(t *testing.T) {
 	const vertices, edges, wide, classes = 40, 90, 15, 7
 	r, err := graph.NewRelation(vertices, ring(vertices, edges))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var specs []gnn.Spec
 	for _, s := range forms() {
 		if s.Bases > 0 {
@@ -36,9 +35,7 @@ func TestCost(t *testing.T) {
 	}
 	for _, s := range specs {
 		blocks, err := s.Blocks(gnn.OneType(wide, edgeColumns), classes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i, b := range blocks {
 			if got := multiplyAdds(t, &r, blocks, i); got != b.Cost.Of(vertices, edges) {
 				t.Errorf("%s %s, layer %d: %v multiply-adds, its cost says %v: %+v", s.Model, s.Direction, i, got, b.Cost.Of(vertices, edges), b.Cost)
@@ -126,9 +123,7 @@ func TestTypedCost(t *testing.T) {
 		s := gnn.Spec{Model: model, Layers: 2, Hidden: hidden, Norm: "none", Activation: "relu", Direction: "in"}
 		c.change(&s)
 		blocks, err := s.Blocks(c.schema, classes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := [2]gnn.Cost{blocks[0].Cost, blocks[1].Cost}; got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}

@@ -12,6 +12,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
@@ -119,9 +120,7 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 // them.
 func TestRootWeightsOfDirGNNConv(t *testing.T) {
 	tensors, meta, err := safetensors.ReadFile("testdata/sage-2-both.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &golden{t, meta, tensors}
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -197,9 +196,7 @@ func TestGolden(t *testing.T) {
 
 func testGolden(t *testing.T, file, input string) {
 	tensors, meta, err := safetensors.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &golden{t, meta, tensors}
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	defer team.Memory.Close()

@@ -8,6 +8,7 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
 	"weft/tensor"
@@ -22,9 +23,7 @@ func TestInitialBlocks(t *testing.T) {
 		defer team.Memory.Close()
 		s, schema := gnn.Spec{Model: "rgcn", Layers: 2, Hidden: hidden, DiagonalBlocks: diagonal, Direction: "in", Norm: "none", Activation: "relu"}, gnn.OneType(features, 0)
 		blocks, err := s.Blocks(schema, classes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		params := nn.NewParams(team, 1)
 		none := func(string, gnn.Along) gnn.Propagator { return nil }
 		gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: schema, Rows: []*autograd.RowSet{{Here: 5, Total: 5}}, Propagators: none})
@@ -72,9 +71,7 @@ func TestInitScheme(t *testing.T) {
 			defer team.Memory.Close()
 			s := gnn.Spec{Model: model, Layers: 2, Hidden: hidden, Heads: 1, OutputHeads: 1, Direction: "in", Norm: "none", Activation: "relu"}
 			blocks, err := s.Blocks(gnn.OneType(features, 0), classes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			params := nn.NewParams(team, 1)
 			params.InitScheme = scheme
 			gnn.Build(blocks, 0, len(blocks), gnn.Env{

@@ -9,6 +9,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/paralleltest"
@@ -96,15 +97,11 @@ func TestPartsOfAModel(t *testing.T) {
 	e := graph.Edges{Source: []int32{0, 1, 2, 3, 5, 5, 2, 2}, Target: []int32{1, 0, 0, 4, 4, 5, 6, 6}}
 	e.FeatureColumns, e.Features = edgeColumns, []float32{31: 1}
 	r, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, s := range forms() {
 		name := fmt.Sprintf("%s (decoupled: %v, blocks: %q)", s.Model, s.Decoupled, s.BlockForm)
 		blocks, err := s.Blocks(gnn.OneType(features, edgeColumns), classes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		type part struct {
 			model  gnn.Model
 			params *nn.Params
@@ -204,9 +201,7 @@ func TestInitialResidual(t *testing.T) {
 func TestDepthIsTwoTensors(t *testing.T) {
 	const vertices, width = 4096, 16
 	r, err := graph.NewRelation(vertices, ring(vertices, 2*vertices))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, s := range []gnn.Spec{
 		{Model: "gcnii", SharedWeights: true}, {Model: "gcnii"}, {Model: "resgcn"}, {Model: "sage", Norm: "none", Residual: true},
 	} {
@@ -219,9 +214,7 @@ func TestDepthIsTwoTensors(t *testing.T) {
 				s.Norm = "auto"
 			}
 			blocks, err := s.Blocks(gnn.OneType(width, 0), width)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: nn.NewParams(team, 7), Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator})
 			x := team.Zeros(tensor.Features, vertices, width)
 			m.Forward(gnn.State{H: autograd.NewTrainingTape(team, autograd.Random{}).Constant(x, g.Rows())})

@@ -9,10 +9,11 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -167,23 +168,17 @@ func TestDecoupledRelations(t *testing.T) {
 			e.Source, e.Target = append(e.Source, r.Int32N(int32(count[ends[0]]))), append(e.Target, r.Int32N(int32(count[ends[1]]-1)))
 		}
 		made, err := graph.NewBipartite(count[ends[0]], count[ends[1]], e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		made.Source, made.Name, made.Target = names[ends[0]], []string{"cites", "writes", "by"}[k], names[ends[1]]
 		c.edges, g.Relations = append(c.edges, e), append(g.Relations, made)
 	}
 	for _, c.teleport = range []float64{0, .2} {
 		team := kernel.NewTeam(2, tensor.NewMeter())
-		p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g), order.Options{}, sar.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)}, axis.Options{})
+		require.NoError(t, err)
 		s := gnn.Spec{Model: "rgcn", Layers: c.layers, Hidden: 4, Norm: "none", Activation: "tanh", Direction: "in", Decoupled: true, Bases: 2, Teleport: c.teleport}
 		blocks, err := s.Blocks(p.Schema(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		params := nn.NewParams(team, 1)
 		m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
 		w := params.State()
@@ -195,9 +190,7 @@ func TestDecoupledRelations(t *testing.T) {
 				tensor.Float32[i] = float32(r.NormFloat64())
 			}
 		}
-		if err := params.Load(w); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, params.Load(w))
 		tape := autograd.NewTrainingTape(team, autograd.Random{})
 		x := given(tape, matrix(team, c.papers, g.Features.Dense), p.Rows(), "fixed")
 		none := tape.Constant(team.Memory.New(tensor.Features, c.authors, 0), p.Types()[1])

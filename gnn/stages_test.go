@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/gnn"
+	"weft/internal/require"
 )
 
 // blocksOf returns blocks with these costs for each vertex. A block with a cost below zero does not
@@ -104,9 +105,7 @@ func costliest(specs []gnn.BlockSpec, cuts []int) (most float64) {
 func TestMostStages(t *testing.T) {
 	for _, s := range forms() {
 		blocks, err := s.Blocks(gnn.OneType(15, edgeColumns), 7)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want := s.Layers
 		switch {
 		case s.Decoupled && s.Model == "rgcn":

@@ -14,11 +14,12 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -90,17 +91,13 @@ func TestTypedGolden(t *testing.T) {
 
 func testTypedGolden(t *testing.T, file, input string) {
 	tensors, meta, err := safetensors.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &golden{t, meta, tensors}
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	defer team.Memory.Close()
 	of := g.graph()
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(of), order.Options{}, sar.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(of)}, axis.Options{})
+	require.NoError(t, err)
 	s := gnn.Spec{
 		Model: meta["model"], Layers: 2, Hidden: g.number("hidden"), Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: meta["norm"],
 		Activation: meta["act"], Direction: "in",
@@ -110,14 +107,10 @@ func testTypedGolden(t *testing.T, file, input string) {
 	}
 	classes := tensors["logits"].Shape[1]
 	blocks, err := s.Blocks(p.Schema(), classes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	params := nn.NewParams(team, 1)
 	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
-	if err := params.Load(g.byType(p.Schema(), g.state("param."))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, params.Load(g.byType(p.Schema(), g.state("param."))))
 	if got, n := s.Widths(params.State()); n != classes || got != 0 && got != of.Features.Columns {
 		t.Errorf("the weights are said to be for %d features and %d classes", got, n)
 	}
@@ -318,21 +311,15 @@ func TestTypedRefused(t *testing.T) {
 // others.
 func TestTypedReach(t *testing.T) {
 	tensors, meta, err := safetensors.ReadFile("testdata/relations/rgcn-types-bare.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &golden{t, meta, tensors}
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g.graph()), order.Options{}, sar.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g.graph())}, axis.Options{})
+	require.NoError(t, err)
 	s := gnn.Spec{Model: "sage", Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in", Embed: 3, Residual: true, Dropout: .5, InputDropout: .2}
 	blocks, err := s.Blocks(p.Schema(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	params := nn.NewParams(team, 1)
 	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
 	var names []string
@@ -374,9 +361,7 @@ func papers(t *testing.T, relations ...string) *graph.Graph {
 	g := &graph.Graph{Type: "paper", Count: 3, Features: graph.Features{Columns: 4, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}}}
 	for _, name := range relations {
 		r, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.Source, r.Name, r.Target = "paper", name, "paper"
 		g.Relations = append(g.Relations, r)
 	}
@@ -388,18 +373,14 @@ func papers(t *testing.T, relations ...string) *graph.Graph {
 func TestTypedNorms(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(papers(t, "cites", "extends")), order.Options{}, sar.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(papers(t, "cites", "extends"))}, axis.Options{})
+	require.NoError(t, err)
 	for model, want := range map[string][]string{
 		"sage": {"norms.0.paper.bias", "norms.0.paper.weight"}, "rgcn": {"norms.0.bias", "norms.0.weight"},
 	} {
 		s := gnn.Spec{Model: model, Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in"}
 		blocks, err := s.Blocks(p.Schema(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		params := nn.NewParams(team, 1)
 		gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
 		var got []string
@@ -420,19 +401,15 @@ func TestInputDropout(t *testing.T) {
 	for model, relations := range map[string][]string{"gcn": {"cites"}, "rgcn": {"cites", "extends"}} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		g := papers(t, relations...)
-		p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g), order.Options{}, sar.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)}, axis.Options{})
+		require.NoError(t, err)
 		for _, c := range []struct {
 			rate    float64
 			nothing bool
 		}{{0, false}, {1 - 1e-7, true}} {
 			s := gnn.Spec{Model: model, Layers: 1, Norm: "none", Activation: "relu", Direction: "in", InputDropout: c.rate}
 			blocks, err := s.Blocks(p.Schema(), 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			m := gnn.Build(blocks, 0, 1, gnn.Env{Params: nn.NewParams(team, 1), Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
 			tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
 			x := given(tape, matrix(team, g.Count, g.Features.Dense), p.Rows(), "fixed")

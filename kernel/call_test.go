@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -80,21 +81,13 @@ func TestParallelPanic(t *testing.T) {
 func TestParallelFault(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	f, err := os.Create(filepath.Join(t.TempDir(), "cut"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
-	if err := f.Truncate(1 << 16); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Truncate(1<<16))
 	mapped, err := unix.Mmap(int(f.Fd()), 0, 1<<16, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = unix.Munmap(mapped) }()
-	if err := f.Truncate(0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Truncate(0))
 	team := kernel.NewTeam(3, tensor.NewMeter())
 	for range 20 {
 		func() {

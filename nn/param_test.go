@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
@@ -136,9 +137,7 @@ func TestStateRoundTrip(t *testing.T) {
 	}); diff != "" {
 		t.Error(diff)
 	}
-	if err := to.Load(state); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, to.Load(state))
 	if diff := cmp.Diff(state, to.State()); diff != "" {
 		t.Error(diff)
 	}
@@ -156,16 +155,12 @@ func TestCancelledBias(t *testing.T) {
 	state := ps.State()
 	state["convs.0.lin.bias"] = safetensors.Tensor{Shape: []int{3}, Float32: []float32{1, -2, 4}}
 	state["norms.0.module.running_mean"] = safetensors.Tensor{Shape: []int{3}, Float32: []float32{10, 20, 30}}
-	if err := ps.Load(state); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ps.Load(state))
 	if got := ps.Buffers[0].Values; !slices.Equal(got, []float32{9.5, 21, 28}) {
 		t.Errorf("the running mean is %v", got)
 	}
 	delete(state, "convs.0.lin.bias")
-	if err := ps.Load(state); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ps.Load(state))
 	if got := ps.Buffers[0].Values; !slices.Equal(got, []float32{10, 20, 30}) {
 		t.Errorf("the running mean is %v", got)
 	}
@@ -182,9 +177,7 @@ func TestOlderName(t *testing.T) {
 	}
 	delete(state, "convs.0.lin.weight")
 	other := model(team, 2)
-	if err := other.Load(state); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, other.Load(state))
 	if !slices.Equal(other.List[0].Value.Floats(), ps.List[0].Value.Floats()) {
 		t.Error("the weight was not loaded")
 	}
@@ -212,9 +205,7 @@ func TestLoadWithoutCount(t *testing.T) {
 	*from.Buffers[2].Count, *to.Buffers[2].Count = 5, 7
 	state := from.State()
 	delete(state, "norms.0.module.num_batches_tracked")
-	if err := to.Load(state); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, to.Load(state))
 	state["norms.0.module.num_batches_tracked"] = safetensors.Tensor{Shape: []int{}, Int64: []int64{0}}
 	if diff := cmp.Diff(state, to.State()); diff != "" {
 		t.Error(diff)
@@ -277,9 +268,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	change(7)
 	ps.Save(&s) // an earlier state, whose memory the next one uses
-	if err := ps.Load(want); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ps.Load(want))
 	ps.Save(&s)
 	change(8)
 	ps.Restore(&s)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
@@ -23,9 +24,7 @@ func newParams(t *testing.T) (*kernel.Team, *nn.Params) {
 func newOptimizer(t *testing.T, s optim.Settings, team *kernel.Team, ps *nn.Params) *optim.Optimizer {
 	t.Helper()
 	o, err := optim.New(s, team, ps.List)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return o
 }
 
@@ -43,9 +42,7 @@ func near(t *testing.T, what string, got, want []float32) {
 // the weight alone.
 func TestGolden(t *testing.T) {
 	golden, meta, err := safetensors.ReadFile("testdata/golden.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tested := 0
 	for name, text := range meta {
 		if !strings.HasPrefix(text, "{") {
@@ -59,9 +56,7 @@ func TestGolden(t *testing.T) {
 				WeightDecay float64  `json:"weight_decay"`
 				Clip        *float64 `json:"clip"`
 			}
-			if err := json.Unmarshal([]byte(text), &torch); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, json.Unmarshal([]byte(text), &torch))
 			s := optim.Settings{Rate: torch.LR, Momentum: torch.Momentum, WeightDecay: torch.WeightDecay}
 			s.Name, _, _ = strings.Cut(name, "-")
 			if torch.Clip != nil {
@@ -70,9 +65,7 @@ func TestGolden(t *testing.T) {
 			team, ps := newParams(t)
 			weight, bias := ps.Weight("weight", 3, 4, nn.Constant(0)), ps.Bias("bias", 4, nn.Constant(0))
 			load := func(prefix string) {
-				if err := ps.Load(nn.State{"weight": golden[prefix+"weight"], "bias": golden[prefix+"bias"]}); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, ps.Load(nn.State{"weight": golden[prefix+"weight"], "bias": golden[prefix+"bias"]}))
 			}
 			o := newOptimizer(t, s, team, ps)
 			start := map[*nn.Param][]float32{}
@@ -203,9 +196,7 @@ func rate(name string, epoch, epochs int) float64 {
 // 0.1, and with the definitions for runs of any length.
 func TestSchedules(t *testing.T) {
 	golden, _, err := safetensors.ReadFile("testdata/golden.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for epoch := 1; epoch <= 12; epoch++ {
 		check := func(name string, epochs int) {
 			if got, want := .1*rate(name, epoch, epochs), float64(golden["schedule."+name].Float32[epoch-1]); math.Abs(got-want) > 1e-8 {
@@ -240,9 +231,7 @@ func TestSchedules(t *testing.T) {
 // and nine of the schedule.
 func TestWarmup(t *testing.T) {
 	golden, _, err := safetensors.ReadFile("testdata/golden.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := optim.Schedule{Name: "cosine", Epochs: 12, Warmup: 3}
 	for i, want := range golden["schedule.warmup"].Float32 {
 		if got := .1 * s.Factor(i+1); math.Abs(got-float64(want)) > 1e-8 {
@@ -279,9 +268,7 @@ func TestPlateauAfterNaN(t *testing.T) {
 // TestPlateau compares with PyTorch's ReduceLROnPlateau. Measures of the warm-up do not count.
 func TestPlateau(t *testing.T) {
 	golden, _, err := safetensors.ReadFile("testdata/golden.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, warmup := range []int{0, 2} {
 		for mode, highest := range map[string]bool{"max": true, "min": false} {
 			s := optim.Schedule{Name: "plateau", Warmup: warmup, Plateau: optim.Plateau{Factor: .5, Patience: 1, Highest: highest}}

@@ -14,6 +14,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 func chunked(t *testing.T, s *Share, o ChunkOptions) []int32 {
@@ -39,9 +40,7 @@ func linked(t *testing.T, vertices int, ends ...[2]int32) *graph.Graph {
 		e.Source, e.Target = append(e.Source, pair[0], pair[1]), append(e.Target, pair[1], pair[0])
 	}
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
@@ -73,9 +72,7 @@ func TestChunksBalance(t *testing.T) {
 		{Kind: generate.RMAT, Scale: 12, EdgeFactor: 16, Classes: 2},
 	} {
 		g, err := generate.Graph(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, k := range []int{2, 7, 32} {
 			weights, total, heaviest := make([]int64, k), int64(0), int64(0)
 			for v, chunk := range chunked(t, All(g), ChunkOptions{K: k}) {
@@ -136,9 +133,7 @@ func TestNoChunkIsEmpty(t *testing.T) {
 		hub.Source[k] = int32(k % 200)
 	}
 	relation, err := graph.NewRelation(200, hub)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, test := range map[string]struct {
 		g  *graph.Graph
 		ks []int
@@ -184,9 +179,7 @@ func TestChunksOfAPartition(t *testing.T) {
 		a.Of[v] = int32(v % 2)
 	}
 	shares, err := Split(linked(t, 4*size, ends...), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for p, s := range shares {
 		cut, all := s.Edges.ChunkCut(chunked(t, s, ChunkOptions{K: 2}))
 		if cut != 0 || all != 2*size*(size-1) {
@@ -205,9 +198,7 @@ func TestOwnEdges(t *testing.T) {
 			a.Of[v] = int32(r.IntN(a.K))
 		}
 		shares, err := Split(g, a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		whole := g.Relations[0].Edges()
 		for p, s := range shares {
 			chunks := random(s.Edges.Rows, 3, seed)
@@ -252,9 +243,7 @@ func TestChunksOfRelations(t *testing.T) {
 			e.Source, e.Target = append(e.Source, all.Source[k]), append(e.Target, all.Target[k])
 		}
 		in, err := graph.NewRelation(400, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		several.Edges.Relations = append(several.Edges.Relations, Relation{Name: fmt.Sprint(part), In: in})
 	}
 	for _, method := range ChunkMethods() {
@@ -272,9 +261,7 @@ func TestChunksOfRelations(t *testing.T) {
 
 func TestChunksOfNoRows(t *testing.T) {
 	shares, err := Split(made(t, 12, 40, kinds["plain"], 4), &Assignment{K: 3, Of: []int32{0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, k := range []int{1, 2, 6} {
 		for _, s := range shares {
 			chunks := chunked(t, s, ChunkOptions{K: k})
@@ -291,9 +278,7 @@ func TestChunksOfNoRows(t *testing.T) {
 func TestChunksRefuse(t *testing.T) {
 	whole := All(linked(t, 5, [2]int32{0, 1}))
 	shares, err := Split(made(t, 12, 40, kinds["plain"], 4), &Assignment{K: 3, Of: []int32{0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	large := All(&graph.Graph{Relations: []graph.Relation{{Indptr: []int64{0, 1 << 31, 1 << 31}}}})
 	fewer := "chunks 15: 5 in each partition, and partition 2 has 4 vertices; give at most 12"
 	for _, test := range []struct {

@@ -7,6 +7,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // described are two partitions of five vertices, by hand: vertices 0, 1, 2 | 3, 4 and edges 0 → 1, 1 → 0,
@@ -22,9 +23,7 @@ func described() *Description {
 
 // TestCountsGoTogether: numbers that cannot be those of a graph's partitions are refused, and others not.
 func TestCountsGoTogether(t *testing.T) {
-	if err := described().check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, described().check())
 	for name, change := range map[string]func(d *Description){
 		"all train":                      func(d *Description) { d.TrainVertices = []int{3, 2} },
 		"none trains":                    func(d *Description) { d.TrainVertices[0] = 0 },
@@ -105,9 +104,7 @@ func TestCountsGoTogether(t *testing.T) {
 // TestRelationsOfAShare: a share has the relations that its description has, one here.
 func TestRelationsOfAShare(t *testing.T) {
 	r, err := graph.NewRelation(3, graph.Edges{Source: []int32{1, 0, 2, 2}, Target: []int32{0, 1, 0, 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for relations, want := range []string{"1 vertex types and 0 relations", "", "1 vertex types and 2 relations"} {
 		part := &graph.Part{Whole: []int{5}, Graph: &graph.Graph{Count: 3, Relations: slices.Repeat([]graph.Relation{r}, relations)}}
 		if err := described().checkCounts(0, part); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want+", where") {
@@ -151,9 +148,7 @@ func twoTypes(d *Description, first, second int) {
 // MaxPartitions.
 func TestAssignmentChecked(t *testing.T) {
 	r, err := graph.NewRelation(2, graph.Edges{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &graph.Graph{Relations: []graph.Relation{r}}
 	for _, c := range []struct {
 		k     int

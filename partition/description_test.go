@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"weft/internal/require"
 )
 
 // A record's length bounds the memory that it takes.
@@ -28,9 +30,7 @@ func FuzzParseRecord(f *testing.F) {
 	store, g := stored(f, made(f, 20, 60, kinds["dense"], 3))
 	name := write(f, store, g, divided(f, g, Options{K: 2, Method: Range}))
 	good, err := os.ReadFile(filepath.Join(store, "partitions", name, descriptionFile))
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(good)
 	f.Add([]byte(`{"format": 1, "k": 1, "vertices": [0], "edges": [0]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -6,19 +6,16 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestChunksOfTheFewestRows: the refusal names the partition with the fewest rows, the first of several, and
 // no empty one. For a number below one it quotes that number.
 func TestChunksOfTheFewestRows(t *testing.T) {
 	shares, err := Split(made(t, 12, 40, kinds["plain"], 4), &Assignment{K: 3, Of: []int32{0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	equal, err := Split(made(t, 12, 40, kinds["plain"], 4), &Assignment{K: 3, Of: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := Chunks(context.Background(), equal[1], ChunkOptions{K: 5}); err == nil || !strings.Contains(err.Error(), "partition 0 has 4 vertices; give at most 12") {
 		t.Errorf("of equal partitions: %v", err)
 	}

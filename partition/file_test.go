@@ -9,22 +9,17 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 func TestFileRoundTrip(t *testing.T) {
 	g := made(t, 30, 60, kinds["bare"], 8)
 	a, err := Assign(context.Background(), g, Options{K: 4, Method: Random})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "graph.part.4")
-	if err := WriteFile(path, a); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, WriteFile(path, a))
 	read, err := Assign(context.Background(), g, Options{K: 4, Method: File, File: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !slices.Equal(a.Of, read.Of) {
 		t.Errorf("wrote %v, read %v", a.Of, read.Of)
 	}
@@ -62,9 +57,7 @@ func TestReadParts(t *testing.T) {
 func TestFileRefusals(t *testing.T) {
 	g := made(t, 3, 4, kinds["bare"], 8)
 	bad := filepath.Join(t.TempDir(), "bad")
-	if err := os.WriteFile(bad, []byte("0\n7\n0\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(bad, []byte("0\n7\n0\n"), 0o666))
 	for path, want := range map[string]string{bad: bad + ": line 2", bad + "2": "no such file", t.TempDir(): "is a directory"} {
 		_, err := Assign(context.Background(), g, Options{K: 2, Method: File, File: path})
 		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {

@@ -9,6 +9,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestTooManyFiles: where this process may open no more files, nothing is wrong with the partitions, and
@@ -26,19 +27,13 @@ func TestTooManyFiles(t *testing.T) {
 		"the graph itself": func() error { _, err := graph.Open(store); return err },
 	}
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	said := map[string]error{}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
 	for name, open := range opens {
 		said[name] = open()
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 	for name, err := range said {
 		if !errors.Is(err, unix.EMFILE) || refusal.Is(err) || strings.Contains(err.Error(), "again") || strings.Contains(err.Error(), "remove") {
 			t.Errorf("%s: %v", name, err)

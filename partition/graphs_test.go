@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 )
 
 // kind says which optional parts a graph for tests has.
@@ -50,9 +51,7 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 		}
 	}
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &graph.Graph{Relations: []graph.Relation{relation}, Metric: "macro-f1", Provenance: "made for a test"}
 	g.Features = features(r, vertices, k.sparse)
 	g.Labels = labels(r, vertices, k.multi)
@@ -66,9 +65,7 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 		}
 		g.Splits = append(g.Splits, s)
 	}
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Check())
 	return g
 }
 
@@ -139,9 +136,7 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 		}
 	}
 	g, err := stacked.Permute(ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 

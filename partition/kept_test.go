@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 )
 
 // TestKeep: shares without some edges equal the shares of a graph without them, with their halos. The places
@@ -23,9 +24,7 @@ func TestKeep(t *testing.T) {
 				e.Source, e.Target = append(e.Source, int32(r.IntN(g.Vertices()))), append(e.Target, int32(r.IntN(9)))
 			}
 			other, err := graph.NewBipartite(g.Vertices(), 9, e)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			back := *other.Reversed(g.Vertices())
 			back.Source, back.Name, back.Target = "b", "back", "a"
 			other.Source, other.Name, other.Target = "a", "z", "b"
@@ -44,9 +43,7 @@ func TestKeep(t *testing.T) {
 				continue
 			}
 			kept, err := r.Where(func(_ int64, u, v int32) bool { return keep(int32(i), u, v) })
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			*r = kept
 		}
 		a := &Assignment{K: 1 + r.IntN(5), Of: make([]int32, g.Vertices())}
@@ -55,13 +52,9 @@ func TestKeep(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d, %d partitions", seed, a.K), func(t *testing.T) {
 			shares, err := Split(g, a)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want, err := Split(&less, a)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if a.K == 1 {
 				shares, want = []*Share{All(g)}, []*Share{All(&less)}
 			}
@@ -75,9 +68,7 @@ func TestKeep(t *testing.T) {
 			})
 			for p, s := range shares {
 				got, err := kept.Of(s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				onlyPairsWith(p, want[p].Edges.Relations)
 				onlyPairsWith(p, got.Edges.Relations)
 				if diff := same(want[p].Edges, got.Edges); diff != "" {
@@ -96,9 +87,7 @@ func checkPlaces(t *testing.T, s *Share) {
 	for kind, rows := range s.Edges.Types() {
 		kinds = append(kinds, kind)
 		places, err := s.Places(kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for row := range rows.Rows {
 			at := int32(rows.Starts[s.Edges.P] + row)
 			if v := rows.ID(int32(row)); places.ID(at) != v || places.Position(v) != at {
@@ -107,9 +96,7 @@ func checkPlaces(t *testing.T, s *Share) {
 		}
 	}
 	places, err := s.Places(kinds...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n := s.Whole.Number(kinds)
 	numbers := n.List(s, func(int) []int32 { return nil })
 	if from := places.Starts[s.Edges.P]; numbers != nil {
@@ -161,9 +148,7 @@ func TestKeepCallsRule(t *testing.T) {
 		a.Of[v] = int32(v % k)
 	}
 	shares, err := Split(g, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rules, answers := 0, 0
 	kept := Keep(func(*Share) (Rule, error) {
 		rules++

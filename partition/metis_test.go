@@ -13,6 +13,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // communities is a directed graph of four classes with shuffled ids. Most edges stay within a class.
@@ -28,18 +29,14 @@ func communities(t *testing.T, vertices, edges int) *graph.Graph {
 		}
 	}
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
 func measured(t *testing.T, g *graph.Graph, o Options) *Statistics {
 	t.Helper()
 	a, err := Assign(context.Background(), g, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return counted(t, g, a)
 }
 
@@ -47,9 +44,7 @@ func measured(t *testing.T, g *graph.Graph, o Options) *Statistics {
 func counted(t *testing.T, g *graph.Graph, a *Assignment) *Statistics {
 	t.Helper()
 	s, err := measure(g, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -70,9 +65,7 @@ func TestMetisBalances(t *testing.T) {
 		e.Source, e.Target = append(e.Source, int32(r.IntN(2000))), append(e.Target, int32(r.IntN(200)))
 	}
 	relation, err := graph.NewRelation(2000, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &graph.Graph{Relations: []graph.Relation{relation}, Splits: []graph.Split{{}, {}}}
 	for v := range int64(500) {
 		g.Splits[1].Train = append(g.Splits[1].Train, v)
@@ -98,18 +91,12 @@ func TestAutoBalance(t *testing.T) {
 	even.Vertices, even.Degree = 2000, 20
 	for want, o := range map[string]generate.Options{ByEdges: hubs, ByVertices: even} {
 		g, err := generate.Graph(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, method := range []string{Metis, Stream} {
 			auto, err := Assign(t.Context(), g, Options{K: 4, Method: method, Balance: AutoBalance})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			named, err := Assign(t.Context(), g, Options{K: 4, Method: method, Balance: want})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			s := counted(t, g, auto)
 			if auto.Balance != want || !slices.Equal(auto.Of, named.Of) || float64(slices.Max(s.Edges)) > 1.15*float64(g.Edges())/4 {
 				t.Errorf("%s by %s balances %s, %v edges", o.Kind, method, auto.Balance, s.Edges)
@@ -171,13 +158,9 @@ func TestUndirected(t *testing.T) {
 			}
 		}
 		relation, err := graph.NewRelation(vertices, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		p, err := undirected(&relation, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer p.Close()
 		got := map[pair]int32{}
 		var weights []int32

@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/fulldisk"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestPartitionsOfOthers: files that weft did not write keep partitions from being replaced, and stay. What a
@@ -54,9 +55,7 @@ func TestPartitionsOfOthers(t *testing.T) {
 		{descriptionFile, "damaged", file(descriptionFile)},
 	} {
 		restore()
-		if err := c.add(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.add())
 		for what, err := range map[string]error{"CheckPlace": CheckPlace(store, name), "CheckOwn": CheckOwn(store)} {
 			if c.want == "" && err != nil ||
 				c.want != "" && (!refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, c.path)+": ") || !strings.Contains(err.Error(), c.want)) {
@@ -72,9 +71,7 @@ func TestPartitionsOfOthers(t *testing.T) {
 	}
 	restore()
 	elsewhere := t.TempDir()
-	if err := errors.Join(os.RemoveAll(dir), os.Symlink(elsewhere, dir)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.RemoveAll(dir), os.Symlink(elsewhere, dir)))
 	if err := CheckPlace(store, name); !refusal.Is(err) || !strings.Contains(err.Error(), "link") {
 		t.Errorf("a link elsewhere: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestManyRelations: the halos of 8,000 relations are stored and read again. More partitions than can be read
@@ -23,9 +24,7 @@ func TestManyRelations(t *testing.T) {
 		r.Store = append(r.Store, storeFile{Name: fmt.Sprint(i)})
 	}
 	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := parseRecord(text); err != nil {
 		t.Error(err)
 	}

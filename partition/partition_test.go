@@ -9,6 +9,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 func sizes(a *Assignment) []int {
@@ -23,18 +24,14 @@ func TestBalanced(t *testing.T) {
 	g := made(t, 1003, 5000, kinds["bare"], 2)
 	for _, o := range []Options{{K: 7, Method: Random}, {K: 7, Method: Range}} {
 		a, err := Assign(context.Background(), g, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if n := sizes(a); slices.Max(n)-slices.Min(n) > 1 {
 			t.Errorf("%s: sizes %v", o.Method, n)
 		}
 	}
 	// The isolated vertices are at the end: ranges of equally many edges are not equally long.
 	a, err := Assign(context.Background(), g, Options{K: 7, Method: Range, Balance: ByEdges})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := counted(t, g, a)
 	weight, heaviest := make([]int64, 7), int64(0)
 	for p := range weight {
@@ -53,9 +50,7 @@ func TestSeedDecides(t *testing.T) {
 	for _, method := range []string{Metis, Random} {
 		of := func(seed uint64) []int32 {
 			a, err := Assign(context.Background(), g, Options{K: 4, Method: method, Seed: seed})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return a.Of
 		}
 		if !slices.Equal(of(1), of(1)) {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/internal/require"
 )
 
 // same compares values. nil and empty arrays are the same.
@@ -40,9 +41,7 @@ func TestShares(t *testing.T) {
 		for _, o := range assigned() {
 			t.Run(fmt.Sprint(name, "/", o.Method, o.Balance, o.K), func(t *testing.T) {
 				a, err := Assign(context.Background(), g, o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				checkShares(t, g, a)
 			})
 		}
@@ -80,9 +79,7 @@ func TestSharesOfRandomGraphs(t *testing.T) {
 func checkShares(t *testing.T, g *graph.Graph, a *Assignment) {
 	t.Helper()
 	shares, err := Split(g, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	seen := make([]int, g.Vertices())
 	for p, s := range shares {
 		if s.Edges.P != p || s.Edges.Starts[p+1]-s.Edges.Starts[p] != len(s.Values.IDs) || s.Values.Rows != len(s.Values.IDs) || s.Edges.Starts[a.K] != g.Vertices() {
@@ -200,9 +197,7 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 
 func TestReplication(t *testing.T) {
 	relation, err := graph.NewRelation(4, graph.Edges{Source: []int32{2, 3, 2, 1}, Target: []int32{0, 0, 1, 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a := &Assignment{K: 2, Of: []int32{0, 0, 1, 1}}
 	g := &graph.Graph{Relations: []graph.Relation{relation}}
 	s := counted(t, g, a)

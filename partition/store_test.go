@@ -22,6 +22,7 @@ import (
 	"weft/internal/npy"
 	"weft/internal/npy/npytest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/partition/metis"
 )
 
@@ -29,13 +30,9 @@ import (
 func stored(t testing.TB, g *graph.Graph) (store string, opened *graph.Graph) {
 	t.Helper()
 	store = filepath.Join(t.TempDir(), "store")
-	if err := g.Write(store); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Write(store))
 	opened, err := graph.Open(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := opened.Close(); err != nil {
 			t.Error(err)
@@ -47,18 +44,14 @@ func stored(t testing.TB, g *graph.Graph) (store string, opened *graph.Graph) {
 func divided(t testing.TB, g *graph.Graph, o Options) *Assignment {
 	t.Helper()
 	a, err := Assign(context.Background(), g, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return a
 }
 
 func write(t testing.TB, store string, g *graph.Graph, a *Assignment) string {
 	t.Helper()
 	name, err := Write(store, g, a, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return name
 }
 
@@ -117,14 +110,10 @@ func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name
 		t.Errorf("%s: found %+v", name, d)
 	}
 	want, err := Split(g, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for p := range a.K {
 		got, err := Open(store, d, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if diff := same(want[p], got); diff != "" {
 			t.Errorf("%s, share %d: %s", name, p, diff)
 		}
@@ -136,9 +125,7 @@ func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name
 		}
 	}
 	of, err := npy.Map(filepath.Join(store, "partitions", name, "assignment.npy"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer of.Close()
 	if ids, err := of.Int32s(); err != nil || !slices.Equal(ids, a.Of) {
 		t.Errorf("assignment %v, error %v; want %v", ids, err, a.Of)
@@ -158,9 +145,7 @@ func TestList(t *testing.T) {
 		write(t, store, g, divided(t, g, o))
 	}
 	all, err := List(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var names []string
 	for _, d := range all {
 		names = append(names, d.Name)
@@ -186,23 +171,15 @@ func TestOpenReadsItsShareAlone(t *testing.T) {
 	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
 	d := find(t, store, 2, "")
 	entries, err := os.ReadDir(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, e := range entries {
 		if !e.IsDir() {
-			if err := os.Remove(filepath.Join(store, e.Name())); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Remove(filepath.Join(store, e.Name())))
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(store, "partitions", "random-2", "1")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(filepath.Join(store, "partitions", "random-2", "1")))
 	s, err := Open(store, d, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -222,13 +199,9 @@ func TestShareCutInUse(t *testing.T) {
 	store, g := stored(t, made(t, 5000, 9000, kinds["dense"], 3))
 	name := write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
 	s, err := Open(store, find(t, store, 2, ""), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
-	if err := os.Truncate(filepath.Join(store, "partitions", name, "0", "features.npy"), 128); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(filepath.Join(store, "partitions", name, "0", "features.npy"), 128))
 	err = s.Guard(func() error {
 		sum := float32(0)
 		for _, x := range s.Values.Features.Dense {
@@ -248,15 +221,11 @@ func TestStale(t *testing.T) {
 	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
 	features := filepath.Join(store, "features.npy")
 	later := time.Now().Add(time.Hour)
-	if err := os.Chtimes(features, later, later); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chtimes(features, later, later))
 	find(t, store, 2, "")
 	changed := slices.Clone(g.Features.Dense)
 	changed[7]++
-	if err := npytest.WriteFile(features, changed, 20, 5); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, npytest.WriteFile(features, changed, 20, 5))
 	_, _, err := Find(store, 2, "")
 	var old *OutOfDate
 	if want := features + " changed after it was cut; partition again"; !refusal.Is(err) || !strings.HasSuffix(err.Error(), want) || !errors.As(err, &old) || old.K != 2 || old.Method != Random {
@@ -266,20 +235,14 @@ func TestStale(t *testing.T) {
 		t.Errorf("listed %v, error %v", all, err)
 	}
 	aside := features + ".aside"
-	if err := os.Rename(features, aside); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(features, aside))
 	_, _, err = Find(store, 2, "")
 	if want := features + ": missing, though graph.json lists it; import it again"; !refusal.Is(err) || err.Error() != want {
 		t.Errorf("error %v; want %q", err, want)
 	}
-	if err := os.Rename(aside, features); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(aside, features))
 	other, err := graph.Open(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer other.Close()
 	write(t, store, other, divided(t, other, Options{K: 2, Method: Random}))
 	find(t, store, 2, "")
@@ -302,16 +265,10 @@ func TestOpenAfterAnotherOfItsTime(t *testing.T) {
 	d := find(t, store, 2, "")
 	path := filepath.Join(Directory(store, d.Name), descriptionFile)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	another := strings.Map(func(digit rune) rune { return 'f' - digit%2 }, d.ID)
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), d.ID, another)), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(path, time.Time{}, d.file.ModTime()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), d.ID, another)), 0o666))
+	require.NoError(t, os.Chtimes(path, time.Time{}, d.file.ModTime()))
 	if s, err := Open(store, d, 0); !refusal.Is(err) || !strings.Contains(err.Error(), "replaced while it was being read") {
 		t.Errorf("share %v, error %v", s, err)
 	}
@@ -323,9 +280,7 @@ func TestFindPassesByOthers(t *testing.T) {
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
 	write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
-	if err := os.WriteFile(filepath.Join(Directory(store, "random-2"), descriptionFile), []byte("{"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(Directory(store, "random-2"), descriptionFile), []byte("{"), 0o666))
 	find(t, store, 2, Range)
 	if _, _, err := Find(store, 2, ""); !refusal.Is(err) {
 		t.Errorf("of any method: error %v, want a refusal", err)
@@ -336,9 +291,7 @@ func TestWriteRefusesAnotherGraph(t *testing.T) {
 	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	other, err := g.RandomFeatures(3, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a := divided(t, g, Options{K: 2, Method: Range})
 	if _, err := Write(store, other, a, nil); !refusal.Is(err) || !strings.Contains(err.Error(), "not the one in this store") {
 		t.Errorf("error %v", err)
@@ -355,23 +308,17 @@ func TestWriteRefusesAnotherGraph(t *testing.T) {
 func TestReadOnlyStore(t *testing.T) {
 	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["bare"], 3))
-	if err := os.Chmod(store, 0o555); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chmod(store, 0o555))
 	defer func() {
 		if err := os.Chmod(store, 0o755); err != nil {
 			t.Error(err)
 		}
 	}()
 	if os.Geteuid() == 0 { // root may write anywhere: this thread looks at files as another user
-		if err := os.Chmod(filepath.Dir(filepath.Dir(store)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(store)), 0o755))
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		if err := unix.Setfsuid(65534); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unix.Setfsuid(65534))
 		defer func() {
 			if err := unix.Setfsuid(0); err != nil {
 				t.Error(err)
@@ -455,9 +402,7 @@ func TestTwoProcesses(t *testing.T) {
 			continue
 		}
 		opened++
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Close())
 	}
 	entries, err := os.ReadDir(filepath.Join(store, "partitions"))
 	if err != nil || len(entries) != 1 || opened == 0 {
@@ -471,9 +416,7 @@ func TestInterruptedWrite(t *testing.T) {
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	interrupt := func() {
 		folder, err := graph.CreateFolder(store, "partitions/range-2")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := writeShares(folder, g, divided(t, g, Options{K: 2, Method: Range}), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -500,14 +443,10 @@ func TestInterruptedWrite(t *testing.T) {
 func restorer(t *testing.T, dir string) (restore func()) {
 	t.Helper()
 	kept := filepath.Join(t.TempDir(), "kept")
-	if err := os.CopyFS(kept, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(kept, os.DirFS(dir)))
 	return func() {
 		t.Helper()
-		if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(kept))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(kept))))
 	}
 }
 
@@ -554,9 +493,7 @@ func TestDamagedDescription(t *testing.T) {
 		`"other"`:          changes(func(d map[string]any) { d["name"] = "other" }),
 	} {
 		restore()
-		if err := damage(dir); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, damage(dir))
 		_, listed := List(store)
 		_, _, found := Find(store, 2, "")
 		_, opened := Open(store, d, 0)
@@ -577,9 +514,7 @@ func TestDamagedShare(t *testing.T) {
 	dir := filepath.Join(store, "partitions", write(t, store, g, divided(t, g, Options{K: 2, Method: Range})), "1")
 	d, restore := find(t, store, 2, ""), restorer(t, dir)
 	s, err := Open(store, d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
 	edges, outs := len(s.Edges.Relations[0].In.Sources), len(s.Edges.Relations[0].Out.Sources)
 	array := func(file string, data any, shape ...int) func() error {
@@ -637,9 +572,7 @@ func TestDamagedShare(t *testing.T) {
 		{text(`"count": 20`, `"count": 21`), "", "21 vertices in the whole graph, where partition.json says 20"},
 	} {
 		restore()
-		if err := test.damage(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, test.damage())
 		got, err := Open(store, d, 1)
 		if err == nil {
 			t.Errorf("%s, %s: opened; closing it: %v", test.file, test.want, got.Close())
@@ -657,9 +590,7 @@ func TestCheck(t *testing.T) {
 		g := made(t, 20, 60, kinds["plain"], 3)
 		if types {
 			relation, err := graph.NewBipartite(5, 20, graph.Edges{Source: []int32{4, 0, 1}, Target: []int32{19, 3, 3}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			relation.Source, relation.Name, relation.Target = "b", "to", "a"
 			r := &g.Relations[0]
 			r.Source, r.Name, r.Target = "a", "in", "a"
@@ -667,20 +598,14 @@ func TestCheck(t *testing.T) {
 		}
 		store, g := stored(t, g)
 		name := write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
-		if err := Check(store, find(t, store, 2, ""), nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Check(store, find(t, store, 2, ""), nil))
 		dir := filepath.Join(store, "partitions", name)
 		path := filepath.Join(dir, assignmentFile)
 		of, err := npy.Map(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer of.Close()
 		view, err := of.Int32s()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		right := slices.Clone(view)
 		flipped := slices.Clone(right)
 		flipped[3] = 1 - flipped[3]
@@ -705,22 +630,16 @@ func TestCheck(t *testing.T) {
 			}
 		}
 		restore()
-		if err := placesOf(t, store); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, placesOf(t, store))
 		file := filepath.Join(dir, "0", "vertices.npy")
 		if types {
 			file = filepath.Join(dir, "0", "vertices", "b", "vertices.npy")
 		}
 		ids, err := npy.Map(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer ids.Close()
 		moved, err := ids.Int64s()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		moved = slices.Clone(moved)
 		for k := len(moved) - 1; ; k-- { // to the next vertex of the other partition
 			if next := moved[k] + 1; int(next) < g.Types()[len(g.Types())-1].Count && !slices.Contains(moved, next) {
@@ -728,9 +647,7 @@ func TestCheck(t *testing.T) {
 				break
 			}
 		}
-		if err := errors.Join(os.Remove(file), npytest.WriteFile(file, moved)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.Remove(file), npytest.WriteFile(file, moved)))
 		if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) || !strings.Contains(err.Error(), "which assignment.npy gives to another partition; "+partitionAgain) {
 			t.Errorf("error %v", err)
 		}
@@ -747,9 +664,7 @@ func TestCheckOfVertex0(t *testing.T) {
 	for i := 1; i < 10; i++ {
 		ids[i] = int64(10 + i)
 	}
-	if err := errors.Join(os.Remove(path), npytest.WriteFile(path, ids)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Remove(path), npytest.WriteFile(path, ids)))
 	if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) || !strings.Contains(err.Error(), "1: has vertex 0, which assignment.npy gives to another partition") {
 		t.Errorf("error %v", err)
 	}
@@ -765,9 +680,7 @@ func TestManyClasses(t *testing.T) {
 	a.Of[7] = 1
 	write(t, store, opened, a)
 	s, err := Open(store, find(t, store, 2, ""), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -782,12 +695,8 @@ func TestOpenIsNotByPairs(t *testing.T) {
 		d := find(t, store, k, Random)
 		return testing.AllocsPerRun(3, func() {
 			s, err := Open(store, d, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, s.Close())
 		})
 	}
 	few, many := allocations(2), allocations(20)
@@ -801,9 +710,7 @@ func placesOf(t *testing.T, store string) error {
 	d := find(t, store, 2, "")
 	for p := range 2 {
 		s, err := Open(store, d, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer s.Close()
 		if _, err := s.Places(0); err != nil {
 			return err
@@ -818,22 +725,16 @@ func TestSharesKnowSymmetry(t *testing.T) {
 	const n = 200_000
 	one := graph.Edges{Source: []int32{0, n - 1}, Target: []int32{n - 1, 0}}
 	r, err := graph.NewRelation(n, one)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, known := range []bool{true, false} {
 		r.Symmetric = known
 		store, g := stored(t, &graph.Graph{Relations: []graph.Relation{r}})
 		a := divided(t, g, Options{K: 2, Method: Range})
 		write(t, store, g, a)
 		shares, err := Split(g, a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		opened, err := Open(store, find(t, store, 2, ""), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, s := range append(shares, opened) {
 			if r := s.Edges.Relations[0]; r.In.Symmetric != known || r.Out.Symmetric != known {
 				t.Errorf("known to be symmetric: in %v, out %v, want %v", r.In.Symmetric, r.Out.Symmetric, known)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 )
 
 func haloRows(s *Statistics) (rows int) {
@@ -46,9 +47,7 @@ func bipartite(t *testing.T, communities int) *graph.Graph {
 	}
 	relation := func(source, name, target string, sources, targets int, e graph.Edges) graph.Relation {
 		in, err := graph.NewBipartite(sources, targets, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		in.Source, in.Name, in.Target = source, name, target
 		return in
 	}
@@ -60,9 +59,7 @@ func bipartite(t *testing.T, communities int) *graph.Graph {
 			relation("user", "knows", "user", users, users, knows),
 		},
 	}
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Check())
 	return g
 }
 
@@ -83,9 +80,7 @@ func TestStreamOfTypes(t *testing.T) {
 // TestStreamWithoutEdges divides evenly what has no edges, and refuses more partitions than vertices.
 func TestStreamWithoutEdges(t *testing.T) {
 	relation, err := graph.NewRelation(1000, graph.Edges{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &graph.Graph{Relations: []graph.Relation{relation}}
 	if got := measured(t, g, Options{K: 8, Method: Stream}); slices.Max(got.Vertices) > 131 {
 		t.Errorf("%v vertices", got.Vertices)

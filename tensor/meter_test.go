@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"weft/internal/require"
 	"weft/tensor"
 )
 
@@ -141,9 +142,7 @@ func resident(t *testing.T) int64 {
 		t.Skip("no /proc/self/statm")
 	}
 	n, err := strconv.ParseInt(strings.Fields(string(b))[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n * int64(os.Getpagesize())
 }
 

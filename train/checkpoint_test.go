@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -16,9 +17,7 @@ func TestOverdueCheckpoint(t *testing.T) {
 	o := Defaults()
 	o.Epochs, o.CheckpointEvery = 90, setting.Interval{Epochs: 10}
 	r, err := o.Resolve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w := &worker.Worker{Config: worker.Config{Resolved: r}, Groups: mesh.Groups{World: comm.Alone()}}
 	s := &saver{Checkpoints: &Checkpoints{}, w: w, last: time.Now(), writing: &writing{epoch: 10, done: make(chan struct{})}}
 	of := newState(&o, time.Time{}, "accuracy")
@@ -43,8 +42,6 @@ func TestOverdueCheckpoint(t *testing.T) {
 		if c.written {
 			break // what follows writes it
 		}
-		if err := s.save(of, asks); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.save(of, asks))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/require"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -79,9 +80,7 @@ func TestPublishedParameters(t *testing.T) {
 func shipped(t *testing.T, file string) Options {
 	t.Helper()
 	o := Defaults()
-	if err := setting.ReadConfig(file, &o); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, setting.ReadConfig(file, &o))
 	o.Threads = 1
 	return o
 }
@@ -90,8 +89,6 @@ func shipped(t *testing.T, file string) Options {
 func shaped(t *testing.T, columns, classes int) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 300, Degree: 4, Features: columns, Classes: classes, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }

@@ -16,6 +16,7 @@ import (
 	"weft/graph/generate"
 	"weft/graph/npz"
 	"weft/graph/pyg"
+	"weft/internal/require"
 	"weft/nn"
 	"weft/partition"
 	"weft/train"
@@ -30,20 +31,14 @@ func TestDamaged(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
 	store, run := filepath.Join(dir, "store"), filepath.Join(dir, "run")
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 300, Degree: 6, Features: 5, Classes: 3, Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a, err := partition.Assign(ctx, g, partition.Options{K: 2, Method: "random"})
 	if err == nil {
 		err = g.Write(store)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stored, err := graph.Open(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer stored.Close()
 	if _, err := partition.Write(store, stored, a, nil); err != nil {
 		t.Fatal(err)
@@ -55,24 +50,16 @@ func TestDamaged(t *testing.T) {
 	job := train.Job{Graph: g, Options: train.Defaults(), Checkpoints: &train.Checkpoints{Path: filepath.Join(run, rundir.Checkpoints)}}
 	job.Options.Model, job.Options.Epochs, job.Options.CheckpointEvery = "gcn", 2, setting.Interval{Epochs: 1}
 	record, err := rundir.New(run, time.Now(), &job, "v1", store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	result, err := record.Record(ctx, &job, "v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := rundir.NewRun("v1", store, time.Now(), &job, result)
-	if err := record.Finish(&r); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, record.Finish(&r))
 	for name, content := range map[string]string{
 		"e.csv": "0,1\n1,2\n", "y.npy": "\x93NUMPY\x01\x00v\x00{'descr': '<i8', ", "e.csv.gz": "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
 		"g.npz": "PK\x03\x04" + strings.Repeat("\x00", 60), "g.pt": "PK\x03\x04" + strings.Repeat("\x00", 60),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o666))
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
 	opened := func(g *graph.Graph, err error) error {

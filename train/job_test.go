@@ -10,6 +10,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/nn"
 )
 
@@ -80,9 +81,7 @@ func TestIdentityBlock(t *testing.T) {
 		}
 	}}
 	r, err := j.Run(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if slices.Min(live) != slices.Max(live) {
 		t.Errorf("live bytes after each epoch: %d", live)
 	}

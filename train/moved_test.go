@@ -5,6 +5,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/require"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -17,9 +18,7 @@ func TestMovedByFormula(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.Uniform, Vertices: partitions * rows, Degree: 6, Features: features, Classes: classes, Seed: 3, Directed: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for layers, model := range map[int]string{2: "sage", 3: "gcn", 4: "sage", 5: "gcn"} {
 		o := Defaults()
 		o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads = model, layers, hidden, 0, 1
@@ -27,9 +26,7 @@ func TestMovedByFormula(t *testing.T) {
 		o.Partitions, o.Partition = partitions, partition.Random
 		job := &Job{Graph: g, Options: o}
 		a, err := partition.Assign(t.Context(), g, o.Assignment(g, partitions))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for p, n := range count(a.Of, partitions) {
 			if n != rows {
 				t.Fatalf("partition %d has %d rows, want %d", p, n, rows)
@@ -73,9 +70,7 @@ func TestMovedByFormula(t *testing.T) {
 
 		job.Options.MemoryLimit = 1 // which no plan keeps
 		plan, err := job.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := plan.Disk(); got != want {
 			t.Errorf("%s: planned to move %+v, want %+v", model, got, want)
 		}

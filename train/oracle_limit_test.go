@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/train/plan"
 	"weft/train/setting"
 )
@@ -35,9 +36,7 @@ func TestRunKeepsToTheLimit(t *testing.T) {
 		o := networks()["gcn"]
 		o.Epochs, o.Recompute = 1, setting.RecomputeNone // auto would need less
 		planned, err := onMesh(g, o, mesh).Plan(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		need, graphs := int64(0), int64(0)
 		for i, tensors := range planned.PeakTensorBytes {
 			need, graphs = max(need, tensors+planned.GraphBytes[i]), graphs+planned.GraphBytes[i]

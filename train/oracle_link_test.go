@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 	"weft/parallel/links"
 	"weft/train/metric"
 	"weft/train/task"
@@ -137,9 +138,7 @@ func TestLinksByHand(t *testing.T) {
 			e.Source, e.Target = append(e.Source, int32(u)), append(e.Target, int32((u+r.IntN(9))%vertices))
 		}
 		relation, err := graph.NewRelation(vertices, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		relation.Source, relation.Name, relation.Target = "v", name, "v"
 		g.Relations = append(g.Relations, relation)
 	}
@@ -214,16 +213,12 @@ func shop(t *testing.T, times int) (g *graph.Graph, items, users, tags links.Ran
 			e.Source, e.Target = append(e.Source, int32(u)), append(e.Target, int32((u/2+r.IntN(9))%(m-2)))
 		}
 		relation, err := graph.NewBipartite(n, m, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		relation.Source, relation.Name, relation.Target = of.source, of.name, of.target
 		g.Relations = append(g.Relations, relation)
 	}
 	g, err := g.ReverseRelations()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g, items, users, tags
 }
 

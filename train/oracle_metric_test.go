@@ -12,6 +12,7 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/launch"
+	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/worker"
 )
@@ -37,9 +38,7 @@ func TestMetricsOfScikitLearn(t *testing.T) {
 					closeTo(t, fmt.Sprintf("%s: %s on %d workers", who, name, workers), got, want, 1e-12)
 					return err
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 			}
 		}
 	}
@@ -71,9 +70,7 @@ func TestMissingLabelsByHand(t *testing.T) {
 		"macro-f1": (2.*2/(2*2+1) + 0) / 2,
 	} {
 		got, err := metric.Vertices(name)(logits, labels, []int64{0, 1, 2, 3, 4}, comm.Alone())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		closeTo(t, name, got, want, 1e-12)
 	}
 }
@@ -99,9 +96,7 @@ func TestLossesByHand(t *testing.T) {
 			o := Defaults()
 			o.Model, o.LR, o.Dropout, o.Epochs = "gcn", 1e-30, 0, 1
 			r, err := onMesh(g, o, mesh).Run(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			mean := func(vertices []int64) float64 {
 				sum, n := 0.0, 0.0
 				for _, v := range vertices {

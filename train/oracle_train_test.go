@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/nn"
 	"weft/train/setting"
@@ -102,9 +103,7 @@ func readOracle(t *testing.T) (o oracle) {
 	if err == nil {
 		err = json.Unmarshal(text, &o)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return o
 }
 
@@ -112,9 +111,7 @@ func readOracle(t *testing.T) (o oracle) {
 func (c *training) job(t *testing.T, features [][]float32, metric, selects, mesh string) *Job {
 	t.Helper()
 	relation, err := graph.NewRelation(len(features), graph.Edges{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	classes := len(c.After[c.Ends[metric][selects].Best].Logits[0])
 	g := &graph.Graph{
 		Relations: []graph.Relation{relation}, Labels: c.Labels.of(classes), Splits: []graph.Split{c.Split},
@@ -143,13 +140,9 @@ func (c *training) job(t *testing.T, features [][]float32, metric, selects, mesh
 		tensors[name] = one
 	}
 	file, err := os.Create(o.Init)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
-	if err := safetensors.Write(file, tensors, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, safetensors.Write(file, tensors, nil))
 	if strings.HasPrefix(mesh, "pipeline=") {
 		o.Chunks = 1 // with several chunks the embeddings of others are stale
 	}

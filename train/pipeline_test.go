@@ -16,7 +16,9 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/partition"
 	"weft/train/engine"
 	"weft/train/worker"
@@ -50,7 +52,7 @@ func TestPipelineRefuses(t *testing.T) {
 		},
 		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm = "batch" }, nil, "take norm layer, or chunks 2: a chunk for each partition"},
 		{"graph norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm = "graph" }, nil, "norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices"},
-		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.AggregationOrder = "transform-first" }, nil, "leave it out, or take chunks 2: a chunk for each partition"},
+		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.AggregationOrder = order.TransformFirst }, nil, "leave it out, or take chunks 2: a chunk for each partition"},
 		{"more chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm, o.Chunks = "batch", 4 }, nil, "take norm layer, or chunks 2"},
 		{"chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 5 }, nil, "take chunks 4 or 6"},
 		{"few chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 1 }, nil, "take chunks 2 or more"},
@@ -130,9 +132,7 @@ func TestPlannedStages(t *testing.T) {
 	o := Defaults()
 	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
 	p, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if blocks := [][]int{p.Stages[0].Blocks, p.Stages[1].Blocks, p.Stages[2].Blocks}; !cmp.Equal(blocks, [][]int{{0, 3}, {3, 5}, {5, 8}}) {
 		t.Errorf("cut at %v", blocks)
 	}
@@ -160,7 +160,7 @@ func TestChunksAreMadeOnce(t *testing.T) {
 	var mu sync.Mutex
 	j.Engine = func(c engine.Config) (engine.Engine, error) {
 		mu.Lock() // the workers make their engines at the same time
-		of[&c.Stage.Chunks[0]] = true
+		of[&c.Stage.Of[0]] = true
 		mu.Unlock()
 		return engine.New(c)
 	}
@@ -190,9 +190,7 @@ func TestChunksOfProcesses(t *testing.T) {
 	o.Model, o.Layers, o.Hidden, o.Parallel, o.Threads, o.Epochs, o.Partition = "gcn", 4, 8, "graph=2,pipeline=2", 1, 2, partition.Random
 	want := mustRun(t, &Job{Graph: g, Options: o})
 	parts, err := (&Job{Graph: g, Options: o}).parts(context.Background(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run := func(open func(p int) (*partition.Share, error)) (losses [4][]float64, errs [4]error) {
 		var all sync.WaitGroup
 		for rank, end := range comm.InProcess(4) {
@@ -239,9 +237,7 @@ func TestMemoryOfAStage(t *testing.T) {
 	const tape, copies = 4, 5
 	ring := ringed(t, 3000, 4)
 	mixed, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 2000, Degree: 8, Features: 16, Classes: 5, Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, model := range []string{"resgcn", "gcnii", "gat"} {
 		for _, g := range []*graph.Graph{ring, mixed} {
 			// peak is each worker's planned memory for so many stages.
@@ -253,9 +249,7 @@ func TestMemoryOfAStage(t *testing.T) {
 				}
 				j := &Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: stages, Partitions: 1, Slices: 1}}
 				p, err := j.Plan(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				return p.PeakTensorBytes, j
 			}
 			less, _ := peak(few, stages)

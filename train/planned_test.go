@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/tensor"
 	"weft/train/plan"
 	"weft/train/setting"
@@ -16,9 +18,7 @@ import (
 func planOf(t *testing.T, g *graph.Graph, o Options) plan.Plan {
 	t.Helper()
 	p, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 
@@ -90,9 +90,9 @@ func TestPlannedMessages(t *testing.T) {
 				if o.LabelInput > 0 {
 					continue // a pipeline refuses it
 				}
-				o.Chunks, o.ChunkOrder = 4, setting.OrderFixed
+				o.Chunks, o.ChunkOrder = 4, axis.Fixed
 				if o.Norm == "batch" {
-					o.Chunks = setting.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition
+					o.Chunks = axis.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition
 				}
 			}
 			p, err := (&Job{Graph: g, Options: o, PlanSteps: true}).Plan(context.Background())
@@ -153,9 +153,7 @@ func TestPlannedChunks(t *testing.T) {
 func TestUnusedRelations(t *testing.T) {
 	relation := func(source, name, target string, e graph.Edges) graph.Relation {
 		r, err := graph.NewRelation(3, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.Source, r.Name, r.Target = source, name, target
 		return r
 	}

@@ -15,29 +15,10 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/nn"
 )
-
-// TestPredictWithoutLabels predicts on a graph without labels and splits: the weights tell the number of
-// classes.
-func TestPredictWithoutLabels(t *testing.T) {
-	g := tangled(t)
-	for name, o := range networks() {
-		t.Run(name, func(t *testing.T) {
-			r := run(t, g, o)
-			bare := *g
-			bare.Labels, bare.Splits = graph.Labels{}, nil
-			p, err := (&Job{Graph: &bare, Options: o}).Predict(context.Background(), r.Weights, WithEmbeddings)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p.Classes != g.Labels.Classes || !slices.Equal(p.Logits, r.Logits) {
-				t.Errorf("%d classes, other logits than with labels", p.Classes)
-			}
-		})
-	}
-}
 
 // TestPredictOverflows: Predict fails if a prediction is not finite, on any number of workers.
 func TestPredictOverflows(t *testing.T) {
@@ -139,9 +120,9 @@ func TestWeightsOfEachRank(t *testing.T) {
 		trained := eachRank(t, divided(t, g, o, 2, nil), 2, func(rank int, mine *Job) error {
 			mine.Options.Init, mine.Options.Epochs = file(rank), 1
 			f, err := os.Create(file(rank))
-			check(t, err)
-			check(t, safetensors.Write(f, of(rank), nil))
-			check(t, f.Close())
+			require.NoError(t, err)
+			require.NoError(t, safetensors.Write(f, of(rank), nil))
+			require.NoError(t, f.Close())
 			_, err = mine.Run(context.Background())
 			return err
 		})
@@ -163,23 +144,17 @@ func TestWeightsOfEachRank(t *testing.T) {
 // TestFileCut truncates a file of the store while a run uses it.
 func TestFileCut(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	if err := tangled(t).Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tangled(t).Write(dir))
 	for _, file := range []string{"features.npy", "labels.npy", "indices.npy"} {
 		t.Run(file, func(t *testing.T) {
 			g, err := graph.Open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer g.Close()
 			path := filepath.Join(dir, file)
 			whole, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { check(t, os.WriteFile(path, whole, 0o666)) })
-			cut := func() { check(t, os.Truncate(path, 64)) }
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, os.WriteFile(path, whole, 0o666)) })
+			cut := func() { require.NoError(t, os.Truncate(path, 64)) }
 			o := networks()["sage"]
 			job := &Job{Graph: g, Options: o}
 			if file == "labels.npy" { // every evaluation reads it
@@ -191,12 +166,5 @@ func TestFileCut(t *testing.T) {
 				t.Errorf("got %v, want an error that names the store", err)
 			}
 		})
-	}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/internal/require"
 	"weft/tensor"
 )
 
@@ -79,9 +80,7 @@ func checkProfile(t *testing.T, j *Job, r *Result) {
 	}
 	m := &p.Memory
 	plan, err := j.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	most := slices.Max(r.PeakTensorBytes)
 	// Where partitions take turns, messages of other workers come at any time. Where matrices rest, the peak
 	// is of the sum with the graph's structure.

@@ -11,6 +11,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
 	"weft/train/metric"
@@ -96,9 +97,7 @@ func messagesOf(features, classes int) []gnn.BlockSpec {
 func TestRecomputeKeeps(t *testing.T) {
 	const vertices, hidden = 20_000, 32
 	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: vertices, Degree: 2, Directed: true, Features: 8, Classes: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, c := range []struct {
 		model, norm  string
 		none, blocks float64
@@ -122,9 +121,7 @@ func TestRecomputeKeeps(t *testing.T) {
 						o.Norm = c.norm
 					}
 					p, err := onMesh(g, o, mesh).Plan(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					for _, worker := range p.PeakTensorBytes {
 						bytes += worker
 					}
@@ -183,9 +180,7 @@ func TestRecomputeWhereItHelps(t *testing.T) {
 	needs := func(recompute string) (tensors, all int64) {
 		o.Recompute = recompute
 		p, err := onMesh(g, o, "").Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return p.PeakTensorBytes[0], p.PeakTensorBytes[0] + p.GraphBytes[0]
 	}
 	kept, all := needs(setting.RecomputeNone)

@@ -21,6 +21,9 @@ import (
 	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/internal/require"
+	"weft/parallel/axis"
+	"weft/parallel/edges"
 	"weft/train/setting"
 )
 
@@ -59,9 +62,7 @@ func stopAfter(j *Job, epoch int) context.Context {
 func openLast(t *testing.T, folder string) *checkpoint.Checkpoint {
 	t.Helper()
 	c, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if c == nil {
 		t.Fatal("there is no checkpoint")
 	}
@@ -96,17 +97,17 @@ func resumes() map[string]Options {
 	})
 	add("gat", "graph=3", func(o *Options) { o.Model, o.Heads, o.Optimizer = "gat", 2, "adamw" })
 	add("scheduled", "graph=3", func(o *Options) {
-		o.Model, o.Halo, o.Wire, o.WireSchedule = "gcn", "cover", "int8", setting.WireSchedule{Slope: 1, From: 8}
+		o.Model, o.Halo, o.Wire, o.WireSchedule = "gcn", edges.HaloCover, axis.Int8, axis.WireSchedule{Slope: 1, From: 8}
 	})
 	add("gcn", "tensor=2", func(o *Options) { o.Model, o.Select = "gcn", setting.SelectLoss })
 	add("decoupled", "graph=2,tensor=2", func(o *Options) { o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd"; o.Momentum = .9 })
 	add("turns", "tensor=2", func(o *Options) { o.Model, o.Partitions, o.Partition = "gat", 3, "random" })
 	add("residual", "", func(o *Options) { o.Blocks, o.Layers = "residual", 3 })
 	add("gcnii", "pipeline=2", deep)
-	add("warm", "pipeline=2", func(o *Options) { deep(o); o.HistoryStart, o.ChunkOrder = "warm", "fixed" })
+	add("warm", "pipeline=2", func(o *Options) { deep(o); o.HistoryStart, o.ChunkOrder = axis.Warm, axis.Fixed })
 	add("keep", "pipeline=3", func(o *Options) {
 		deep(o)
-		o.Model, o.StaleGradients, o.Recompute = "gat", "keep", setting.RecomputeNone
+		o.Model, o.StaleGradients, o.Recompute = "gat", axis.Keep, setting.RecomputeNone
 	})
 	add("hybrid", "graph=2,pipeline=2", deep)
 	add("sliced", "tensor=2,pipeline=2", deep)
@@ -114,10 +115,13 @@ func resumes() map[string]Options {
 	add("bfloat16", "graph=2,pipeline=2", func(o *Options) { deep(o); o.Precision = "bf16" })
 	late := func(o *Options) { o.HaloDelay, o.Model, o.Layers = 1, "gcn", 3 }
 	add("late", "graph=3", late)
-	add("late, smooth", "graph=2", func(o *Options) { late(o); o.HaloSmoothing, o.Wire, o.Halo = "both", "auto", "cover" })
+	add("late, smooth", "graph=2", func(o *Options) {
+		late(o)
+		o.HaloSmoothing, o.Wire, o.Halo = axis.OfBoth, axis.AsStored, edges.HaloCover
+	})
 	add("late, encoded", "graph=2", func(o *Options) {
 		late(o)
-		o.Model, o.Wire, o.CheckpointEvery = "gat", "int8", setting.Interval{Epochs: 2}
+		o.Model, o.Wire, o.CheckpointEvery = "gat", axis.Int8, setting.Interval{Epochs: 2}
 	})
 	add("table", "graph=2", func(o *Options) { o.NodeEmbedding = 8 })
 	add("table", "tensor=2", func(o *Options) { o.NodeEmbedding = 8 })
@@ -178,9 +182,7 @@ func TestResume(t *testing.T) {
 				t.Error(diff)
 			}
 			p, err := second.Plan(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for k, bytes := range want.PeakTensorBytes {
 				if planned := p.PeakTensorBytes[k]; bytes > planned || bytes < planned && !strings.Contains(o.Parallel, "pipeline") {
 					t.Errorf("worker %d takes %d, and %d are planned", k, bytes, planned)
@@ -297,9 +299,7 @@ func TestPlannedCheckpoint(t *testing.T) {
 	o.Norm = "none"
 	j := &Job{Graph: graphFor(t, &o), Options: o, Checkpoints: &Checkpoints{}}
 	p, err := j.Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for rank, w := range p.Workers {
 		if want := 4 * 4 * int64(w.Parameters); rank == 0 && w.Checkpoint != want || rank > 0 && w.Checkpoint != 0 {
 			t.Errorf("worker %d: %d bytes of %d parameters", rank, w.Checkpoint, w.Parameters)
@@ -371,9 +371,7 @@ func TestCheckpointsAreKept(t *testing.T) {
 	onDisk := int64(0)
 	for rank := range 3 {
 		info, err := os.Stat(filepath.Join(folder, "epoch-000000008", fmt.Sprintf("worker-%d.safetensors", rank)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		onDisk += info.Size()
 	}
 	if c := want.Checkpoints; c.Written != len(saved) || c.Bytes != onDisk {
@@ -394,12 +392,8 @@ func TestCheckpointsAreKept(t *testing.T) {
 		for _, file := range []string{"worker-1.safetensors", "manifest.json"} {
 			t.Run(name+" "+file, func(t *testing.T) {
 				copied := filepath.Join(t.TempDir(), "checkpoints")
-				if err := os.CopyFS(copied, os.DirFS(folder)); err != nil {
-					t.Fatal(err)
-				}
-				if err := damage(filepath.Join(copied, "epoch-000000008", file)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.CopyFS(copied, os.DirFS(folder)))
+				require.NoError(t, damage(filepath.Join(copied, "epoch-000000008", file)))
 				var passed []error
 				from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, copied, func(err error) { passed = append(passed, err) })
 				if err != nil || from == nil || from.Epoch != kept[1] || len(passed) != 1 {
@@ -421,17 +415,11 @@ func TestAllCheckpointsAreDamaged(t *testing.T) {
 			o := resumes()["sage graph=3"]
 			g := graphFor(t, &o)
 			from, folder := stopped(t, g, o, 2)
-			if err := from.Close(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, from.Close())
 			epochs, err := checkpoint.Epochs(folder)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, epoch := range epochs {
-				if err := os.Truncate(filepath.Join(folder, fmt.Sprintf("epoch-%09d", epoch), file), 10); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Truncate(filepath.Join(folder, fmt.Sprintf("epoch-%09d", epoch), file), 10))
 			}
 			passed := 0
 			from, err = OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(error) { passed++ })
@@ -471,9 +459,7 @@ func TestMissingFile(t *testing.T) {
 	g := graphFor(t, &o)
 	c, folder := stopped(t, g, o, 2)
 	file := filepath.Join(c.Path, "worker-1.safetensors")
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(file))
 	var passed []error
 	err := launch.Workers(2, 0, func(of *comm.Comm) error {
 		from, err := OpenLast(launch.Ranks{Comm: of}, folder, func(err error) { passed = append(passed, err) })
@@ -514,13 +500,9 @@ func TestCheckpointsOfOneMachine(t *testing.T) {
 			t.Errorf("shared %v: %v", shared, err)
 		}
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text[8] ^= 1 // in the header
-		if err := os.WriteFile(file, text, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, text, 0o666))
 	}
 }
 
@@ -545,9 +527,7 @@ func TestCheckpointsFail(t *testing.T) {
 			j, folder := &Job{Graph: g, Options: o}, filepath.Join(t.TempDir(), "checkpoints")
 			follow(j, folder, nil)
 			p, err := j.Plan(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if c.spare > 0 {
 				for _, w := range p.Workers {
 					c.spare += w.Checkpoint

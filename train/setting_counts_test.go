@@ -12,8 +12,10 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/optim"
+	"weft/parallel/axis"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -41,12 +43,8 @@ func TestEachSettingCounts(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 5, Classes: 3, Seed: 4, Directed: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.MakeSplits("random:60/20/20", 2, 4); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, g.MakeSplits("random:60/20/20", 2, 4))
 	r := &g.Relations[0]
 	r.EdgeColumns, r.EdgeFeatures = 1, make([]float32, len(r.Sources))
 	for k := range r.EdgeFeatures {
@@ -157,7 +155,7 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 		return []string{strconv.FormatBool(!v)}
 	case int:
 		return []string{strconv.Itoa(max(1, 2*v))}
-	case setting.Chunks:
+	case axis.Chunks:
 		return []string{strconv.Itoa(int(v) + 1)}
 	case uint64:
 		return []string{strconv.FormatUint(v+1, 10)}
@@ -174,12 +172,8 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 func weightsFileOf(t *testing.T, g *graph.Graph, o Options) string {
 	t.Helper()
 	var file bytes.Buffer
-	if err := safetensors.Write(&file, run(t, g, o).Weights, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, safetensors.Write(&file, run(t, g, o).Weights, nil))
 	path := filepath.Join(t.TempDir(), "model.safetensors")
-	if err := os.WriteFile(path, file.Bytes(), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, file.Bytes(), 0o666))
 	return path
 }

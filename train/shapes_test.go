@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 )
 
 // TestEdgeShapes: graphs at the edge of what a graph is train on one worker as on two, one of which may have
@@ -32,7 +33,7 @@ func TestEdgeShapes(t *testing.T) {
 		losses := map[string][]float64{}
 		for _, s := range shapes {
 			relation, err := graph.NewRelation(s.vertices, s.edges)
-			check(t, err)
+			require.NoError(t, err)
 			g := &graph.Graph{
 				Relations: []graph.Relation{relation}, Features: graph.Features{Columns: 3}, Labels: graph.Labels{Classes: 2},
 				Splits: []graph.Split{{Train: s.train}},
@@ -41,7 +42,7 @@ func TestEdgeShapes(t *testing.T) {
 				g.Features.Dense = append(g.Features.Dense, float32(v), 1, float32(-v%3))
 				g.Labels.Class = append(g.Labels.Class, int64(v%2))
 			}
-			check(t, g.Check())
+			require.NoError(t, g.Check())
 			o := Defaults()
 			o.Model, o.Layers, o.Hidden, o.Norm, o.Dropout, o.Epochs, o.Threads, o.Optimizer, o.LR = model, 2, 4, "none", 0, 3, 1, "sgd", .01
 			if model == "gat" {

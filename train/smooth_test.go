@@ -13,6 +13,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/partition"
 )
 
@@ -43,10 +44,10 @@ type smoothGolden struct {
 func readSmoothGolden(t *testing.T) (golden smoothGolden, g *graph.Graph) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/smooth.json")
-	check(t, err)
-	check(t, json.Unmarshal(text, &golden))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &golden))
 	r, err := graph.NewRelation(golden.Vertices, graph.Edges{Source: golden.Sources, Target: golden.Targets, Weights: golden.Weights})
-	check(t, err)
+	require.NoError(t, err)
 	g = &graph.Graph{
 		Relations: []graph.Relation{r}, Labels: graph.Labels{Classes: golden.Classes, Class: golden.Labels},
 		Splits: []graph.Split{{Train: golden.Train, Val: golden.Val}},
@@ -73,7 +74,7 @@ func TestSmoothAsPyG(t *testing.T) {
 		for name, job := range jobs {
 			compare := func(what string, s gnn.Smoothing, probabilities []float32, val bool, want []float64) {
 				p, err := job.Smooth(context.Background(), s, probabilities, Labels{Val: val})
-				check(t, err)
+				require.NoError(t, err)
 				worst := 0.
 				for i, x := range p.Logits {
 					worst = max(worst, math.Abs(float64(x)-want[i]))
@@ -133,7 +134,7 @@ func TestSmoothOfSureModel(t *testing.T) {
 		row[golden.Labels[v]] = 1
 	}
 	p, err := (&Job{Graph: g, Options: Defaults()}).Smooth(context.Background(), gnn.Smoothing{Correct: gnn.Rounds{Count: 3, Teleport: .1}}, sure, Labels{})
-	check(t, err)
+	require.NoError(t, err)
 	if !slices.Equal(p.Logits, sure) {
 		t.Errorf("probabilities %v, want %v", p.Logits, sure)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/internal/require"
 	"weft/internal/trace"
 	"weft/internal/trace/tracetest"
 )
@@ -19,13 +20,9 @@ import (
 func written(t *testing.T, traced *trace.Trace) *tracetest.File {
 	t.Helper()
 	var file bytes.Buffer
-	if err := traced.Write(&file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, traced.Write(&file))
 	f, err := tracetest.Read(file.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return f
 }
 

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -11,6 +10,9 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/require"
+	"weft/parallel/axis"
+	"weft/parallel/edges"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/metric"
@@ -64,9 +66,7 @@ func TestLinksInTurns(t *testing.T) {
 			}
 			two := inTurns(Job{Graph: c.g, Options: o}, "graph=2")
 			plan, err := two.Plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := mustRun(t, two)
 			sameResults(t, got, want)
 			for i, took := range got.PeakTensorBytes {
@@ -78,16 +78,12 @@ func TestLinksInTurns(t *testing.T) {
 			for workers := 1; workers <= 2; workers++ {
 				o.MemoryLimit = 0
 				least, err := inTurns(Job{Graph: c.g, Options: o}, fmt.Sprintf("graph=%d", workers)).Plan(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				for _, limit := range []int64{least.Limit, least.Limit + (inMemory-least.Limit)/3}[workers-1:] {
 					o.MemoryLimit = setting.Bytes(limit)
 					job := inTurns(Job{Graph: c.g, Options: o}, fmt.Sprintf("graph=%d", workers))
 					plan, err := job.Plan(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					got := mustRun(t, job)
 					sameResults(t, got, want)
 					for i, tensors := range got.PeakTensorBytes {
@@ -127,9 +123,7 @@ func TestTablesRest(t *testing.T) {
 			want := mustRun(t, inTurns(Job{Graph: &g, Options: o}, "graph=4"))
 			o.Offload = t.TempDir()
 			bounds, err := inTurns(Job{Graph: &g, Options: o, PlanRange: true}, "graph=1").Plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			tables := int64(4 * 4 * 64 * g.Vertices()) // values, gradients, two moments
 			if o.NodeEmbedding > 0 && bounds.All-bounds.Least < tables*6/5 {
 				t.Errorf("a run needs %d bytes at least, and %d without a limit; its tables take %d", bounds.Least, bounds.All, tables)
@@ -138,9 +132,7 @@ func TestTablesRest(t *testing.T) {
 				o.MemoryLimit = setting.Bytes(limit)
 				job := inTurns(Job{Graph: &g, Options: o}, "graph=1")
 				plan, err := job.Plan(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				got := mustRun(t, job)
 				sameResults(t, got, want)
 				if !reflect.DeepEqual(got.Weights, want.Weights) {
@@ -175,9 +167,7 @@ func TestTablesRest(t *testing.T) {
 // It is in the plan also where the rows of the partition are few columns beside the edges.
 func TestEdgesRest(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 12_000, Degree: 8, Features: 8, Classes: 5, Seed: 3, Directed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, change := range map[string]func(*Options){
 		"sgc": func(o *Options) { o.Model = "sgc" }, "sage, decoupled": func(o *Options) { o.Model, o.Decoupled, o.Hidden = "sage", true, 8 },
 	} {
@@ -186,9 +176,7 @@ func TestEdgesRest(t *testing.T) {
 		change(&o)
 		job := inTurns(Job{Graph: g, Options: o}, "graph=1")
 		plan, err := job.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got := mustRun(t, job)
 		if took := got.PeakTensorBytes[0] + got.GraphBytes[0]; took != plan.Limit {
 			t.Errorf("%s: took %d bytes, the least of the plan is %d", name, took, plan.Limit)
@@ -203,23 +191,19 @@ func TestEdgesRest(t *testing.T) {
 // features that a layer keeps. These rest as they are when it ends.
 func TestCoverRests(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 4000, Degree: 6, Features: 32, Classes: 5, Seed: 3, Directed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for workers, model := range []string{1: "sage", 2: "gin"} {
 		if model == "" {
 			continue
 		}
 		o := Defaults()
-		o.Model, o.Halo, o.Epochs, o.Select, o.LR = model, "cover", 3, "loss", 1e-4
+		o.Model, o.Halo, o.Epochs, o.Select, o.LR = model, edges.HaloCover, 3, "loss", 1e-4
 		mesh := fmt.Sprintf("graph=%d", workers)
 		want := mustRun(t, inTurns(Job{Graph: g, Options: o}, mesh))
 		o.Offload = t.TempDir()
 		job := inTurns(Job{Graph: g, Options: o}, mesh)
 		plan, err := job.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got := mustRun(t, job)
 		sameResults(t, got, want)
 		if got.Disk != plan.Disk() || got.Disk.Read == 0 {
@@ -232,12 +216,10 @@ func TestCoverRests(t *testing.T) {
 // to rest in others. The limit that suffices for the last epoch, which is planned, is kept in all.
 func TestScheduleRests(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.RMAT, Scale: 13, EdgeFactor: 12, Features: 32, Classes: 16, Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for workers := 1; workers <= 2; workers++ {
 		o := Defaults()
-		o.Epochs, o.Select, o.Threads, o.WireSchedule = 3, "loss", 1, setting.WireSchedule{Slope: 1.5, From: 4}
+		o.Epochs, o.Select, o.Threads, o.WireSchedule = 3, "loss", 1, axis.WireSchedule{Slope: 1.5, From: 4}
 		six := func(workers int) *Job {
 			job := inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("graph=%d", workers))
 			job.Options.Partitions = 6
@@ -247,9 +229,7 @@ func TestScheduleRests(t *testing.T) {
 		o.Offload = t.TempDir()
 		job := six(workers)
 		plan, err := job.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got := mustRun(t, job)
 		sameResults(t, got, want)
 		for k, tensors := range got.PeakTensorBytes {
@@ -285,16 +265,12 @@ func TestOffloadOnSeveralWorkers(t *testing.T) {
 			bounds := seven(workers)
 			bounds.PlanRange = true
 			needs, err := bounds.Plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, limit := range []int64{needs.Least, (needs.Least + 3*needs.All) / 4} {
 				job := seven(workers)
 				job.Options.MemoryLimit = setting.Bytes(limit)
 				plan, err := job.Plan(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				got := mustRun(t, job)
 				sameResults(t, got, want)
 				rests := false
@@ -424,9 +400,7 @@ func TestTypesInTurns(t *testing.T) {
 			o.Offload = t.TempDir()
 			job := inTurns(Job{Graph: g, Options: o}, "tensor=2")
 			plan, err := job.Plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			rests := mustRun(t, job)
 			sameResults(t, rests, apart)
 			if rests.Disk != plan.Disk() || rests.Disk.Read == 0 {
@@ -449,9 +423,7 @@ func TestBytesInTurns(t *testing.T) {
 	halo := int64(0)
 	job := inTurns(Job{Graph: g, Options: o}, "graph=2,tensor=5")
 	a, err := partition.Assign(t.Context(), g, job.Options.Assignment(g, 4))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	type read struct{ source, by int32 }
 	seen, e := map[read]bool{}, g.Relations[0].Edges()
 	for k, u := range e.Source {
@@ -482,18 +454,14 @@ func TestMovedAsPlanned(t *testing.T) {
 		o := networks()[name]
 		o.Epochs, o.Offload = 3, t.TempDir()
 		bounds, err := inTurns(Job{Graph: g, Options: o, PlanRange: true}, "graph=1").Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		o.MemoryLimit = setting.Bytes(bounds.Least)
 		if share > 0 {
 			o.MemoryLimit = setting.Bytes(bounds.Least + (bounds.All-bounds.Least)/share)
 		}
 		job := inTurns(Job{Graph: g, Options: o}, "graph=1")
 		plan, err := job.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got := mustRun(t, job)
 		if got.Disk != plan.Disk() || got.Disk.Read == 0 {
 			t.Errorf("%s: moved %+v, planned %+v", name, got.Disk, plan.Disk())
@@ -516,9 +484,7 @@ func TestMovedBetweenEvaluations(t *testing.T) {
 			o.Epochs, o.EvalEvery, o.Offload = 5, every, t.TempDir()
 			job := inTurns(Job{Graph: g, Options: o}, "graph=1")
 			plan, err := job.Plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if moved[i] = mustRun(t, job).Disk; moved[i] != plan.Disk() {
 				t.Errorf("%s, evaluated every %d: moved %+v, planned %+v", name, every, moved[i], plan.Disk())
 			}
@@ -548,7 +514,10 @@ func TestOffload(t *testing.T) {
 		}
 		t.Run(c+" "+mesh, func(t *testing.T) {
 			o := all[name]
-			o.Epochs, o.Hidden, o.KeepHalo, o.Halo = 3, 2*o.Hidden, i%3 == 1, cmp.Or(halo, haloOf(&o, (i+1)/2%2))
+			o.Epochs, o.Hidden, o.KeepHalo, o.Halo = 3, 2*o.Hidden, i%3 == 1, haloOf(&o, (i+1)/2%2)
+			if halo != "" {
+				o.Halo = edges.HaloCover
+			}
 			if i%3 == 2 {
 				o.Precision, o.Recompute = "bf16", "blocks"
 			}
@@ -556,9 +525,7 @@ func TestOffload(t *testing.T) {
 			o.Offload = t.TempDir()
 			asks := inTurns(Job{Graph: g, Options: o, PlanRange: true}, mesh)
 			bounds, err := asks.Plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if inMemory := want.PeakTensorBytes[0] + want.GraphBytes[0]; bounds.All != inMemory {
 				t.Errorf("nothing rests with %d bytes, and without offload it took %d", bounds.All, inMemory)
 			}
@@ -567,9 +534,7 @@ func TestOffload(t *testing.T) {
 					tight := o
 					tight.MemoryLimit = setting.Bytes(limit)
 					plan, err := inTurns(Job{Graph: g, Options: tight}, mesh).Plan(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					if needs := needs(plan.PeakTensorBytes, plan.GraphBytes); needs > max(limit, bounds.Least) {
 						t.Errorf("a limit of %d bytes needs %d, and the least is %d", limit, needs, bounds.Least)
 					}
@@ -580,9 +545,7 @@ func TestOffload(t *testing.T) {
 			}
 			job := inTurns(Job{Graph: g, Options: o}, mesh)
 			plan, err := job.Plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := mustRun(t, job)
 			sameResults(t, got, want)
 			took, planned := needs(got.PeakTensorBytes, got.GraphBytes), needs(plan.PeakTensorBytes, plan.GraphBytes)

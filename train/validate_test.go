@@ -12,6 +12,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/task"
 )
@@ -20,9 +21,7 @@ import (
 func elsewhereGraph(t *testing.T, vertices int) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: vertices, Degree: 5, Features: 13, Classes: 5, Seed: 9, Directed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &g.Relations[0]
 	r.Weights, r.EdgeColumns = make([]float32, len(r.Sources)), 3
 	for k := range r.Sources {
@@ -52,13 +51,8 @@ func TestValidate(t *testing.T) {
 			plain := run(t, g, o)
 			j, curve := validated(g, other, o)
 			r, _ := planAndRun(t, j)
-			if !slices.Equal(r.Losses, plain.Losses) {
-				t.Errorf("losses %v, without validation elsewhere %v", r.Losses, plain.Losses)
-			}
-			*curve = nil
-			j.OnEpoch = func(e Epoch) { *curve = append(*curve, e) }
-			if r = mustRun(t, j); r.Validation == nil || r.Validation.Vertices != 300 {
-				t.Errorf("validation graph %+v", r.Validation)
+			if !slices.Equal(r.Losses, plain.Losses) || r.Validation == nil || r.Validation.Vertices != 300 {
+				t.Errorf("losses %v, without validation elsewhere %v; validation graph %+v", r.Losses, plain.Losses, r.Validation)
 			}
 			best := 0
 			for k, e := range *curve {
@@ -70,15 +64,11 @@ func TestValidate(t *testing.T) {
 				t.Errorf("best epoch %d: %+v, of %+v", r.BestEpoch, r, *curve)
 			}
 			p, err := (&Job{Graph: other, Options: o}).Predict(context.Background(), r.Weights, Logits)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			s := &other.Splits[0]
 			for part, got := range []float64{r.Val, r.Test} {
 				e, err := metric.Evaluate(p.Logits, &other.Labels, [][]int64{s.Val, s.Test}[part])
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if want := e.Scores[r.Metric]; got != want {
 					t.Errorf("%s of part %d: %v, by the weights %v", r.Metric, part, got, want)
 				}
@@ -136,9 +126,7 @@ func TestValidateOnMeshes(t *testing.T) {
 					j := onMesh(g, o, mesh)
 					with, curve := validated(g, other, j.Options)
 					p, err := with.Plan(context.Background())
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					r := mustRun(t, with)
 					bound := strings.Contains(mesh, "pipeline") || mesh == "graph=2" // chunks, and messages between workers, come in any order
 					for k, bytes := range r.PeakTensorBytes {
@@ -171,9 +159,7 @@ func TestValidateMeasures(t *testing.T) {
 	j, _ := validated(g, other, o)
 	r := mustRun(t, j)
 	p, err := (&Job{Graph: other, Options: o}).Predict(context.Background(), r.Weights, Logits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	count := make([]float64, 5)
 	for _, v := range g.Splits[0].Train {
 		count[g.Labels.Class[v]]++

@@ -180,7 +180,7 @@ func (s *several) add(show io.Writer, run *rundir.Run) {
 	s.done = append(s.done, run)
 	m := run.Summary.Metric
 	fmt.Fprintf(show, "%s: best epoch %s, %s validation %s  test %s\n", printable(run.Summary.RunDir), count(run.Summary.BestEpoch), m,
-		measured(m, float64(run.Summary.Val)), measured(m, float64(run.Summary.Test)))
+		measured(m, run.Summary.Val), measured(m, run.Summary.Test))
 }
 
 // finish writes and prints what the runs came to.

@@ -24,7 +24,6 @@ import (
 	"weft/tensor"
 	"weft/tensor/offload"
 	"weft/train"
-	"weft/train/metric"
 	"weft/train/plan"
 	"weft/train/rundir"
 	"weft/train/setting"
@@ -334,7 +333,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 			return incomplete(dir, store, err)
 		}
 		t.live.end(fmt.Sprintf("ended: %s; best epoch %s, %s validation %s  test %s", run.Reason, count(run.Summary.BestEpoch), run.Summary.Metric,
-			measured(run.Summary.Metric, float64(run.Summary.Val)), measured(run.Summary.Metric, float64(run.Summary.Test))))
+			measured(run.Summary.Metric, run.Summary.Val), measured(run.Summary.Metric, run.Summary.Test)))
 		printed, written := t.printRun(cmd.OutOrStdout(), show, &run), t.writeTrace(show, &run, result.Trace)
 		return cmp.Or(printed, written)
 	})
@@ -690,14 +689,12 @@ func printResults(out io.Writer, run *rundir.Run) {
 	t.row("epochs", fmt.Sprintf("%s, best %s; ended: %s", count(s.EpochsRun), count(s.BestEpoch), run.Reason))
 	if l := s.Links; l != nil {
 		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges), count(l.TestEdges)))
-		for _, name := range metric.LinkNames {
-			if _, measured := l.Val[name]; measured {
-				t.row(name, fmt.Sprintf("validation %s  test %s", percent(float64(l.Val[name])), percent(float64(l.Test[name]))))
-			}
+		for _, r := range linkRows(l.Val, l.Test) {
+			t.row(r.Name, fmt.Sprintf("validation %s  test %s", measured(r.Name, r.Val), measured(r.Name, r.Test)))
 		}
 	} else {
 		t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s",
-			measured(s.Metric, float64(s.Train)), measured(s.Metric, float64(s.Val)), measured(s.Metric, float64(s.Test))))
+			measured(s.Metric, s.Train), measured(s.Metric, s.Val), measured(s.Metric, s.Test)))
 	}
 	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)), duration(run.Finished.Sub(run.Started))))
 	t.row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",

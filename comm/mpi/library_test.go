@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // lookup looks up variables such as "A=1".
@@ -44,9 +45,7 @@ func TestCandidates(t *testing.T) {
 	folder := t.TempDir()
 	bin, both := filepath.Join(folder, "bin"), filepath.Join(folder, "lib", "libmpi.so.12")
 	for _, name := range []string{both, filepath.Join(folder, "lib64", "libmpi.so.40")} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), os.WriteFile(name, nil, 0o666)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), os.WriteFile(name, nil, 0o666)))
 	}
 	other := filepath.Join(folder, "lib64", "libmpi.so.40")
 	for _, one := range []struct {
@@ -112,13 +111,9 @@ func TestLoad(t *testing.T) {
 // TestAbove: the launcher is the nearest process above that no launcher started.
 func TestAbove(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	shell, err := exec.LookPath("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if shell, err = filepath.EvalSymlinks(shell); err != nil {
 		t.Fatal(err)
 	}
@@ -130,16 +125,10 @@ func TestAbove(t *testing.T) {
 		cmd := exec.Command(shell, "-c", "echo; read line; exit 0")
 		cmd.Env = one.environment
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
 		if _, err := out.Read(make([]byte, 1)); err != nil { // the shell runs
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"weft/comm"
 	"weft/comm/commtest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // The tests start this program again under mpirun. The first variable tells each rank what to do. The second
@@ -70,9 +71,7 @@ func eachLauncher(t *testing.T, test func(t *testing.T, launch ranks)) {
 func launchRanks(t *testing.T, command []string, n int, role string) (output string, status int) {
 	t.Helper()
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx := t.Context()
 	if end, ok := t.Deadline(); ok { // the launcher must not outlive the test
 		const toEnd = 20 * time.Second

@@ -15,7 +15,6 @@ import (
 
 	"weft/graph"
 	"weft/graph/dgl/dgltest"
-	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/alloctest"
 	"weft/internal/refusal"
@@ -326,7 +325,7 @@ func tryRead(t *testing.T, path string, bytes int) {
 	var d *Division
 	var err error
 	alloctest.Reading(t, bytes, func() { g, d, err = Read(path, only) })
-	streamedtest.Try(t, func() (*streamed.Graph, error) { return Open(path, only) }, err)
+	streamedtest.Try(t, opening(path, only), err)
 	if err != nil {
 		if !refusal.Is(err) {
 			t.Errorf("%v is not a refusal", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -301,9 +302,7 @@ func TestMedian(t *testing.T) {
 func TestKernels(t *testing.T) {
 	told := 0
 	r, err := Kernels(t.Context(), Options{Threads: 2, Quick: true, CPU: "a processor"}, func(Machine) {}, func(Kernel) { told++ })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	names := map[string]bool{}
 	for _, k := range r.Kernels {
 		names[k.Name] = true
@@ -331,16 +330,12 @@ func TestKernels(t *testing.T) {
 		}
 	}
 	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var fields struct {
 		Machine map[string]any
 		Kernels []map[string]any
 	}
-	if err := json.Unmarshal(text, &fields); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &fields))
 	want := map[string]bool{"name": true, "shape": true, "threads": true, "seconds": true, "gflops": true, "gbytes_per_second": true, "bound": true, "fraction": true}
 	if diff := cmp.Diff(want, keys(fields.Kernels[0])); diff != "" {
 		t.Error(diff)
@@ -359,9 +354,7 @@ func keys(m map[string]any) map[string]bool {
 // has the agreed fields.
 func TestEpoch(t *testing.T) {
 	r, err := Epoch(t.Context(), Options{Threads: 2, Quick: true, Only: regexp.MustCompile("rmat")}, func(Model) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(r.Models) != 3 {
 		t.Fatalf("%d models", len(r.Models))
 	}
@@ -378,13 +371,9 @@ func TestEpoch(t *testing.T) {
 			t.Errorf("%s: %v seconds of %v", m.Model, m.KernelSeconds, m.Calls)
 		}
 		text, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var fields map[string]any
-		if err := json.Unmarshal(text, &fields); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(text, &fields))
 		want := map[string]bool{"model": true, "graph": true, "epoch_seconds": true, "kernel_seconds": true, "fraction": true}
 		if diff := cmp.Diff(want, keys(fields)); diff != "" {
 			t.Error(diff)

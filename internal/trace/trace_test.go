@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/fulldisk"
+	"weft/internal/require"
 	"weft/internal/trace"
 	"weft/internal/trace/tracetest"
 )
@@ -59,15 +60,11 @@ func TestWrite(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(text, &all.Workers[rank])
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	all.Workers[1].Offset, all.Workers[1].Uncertainty = -3, 1500
 	var file bytes.Buffer
-	if err := all.Write(&file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, all.Write(&file))
 	got, err := tracetest.Read(file.Bytes())
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, file.String())
@@ -184,9 +181,7 @@ func TestConcurrent(t *testing.T) {
 	w := trace.Worker{Name: "worker 0"}
 	w.Events, w.Lost = r.Events()
 	var file bytes.Buffer
-	if err := (&trace.Trace{Epoch: 1, Workers: []trace.Worker{w}}).Write(&file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, (&trace.Trace{Epoch: 1, Workers: []trace.Worker{w}}).Write(&file))
 	got, err := tracetest.Read(file.Bytes())
 	if err != nil || len(got.Spans) != 4*20*3 {
 		t.Errorf("%d spans, %v", len(got.Spans), err)

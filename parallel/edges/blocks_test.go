@@ -12,6 +12,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/launch"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -100,9 +101,7 @@ func (d *divided) source(t *testing.T, team *kernel.Team, p int, weighted bool) 
 		}
 	}
 	r, err := graph.NewBipartite(d.vertices(), n, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := Source{Relation: &r, Starts: d.starts, Me: p, IDs: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, n)}
 	for i := range n {
 		s.IDs.Int32s()[i] = idOf(int32(d.starts[p] + i))
@@ -240,9 +239,7 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }
 
@@ -372,9 +369,7 @@ func TestOperatorsByDefinition(t *testing.T) {
 				sums <- share
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			a, b, c := <-sums, <-sums, <-sums
 			for v, want := range backward {
 				if got := float64(a[v]) + float64(b[v]) + float64(c[v]); math.Abs(got-want) > 1e-4*math.Max(1, math.Abs(want)) {

@@ -6,6 +6,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -29,24 +30,18 @@ func TestFeatureRows(t *testing.T) {
 			list.Features = append(list.Features, float32(k))
 		}
 		relation, err := graph.NewRelation(vertices, list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		team := kernel.NewTeam(1, mem)
 		e, err := New(team, comm.Alone(), Source{Relation: &relation, Starts: []int{0, vertices}, Holders: []int{0}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b := e.Local()
 		if (b.Out == b.In) != symmetric {
 			t.Fatalf("symmetric %t: a block of its own transpose: %t", symmetric, b.Out == b.In)
 		}
 		rows, err := b.FeatureRows(team)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		in, out := b.In.Indptr.Int64s(), b.Out.Indptr.Int64s()
 		for u := range vertices {
 			last := -1

@@ -8,6 +8,7 @@ import (
 	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -20,9 +21,7 @@ func relationOf(t *testing.T, rows int, pairs ...[2]int32) *graph.Relation {
 		e.Target, e.Source = append(e.Target, p[0]), append(e.Source, p[1])
 	}
 	r, err := graph.NewBipartite(6, rows, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &r
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -49,9 +50,7 @@ func TestSymmetricOfPlainEdges(t *testing.T) {
 				list.Source, list.Target = append(list.Source, before+u), append(list.Target, c.target[i])
 			}
 			r, err := graph.NewBipartite(int(before)+4, 4, list)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			mem := tensor.NewMeter()
 			defer mem.Close()
 			s := Source{Relation: &r, Starts: []int{0, 4}, Holders: []int{0}}
@@ -59,9 +58,7 @@ func TestSymmetricOfPlainEdges(t *testing.T) {
 				s.Starts, s.Holders, s.Me = []int{0, int(before), int(before) + 4}, []int{0, 1}, 1
 			}
 			e, _, err := read(kernel.NewTeam(1, mem), s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if once := e.Local().Out == e.Local().In; once != c.once {
 				t.Errorf("%s behind %d vertices is held once: %v", name, before, once)
 			}
@@ -74,15 +71,11 @@ func TestSymmetricOfPlainEdges(t *testing.T) {
 func TestLoopBlock(t *testing.T) {
 	list := graph.Edges{Source: []int32{1, 0, 1, 2, 1}, Target: []int32{1, 1, 1, 2, 0}, Weights: []float32{3, 9, 4, 5, 8}}
 	r, err := graph.NewRelation(4, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	e, err := New(kernel.NewTeam(1, mem), comm.Alone(), Source{Relation: &r, Starts: []int{0, 4}, Holders: []int{0}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for loops, want := range map[SelfLoops]struct {
 		indptr  []int64
 		columns []int32

@@ -6,6 +6,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -43,9 +44,7 @@ func TestSymmetricBlocks(t *testing.T) {
 				list.Weights = []float32{}
 			}
 			r, err := graph.NewRelation(vertices, list)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			bytes := map[bool]int64{}
 			for _, plans := range []bool{false, true} {
 				mem := tensor.NewMeter()
@@ -55,9 +54,7 @@ func TestSymmetricBlocks(t *testing.T) {
 					team = kernel.NewPlan(1, mem)
 				}
 				e, err := New(team, comm.Alone(), Source{Relation: &r, Starts: []int{0, vertices}, Holders: []int{0}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				bytes[plans] = mem.Live(tensor.Graph)
 				b := e.Local()
 				if once := b.Out == b.In; once != c.once {
@@ -83,17 +80,13 @@ func TestSymmetricBlocks(t *testing.T) {
 func TestKnownSymmetry(t *testing.T) {
 	for _, weights := range [][]float32{nil, {1}} {
 		r, err := graph.NewRelation(2, graph.Edges{Source: []int32{0}, Target: []int32{1}, Weights: weights})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, known := range []bool{false, true} {
 			mem := tensor.NewMeter()
 			defer mem.Close()
 			r.Symmetric = known
 			e, err := New(kernel.NewTeam(1, mem), comm.Alone(), Source{Relation: &r, Starts: []int{0, 2}, Holders: []int{0}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if once := e.Local().Out == e.Local().In; once != (known && weights == nil) {
 				t.Errorf("weights %v, known %v: held once %v", weights, known, once)
 			}

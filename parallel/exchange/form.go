@@ -120,7 +120,11 @@ func (f Form) Encode(team *kernel.Team, message, stored *tensor.Matrix, draws fu
 
 // Decode makes rows as they are stored of a message.
 func (f Form) Decode(team *kernel.Team, stored, message *tensor.Matrix) {
-	to := f.Stored().Parts(stored)
+	f.DecodeInto(team, f.Stored().Parts(stored), message)
+}
+
+// DecodeInto makes rows of each matrix of a message, in Float32 or BFloat16.
+func (f Form) DecodeInto(team *kernel.Team, to []*tensor.Matrix, message *tensor.Matrix) {
 	for i, part := range f.Parts(message) {
 		f[i].Decode(team, to[i], part, nil, kernel.Replace)
 	}

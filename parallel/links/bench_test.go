@@ -5,6 +5,7 @@ import (
 
 	"weft/comm"
 	"weft/graph/generate"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/links"
 	"weft/partition"
@@ -15,16 +16,12 @@ import (
 // 64 columns.
 func bench(b *testing.B, shares [3]float64, pass func(l *links.Edges, h *tensor.Matrix)) {
 	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 20_000, Degree: 10, Features: 64, Classes: 2, Directed: true, Seed: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	memory := tensor.NewMeter()
 	defer memory.Close()
 	team, s := kernel.NewTeam(1, memory), partition.All(g)
 	l, err := links.New(team, comm.Alone(), s, nil, links.Options{Draw: links.Draw{Seed: 1, Shares: shares}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	h := team.Memory.New(tensor.Activations, g.Vertices(), 64)
 	copy(h.Floats(), g.Features.Dense)
 	for b.Loop() {

@@ -11,6 +11,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/links"
 	"weft/partition"
@@ -156,9 +157,7 @@ func TestBytesOfWindows(t *testing.T) {
 		e.Source, e.Target = append(e.Source, r.Int32N(many)), append(e.Target, r.Int32N(many))
 	}
 	relation, err := graph.NewRelation(many, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	relation.Source, relation.Name, relation.Target = "v", "a", "v"
 	g := &graph.Graph{Type: "v", Count: many, Relations: []graph.Relation{relation}}
 	share := partition.All(g)
@@ -166,9 +165,7 @@ func TestBytesOfWindows(t *testing.T) {
 	defer memory.Close()
 	team := kernel.NewTeam(1, memory)
 	l, err := links.New(team, comm.Alone(), share, nil, links.Options{Draw: draw})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const bytes = 1 << 16
 	l.Cut(bytes)
 	h := team.Zeros(tensor.Activations, many, columns)
@@ -204,16 +201,12 @@ func TestRanksOfTies(t *testing.T) {
 func TestRepeatedEdgesOfASplit(t *testing.T) {
 	g := &graph.Graph{Count: 5, Relations: []graph.Relation{{Indptr: make([]int64, 6)}}}
 	g.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 1, 0, 1}, {0, 1}, {0, 2}}}
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Check())
 	memory := tensor.NewMeter()
 	defer memory.Close()
 	team := kernel.NewTeam(1, memory)
 	l, err := links.New(team, comm.Alone(), partition.All(g), nil, links.Options{Draw: draw})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h := team.Memory.New(tensor.Activations, 5, 1)
 	copy(h.Floats(), []float32{1, 9, 5, 7, 3})
 	if ranks := l.Ranks(h, links.Decoder{}, links.Test); !slices.Equal(ranks, []float64{2}) {
@@ -232,16 +225,12 @@ func TestGivenByOneRelation(t *testing.T) {
 	}
 	s := g.Relations[0].EdgeSplit
 	s.Edges[links.Val], s.Negative[links.Val] = []int32{1, 2, 2, 3}, []int32{3, 4, 0, 4}
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Check())
 	memory := tensor.NewMeter()
 	defer memory.Close()
 	team := kernel.NewTeam(1, memory)
 	l, err := links.New(team, comm.Alone(), partition.All(g), nil, links.Options{Draw: draw})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h := team.Memory.New(tensor.Activations, 5, 1)
 	copy(h.Floats(), []float32{0, 1, 2, 3, 4})
 	edges, negatives, given := l.GivenScores(h, links.Decoder{}, links.Val)

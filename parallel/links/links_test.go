@@ -13,6 +13,7 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/launch"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/links"
 	"weft/partition"
@@ -48,18 +49,14 @@ func tangled(t *testing.T) *graph.Graph {
 			}
 		}
 		relation, err := graph.NewRelation(vertices, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		relation.Source, relation.Name, relation.Target = "v", name, "v"
 		g.Relations = append(g.Relations, relation)
 	}
 	back := *g.Relations[0].Reversed(vertices)
 	back.Source, back.Name, back.Target = "v", "rev_a", "v"
 	g.Relations = append(g.Relations, back)
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Check())
 	return g
 }
 
@@ -160,9 +157,7 @@ func on(t *testing.T, g *graph.Graph, d division, rankAmong int, work func(c *co
 		l.Cut(windowBytes)
 		return work(c, l, team, ids)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // rowsOf are those of some vertices, as a worker has them.
@@ -352,9 +347,7 @@ func holdRanks(t *testing.T, g *graph.Graph, h, w []float32, amounts ...int) {
 func TestNothingLeaks(t *testing.T) {
 	g := tangled(t)
 	passes, err := draw.Passes(partition.All(g))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	held := map[links.Edge]bool{}
 	for _, part := range []links.Part{links.Val, links.Test} {
 		for _, e := range edgesOf(g, part) {
@@ -388,9 +381,7 @@ func TestBetweenTypes(t *testing.T) {
 		e.Source, e.Target = append(e.Source, r.Int32N(sources)), append(e.Target, r.Int32N(targets))
 	}
 	to, err := graph.NewBipartite(sources, targets, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	to.Source, to.Name, to.Target = "s", "x", "t"
 	g := &graph.Graph{Type: "t", Count: targets, Others: []graph.VertexType{{Type: "s", Count: sources}}, Relations: []graph.Relation{to}}
 	if g, err = g.ReverseRelations(); err != nil {
@@ -400,9 +391,7 @@ func TestBetweenTypes(t *testing.T) {
 	of.Relations = [][3]string{{"s", "x", "t"}}
 	share := partition.All(g)
 	passes, err := of.Passes(share)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	held := 0
 	for i, turned := range []bool{false, true} {
 		all := g.Relations[i].Edges()
@@ -425,9 +414,7 @@ func TestBetweenTypes(t *testing.T) {
 		t.Errorf("%d edges are held out", held)
 	}
 	learned, err := of.Supervised(share)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ends := links.Ends{Sources: links.Range{Low: targets, High: targets + sources}, Targets: links.Range{Low: 0, High: targets}}
 	if !slices.Equal(learned.Ends, []links.Ends{ends}) {
 		t.Errorf("ends %v, want %v", learned.Ends, ends)

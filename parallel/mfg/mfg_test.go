@@ -10,10 +10,10 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/launch"
+	"weft/internal/require"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
-	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -30,9 +30,7 @@ func TestRows(t *testing.T) {
 			e.Source, e.Target = append(e.Source, r.Int32N(vertices)), append(e.Target, r.Int32N(vertices))
 		}
 		relation, err := graph.NewRelation(vertices, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		g := &graph.Graph{Relations: []graph.Relation{relation}}
 		blocks := []Reach{
 			{Rounds: 1}, {Along: []gnn.Along{in}, Rounds: 1}, {Along: []gnn.Along{in, out}, Rounds: 1}, {Rounds: 1}, {Along: []gnn.Along{out}, Rounds: 3},
@@ -63,7 +61,7 @@ func TestRows(t *testing.T) {
 					}
 				}
 				groups := mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}.Join(c)
-				layers, told, err := New(kernel.NewTeam(1, mem), groups, s, blocks, rows, order.Options{}, sar.Options{})
+				layers, told, err := New(axis.Env{Team: kernel.NewTeam(1, mem), Groups: groups, Share: s}, axis.Options{}, blocks, rows)
 				all[c.Rank()] = layers
 				if err == nil && !slices.Equal(told, needs) {
 					err = fmt.Errorf("needs %v, want %v", told, needs)
@@ -135,17 +133,13 @@ func TestReachOfAll(t *testing.T) {
 		e.Source, e.Target = append(e.Source, v), append(e.Target, (v+1)%vertices)
 	}
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	reaches := slices.Repeat([]Reach{{Along: []gnn.Along{{Relation: graph.RelationName}}, Rounds: 1}}, blocks)
 	s := partition.All(&graph.Graph{Relations: []graph.Relation{relation}})
-	layers, _, err := New(kernel.NewTeam(1, mem), mesh.One.Join(comm.Alone()), s, reaches, []int32{0}, order.Options{}, sar.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers, _, err := New(axis.Env{Team: kernel.NewTeam(1, mem), Groups: mesh.One.Join(comm.Alone()), Share: s}, axis.Options{}, reaches, []int32{0})
+	require.NoError(t, err)
 	if n := len(slices.Compact(layers)); n != vertices {
 		t.Errorf("%d layers, want %d: one for each step around the ring, of which the last stays", n, vertices)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 )
 
 // Small is a directed graph. Vertex 3 has no edges, vertex 4 no in-edges, and vertex 5 no out-edges. Others
@@ -75,9 +76,7 @@ func Tangled(t testing.TB) *graph.Graph {
 		}
 	}
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &graph.Graph{Relations: []graph.Relation{relation}, Features: graph.Features{Columns: features}, Labels: graph.Labels{Classes: classes}, Splits: make([]graph.Split, 1)}
 	for v := range int64(vertices) {
 		class := int64(r.IntN(classes))
@@ -113,9 +112,7 @@ func WithEdgeFeatures(g *graph.Graph) *graph.Graph {
 func graphOf(t testing.TB, vertices int, e graph.Edges) *graph.Graph {
 	t.Helper()
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 

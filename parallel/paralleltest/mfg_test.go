@@ -10,6 +10,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/partition"
 	"weft/train"
 )
@@ -75,9 +76,7 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 		}
 	}
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &graph.Graph{
 		Relations: []graph.Relation{relation}, Features: graph.Features{Columns: columns},
 		Labels: graph.Labels{Classes: 3, Class: make([]int64, vertices)}, Splits: []graph.Split{{Train: []int64{0, 4000}, Val: []int64{1}, Test: []int64{2}}},
@@ -96,9 +95,7 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 				a.Of[v] = int32(v * k / vertices)
 			}
 			shares, err := partition.Split(g, a)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			divided = &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 		}
 		for _, model := range models {
@@ -122,9 +119,7 @@ func someAsAmongAll(t *testing.T, job train.Job) {
 	t.Helper()
 	job.Options.Epochs = 1
 	r, err := job.Run(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	weights := r.Weights
 	if kind, _ := gnn.KindOf(job.Options.Model); gnn.OverAll(job.Options.Norm) && kind.Uses("norm") {
 		job.Vertices = []int32{73}
@@ -194,9 +189,7 @@ func TestNeedOfAPath(t *testing.T) {
 		e.Source, e.Target = append(e.Source, v), append(e.Target, v+1)
 	}
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &graph.Graph{
 		Relations: []graph.Relation{relation}, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
 		Labels: graph.Labels{Classes: 2, Class: make([]int64, vertices)}, Splits: []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
@@ -209,9 +202,7 @@ func TestNeedOfAPath(t *testing.T) {
 			o.Layers, o.Hidden, o.Epochs, o.Model, o.Direction = 2, 4, 1, "sage", direction
 			job := train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: parts(t, g, k)}
 			r, err := job.Run(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			job.Vertices = []int32{50}
 			if got := predict(t, &job, r.Weights).Needs; fmt.Sprint(got) != want {
 				t.Errorf("%d partitions, %s: needs %v, want %s", k, direction, got, want)

@@ -8,6 +8,7 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel/reference"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
@@ -44,9 +45,7 @@ func labelled(t testing.TB, g *graph.Graph) *graph.Graph {
 func drawnTensors(t testing.TB, g *graph.Graph, s gnn.Spec, seed uint64) tensors {
 	t.Helper()
 	blocks, err := s.Blocks(sar.SchemaOf(partition.All(g)), g.Labels.Classes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w := tensors{}
 	Workers{Mesh: mesh.One, Graph: g}.Run(t, func(c engine.Config) {
 		c.Blocks, c.Seed = blocks, seed

@@ -11,6 +11,8 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/partition"
@@ -28,9 +30,7 @@ func TestPlanOfStages(t *testing.T) {
 	o.Model, o.Layers, o.Threads, o.InputDropout = "gcn", 3, 1, .1 // nothing is cached
 	said := func(j *train.Job) (lines []string) {
 		plan, err := j.Plan(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		parameters := 0
 		for _, w := range plan.Workers {
 			parameters += w.Parameters
@@ -41,7 +41,7 @@ func TestPlanOfStages(t *testing.T) {
 		return append(lines, fmt.Sprint(parameters, " parameters"))
 	}
 	want := said(&train.Job{Graph: g, Options: o})
-	for chunks, want := range map[setting.Chunks][]string{
+	for chunks, want := range map[axis.Chunks][]string{
 		1: want,
 		5: {
 			"convs.0: transform 13 columns to 64, then aggregate", "convs.1: aggregate 64 columns, then transform to 64",
@@ -59,9 +59,7 @@ func TestPlanOfStages(t *testing.T) {
 // TestPlanOfAnyOrder: no order of chunks of unequal size takes more memory than planned, nor much less.
 func TestPlanOfAnyOrder(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.RMAT, Scale: 8, EdgeFactor: 12, Features: 16, Classes: 4, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, c := range []struct {
 		model  string
 		stages int
@@ -70,7 +68,7 @@ func TestPlanOfAnyOrder(t *testing.T) {
 	}{
 		{"gcnii", 2, 1, func(*train.Options) {}},
 		{"gcnii", 3, 1, func(o *train.Options) { o.Recompute = setting.RecomputeNone }},
-		{"gat", 2, 1, func(o *train.Options) { o.StaleGradients = "keep" }},
+		{"gat", 2, 1, func(o *train.Options) { o.StaleGradients = axis.Keep }},
 		{"sage", 3, 1, func(o *train.Options) { o.Recompute, o.Norm = setting.RecomputeNone, "layer" }},
 		{"gcn", 3, 1, func(o *train.Options) { o.Dropout, o.InputDropout = .3, .2 }},
 		{"gcn", 2, 2, func(*train.Options) {}},
@@ -80,13 +78,9 @@ func TestPlanOfAnyOrder(t *testing.T) {
 		c.set(&o)
 		job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: c.slices}}
 		plan, err := job.Plan(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r, err := job.Run(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for stage, planned := range plan.PeakTensorBytes {
 			if took := r.PeakTensorBytes[stage]; took > planned || float64(took) < .85*float64(planned) {
 				t.Errorf("%s, stage %d: took %d bytes, planned %d", c.model, stage, took, planned)
@@ -105,26 +99,22 @@ func TestPlanOfChunks(t *testing.T) {
 	for _, model := range []string{"gcnii", "gat"} {
 		for _, set := range []func(o *train.Options){
 			func(*train.Options) {},
-			func(o *train.Options) { o.Recompute, o.HistoryStart = setting.RecomputeNone, "warm" },
-			func(o *train.Options) { o.StaleGradients, o.HistoryPeriod = "keep", 2 },
+			func(o *train.Options) { o.Recompute, o.HistoryStart = setting.RecomputeNone, axis.Warm },
+			func(o *train.Options) { o.StaleGradients, o.HistoryPeriod = axis.Keep, 2 },
 		} {
 			for _, m := range []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 2, Partitions: 1, Slices: 3}} {
 				o := train.Defaults()
-				o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads, o.Epochs, o.ChunkOrder = model, 4, 10, .3, 1, 3, "fixed"
-				o.Chunks = setting.Chunks(5 * m.Partitions)
+				o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads, o.Epochs, o.ChunkOrder = model, 4, 10, .3, 1, 3, axis.Fixed
+				o.Chunks = axis.Chunks(5 * m.Partitions)
 				set(&o)
 				job := &train.Job{Graph: g, Options: o, Mesh: m}
 				if m.Partitions > 1 {
 					job.Parts = inTurn(t, g, m.Partitions)
 				}
 				plan, err := job.Plan(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				r, err := job.Run(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				what := fmt.Sprintf("%s on %s, recompute %s, %s, from %s", model, Name(job.Mesh), o.Recompute, o.StaleGradients, o.HistoryStart)
 				if diff := cmp.Diff(r.PeakTensorBytes, plan.PeakTensorBytes); diff != "" {
 					t.Errorf("%s: planned tensors: %s", what, diff)
@@ -145,8 +135,8 @@ func TestPlanOfChunks(t *testing.T) {
 func TestPriceOfOrders(t *testing.T) {
 	g := Tangled(t)
 	for _, mesh := range []string{"tensor=3", "graph=2,tensor=2"} {
-		price := map[string]map[string][2]string{} // by order of work and module: the bytes of this order and of the other
-		for _, choice := range []string{"transform-first", "aggregate-first"} {
+		price := map[order.Choice]map[string][2]string{} // by order of work and module: the bytes of this order and of the other
+		for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
 			o := train.Defaults()
 			o.Layers, o.Hidden, o.Threads, o.Parallel, o.AggregationOrder, o.InputDropout = 3, 10, 1, mesh, choice, .1
 			job := &train.Job{Graph: g, Options: o}
@@ -154,9 +144,7 @@ func TestPriceOfOrders(t *testing.T) {
 				job.Parts = inTurn(t, g, 2)
 			}
 			plan, err := job.Plan(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			price[choice] = map[string][2]string{}
 			for _, s := range plan.Workers[0].Layers {
 				if m := regexp.MustCompile(`^.* \(.*: ([^:)]*)\)$`).FindStringSubmatch(s.What); m != nil {
@@ -168,7 +156,7 @@ func TestPriceOfOrders(t *testing.T) {
 				}
 			}
 		}
-		taken, other := price["transform-first"], price["aggregate-first"]
+		taken, other := price[order.TransformFirst], price[order.AggregateFirst]
 		if len(taken) != 3 || len(other) != 3 {
 			t.Fatalf("%s: %v", mesh, price)
 		}
@@ -184,8 +172,6 @@ func TestPriceOfOrders(t *testing.T) {
 func inTurn(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	t.Helper()
 	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: Dividings(g.Vertices(), k)["in turn"]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 }

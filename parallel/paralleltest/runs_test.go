@@ -11,7 +11,9 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/partition"
@@ -228,7 +230,7 @@ var variants = []variant{
 	}},
 }
 
-func inCovers(o *train.Options) { o.Halo = edges.HaloNames[edges.HaloCover] }
+func inCovers(o *train.Options) { o.Halo = edges.HaloCover }
 
 const bfloat16 = "bf16"
 
@@ -245,7 +247,7 @@ func decoupled(o *train.Options) {
 // check runs a divided model, and compares it with one worker's run with the options o.
 func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divided train.Options) {
 	if c.Mesh.Stages > 1 { // one chunk for each partition is exact
-		divided.Chunks = setting.Chunks(c.Mesh.Partitions)
+		divided.Chunks = axis.Chunks(c.Mesh.Partitions)
 	}
 	got := asPlanned(t, c.job(t, g, divided))
 	switch {
@@ -292,9 +294,7 @@ func (c *Case) inBFloat16(t *testing.T, g *graph.Graph, o train.Options, got *tr
 	t.Helper()
 	o.Precision = "f32"
 	plan, err := c.job(t, g, o).Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	whole, half := worker.SumOf(plan.Sent), got.Communication
 	for _, k := range []struct {
 		what        string
@@ -312,9 +312,7 @@ func (c *Case) inBFloat16(t *testing.T, g *graph.Graph, o train.Options, got *tr
 func asPlanned(t *testing.T, j *train.Job) *train.Result {
 	t.Helper()
 	p, err := j.Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := run(t, j)
 	if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(p.GraphBytes, r.GraphBytes) {
 		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", r.PeakTensorBytes, r.GraphBytes, p.PeakTensorBytes, p.GraphBytes)
@@ -372,18 +370,14 @@ func run(t *testing.T, j *train.Job) *train.Result {
 		}
 	}
 	r, err := j.Run(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
 func predict(t *testing.T, j *train.Job, weights nn.State) *train.Prediction {
 	t.Helper()
 	p, err := j.Predict(context.Background(), weights, train.WithEmbeddings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 
@@ -402,9 +396,7 @@ func parts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 		a.Of[v] = int32(r.IntN(filled))
 	}
 	shares, err := partition.Split(g, &a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 }
 

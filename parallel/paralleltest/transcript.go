@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/require"
 )
 
 // The phases of a transcript.
@@ -87,14 +89,10 @@ func CompareTranscript(t *testing.T, name, got string, update bool) {
 	t.Helper()
 	file := filepath.Join("testdata", "transcripts", name+".txt")
 	if update {
-		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o666))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Error(diff)
 	}

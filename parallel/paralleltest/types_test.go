@@ -10,6 +10,8 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
@@ -137,9 +139,7 @@ func TestBetweenTypes(t *testing.T) {
 		}
 	}
 	buys, err := graph.NewBipartite(users, items, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	buys.Source, buys.Name, buys.Target = "user", "buys", "item"
 	typed := &graph.Graph{Type: "item", Count: items, Others: []graph.VertexType{{Type: "user", Count: users}}, Relations: []graph.Relation{buys}}
 	union := graph.Edges{Target: e.Target, Weights: e.Weights}
@@ -195,7 +195,8 @@ func TestBetweenTypes(t *testing.T) {
 					}
 					what := fmt.Sprintf("%s, reversed %v, %d partitions, %s", b.name, reversed, k, division)
 					compare(what, Workers{Mesh: grid(1, k, 1), Storage: storage, Of: of}, func(c engine.Config) (engine.Axis, error) {
-						return sar.New(c.Team, c.Groups, c.Share, order.Options{}, sar.Options{KeepHalo: k == 3, Tile: k % 2, Halo: edges.Halo(k % 3)})
+						c.Tile = k % 2
+						return sar.New(c.Env, axis.Options{KeepHalo: k == 3, Halo: edges.Halo(k % 3)})
 					})
 				}
 			}
@@ -208,7 +209,7 @@ func TestBetweenTypes(t *testing.T) {
 				of[items] = 0
 				what := fmt.Sprintf("%s, reversed %v, %d slices of %d partitions, %d chunks", b.name, reversed, slices, partitions, chunks)
 				compare(what, Workers{Mesh: grid(1, partitions, slices), Of: of}, func(c engine.Config) (engine.Axis, error) {
-					return tp.New(c.Team, c.Groups, c.Share, order.Options{}, tp.Options{Chunks: chunks})
+					return tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 				})
 			}
 		}
@@ -228,9 +229,7 @@ func library(t *testing.T) *graph.Graph {
 			e.Source, e.Target = append(e.Source, r.Int32N(int32(sources))), append(e.Target, r.Int32N(int32(targets)))
 		}
 		made, err := graph.NewBipartite(sources, targets, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		made.Source, made.Name, made.Target = source, name, target
 		g.Relations = append(g.Relations, made)
 	}
@@ -272,9 +271,7 @@ func entities(t *testing.T, bare bool) *graph.Graph {
 	g.Relations = nil
 	for i, list := range lists {
 		r, err := graph.NewRelation(n, list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.Name = fmt.Sprintf("r%d", i)
 		g.Relations = append(g.Relations, r)
 	}
@@ -361,7 +358,7 @@ func TestTypedEngines(t *testing.T) {
 func TestTypedBytes(t *testing.T) {
 	g := library(t)
 	o := typedOptions("rgcn", func(o *train.Options) {
-		o.Layers, o.NodeEmbedding, o.AggregationOrder = 2, 4, order.Names[order.TransformFirst]
+		o.Layers, o.NodeEmbedding, o.AggregationOrder = 2, 4, order.TransformFirst
 	})
 	vertices := map[string]int{g.Type: g.Own()}
 	for _, v := range g.Others {
@@ -435,9 +432,7 @@ func TestTypedMemory(t *testing.T) {
 				j.Parts = evenParts(t, g, k)
 			}
 			plan, err := j.Plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return slices.Max(plan.PeakTensorBytes)
 		}
 		g := dense(t, vertices)
@@ -471,9 +466,7 @@ func dense(t *testing.T, vertices int) *graph.Graph {
 			e.Source, e.Target = append(e.Source, r.Int32N(int32(vertices))), append(e.Target, r.Int32N(int32(vertices)))
 		}
 		relation, err := graph.NewRelation(vertices, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		relation.Source, relation.Name, relation.Target = ends[0], "to", ends[1]
 		g.Relations = append(g.Relations, relation)
 	}
@@ -488,8 +481,6 @@ func evenParts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 		a.Of[v] = int32(v % k)
 	}
 	shares, err := partition.Split(g, &a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 }

@@ -7,7 +7,10 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
+	"weft/parallel/edges"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/train"
 	"weft/train/setting"
 )
@@ -22,11 +25,11 @@ func TestWorkAlone(t *testing.T) {
 	}{
 		{"threads", false, func(o *train.Options) { o.Threads = 3 }},
 		{"recompute", false, func(o *train.Options) { o.Recompute = setting.RecomputeNone }},
-		{"aggregation-order", true, func(o *train.Options) { o.AggregationOrder = "transform-first" }},
-		{"aggregation-order", true, func(o *train.Options) { o.AggregationOrder = "aggregate-first" }},
+		{"aggregation-order", true, func(o *train.Options) { o.AggregationOrder = order.TransformFirst }},
+		{"aggregation-order", true, func(o *train.Options) { o.AggregationOrder = order.AggregateFirst }},
 		{"prefetch", true, func(o *train.Options) { o.Prefetch = 3 }},
 		{"keep-halo", true, func(o *train.Options) { o.KeepHalo = true }},
-		{"halo", true, func(o *train.Options) { o.Halo = "cover" }},
+		{"halo", true, func(o *train.Options) { o.Halo = edges.HaloCover }},
 		{"aggregation-chunks", true, func(o *train.Options) { o.AggregationChunks = 2 }},
 	}
 	g := Tangled(t)
@@ -41,9 +44,7 @@ func TestWorkAlone(t *testing.T) {
 				return job.Run(context.Background())
 			}
 			want, err := run(2, func(*train.Options) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			same := func(what string, got *train.Result) {
 				equal := slices.Equal(got.Losses, want.Losses) && slices.Equal(got.Logits, want.Logits)
 				for name, w := range want.Weights {
@@ -65,9 +66,7 @@ func TestWorkAlone(t *testing.T) {
 				}
 			}
 			got, err := run(4, func(*train.Options) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			same("four stages", got)
 		})
 	}

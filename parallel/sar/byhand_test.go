@@ -8,8 +8,10 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
@@ -21,9 +23,7 @@ import (
 // has the largest message.
 func TestMessagesByHand(t *testing.T) {
 	r, err := graph.NewRelation(3, graph.Edges{Source: []int32{2, 2, 0, 1}, Target: []int32{1, 1, 1, 0}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &graph.Graph{Relations: []graph.Relation{r}}
 	x, seed := []float32{1, 2, 4}, []float32{3, 6, 12} // first columns; the second are ten times them
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func TestMessagesByHand(t *testing.T) {
 		{"largest of both ends", gnn.KindMax, true, [3]float64{3, 6, 0}, [3]float64{3, 3 + 6, 6}},
 	} {
 		for k := 1; k <= 3; k++ {
-			workers(t, g, inTurn(3, k), k, sar.Options{}, nil, func(w engine.Config, p *sar.Partition) {
+			workers(t, g, inTurn(3, k), k, axis.Options{}, nil, func(w engine.Config, p *sar.Partition) {
 				rows := p.Rows()
 				vertex := func(row int) int {
 					if rows.IDs == nil {
@@ -84,9 +84,7 @@ func TestMessagesByHand(t *testing.T) {
 func TestDropoutOfEqualEdges(t *testing.T) {
 	const edges = 64
 	r, err := graph.NewRelation(2, graph.Edges{Source: make([]int32, edges), Target: slices.Repeat([]int32{1}, edges)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	p := paralleltest.Whole(t, team, &r)
@@ -108,9 +106,7 @@ func TestDropoutOfEqualEdges(t *testing.T) {
 // there are edges, is a fault that names the layer.
 func TestMessagesOfAnotherShape(t *testing.T) {
 	r, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 2}, Target: []int32{1, 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	p := paralleltest.Whole(t, team, &r)

@@ -23,59 +23,86 @@ type wire struct {
 // Exchange implements Exchanger. Gradients for local rows are added in the order of the rounds. If another
 // worker fails, the pass ends.
 func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
-	e, c := call.Edges, w.comm
+	c := w.comm
 	if c.TakesTurns() {
-		w.inTurns(call, t, yield)
+		exchange.Must(w.inTurns(call, t, yield))
 		return
 	}
-	if e.Alone() {
+	if call.Edges.Alone() {
 		return
 	}
 	const messages = 2 // one is made while the other is being sent
-	b := w.buffers(call, t, messages)
-	defer b.release()
+	v := w.visits(call, t)
+	defer v.release()
+	v.buffers(messages)
 	beside, done := w.beside(call)
 	defer done()
 	var sides []exchange.Side
-	if b.back != nil {
-		incoming := w.forGradients(call, t)
-		defer incoming.release()
-		sides = append(sides, func(aside *comm.Comm) error { return beside.addGradients(call, aside, incoming, &t) })
+	if v.back != nil {
+		in := w.forGradients(call, t)
+		defer in.release()
+		sides = append(sides, func(aside *comm.Comm) error {
+			return beside.addGradients(call, in.inbox(aside), in, t.Grads)
+		})
 	}
-	if b.in != nil {
+	if v.in != nil {
 		out := w.forRows(call, t, messages)
 		defer out.release()
-		sides = append(sides, func(aside *comm.Comm) error { return beside.sendRows(call, aside, out, t.Rows) })
+		sides = append(sides, func(aside *comm.Comm) error {
+			return beside.sendRows(call, out.outbox(aside), out, t.Rows)
+		})
 	}
-	exchange.Must(exchange.Beside(c, sides, func() error { return b.visit(yield) }))
+	exchange.Must(exchange.Beside(c, sides, func() error { return v.visit(yield) }))
 }
 
 // inTurns is Exchange for a worker that holds several partitions: all of them have sent before one receives.
 // So the messages that a partition receives are there, and one buffer is enough for those that it makes.
-func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) {
+func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) error {
 	c := w.comm
 	if t.fetches() {
 		out := w.forRows(call, t, 1)
-		err := w.sendRows(call, c, out, t.Rows)
+		err := w.sendRows(call, out.outbox(c), out, t.Rows)
 		out.release()
-		exchange.Must(err)
+		if err != nil {
+			return err
+		}
 		c.Meet()
 	}
-	hold := c.Hold()
-	b := w.buffers(call, t, 1)
-	err := b.visit(yield)
-	b.release()
-	hold()
-	exchange.Must(err)
-	if b.back != nil {
-		c.Meet()
-		hold := c.Hold()
-		incoming := w.forGradients(call, t)
-		err := w.addGradients(call, c, incoming, &t)
-		incoming.release()
-		hold()
-		exchange.Must(err)
+	v := w.visits(call, t)
+	err := held(c, func() error {
+		v.buffers(1)
+		defer v.release()
+		return v.visit(yield)
+	})
+	if err != nil || v.back == nil {
+		return err
 	}
+	c.Meet()
+	return held(c, func() error {
+		in := w.forGradients(call, t)
+		defer in.release()
+		return w.addGradients(call, in.inbox(c), in, t.Grads)
+	})
+}
+
+// held runs f, in whose waits the rank keeps its turn.
+func held(c *comm.Comm, f func() error) error {
+	defer c.Hold()()
+	return f()
+}
+
+// inbox receives messages, in the order in which they are expected: an exchange.Receiver.
+type inbox interface {
+	Expect(peer, rows, cols int)
+	Next() (message *tensor.Matrix, err error)
+	Free()
+}
+
+// outbox sends messages: an exchange.Sender.
+type outbox interface {
+	Buffer(rows, cols int) (message *tensor.Matrix, err error)
+	Send(peer int)
+	Finish() error
 }
 
 // visits are what a worker visits the remote blocks of a call with.
@@ -83,42 +110,53 @@ type visits struct {
 	*wire
 	call *Call
 	Transfer
-	rows exchange.Form      // of the messages with rows
-	in   *exchange.Receiver // of the blocks' rows; nil if Buffers has them already, or if no rows are needed
-	back *exchange.Sender   // of gradients; nil if none are sent
-	own  []*tensor.Matrix
+	rows, stored exchange.Form // of the rows in the inbox, and of the same rows as they are stored
+	in           inbox         // of the blocks' rows; nil if Buffers has them already, or if no rows are needed
+	back         outbox        // of gradients; nil if none are sent
+	own          []*tensor.Matrix
+	inPlace      bool // rows come to where they stay
 	// decoded has the rows of a block, and toEncode their gradients, as they are stored. Each is nil if
 	// messages have them so.
 	decoded, toEncode *tensor.Matrix
 }
 
-// buffers makes what a worker receives rows with, and what it sends gradients with from so many buffers.
-func (w *wire) buffers(call *Call, t Transfer, messages int) *visits {
-	e, memory := call.Edges, w.team.Memory
+func (w *wire) visits(call *Call, t Transfer) *visits {
 	v := &visits{wire: w, call: call, Transfer: t, rows: call.Form(t.Rows)}
-	if len(t.Grads) > 0 {
-		v.own = t.Sent.New(memory, messages, e.MostIn)
-		v.back = &exchange.Sender{Comm: w.comm, Kind: comm.HaloGradient, Buffers: v.own}
-		if t.Sent.Encodes() {
-			v.toEncode = t.Sent.Stored().New(memory, 1, e.MostIn)[0]
-		}
-	}
-	if t.fetches() {
-		var buffers []*tensor.Matrix
-		if t.Buffers != nil && !v.rows.Encodes() {
-			for _, b := range t.Buffers { // messages count in the elements of their form
-				buffers = append(buffers, b.As(v.rows.Element(), b.Rows, v.rows.Width()))
-			}
-		} else {
-			buffers = v.rows.New(memory, min(w.prefetch+1, len(e.Remote())), e.MostIn)
-			v.own = append(v.own[:len(v.own):len(v.own)], buffers...)
-		}
-		if t.Buffers == nil && v.rows.Encodes() {
-			v.decoded = v.rows.Stored().New(memory, 1, e.MostIn)[0]
-		}
-		v.in = &exchange.Receiver{Comm: w.comm, Kind: comm.Halo, Buffers: buffers}
-	}
+	v.stored = v.rows.Stored()
 	return v
+}
+
+// buffers makes what the worker receives rows with, and what it sends gradients with from so many buffers.
+func (v *visits) buffers(messages int) {
+	e, memory := v.call.Edges, v.team.Memory
+	if len(v.Grads) > 0 {
+		v.own = v.Sent.New(memory, messages, e.MostIn)
+		v.sendsFrom(&exchange.Sender{Comm: v.comm, Kind: comm.HaloGradient, Buffers: v.own})
+	}
+	if !v.fetches() {
+		return
+	}
+	var buffers []*tensor.Matrix
+	if v.inPlace = v.Buffers != nil && !v.rows.Encodes(); v.inPlace {
+		for _, b := range v.Buffers { // messages count in the elements of their form
+			buffers = append(buffers, b.As(v.rows.Element(), b.Rows, v.rows.Width()))
+		}
+	} else {
+		buffers = v.rows.New(memory, min(v.prefetch+1, len(e.Remote())), e.MostIn)
+		v.own = append(v.own[:len(v.own):len(v.own)], buffers...)
+	}
+	if v.Buffers == nil && v.rows.Encodes() {
+		v.decoded = v.stored.New(memory, 1, e.MostIn)[0]
+	}
+	v.in = &exchange.Receiver{Comm: v.comm, Kind: comm.Halo, Buffers: buffers}
+}
+
+// sendsFrom sets the outbox of gradients.
+func (v *visits) sendsFrom(back outbox) {
+	v.back = back
+	if v.Sent.Encodes() {
+		v.toEncode = v.Sent.Stored().New(v.team.Memory, 1, v.call.Edges.MostIn)[0]
+	}
 }
 
 func (v *visits) release() {
@@ -144,6 +182,8 @@ func (w *wire) beside(call *Call) (beside *wire, done func()) {
 
 // local is what a worker sends local rows from, or receives their gradients in.
 type local struct {
+	kind    comm.Kind
+	form    exchange.Form // of the messages
 	buffers []*tensor.Matrix
 	sums    *tensor.Matrix // the partial sums of a message as they are stored; nil if messages have them so
 	spread  *tensor.Matrix // scratch for the gradients of partial sums; nil: none
@@ -151,21 +191,39 @@ type local struct {
 
 func (l *local) release() { exchange.Release(append(l.buffers, l.sums, l.spread)...) }
 
+func (l *local) inbox(c *comm.Comm) inbox {
+	return &exchange.Receiver{Comm: c, Kind: l.kind, Buffers: l.buffers}
+}
+
+func (l *local) outbox(c *comm.Comm) outbox {
+	return &exchange.Sender{Comm: c, Kind: l.kind, Buffers: l.buffers}
+}
+
 // forRows makes what rows are sent from, in so many buffers.
 func (w *wire) forRows(call *Call, t Transfer, messages int) *local {
-	form := call.Form(t.Rows)
-	return &local{buffers: form.New(w.team.Memory, messages, call.Edges.MostOut), sums: w.storedSums(call, form)}
+	l := w.toSend(call, call.Form(t.Rows))
+	l.buffers = l.form.New(w.team.Memory, messages, call.Edges.MostOut)
+	return l
+}
+
+// toSend is what rows are sent from that need no buffers.
+func (w *wire) toSend(call *Call, form exchange.Form) *local {
+	return &local{kind: comm.Halo, form: form, sums: w.storedSums(call, form)}
 }
 
 // forGradients makes what gradients of local rows are received in.
 func (w *wire) forGradients(call *Call, t Transfer) *local {
-	l := &local{}
-	if n := call.Edges.MostSpread; n > 0 {
-		l.spread = w.team.Memory.New(tensor.Buffers, n, t.Sent.Stored().Width())
-	}
-	l.sums = w.storedSums(call, t.Sent)
+	l := &local{kind: comm.HaloGradient, form: t.Sent, spread: w.spread(call, t.Sent), sums: w.storedSums(call, t.Sent)}
 	l.buffers = t.Sent.New(w.team.Memory, min(w.prefetch+1, len(call.Edges.Needed)), call.Edges.MostOut)
 	return l
+}
+
+// spread makes the scratch for the gradients of partial sums; nil if there are none.
+func (w *wire) spread(call *Call, form exchange.Form) *tensor.Matrix {
+	if call.Edges.MostSpread == 0 {
+		return nil
+	}
+	return w.team.Memory.New(tensor.Buffers, call.Edges.MostSpread, form.Stored().Width())
 }
 
 // storedSums makes the matrix for the partial sums of a message as they are stored; nil if messages have them
@@ -194,7 +252,7 @@ func (v *visits) visit(yield func(Visit) bool) error {
 			}
 			visit.Rows = v.received(i, message)
 		} else if v.Received {
-			visit.Rows = v.rows.Stored().Parts(v.Buffers[i])
+			visit.Rows = v.stored.Parts(v.Buffers[i])
 		}
 		var gradients, message *tensor.Matrix
 		if v.back != nil {
@@ -227,17 +285,16 @@ func (v *visits) visit(yield func(Visit) bool) error {
 
 // received returns the rows of a message of block i as they are stored.
 func (v *visits) received(i int, message *tensor.Matrix) []*tensor.Matrix {
-	stored := v.rows.Stored()
-	if v.rows.Encodes() {
-		into := v.decoded
-		if v.Buffers != nil {
-			into = v.Buffers[i]
-		}
-		into = into.Prefix(message.Rows, stored.Width())
-		v.rows.Decode(v.team, into, message)
-		message = into
+	into := v.decoded
+	if v.Buffers != nil && !v.inPlace {
+		into = v.Buffers[i]
 	}
-	return stored.Parts(message)
+	if into == nil {
+		return v.stored.Parts(message)
+	}
+	rows := v.stored.Parts(into.Prefix(message.Rows, v.stored.Width()))
+	v.rows.DecodeInto(v.team, rows, message)
+	return rows
 }
 
 // encode makes a message of the gradients of block b, which is remote block number i: those of rows of
@@ -256,21 +313,23 @@ func (w *wire) encode(call *Call, form exchange.Form, message, gradients *tensor
 }
 
 // sendRows sends the rows of xs that other workers need. It runs concurrently with the visits.
-func (w *wire) sendRows(call *Call, aside *comm.Comm, from *local, xs []*tensor.Matrix) error {
-	out, form := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: from.buffers}, call.Form(xs)
+func (w *wire) sendRows(call *Call, out outbox, from *local, xs []*tensor.Matrix) error {
 	for number, p := range call.Edges.Needed {
-		buffer, err := out.Buffer(p.Len(), form.Width())
+		message, err := out.Buffer(p.Len(), from.form.Width())
 		if err != nil {
 			return err
 		}
-		w.pack(call, form, buffer, p, number, from, xs)
+		w.pack(call, message, p, number, from, xs)
 		out.Send(p.Peer)
 	}
 	return out.Finish()
 }
 
 // pack makes message p, which has this number among those of the call: rows of xs, and then partial sums.
-func (w *wire) pack(call *Call, form exchange.Form, message *tensor.Matrix, p *edges.Message, number int, from *local, xs []*tensor.Matrix) {
+func (w *wire) pack(
+	call *Call, message *tensor.Matrix, p *edges.Message, number int, from *local, xs []*tensor.Matrix,
+) {
+	form := from.form
 	for i, rows := range form.Parts(message) {
 		if !form.Encodes() {
 			call.by.Pack(w.team, rows, p, xs[i])
@@ -285,36 +344,36 @@ func (w *wire) pack(call *Call, form exchange.Form, message *tensor.Matrix, p *e
 	}
 }
 
-// addGradients adds the gradients that other workers send for local rows to t.Grads. It runs concurrently
-// with the visits.
-func (w *wire) addGradients(call *Call, aside *comm.Comm, into *local, t *Transfer) error {
-	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Buffers: into.buffers}
+// addGradients adds the gradients that other workers send for local rows to grads. It runs concurrently with
+// the visits.
+func (w *wire) addGradients(call *Call, in inbox, into *local, grads []*tensor.Matrix) error {
 	for _, p := range call.Edges.Needed {
-		in.Expect(p.Peer, p.Len(), t.Sent.Width())
+		in.Expect(p.Peer, p.Len(), into.form.Width())
 	}
 	for _, p := range call.Edges.Needed {
 		message, err := in.Next()
 		if err != nil {
 			return err
 		}
-		w.unpack(call, t, message, p, into)
+		w.unpack(call, message, p, into, grads)
 		in.Free()
 	}
 	return nil
 }
 
-// unpack adds the gradients of message p to t.Grads.
-func (w *wire) unpack(call *Call, t *Transfer, message *tensor.Matrix, p *edges.Message, into *local) {
-	for i, rows := range t.Sent.Parts(message) {
-		if !t.Sent.Encodes() {
-			call.by.Unpack(w.team, t.Grads[i], p, rows, into.spread)
+// unpack adds the gradients of message p to grads.
+func (w *wire) unpack(call *Call, message *tensor.Matrix, p *edges.Message, into *local, grads []*tensor.Matrix) {
+	form := into.form
+	for i, rows := range form.Parts(message) {
+		if !form.Encodes() {
+			call.by.Unpack(w.team, grads[i], p, rows, into.spread)
 			continue
 		}
-		t.Sent[i].Decode(w.team, t.Grads[i], rows, p.Rows, kernel.Accumulate)
+		form[i].Decode(w.team, grads[i], rows, p.Rows, kernel.Accumulate)
 		if p.Sums != nil {
-			sums := into.sums.Prefix(p.Sums.In.Cols, t.Sent[i].Count)
-			t.Sent[i].Decode(w.team, sums, rows.RowRange(p.Rows.Cols, p.Len()), nil, kernel.Replace)
-			call.by.UnpackSums(w.team, t.Grads[i], p, sums, into.spread)
+			sums := into.sums.Prefix(p.Sums.In.Cols, form[i].Count)
+			form[i].Decode(w.team, sums, rows.RowRange(p.Rows.Cols, p.Len()), nil, kernel.Replace)
+			call.by.UnpackSums(w.team, grads[i], p, sums, into.spread)
 		}
 	}
 }

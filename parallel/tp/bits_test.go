@@ -8,6 +8,7 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/parallel/paralleltest"
 	"weft/train"
 )
@@ -45,15 +46,11 @@ func TestForwardHasOneWorkersBits(t *testing.T) {
 func slicesHaveOneWorkersBits(t *testing.T, g *graph.Graph, o train.Options) {
 	t.Helper()
 	alone, err := (&train.Job{Graph: g, Options: o}).Run(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, n := range []int{2, 3, 4, 7} {
 		o.Parallel = fmt.Sprintf("tensor=%d", n)
 		sliced, err := (&train.Job{Graph: g, Options: o}).Predict(context.Background(), alone.Weights, train.Logits)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !slices.Equal(sliced.Logits, alone.Logits) {
 			t.Errorf("%s, decoupled %v, %d heads, on %s: the logits differ from one worker's", o.Model, o.Decoupled, o.Heads, o.Parallel)
 		}
@@ -69,9 +66,7 @@ func withHub(t *testing.T, g *graph.Graph) *graph.Graph {
 		e.Source, e.Target = append(e.Source, int32(v)), append(e.Target, 1)
 	}
 	r, err := graph.NewRelation(g.Vertices(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g.Relations[0] = r
 	return g
 }

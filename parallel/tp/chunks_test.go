@@ -6,6 +6,8 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -28,7 +30,7 @@ func TestChunks(t *testing.T) {
 				for _, chunks := range []int{1, 2, 5, 1000} {
 					w, got := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}, l.Blank(g.Vertices())
 					w.Run(t, func(c engine.Config) {
-						a, err := tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{Chunks: chunks})
+						a, err := tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 						if err != nil {
 							panic(err)
 						}
@@ -56,8 +58,6 @@ func hubs(t *testing.T) *graph.Graph {
 		e.Source, e.Target = append(e.Source, k*k%vertices, out), append(e.Target, into, k*7%vertices)
 	}
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &graph.Graph{Relations: []graph.Relation{relation}}
 }

@@ -18,7 +18,9 @@ import (
 	"weft/comm/commtest"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -35,9 +37,7 @@ func figure9(t *testing.T) *graph.Graph {
 		Source: []int32{3, 4, 3, 4, 3, 5, 4, 6, 0, 3, 6, 7, 1, 3, 2, 4},
 		Target: []int32{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
@@ -51,9 +51,7 @@ func path(t *testing.T) *graph.Graph {
 		e.Source, e.Target = append(e.Source, v+1, v), append(e.Target, v, v+2)
 	}
 	relation, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
@@ -428,7 +426,7 @@ func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts
 	}
 	got := l.Blank(g.Vertices())
 	w.Run(t, func(c engine.Config) {
-		a, err := tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{Chunks: chunks})
+		a, err := tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 		if err != nil {
 			panic(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/internal/require"
 	"weft/tensor"
 )
 
@@ -93,9 +94,7 @@ func TestSpool(t *testing.T) {
 						data := message(n)
 						for _, taken := range []bool{true, false} {
 							m, err := s.Put(kind, data, path)
-							if err != nil {
-								t.Fatal(err)
-							}
+							require.NoError(t, err)
 							clear(data) // the message is a copy
 							if m.Len() != n {
 								t.Errorf("%d bytes, want %d", m.Len(), n)
@@ -142,16 +141,12 @@ func TestSpoolCounts(t *testing.T) {
 				s := of.make(memory)
 				s.Small = c.small
 				m, err := s.Put(c.kind, message(c.bytes), path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				sent := tensor.Moved{}
 				if s.Aside != nil || s.Plan {
 					sent = memory.OnDisk()
 				}
-				if err := m.Take(make([]byte, c.bytes)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, m.Take(make([]byte, c.bytes)))
 				moved := sent
 				if s.Aside != nil || s.Plan {
 					moved = memory.OnDisk()
@@ -183,9 +178,7 @@ func TestSpoolFails(t *testing.T) {
 	s := &Spool{Memory: memory, Room: Room{Bytes: 4 * unit, Rests: true}, Aside: memory.Aside(disk, 4*unit)}
 	defer s.Aside.Close()
 	m, err := s.Put(comm.Halo, message(unit), comm.Outgoing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	disk.mu.Lock()
 	disk.torn = true
 	disk.mu.Unlock()

@@ -14,15 +14,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weft/internal/require"
 )
 
 // grid is a side × side grid.
 func grid(t *testing.T, side int, w Weights) *Problem {
 	t.Helper()
 	p, err := New(side*side, 4*side*(side-1), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -71,9 +71,7 @@ func count(part []int32, parts int) []int {
 func TestGrid(t *testing.T) {
 	p := grid(t, 40, Weights{})
 	part, err := p.Solve(context.Background(), 4, 1, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// Four quadrants cut 80 edges and have 400 vertices each; METIS may leave partitions 3 % too large.
 	if n := count(part, 4); slices.Max(n) > 412+1 || cut(p, part) > 120 {
 		t.Errorf("cut %d, sizes %v", cut(p, part), n)
@@ -101,9 +99,7 @@ func TestEdgeWeights(t *testing.T) {
 		}
 	}
 	part, err := p.Solve(context.Background(), 5, 0, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if c := cut(p, part); c >= 1000 {
 		t.Errorf("cut %d", c)
 	}
@@ -122,9 +118,7 @@ func TestVertexWeights(t *testing.T) {
 		total += p.VertexWeights[v]
 	}
 	part, err := p.Solve(context.Background(), 4, 0, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	weights := make([]int32, 4)
 	for v, q := range part {
 		weights[q] += p.VertexWeights[v]
@@ -147,9 +141,7 @@ func TestTwoVertexWeights(t *testing.T) {
 		}
 	}
 	part, err := p.Solve(context.Background(), 4, 0, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	second := make([]int, 4)
 	for v, q := range part {
 		if trains(v) {
@@ -163,9 +155,7 @@ func TestTwoVertexWeights(t *testing.T) {
 
 func TestNoEdges(t *testing.T) {
 	p, err := New(90, 0, Weights{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer p.Close()
 	part, err := p.Solve(context.Background(), 3, 0, time.Minute)
 	if n := count(part, 3); err != nil || slices.Max(n) > 33 {
@@ -190,9 +180,7 @@ func TestRefuses(t *testing.T) {
 // A graph may have no vertices.
 func TestNoVertices(t *testing.T) {
 	p, err := New(0, 0, Weights{Edges: true, Vertex: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
@@ -211,9 +199,7 @@ func TestMostPartitions(t *testing.T) {
 func TestClose(t *testing.T) {
 	mapped := func() int {
 		maps, err := os.ReadFile("/proc/self/maps")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return strings.Count(string(maps), "/memfd:metis")
 	}
 	p, err := New(90, 0, Weights{})
@@ -356,12 +342,8 @@ func TestStopped(t *testing.T) {
 func TestWatchLeavesWork(t *testing.T) {
 	worker := exec.Command("/bin/sh", "-c", "echo begun; while :; do :; done")
 	said, err := worker.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := worker.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, worker.Start())
 	defer func() { _, _ = worker.Process.Kill(), worker.Wait() }()
 	if _, err := said.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"weft/internal/require"
 	"weft/partition/metis"
 )
 
@@ -107,9 +108,7 @@ func TestRefineKeepsLoads(t *testing.T) {
 			return sums
 		}
 		before := loads()
-		if err := s.refine(of); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.refine(of))
 		for c, after := range loads() {
 			total := int64(0)
 			for _, load := range after {
@@ -144,9 +143,7 @@ func TestClusters(t *testing.T) {
 		}
 		s := run(lists, Options{K: 2, Seed: 3})
 		got, err := s.clusters()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		most := n / (2 * clustersEach) // vertices of a cluster
 		want := make([]int32, n)
 		for v := range want {
@@ -333,9 +330,7 @@ func TestSame(t *testing.T) {
 	for _, k := range []int{4, 100} {
 		s := run(lists, Options{K: k, Seed: 7, Divide: func(p *metis.Problem) ([]int32, error) { return p.Solve(context.Background(), k, 7, 0) }})
 		a, err := Assign(s.ctx, s.Graph, s.Options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b, err := Assign(s.ctx, s.Graph, s.Options)
 		if err != nil || !slices.Equal(a, b) {
 			t.Errorf("%d partitions: two results, error %v", k, err)
@@ -385,9 +380,7 @@ func TestFewerHaloRows(t *testing.T) {
 		a, rowsOfA := random()
 		b, rowsOfB := random()
 		got, err := s.fewerHaloRows(a, b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if isB := &got[0] == &b[0]; isB != (rowsOfB < rowsOfA) {
 			t.Errorf("took the second: %t, of %d and %d halo rows", isB, rowsOfA, rowsOfB)
 		}

@@ -11,22 +11,19 @@ import (
 
 	"weft/internal/fulldisk"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestFile: what is written is read again, and the folder, whose path may end in a slash, stays empty.
 func TestFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new") + "/"
 	f, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a, b := bytes.Repeat([]byte{1}, 8192), bytes.Repeat([]byte{2}, 8192)
 	var sums []uint32
 	for i, data := range [][]byte{a, b} {
 		sum, err := f.Write(data, int64(i)*8192)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		sums = append(sums, sum)
 	}
 	into := make([]byte, 8192)
@@ -46,27 +43,19 @@ func TestFile(t *testing.T) {
 // TestDamaged: bytes that have changed on the disk, or are gone, are refused.
 func TestDamaged(t *testing.T) {
 	f, err := Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sum, err := f.Write(make([]byte, 4096), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for what, damage := range map[string]func() error{
 		"are not those that were written": func() error { _, err := f.file.WriteAt([]byte{1}, 77); return err },
 		"unexpected EOF":                  func() error { return f.file.Truncate(100) },
 	} {
-		if err := damage(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, damage())
 		err := f.Read(make([]byte, 4096), 0, sum)
 		if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), f.dir) {
 			t.Errorf("%v, want %q and the folder", err, what)
 		}
-		if err := f.file.Truncate(0); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f.file.Truncate(0))
 		if _, err := f.file.WriteAt(make([]byte, 4096), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -77,9 +66,7 @@ func TestDamaged(t *testing.T) {
 func TestFull(t *testing.T) {
 	fulldisk.Run(t, func(full func(uint64, func())) {
 		f, err := Open(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		full(4096, func() {
 			_, err = f.Write(make([]byte, 8192), 0)
 		})
@@ -92,9 +79,7 @@ func TestFull(t *testing.T) {
 // TestNoFolder: a path that is no folder, and one that must not be written to, are refused.
 func TestNoFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	paths := []string{file, filepath.Join(file, "below")}
 	if unix.Access("/proc/1", unix.R_OK) == nil {
 		paths = append(paths, "/proc/1")
@@ -121,9 +106,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("left %v, %v", left, err)
 	}
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o666))
 	for _, path := range []string{file, filepath.Join(file, "in")} {
 		if err := Check(path); !refusal.Is(err) {
 			t.Errorf("%s: %v, want a refusal", path, err)
@@ -136,9 +119,7 @@ func TestCheck(t *testing.T) {
 func TestMissingFolders(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink("nowhere", link); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("nowhere", link))
 	for path, want := range map[string]string{
 		filepath.Join(dir, "a", "b"): "the folder above it does not exist", link: "is a symbolic link to a folder that does not exist",
 	} {

@@ -9,6 +9,7 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/partition"
 )
 
@@ -134,9 +135,7 @@ func TestAreaIsAProbability(t *testing.T) {
 		}
 		area := func(sign float64) float64 {
 			a, err := AreaUnder(comm.Alone(), n, func(i int) (float64, bool) { return sign * score[i], positive[i] })
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return a
 		}
 		got, want := area(1), above/pairs

@@ -9,6 +9,7 @@ import (
 	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestOfValues holds the metrics against scikit-learn's root_mean_squared_error, mean_absolute_error and
@@ -28,9 +29,7 @@ func TestOfValues(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	same := &graph.Labels{Columns: 1, Values: []float32{3, 3, 3}}
 	for _, c := range []struct {
@@ -84,9 +83,7 @@ func TestEvaluate(t *testing.T) {
 		9, 0, 0,
 	}
 	e, err := Evaluate(logits, l, everyVertex(5))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := []ClassScores{{"a", .5, .5, .5, 2}, {"b", 1, 2. / 3, .8, 3}, {"c", 0, 0, 0, 0}}
 	for k, c := range e.Classes {
 		if c.Name != want[k].Name || c.Support != want[k].Support || math.Abs(c.Precision-want[k].Precision)+math.Abs(c.Recall-want[k].Recall)+math.Abs(c.F1-want[k].F1) > 1e-12 {

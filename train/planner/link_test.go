@@ -6,6 +6,7 @@ import (
 
 	"weft/comm"
 	"weft/internal/launch"
+	"weft/internal/require"
 )
 
 // TestMeasure: all ranks send at once, also where their number is odd, and get the same links.
@@ -16,9 +17,7 @@ func TestMeasure(t *testing.T) {
 			links[c.Rank()], err = Measure(c)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, l := range links {
 			if l != links[0] || !(l.Sends > 0 && l.Receives > 0 && l.Latency > 0 && l.Handling >= 0 && l.Eager > 0) || math.IsInf(l.Sends+l.Receives, 0) {
 				t.Errorf("%d ranks: %+v, want %+v", n, l, links[0])

@@ -14,7 +14,9 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/internal/trace"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/train"
 	"weft/train/plan"
@@ -26,15 +28,13 @@ func small(t *testing.T) *graph.Graph {
 	o := generate.Default(generate.Uniform)
 	o.Vertices, o.Degree, o.Features, o.Classes, o.Directed = 300, 6, 8, 3, true
 	g, err := generate.Graph(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
 func planner(g *graph.Graph) *Planner {
 	o := train.Defaults()
-	o.Model, o.Layers, o.Hidden, o.Threads, o.Chunks, o.ChunkOrder = "gcnii", 4, 8, 1, 4, setting.OrderFixed
+	o.Model, o.Layers, o.Hidden, o.Threads, o.Chunks, o.ChunkOrder = "gcnii", 4, 8, 1, 4, axis.Fixed
 	return &Planner{
 		Options: o, Graph: g, Machine: Machine{Cores: 2, Sharers: 1, Links: Links{Sends: 1e6, Receives: 1e6}},
 		Open: func(_ context.Context, r *setting.Resolved) (*train.Job, error) {
@@ -50,9 +50,7 @@ func TestMeshes(t *testing.T) {
 	var said []string
 	p.Progress = func(stage string, _, _ int64) { said = append(said, stage) }
 	meshes, refused, err := p.Meshes(context.Background(), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i, want := range []string{"mesh 1 of 6, graph=4: planning its messages and memory", "mesh 1 of 6, graph=4: measuring its kernels"} {
 		if i >= len(said) || said[i] != want {
 			t.Errorf("said %q, want %q", said, want)
@@ -105,9 +103,7 @@ func TestMeshes(t *testing.T) {
 func TestMostSteps(t *testing.T) {
 	p := planner(small(t))
 	all, _, err := p.Meshes(context.Background(), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ofSeveral := 0
 	for _, m := range all {
 		if axes(m.Settings.Mesh) > 1 {
@@ -273,16 +269,12 @@ func TestCache(t *testing.T) {
 			t.Errorf("%v, want %v", r, first)
 		}
 	}
-	if err := os.WriteFile(first.Path, []byte("{"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(first.Path, []byte("{"), 0o666))
 	if _, err := c.of([]byte("a"), measure); err == nil {
 		t.Error("a damaged file is read")
 	}
 	blocked := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(blocked, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(blocked, nil, 0o666))
 	r, err := Cache(filepath.Join(blocked, "rates")).of([]byte("a"), measure)
 	if err != nil || r.Unkept == nil || r.Path != "" || errors.Is(r.Unkept, fs.ErrNotExist) {
 		t.Errorf("%+v, %v", r, err)

@@ -16,6 +16,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/fulldisk"
+	"weft/internal/require"
 	"weft/train/worker"
 )
 
@@ -116,9 +117,7 @@ func TestTables(t *testing.T) {
 		for ending, read := range map[string]func(*testing.T, string) ([]string, [][]any){".csv": readCSV, ".parquet": readParquet} {
 			t.Run(test.name+ending, func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "p"+ending)
-				if err := Write(path, test.rows, test.table); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, Write(path, test.rows, test.table))
 				header, cells := read(t, path)
 				if !slices.Equal(header, test.header) {
 					t.Errorf("columns %q, want %q", header, test.header)
@@ -147,9 +146,7 @@ func TestTables(t *testing.T) {
 func TestWriteLeavesTheTable(t *testing.T) {
 	types, classes := []Type{{Name: "=a", Count: 1}}, []string{"=b"}
 	for _, table := range []Table{{Columns: Embedding, Types: types}, {Classes: classes}} {
-		if err := Write(filepath.Join(t.TempDir(), "p.csv"), rowsOf(1, 0), table); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Write(filepath.Join(t.TempDir(), "p.csv"), rowsOf(1, 0), table))
 	}
 	if types[0].Name != "=a" || classes[0] != "=b" {
 		t.Errorf("types %v, classes %q", types, classes)
@@ -158,14 +155,10 @@ func TestWriteLeavesTheTable(t *testing.T) {
 
 func readCSV(t *testing.T, path string) (header []string, cells [][]any) {
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	lines, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, line := range lines[1:] {
 		var row []any
 		for k, text := range line {
@@ -185,9 +178,7 @@ func readCSV(t *testing.T, path string) (header []string, cells [][]any) {
 
 func readParquet(t *testing.T, path string) (header []string, cells [][]any) {
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	r := parquet.NewGenericReader[any](f)
 	defer r.Close()
@@ -220,9 +211,7 @@ func TestParquetGroups(t *testing.T) {
 		numbers[k] = float32(k)
 	}
 	path := filepath.Join(t.TempDir(), "p.parquet")
-	if err := Write(path, rowsOf(1, numbers...), Table{Columns: Values}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Write(path, rowsOf(1, numbers...), Table{Columns: Values}))
 	type row struct {
 		Vertex int64   `parquet:"vertex"`
 		Value  float32 `parquet:"value"`
@@ -264,9 +253,7 @@ func TestScorer(t *testing.T) {
 			t.Errorf("%d numbers passed by", len(passed))
 		}
 		s, err := c.Scores("accuracy")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return [3]float64{s.Train, s.Val, s.Test}
 	}
 	if got, want := score(nil, rowsOf(3, logits...)), [3]float64{.5, 0, .5}; got != want {
@@ -284,9 +271,7 @@ func TestLastBytes(t *testing.T) {
 	for _, test := range tables {
 		for _, format := range formats {
 			var whole bytes.Buffer
-			if err := Encode(&whole, format.ending, test.rows, test.table); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, Encode(&whole, format.ending, test.rows, test.table))
 			for _, room := range []int{0, whole.Len() - 1} {
 				if err := Encode(&limited{room}, format.ending, test.rows, test.table); !errors.Is(err, errNoRoom) {
 					t.Errorf("%s%s of %d bytes, and %d are written: %v", test.name, format.ending, whole.Len(), room, err)

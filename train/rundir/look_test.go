@@ -12,6 +12,7 @@ import (
 	"weft/checkpoint"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/train"
 	"weft/train/setting"
 )
@@ -20,9 +21,7 @@ import (
 func lookAt(t *testing.T, dir string) *Standing {
 	t.Helper()
 	s, err := Look(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -34,9 +33,7 @@ func appendTo(t *testing.T, path, text string) {
 		_, err = f.WriteString(text)
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // TestLook: where a run stands while it goes on, once it is killed, and once it has ended. The best epoch is
@@ -51,9 +48,7 @@ func TestLook(t *testing.T) {
 			o := train.Defaults()
 			o.Epochs, o.Select = 9, c.selects
 			d, err := New(path, time.Now(), &train.Job{Dataset: "cora", Options: o}, "test", "g")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if s := lookAt(t, path); s.Status != Running || s.EpochsRun != 0 || s.BestEpoch != 0 || s.Checkpoint != nil || s.PID != os.Getpid() {
 				t.Errorf("at the start %+v", s)
 			}
@@ -64,9 +59,7 @@ func TestLook(t *testing.T) {
 				{Epoch: 4},
 			} {
 				e.Metric = "macro-f1"
-				if err := d.Epoch(e); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, d.Epoch(e))
 			}
 			appendTo(t, d.file(metricsFile), `{"epoch":5,"lo`)
 			s := lookAt(t, path)
@@ -83,9 +76,7 @@ func TestLook(t *testing.T) {
 			if s := lookAt(t, path); s.Status != Killed || s.EpochsRun != 4 {
 				t.Errorf("killed %+v", s)
 			}
-			if err := d.Fail(errors.New("rank 2 died")); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Fail(errors.New("rank 2 died")))
 			if s := lookAt(t, path); s.Status != Failed || s.Reason != "rank 2 died" || s.Host != "" {
 				t.Errorf("failed %+v", s)
 			}
@@ -101,9 +92,7 @@ func TestLook(t *testing.T) {
 // says that it is under way.
 func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 	d := newDir(t, t.TempDir())
-	if err := d.writeRun(smallRun()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.writeJSON(runFile, smallRun()))
 	if s := lookAt(t, d.Path); s.Status != Running {
 		t.Errorf("under way %+v", s)
 	}
@@ -118,15 +107,11 @@ func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 // TestLookMissesResults: a run that has ended without run.json is damaged.
 func TestLookMissesResults(t *testing.T) {
 	d := newDir(t, t.TempDir())
-	if err := d.Finish(smallRun()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Finish(smallRun()))
 	if s := lookAt(t, d.Path); len(s.Damaged) > 0 {
 		t.Errorf("whole: %q", s.Damaged)
 	}
-	if err := os.Remove(filepath.Join(d.Path, runFile)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(filepath.Join(d.Path, runFile)))
 	if s := lookAt(t, d.Path); len(s.Damaged) != 1 || !strings.Contains(s.Damaged[0], "run.json: is missing") {
 		t.Errorf("without run.json: %q", s.Damaged)
 	}
@@ -143,9 +128,7 @@ func TestLookRefusesDamage(t *testing.T) {
 		`{"format":1,"status":"finished","settings":{"epoch":"3"}}`:     "a setting epoch, ",
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, stateFile), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, stateFile), []byte(text), 0o666))
 		if _, err := Look(dir); !Is(dir) || !refusal.Is(err) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
@@ -171,9 +154,7 @@ func TestLookKeepsNobodyOut(t *testing.T) {
 	}()
 	for range 2000 {
 		f, err := os.Create(filepath.Join(path, metricsFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := errors.Join(lock(f), f.Close()); err != nil {
 			t.Error(err)
 			break
@@ -200,13 +181,9 @@ func TestLookAtResults(t *testing.T) {
 	job.Checkpoints = &train.Checkpoints{Path: filepath.Join(path, Checkpoints)}
 	d, started := newDir(t, path), time.Now()
 	result, err := d.Record(ctx, job, "v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run := NewRun("v1", "", started, job, result)
-	if err := d.Finish(&run); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Finish(&run))
 	check := func(what string) *Standing {
 		t.Helper()
 		s := lookAt(t, path)
@@ -220,15 +197,11 @@ func TestLookAtResults(t *testing.T) {
 	if last == nil || last.Epoch != result.Epochs || last.Bytes == 0 || last.Written.Before(started.Add(-time.Hour)) {
 		t.Fatalf("checkpoint %+v", last)
 	}
-	if err := os.Truncate(filepath.Join(last.Path, "worker-0.safetensors"), 100); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(filepath.Join(last.Path, "worker-0.safetensors"), 100))
 	if s := check("cut"); s.Checkpoint != nil || len(s.Damaged) != 1 || !strings.Contains(s.Damaged[0], "worker-0.safetensors: damaged: 100 bytes") {
 		t.Errorf("a checkpoint that was cut: %+v", s)
 	}
-	if err := os.Remove(filepath.Join(path, stateFile)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(filepath.Join(path, stateFile)))
 	check("without state.json")
 	if left, err := checkpoint.Epochs(filepath.Join(path, Checkpoints)); err != nil || len(left) != 1 {
 		t.Errorf("looking left the checkpoints %d, %v", left, err)
@@ -238,9 +211,7 @@ func TestLookAtResults(t *testing.T) {
 // TestStateHasAbsolutePaths: whoever continues a run may be in another folder.
 func TestStateHasAbsolutePaths(t *testing.T) {
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	job := &train.Job{Options: train.Defaults()}
 	for dir, want := range map[string]string{"disk/a": filepath.Join(here, "disk/a"), "/scratch": "/scratch", "": ""} {
 		job.Options.Offload = dir

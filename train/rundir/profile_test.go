@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/require"
 )
 
 // TestReadProfile: what was written is read again. Lists that do not fit each other are refused, and a run
@@ -14,18 +16,14 @@ import (
 func TestReadProfile(t *testing.T) {
 	d := newDir(t, filepath.Join(t.TempDir(), "run"))
 	run := smallRun()
-	if err := d.Finish(run); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Finish(run))
 	read, err := ReadProfile(d.Path)
 	if err != nil || !cmp.Equal(read, run.Profile) {
 		t.Errorf("read %+v, %v", read, err)
 	}
 	path := d.file(profileFile)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for old, damaged := range map[string]string{
 		`"sent_to":[[0]]`:            `"sent_to":[[0,1]]`,
 		`"layers":[-1,0]`:            `"layers":[-1,1]`, // of one layer
@@ -43,16 +41,12 @@ func TestReadProfile(t *testing.T) {
 		if changed == string(text) {
 			t.Errorf("%s is not in %s", old, text)
 		}
-		if err := os.WriteFile(path, []byte(changed), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(changed), 0o666))
 		if p, err := ReadProfile(d.Path); err == nil || !strings.Contains(err.Error(), profileFile) {
 			t.Errorf("%s: %+v, %v", damaged, p, err)
 		}
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(path))
 	if p, err := ReadProfile(d.Path); p != nil || err != nil {
 		t.Errorf("without one: %+v, %v", p, err)
 	}

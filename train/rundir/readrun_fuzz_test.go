@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // FuzzReadRun opens run directories whose run.json and run.yaml hold anything: what is not a run is refused.
@@ -17,9 +18,7 @@ func FuzzReadRun(f *testing.F) {
 	f.Fuzz(func(t *testing.T, run, config []byte) {
 		dir := t.TempDir()
 		for name, data := range map[string][]byte{runFile: run, configFile: config} {
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o666); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o666))
 		}
 		if _, _, _, err := Read(dir); err != nil && !refusal.Is(err) {
 			t.Errorf("%v is no refusal", err)

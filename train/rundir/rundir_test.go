@@ -22,6 +22,7 @@ import (
 	"weft/internal/atomicfile"
 	"weft/internal/fulldisk"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/nn"
 	"weft/train"
@@ -32,18 +33,14 @@ import (
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	names, err := fs.Glob(os.DirFS(dir), "*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return names
 }
 
 func newDir(t *testing.T, out string) *Dir {
 	t.Helper()
 	d, err := New(out, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}, "test", "g")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return d
 }
 
@@ -51,9 +48,7 @@ func newDir(t *testing.T, out string) *Dir {
 func small(t *testing.T) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 300, Degree: 6, Features: 13, Classes: 5, Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
@@ -94,9 +89,7 @@ func smallLogits() worker.Rows {
 func checkLogits(t *testing.T, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	header, _, _ := bytes.Cut(text, []byte("\n"))
 	var want []byte
 	for _, x := range []float32{0, 1, 2, 3, 4, -5} {
@@ -111,24 +104,18 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "run")
 	d := newDir(t, path)
 	for e := 1; e <= 3; e++ {
-		if err := d.Epoch(train.Epoch{Epoch: e, Loss: math.Inf(1), Train: 0.5, Val: math.NaN(), Evaluated: e == 2}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Epoch(train.Epoch{Epoch: e, Loss: math.Inf(1), Train: 0.5, Val: math.NaN(), Evaluated: e == 2}))
 		if _, _, _, err := Read(path); err == nil || !refusal.Is(err) {
 			t.Fatalf("a run under way is read: %v", err)
 		}
 	}
-	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())))
 	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "profile.json", "run.json", "run.yaml", "state.json"}
 	if diff := cmp.Diff(files, names(t, path)); diff != "" {
 		t.Error(diff)
 	}
 	lines, err := os.ReadFile(filepath.Join(path, "metrics.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := `{"epoch":1,"loss":null,"lr":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
 {"epoch":2,"loss":null,"lr":0,"train":0.5,"val":null,"test":0,"val_loss":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
 {"epoch":3,"loss":null,"lr":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
@@ -157,14 +144,10 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 func TestNoProfile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	d := newDir(t, path)
-	if err := os.WriteFile(filepath.Join(path, atomicfile.Hidden("profile.json")), []byte("{"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(path, atomicfile.Hidden("profile.json")), []byte("{"), 0o666))
 	run := smallRun()
 	run.Profile = nil
-	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(run)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(run)))
 	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml", "state.json"}
 	if diff := cmp.Diff(files, names(t, path)); diff != "" {
 		t.Error(diff)
@@ -180,13 +163,9 @@ func TestRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	d, started := newDir(t, path), time.Now()
 	result, err := d.Record(t.Context(), job, "v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run := NewRun("v1", "", started, job, result)
-	if err := d.Finish(&run); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Finish(&run))
 	got, _, file, err := Read(path)
 	if err != nil || got.Store != "" || got.Diverged || len(got.Summary.Losses) != o.Epochs || epochs != o.Epochs {
 		t.Fatalf("%v: %d epochs; run.json has %+v", err, epochs, got)
@@ -253,9 +232,7 @@ func TestRoomForResults(t *testing.T) {
 func TestLineThatDoesNotFit(t *testing.T) {
 	fulldisk.Run(t, func(full func(uint64, func())) {
 		d := newDir(t, filepath.Join(t.TempDir(), "run"))
-		if err := d.append([]byte("first\n")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.append([]byte("first\n")))
 		full(10, func() {
 			if err := d.append([]byte("second\n")); !errors.Is(err, unix.EFBIG) {
 				t.Errorf("error %v", err)
@@ -278,9 +255,7 @@ func TestRunDirBecomesReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for mode, want := range map[os.FileMode]string{0o777: "", 0o555: "it cannot be written to any more: permission denied"} {
-		if err := os.Chmod(d.Path, mode); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chmod(d.Path, mode))
 		told := make(chan error)
 		go func() { // on a thread that is not root's, and ends with the goroutine
 			runtime.LockOSThread()
@@ -319,14 +294,10 @@ func TestRunDirRefusesOthersFiles(t *testing.T) {
 	dir := t.TempDir()
 	full, file, empty := filepath.Join(dir, "full"), filepath.Join(dir, "file"), filepath.Join(dir, "empty")
 	for _, d := range []string{full, empty} {
-		if err := os.Mkdir(d, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Mkdir(d, 0o777))
 	}
 	for _, f := range []string{file, filepath.Join(full, "x")} {
-		if err := os.WriteFile(f, nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(f, nil, 0o666))
 	}
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
 	for _, out := range []string{full, file, filepath.Join(file, "below")} {
@@ -382,9 +353,7 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 		"predictions": func(d *Dir) error { return os.MkdirAll(d.file("predictions.npy/x"), 0o777) },
 	} {
 		d := newDir(t, filepath.Join(t.TempDir(), "run"))
-		if err := obstruct(d); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, obstruct(d))
 		err := d.Weights("v1", smallWeights)
 		if err == nil {
 			err = d.Predictions(smallLogits())
@@ -400,9 +369,7 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 		}
 	}
 	d := newDir(t, filepath.Join(t.TempDir(), "run"))
-	if err := d.metrics.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.metrics.Close())
 	if err := d.Epoch(train.Epoch{Epoch: 1}); err == nil || !strings.HasPrefix(err.Error(), "run directory "+d.Path) {
 		t.Errorf("an epoch that cannot be recorded: %v", err)
 	}
@@ -418,9 +385,7 @@ func TestReadRunRefusesDamage(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for file, text := range map[string]string{"run.json": c.runJSON, "run.yaml": c.runYAML} {
-			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666))
 		}
 		if _, _, _, err := Read(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.HasPrefix(err.Error(), "config ") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
@@ -432,9 +397,7 @@ func TestReadRunRefusesDamage(t *testing.T) {
 func TestRunUnderOldNames(t *testing.T) {
 	dir := t.TempDir()
 	for file, text := range map[string]string{"run.json": `{"format":1}`, "run.yaml": "model: rgcn\nblocks: 4\nembed: 3\nembedding: 5\n"} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666))
 	}
 	want := train.Defaults()
 	want.Model, want.NumBlocks, want.NodeEmbedding, want.OutFeatures = "rgcn", 4, 3, 5
@@ -458,9 +421,7 @@ func TestSummaryOfStages(t *testing.T) {
 
 func TestSummaryKeepsItsOrder(t *testing.T) {
 	text, err := json.Marshal(Summary{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	at := -1
 	for _, key := range strings.Fields(`dataset model parallel workers seed epochs_run best_epoch metric select split train val test val_loss losses
 		run_dir epoch_seconds epoch_seconds_median peak_tensor_bytes graph_bytes peak_rss_bytes communication sent_bytes graph`) {
@@ -487,18 +448,12 @@ func TestMedian(t *testing.T) {
 func TestRunDirFollowsNoLinks(t *testing.T) {
 	dir := t.TempDir()
 	precious := filepath.Join(dir, "precious")
-	if err := os.WriteFile(precious, []byte("mine"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(precious, []byte("mine"), 0o666))
 	d := newDir(t, filepath.Join(dir, "run"))
 	for _, name := range []string{weightsFile, predictionsFile, runFile} {
-		if err := os.Symlink("../precious", d.file(name)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink("../precious", d.file(name)))
 	}
-	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())))
 	if text, err := os.ReadFile(precious); err != nil || string(text) != "mine" {
 		t.Errorf("the file that the links led to holds %q, %v", text, err)
 	}
@@ -521,12 +476,8 @@ func TestRunDirIsGone(t *testing.T) {
 		},
 	} {
 		d := newDir(t, filepath.Join(t.TempDir(), "run"))
-		if err := errors.Join(d.Epoch(train.Epoch{Epoch: 1}), d.Weights("v1", smallWeights)); err != nil {
-			t.Fatal(err)
-		}
-		if err := remove(d.Path); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(d.Epoch(train.Epoch{Epoch: 1}), d.Weights("v1", smallWeights)))
+		require.NoError(t, remove(d.Path))
 		if err := d.Epoch(train.Epoch{Epoch: 2}); err == nil || !d.Gone() || !strings.Contains(err.Error(), "removed or replaced") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -542,14 +493,10 @@ func TestRunDirOfAKilledRun(t *testing.T) {
 	dir := t.TempDir()
 	left := []string{atomicfile.Hidden(predictionsFile), atomicfile.Hidden(runFile)}
 	for _, name := range left {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o666))
 	}
 	d := newDir(t, dir)
-	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())))
 	for _, name := range left {
 		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is still there", name)
@@ -562,12 +509,8 @@ func TestRunDirOfAKilledRun(t *testing.T) {
 func TestRunDirOfARunThatHardlyBegan(t *testing.T) {
 	dir, job := t.TempDir(), &train.Job{Dataset: "cora", Options: train.Defaults()}
 	first := &Dir{Path: dir}
-	if err := first.begin([]byte("model: gcn\n")); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.root.Remove(stateFile); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, first.begin([]byte("model: gcn\n")))
+	require.NoError(t, first.root.Remove(stateFile))
 	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), "another run is under way") {
 		t.Errorf("beside a run that begins: %v", err)
 	}
@@ -581,9 +524,7 @@ func TestRunDirOfARunThatHardlyBegan(t *testing.T) {
 	if diff := cmp.Diff([]string{metricsFile, configFile, stateFile}, names(t, dir)); diff != "" {
 		t.Error(diff)
 	}
-	if err := errors.Join(d.metrics.Close(), d.root.Remove(stateFile)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(d.metrics.Close(), d.root.Remove(stateFile)))
 	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), "not empty (it holds metrics.jsonl)") {
 		t.Errorf("over the epochs of a run: %v", err)
 	}

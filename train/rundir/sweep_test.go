@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestClaimSweep: one sweep at a time has a folder, which is new, or has the runs of that sweep.
@@ -22,9 +23,7 @@ func TestClaimSweep(t *testing.T) {
 	}
 	end := func(f *os.File) {
 		t.Helper()
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f.Close())
 	}
 	first := claim("lr: 1", "")
 	claim("lr: 1", "another sweep is at work in the folder; wait for its end, or name another folder")
@@ -34,9 +33,7 @@ func TestClaimSweep(t *testing.T) {
 		claim(other, "holds runs of another sweep, or of this one before its file changed")
 	}
 	path := filepath.Join(dir, sweepFile)
-	if err := os.WriteFile(path, []byte("former lr: 3"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("former lr: 3"), 0o666))
 	end(claim("lr: 3", ""))
 	claim("lr: 1", "holds runs of another sweep, or of this one before its file changed")
 	if err := os.Truncate(path, 0); err != nil { // as one leaves it that is killed at once
@@ -46,9 +43,7 @@ func TestClaimSweep(t *testing.T) {
 	if text, err := os.ReadFile(path); string(text) != "lr: 2" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if err := os.Rename(path, filepath.Join(dir, "notes")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(path, filepath.Join(dir, "notes")))
 	claim("lr: 1", "the folder is not empty; name a new one")
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("a folder that is refused has %v", entries)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/partition"
 )
 
@@ -70,9 +71,7 @@ func TestNormsOfSeveralGraphs(t *testing.T) {
 		o := Defaults()
 		o.Model, o.Norm = c.model, c.norm
 		r, err := o.Resolve()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want := fmt.Sprintf("norm %s: its statistics are those of one graph, and the store has %d graphs; take batch or layer, or give one graph", c.norm, c.graphs)
 		err = r.CheckCounts(&partition.Whole{Vertices: 9, FeatureColumns: 2, Graphs: c.graphs}, 2)
 		if c.refused && (!refusal.Is(err) || err.Error() != want) || !c.refused && err != nil {

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"weft/graph/generate"
+	"weft/internal/require"
+	"weft/parallel/axis"
 )
 
 // TestMorePartitionsThanVertices: the refusal names the setting that asks for too many partitions.
 func TestMorePartitionsThanVertices(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 6, Degree: 2, Features: 3, Classes: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, c := range []struct {
 		parallel   string
 		partitions int
@@ -22,9 +22,7 @@ func TestMorePartitionsThanVertices(t *testing.T) {
 		o := Defaults()
 		o.Parallel, o.Partitions = c.parallel, c.partitions
 		r, err := o.Resolve()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := r.CheckGraph(g); err == nil || !strings.HasPrefix(err.Error(), c.named) {
 			t.Errorf("%v does not begin with %q", err, c.named)
 		}
@@ -48,9 +46,7 @@ func TestHolders(t *testing.T) {
 		o := Defaults()
 		o.Parallel, o.Partitions = c.parallel, c.partitions
 		r, err := o.Resolve()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := r.Holders(); !slices.Equal(got, c.want) {
 			t.Errorf("%s, %d partitions: %v, want %v", c.parallel, c.partitions, got, c.want)
 		}
@@ -74,7 +70,7 @@ func TestPartitionsAreRefused(t *testing.T) {
 	} {
 		o := Defaults()
 		o.Layers, o.Parallel, o.Partitions, o.Offload = 3, c.parallel, c.partitions, c.offload
-		o.AggregationChunks = Chunks(c.aggregationChunks)
+		o.AggregationChunks = axis.Chunks(c.aggregationChunks)
 		if _, err := o.Resolve(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, %d partitions: %v, want %q", c.parallel, c.partitions, err, c.want)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/parallel/mesh"
 )
 
@@ -57,9 +58,7 @@ func TestWhatMayChange(t *testing.T) {
 			t.Errorf("%s: no other value than %q is known here", s.Name, s.Text(&now.Options))
 			continue
 		}
-		if err := s.Set(&before, text); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Set(&before, text))
 		if err := now.CheckContinues(&now.Options, now.Mesh); err != nil {
 			t.Errorf("the same settings: %v", err)
 		}

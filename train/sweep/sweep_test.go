@@ -8,14 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"weft/internal/require"
 )
 
 // A grid has every combination once, the last setting changing fastest.
 func TestGrid(t *testing.T) {
 	s, err := parse([]byte("settings: {model: gcn}\ngrid:\n  lr: [0.1, 1e-3]\n  residual: [true, false]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got []string
 	for _, c := range s.Combinations {
 		got = append(got, fmt.Sprint(c, " ", c.Flags()))
@@ -72,9 +72,7 @@ func TestIntegers(t *testing.T) {
 		}
 	}
 	whole, err := integers("-9223372036854775808", "9223372036854775807")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, want := whole(rand.New(rand.NewPCG(1, 2))), fmt.Sprint(int64(rand.New(rand.NewPCG(1, 2)).Uint64())); got != want {
 		t.Errorf("of all integers %s, want %s", got, want)
 	}
@@ -113,9 +111,7 @@ random:
     layers: {integers: [2, 4]}
 `
 	s, err := parse([]byte(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	below, layers := [2]float64{}, map[string]int{}
 	for _, c := range s.Combinations {
 		for k, bounds := range [][3]float64{{1e-4, 1e-2, 1}, {.2, .4, .6}} {
@@ -143,9 +139,7 @@ random:
 		"4": "lr 0.00285, dropout 0.436, layers 2; lr 0.0285, dropout 0.424, layers 4",
 	} {
 		s, err := parse([]byte(strings.NewReplacer("seed: 3", "seed: "+seed, "runs: 2000", "runs: 2").Replace(file)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := fmt.Sprintf("%v; %v", s.Combinations[0], s.Combinations[1]); got != want {
 			t.Errorf("seed %s draws %q, want %q", seed, got, want)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/partition"
 	"weft/tensor"
@@ -77,9 +78,7 @@ func TestBeginOfSeveralLabels(t *testing.T) {
 		s.Values.Splits = []graph.Split{{Train: []int64{0}, Val: validation}}
 		s.Whole.Splits = []graph.SplitSizes{{Train: 1, Val: len(validation)}}
 		begun, err := New(Options{Name: Vertex, Metric: metric.Auto, ClassWeights: NoClassWeights}).Begin(Env{Team: team, Share: s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c := begun.(*classes)
 		if m := c.targets.Multi; m.Rows != 4 || m.Cols != 3 || c.targets.Class != nil {
 			t.Errorf("targets of %d×%d", m.Rows, m.Cols)

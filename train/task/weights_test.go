@@ -11,6 +11,7 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -19,9 +20,7 @@ import (
 func TestReadClassWeights(t *testing.T) {
 	for text, want := range map[string][]float64{"1\n2.5\n0\n": {1, 2.5, 0}, " 3 1e-1 .5": {3, .1, .5}, "": nil, "1 2": nil, "1 2 3 4": nil, "1 2 -1": nil, "1 2 Inf": nil, "1 2 NaN": nil, "a 1 2": nil, "0 0 0": nil} {
 		path := filepath.Join(t.TempDir(), "w")
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 		switch got, err := readClassWeights(path, 3); {
 		case want == nil && (!refusal.Is(err) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n")):
 			t.Errorf("%q: %v", text, err)
@@ -43,9 +42,7 @@ func TestBalancedWeights(t *testing.T) {
 	c.labels = graph.Labels{Classes: 4, Class: []int64{0, 1, 1, 2, 2, 2, 2, 0, 2, 3, 1}}
 	c.targets.Classes = 4
 	c.train.ids, c.val.ids = []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}, []int64{9, 10}
-	if err := c.weigh(Balanced); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.weigh(Balanced))
 	if want := []float64{1.5, 1.5, .6, 0}; !slices.Equal(c.targets.Weights, want) {
 		t.Errorf("weights %v, want %v", c.targets.Weights, want)
 	}
@@ -57,9 +54,7 @@ func TestBalancedWeights(t *testing.T) {
 // TestTrainingVerticesWithoutWeight are refused: a mean weighted by zeros is none.
 func TestTrainingVerticesWithoutWeight(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w")
-	if err := os.WriteFile(path, []byte("0 0 5\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("0 0 5\n"), 0o666))
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	c := &classes{Env: Env{Team: team, World: comm.Alone()}}
