@@ -148,9 +148,12 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 	case "init":
 		return []string{weightsFileOf(t, g, *o)}
 	}
-	switch v := s.Value(o).(type) {
-	case string:
+	if v := s.Text(o); s.Choices != nil {
 		return slices.DeleteFunc(slices.Clone(s.Choices), func(word string) bool { return word == v || word == "auto" || word == optim.PlateauSchedule })
+	}
+	switch v := s.Value(o).(type) {
+	case string: // of which the test does not know another
+		return nil
 	case bool:
 		return []string{strconv.FormatBool(!v)}
 	case int:
