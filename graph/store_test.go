@@ -185,25 +185,6 @@ func TestOpenMaps(t *testing.T) {
 	}
 }
 
-func TestWriteSortsRows(t *testing.T) {
-	g := dense()
-	g.Relations[0].Sources[0], g.Relations[0].Sources[1] = 1, 0
-	got, err := Open(stored(t, g))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer got.Close()
-	if diff := cmp.Diff([]float32{.5, 1, 2, 0, -1, 3}, got.Relations[0].Weights); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]float32{3, 4, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12}, got.Relations[0].EdgeFeatures); diff != "" {
-		t.Error(diff)
-	}
-	if g.Relations[0].Sources[0] != 1 {
-		t.Error("the graph itself was changed")
-	}
-}
-
 // damage is one way in which a store can be wrong.
 type damage struct {
 	name string
