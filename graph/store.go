@@ -24,7 +24,7 @@ func Open(dir string) (*Graph, error) {
 	}
 	m := &mappings{wayOut: importAgain}
 	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, path: dir, mapped: m}
-	err = Guard(dir, func() error {
+	err = guard(dir, importAgain, func() error {
 		if err := g.readTypes(m, dir, d); err != nil {
 			return err
 		}
