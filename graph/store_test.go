@@ -380,11 +380,11 @@ func TestGuard(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, indptrFile), 64); err != nil {
 		t.Fatal(err)
 	}
-	if err := Guard(dir, g.Check); err == nil || !strings.Contains(err.Error(), dir) {
+	if err := g.Guard(g.Check); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v, want an error that names the store", err)
 	}
 	want := errors.New("as it was")
-	if err := Guard(dir, func() error { return want }); !errors.Is(err, want) {
+	if err := g.Guard(func() error { return want }); !errors.Is(err, want) {
 		t.Errorf("got %v", err)
 	}
 	defer func() {
@@ -392,7 +392,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("another panic became %v", r)
 		}
 	}()
-	_ = Guard(dir, func() error { panic("mine") })
+	_ = g.Guard(func() error { panic("mine") })
 }
 
 // FuzzOpen changes graph.json and one array of a store at a time. What opens must pass every walk over its
