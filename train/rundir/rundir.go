@@ -48,6 +48,14 @@ func Files() []string {
 	return []string{runFile, stateFile, configFile, metricsFile, profileFile, weightsFile, predictionsFile}
 }
 
+// Paths are the paths of the files of a run directory.
+func Paths(dir string) (paths []string) {
+	for _, name := range Files() {
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	return paths
+}
+
 const (
 	runFormat = 1         // the version of run.json
 	maxRun    = 256 << 20 // bytes of run.json that are read: the losses and seconds of millions of epochs
