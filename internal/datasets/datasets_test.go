@@ -13,12 +13,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"golang.org/x/sys/unix"
+
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/atomicfile"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
-	"weft/internal/require"
 )
 
 // tiny is a dataset that is read from one file and counts how often.
@@ -61,19 +62,29 @@ func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 			t.Fatalf("%s: left %v", what, left)
 		}
 	}
-	require.NoError(t, os.WriteFile(file, nil, 0o666))
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
 	step("first use", 1)
 	step("second use", 1)
 	later := time.Now().Add(time.Hour)
-	require.NoError(t, os.Chtimes(file, later, later))
+	if err := os.Chtimes(file, later, later); err != nil {
+		t.Fatal(err)
+	}
 	step("newer source", 2)
-	require.NoError(t, os.Remove(file))
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
 	step("source gone", 2)
 	if missing := d.Missing(); missing != "" {
 		t.Errorf("a dataset with a store misses %q", missing)
 	}
-	require.NoError(t, os.WriteFile(file, nil, 0o666))
-	require.NoError(t, os.Truncate(filepath.Join(d.cached(), "graph.json"), 5))
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(d.cached(), "graph.json"), 5); err != nil {
+		t.Fatal(err)
+	}
 	step("damaged store", 3)
 }
 
@@ -98,13 +109,17 @@ func TestResolve(t *testing.T) {
 	t.Setenv("WEFT_CACHE", t.TempDir())
 	t.Setenv(dataVariable, "")
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.MkdirAll("sbm-8k", 0o777))
+	if err := os.MkdirAll("sbm-8k", 0o777); err != nil {
+		t.Fatal(err)
+	}
 	// A folder of that name that is no store does not hide the dataset
 	store, err := Resolve(t.Context(), "sbm-8k", quiet)
 	if err != nil || store == "sbm-8k" {
 		t.Errorf("%s, %v", store, err)
 	}
-	require.NoError(t, os.CopyFS("sbm-8k", os.DirFS(store)))
+	if err := os.CopyFS("sbm-8k", os.DirFS(store)); err != nil {
+		t.Fatal(err)
+	}
 	if store, err := Resolve(t.Context(), "sbm-8k", quiet); store != "sbm-8k" || err != nil {
 		t.Errorf("a store of that name is passed over: %s, %v", store, err)
 	}
@@ -142,9 +157,13 @@ func TestPublished(t *testing.T) {
 				t.Skipf("a published graph is not here: %s", missing)
 			}
 			store, err := d.Store(t.Context(), quiet)
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			g, err := graph.Open(store)
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			defer g.Close()
 			got := sizes{g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes, len(g.Splits), len(g.Splits[0].Train), g.Metric}
 			if diff := cmp.Diff(expected, got); diff != "" {
@@ -181,19 +200,30 @@ func TestNamesAreDistinct(t *testing.T) {
 // A store whose making is interrupted leaves nothing, and what a killed process left goes away next time.
 func TestInterrupted(t *testing.T) {
 	d, file, _ := tiny(t)
-	require.NoError(t, os.WriteFile(file, nil, 0o666))
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
 	parent := filepath.Dir(d.cached())
 	stale, busy := filepath.Join(parent, atomicfile.Hidden(d.Name)), filepath.Join(parent, atomicfile.Hidden(d.Name))
 	before := time.Now().Add(-time.Hour)
 	for _, dir := range []string{stale, busy} {
-		require.NoError(t, errors.Join(os.MkdirAll(dir, 0o777), os.Chtimes(dir, before, before)))
+		if err := errors.Join(os.MkdirAll(dir, 0o777), os.Chtimes(dir, before, before)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	mine, linked, link := filepath.Join(parent, ".tiny-mine"), t.TempDir(), filepath.Join(parent, atomicfile.Hidden(d.Name))
-	require.NoError(t, errors.Join(os.Mkdir(mine, 0o777), os.Chtimes(mine, before, before), os.Symlink(linked, link), os.Chtimes(linked, before, before)))
+	if err := errors.Join(os.Mkdir(mine, 0o777), os.Chtimes(mine, before, before), os.Symlink(linked, link), os.Chtimes(linked, before, before)); err != nil {
+		t.Fatal(err)
+	}
 	others := []string{mine, link}
 	slices.Sort(others)
-	unlock, err := lock(busy)
-	require.NoError(t, err)
+	lock, err := os.Open(busy)
+	if err == nil {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped, done := errors.New("stopped"), make(chan struct{})
 	d.read = func(string) (*graph.Graph, error) {
@@ -208,8 +238,12 @@ func TestInterrupted(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left, slices.Sorted(slices.Values(append(others, busy)))) {
 		t.Errorf("left %v, want what another process works in and what is not weft's", left)
 	}
-	unlock()
-	sweep(parent, d.Name)
+	root, err := os.OpenRoot(parent)
+	if err := errors.Join(err, lock.Close()); err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	atomicfile.Sweep(root, d.Name)
 	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left, others) {
 		t.Errorf("left %v", left)
 	}

@@ -12,11 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/require"
 )
 
 // write writes a file, and makes sure that its time of change is another than before: the clock of a file
@@ -31,7 +28,9 @@ func write(t *testing.T, path, text string) {
 		return s[0].Changed
 	}
 	for before := changed(); ; {
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
 		if changed() != before {
 			return
 		}
@@ -49,7 +48,9 @@ func small(vertices int) func(store string) error {
 func vertices(t *testing.T, store string) int {
 	t.Helper()
 	g, err := graph.Open(store)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer g.Close()
 	return g.Vertices()
 }
@@ -60,7 +61,9 @@ func TestMade(t *testing.T) {
 	type at struct{ dir, file, store string }
 	do := func(errs ...error) {
 		t.Helper()
-		require.NoError(t, errors.Join(errs...))
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
 	}
 	keepTime := func(path string, change func()) {
 		info, err := os.Stat(path)
@@ -121,7 +124,9 @@ func TestSourceFile(t *testing.T) {
 	path, link, store := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "store")
 	write(t, path, "text")
 	var stat syscall.Stat_t
-	require.NoError(t, errors.Join(os.Symlink("file", link), os.Mkdir(store, 0o777), os.Chtimes(path, time.Unix(1, 2), time.Unix(3, 4)), syscall.Stat(path, &stat)))
+	if err := errors.Join(os.Symlink("file", link), os.Mkdir(store, 0o777), os.Chtimes(path, time.Unix(1, 2), time.Unix(3, 4)), syscall.Stat(path, &stat)); err != nil {
+		t.Fatal(err)
+	}
 	write(t, filepath.Join(store, "graph.json"), "{}")
 	now, err := LookAt([]string{link})
 	if want := (sourceFile{path, 4, 3e9 + 4, stat.Ctim.Nano(), stat.Ino}); err != nil || len(now) != 1 || now[0] != want {
@@ -133,7 +138,9 @@ func TestSourceFile(t *testing.T) {
 	} {
 		then := slices.Clone(now)
 		change(&then[0])
-		require.NoError(t, then.Record(store))
+		if err := then.Record(store); err != nil {
+			t.Fatal(err)
+		}
 		if made := now.Made(store); made != (name == "") {
 			t.Errorf("another %s: made of the file: %v", name, made)
 		}
@@ -178,7 +185,9 @@ func TestMakingWaits(t *testing.T) {
 			t.Errorf("one that is stopped while it waits: %v", err)
 		}
 		close(finish)
-		require.NoError(t, errors.Join(<-ends, <-ends))
+		if err := errors.Join(<-ends, <-ends); err != nil {
+			t.Fatal(err)
+		}
 		if want := []string{"graph: another process makes its store; waiting for it"}; makes != 1 || !slices.Equal(said, want) {
 			t.Errorf("made %d times, and the second said %q", makes, said)
 		}
@@ -207,9 +216,13 @@ func TestMakingFails(t *testing.T) {
 	if err := making(failing); !errors.Is(err, bad) || err.Error() != store+"\nline 1: no" {
 		t.Errorf("without an earlier store: %v", err)
 	}
-	require.NoError(t, making(small(20)))
+	if err := making(small(20)); err != nil {
+		t.Fatal(err)
+	}
 	before, err := graph.Open(store)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer before.Close()
 	write(t, source, "2")
 	if err := making(failing); !errors.Is(err, bad) || !strings.HasSuffix(err.Error(), "no; "+store+" stays, as it was made before the change") {
@@ -222,7 +235,9 @@ func TestMakingFails(t *testing.T) {
 	if err := making(panics); err == nil || !strings.HasPrefix(err.Error(), "internal error: a fault") {
 		t.Errorf("a panic: %v", err)
 	}
-	require.NoError(t, making(small(30)))
+	if err := making(small(30)); err != nil {
+		t.Fatal(err)
+	}
 	if n := vertices(t, store); n != 30 || before.Vertices() != 20 || len(before.Labels.Class) != 20 {
 		t.Errorf("%d vertices, and %d for who had it open", n, before.Vertices())
 	}
@@ -242,7 +257,9 @@ func TestChangesWhileMaking(t *testing.T) {
 		write(t, source, "2")
 		return small(20)(store)
 	}
-	require.NoError(t, m.Do(t.Context()))
+	if err := m.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if made, err := m.Made(); made || err != nil {
 		t.Errorf("made of the source as it was: %v, %v", made, err)
 	}
@@ -265,14 +282,20 @@ func TestDamagedStore(t *testing.T) {
 	write(t, source, "1")
 	m := Making{Name: "graph", Store: store, Sources: []string{source}, Replaceable: func() error { return CheckOwn(store) }, Make: small(20), Say: func(string) {}}
 	for range 2 {
-		require.NoError(t, m.Do(t.Context()))
+		if err := m.Do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		if n := vertices(t, store); n != 20 {
 			t.Errorf("%d vertices", n)
 		}
-		require.NoError(t, os.Truncate(filepath.Join(store, "graph.json"), 2))
+		if err := os.Truncate(filepath.Join(store, "graph.json"), 2); err != nil {
+			t.Fatal(err)
+		}
 	}
 	record := filepath.Join(store, sourcesFile)
-	require.NoError(t, errors.Join(os.Remove(record), os.Symlink(source, record)))
+	if err := errors.Join(os.Remove(record), os.Symlink(source, record)); err != nil {
+		t.Fatal(err)
+	}
 	if err := m.Do(t.Context()); err == nil || !strings.Contains(err.Error(), sourcesFile+": not one of weft's files") {
 		t.Errorf("with a link in the place of the record: %v", err)
 	}
@@ -282,40 +305,17 @@ func TestDamagedStore(t *testing.T) {
 func TestMakingThroughALink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	store := filepath.Join(dir, "graph.weft")
-	require.NoError(t, os.Symlink(elsewhere, store))
+	if err := os.Symlink(elsewhere, store); err != nil {
+		t.Fatal(err)
+	}
 	m := Making{Name: "graph", Store: store, Replaceable: func() error { return nil }, Make: small(20), Say: func(string) {}}
-	require.NoError(t, m.Do(t.Context()))
+	if err := m.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if to, err := os.Readlink(store); to != elsewhere {
 		t.Errorf("the link leads to %q, %v", to, err)
 	}
 	if n := vertices(t, elsewhere); n != 20 {
 		t.Errorf("%d vertices", n)
-	}
-}
-
-// TestPlaceOverALowerLayer: what an image has is replaced in a container, whose file system can move it
-// nowhere.
-func TestPlaceOverALowerLayer(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
-	for _, name := range []string{"lower/final", "upper", "work", "merged"} {
-		require.NoError(t, os.MkdirAll(path(name), 0o777))
-	}
-	write(t, path("lower/final/one"), "")
-	layers := "lowerdir=" + path("lower") + ",upperdir=" + path("upper") + ",workdir=" + path("work")
-	if err := unix.Mount("overlay", path("merged"), "overlay", 0, layers); err != nil {
-		t.Skipf("no file system of layers can be mounted: %v", err)
-	}
-	defer func() {
-		if err := unix.Unmount(path("merged"), 0); err != nil {
-			t.Error(err)
-		}
-	}()
-	fresh, final := path("merged/fresh"), path("merged/final")
-	require.NoError(t, os.Mkdir(fresh, 0o777))
-	write(t, filepath.Join(fresh, "two"), "")
-	require.NoError(t, place(fresh, final, path("merged/old")))
-	if left, _ := filepath.Glob(path("merged/*/*")); !slices.Equal(left, []string{filepath.Join(final, "two")}) {
-		t.Errorf("left %q", left)
 	}
 }
