@@ -15,9 +15,14 @@ const guard = pageSize
 
 func protect(p unsafe.Pointer, size int) unsafe.Pointer {
 	for _, at := range []int{0, guard + size} {
-		if err := unix.Mprotect(unsafe.Slice((*byte)(unsafe.Add(p, at)), guard), unix.PROT_NONE); err != nil {
-			panic(fmt.Sprintf("tensor: mprotect: %v", err))
-		}
+		forbid(unsafe.Add(p, at), guard)
 	}
 	return unsafe.Add(p, guard)
+}
+
+// forbid makes memory inaccessible.
+func forbid(p unsafe.Pointer, size int) {
+	if err := unix.Mprotect(unsafe.Slice((*byte)(p), size), unix.PROT_NONE); err != nil {
+		panic(fmt.Sprintf("tensor: mprotect: %v", err))
+	}
 }

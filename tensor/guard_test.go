@@ -33,3 +33,30 @@ func TestGuardPages(t *testing.T) {
 		m.Release()
 	}
 }
+
+// TestPlanFaults: in a debug build who reads or writes the elements of a plan's matrix faults.
+func TestPlanFaults(t *testing.T) {
+	debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(false)
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	meter.Plan()
+	m := meter.New(tensor.Buffers, 1, 1)
+	sum := float32(0)
+	for name, touch := range map[string]func(){
+		"read":  func() { sum += m.Floats()[0] },
+		"write": func() { m.Floats()[0] = 1 },
+	} {
+		func() {
+			defer func() {
+				if p, ok := recover().(error); !ok || !strings.Contains(p.Error(), "invalid memory address") {
+					t.Errorf("%s: %v, want a fault", name, p)
+				}
+			}()
+			touch()
+		}()
+	}
+	if m.Release(); meter.Peak() == 0 || sum != 0 {
+		t.Errorf("a plan's matrix is charged %d bytes, and has %v", meter.Peak(), sum)
+	}
+}
