@@ -12,8 +12,8 @@ import (
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -174,7 +174,7 @@ func TestDecoupledRelations(t *testing.T) {
 	}
 	for _, c.teleport = range []float64{0, .2} {
 		team := kernel.NewTeam(2, tensor.NewMeter())
-		p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g), order.Options{}, sar.Options{})
+		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)}, axis.Options{})
 		require.NoError(t, err)
 		s := gnn.Spec{Model: "rgcn", Layers: c.layers, Hidden: 4, Norm: "none", Activation: "tanh", Direction: "in", Decoupled: true, Bases: 2, Teleport: c.teleport}
 		blocks, err := s.Blocks(p.Schema(), 2)

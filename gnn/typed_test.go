@@ -18,8 +18,8 @@ import (
 	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -96,7 +96,7 @@ func testTypedGolden(t *testing.T, file, input string) {
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	defer team.Memory.Close()
 	of := g.graph()
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(of), order.Options{}, sar.Options{})
+	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(of)}, axis.Options{})
 	require.NoError(t, err)
 	s := gnn.Spec{
 		Model: meta["model"], Layers: 2, Hidden: g.number("hidden"), Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: meta["norm"],
@@ -315,7 +315,7 @@ func TestTypedReach(t *testing.T) {
 	g := &golden{t, meta, tensors}
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g.graph()), order.Options{}, sar.Options{})
+	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g.graph())}, axis.Options{})
 	require.NoError(t, err)
 	s := gnn.Spec{Model: "sage", Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in", Embed: 3, Residual: true, Dropout: .5, InputDropout: .2}
 	blocks, err := s.Blocks(p.Schema(), 2)
@@ -373,7 +373,7 @@ func papers(t *testing.T, relations ...string) *graph.Graph {
 func TestTypedNorms(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(papers(t, "cites", "extends")), order.Options{}, sar.Options{})
+	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(papers(t, "cites", "extends"))}, axis.Options{})
 	require.NoError(t, err)
 	for model, want := range map[string][]string{
 		"sage": {"norms.0.paper.bias", "norms.0.paper.weight"}, "rgcn": {"norms.0.bias", "norms.0.weight"},
@@ -401,7 +401,7 @@ func TestInputDropout(t *testing.T) {
 	for model, relations := range map[string][]string{"gcn": {"cites"}, "rgcn": {"cites", "extends"}} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		g := papers(t, relations...)
-		p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g), order.Options{}, sar.Options{})
+		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)}, axis.Options{})
 		require.NoError(t, err)
 		for _, c := range []struct {
 			rate    float64

@@ -13,21 +13,10 @@ import (
 	"weft/internal/npy"
 )
 
-func (s *staging) int64s(file string, v []int64, shape ...int) {
-	a := s.array(file, "<i8", shape...)
-	a.int64s(v)
-	a.close()
-}
-
-func (s *staging) int32s(file string, v []int32, shape ...int) {
-	a := s.array(file, "<i4", shape...)
-	a.int32s(v)
-	a.close()
-}
-
-func (s *staging) float32s(file string, v []float32, shape ...int) {
-	a := s.array(file, "<f4", shape...)
-	a.float32s(v)
+// save writes an array.
+func save[T element](s *staging, file string, elements []T, shape ...int) {
+	a := newArray[T](s, file, shape...)
+	put(a, elements)
 	a.close()
 }
 
@@ -42,8 +31,8 @@ type arrayFile struct {
 	growing bool // the first size of its shape is npy.Growing
 }
 
-// array begins an array. After an error it returns nil, whose methods do nothing.
-func (s *staging) array(file, descr string, shape ...int) *arrayFile {
+// newArray begins an array. After an error it returns nil, whose methods do nothing.
+func newArray[T element](s *staging, file string, shape ...int) *arrayFile {
 	if s.err != nil {
 		return nil
 	}
@@ -54,24 +43,21 @@ func (s *staging) array(file, descr string, shape ...int) *arrayFile {
 	a := &arrayFile{s: s, name: filepath.Join(s.sub, file), f: f, hash: sha256.New(), growing: shape[0] == npy.Growing}
 	a.b = bufio.NewWriterSize(&summed{f: f, hash: a.hash, tell: s.tell}, 1<<20)
 	s.open = append(s.open, a)
-	a.w, s.err = npy.NewWriter(a.b, descr, shape...)
+	a.w, s.err = npy.NewWriter(a.b, descr[T](), shape...)
 	return a
 }
 
-func (a *arrayFile) int64s(v []int64) {
-	if a != nil && a.s.err == nil {
+// put appends elements to an array.
+func put[T element](a *arrayFile, elements []T) {
+	if a == nil || a.s.err != nil {
+		return
+	}
+	switch v := any(elements).(type) {
+	case []int64:
 		a.s.err = a.w.WriteInt64s(v)
-	}
-}
-
-func (a *arrayFile) int32s(v []int32) {
-	if a != nil && a.s.err == nil {
+	case []int32:
 		a.s.err = a.w.WriteInt32s(v)
-	}
-}
-
-func (a *arrayFile) float32s(v []float32) {
-	if a != nil && a.s.err == nil {
+	case []float32:
 		a.s.err = a.w.WriteFloat32s(v)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -306,34 +307,29 @@ func Files(dir string) ([]string, error) {
 		return nil, err
 	}
 	files := []string{descriptionFile}
-	add := func(dir string, there bool, names ...string) {
-		for _, name := range names {
-			if there {
-				files = append(files, filepath.Join(dir, name))
-			}
+	add := func(dir string, lists ...[]storedArray) {
+		for _, a := range slices.Concat(lists...) {
+			files = append(files, filepath.Join(dir, a.file))
 		}
+	}
+	named := func(there bool, name string) []storedArray {
+		if !there {
+			return nil
+		}
+		return []storedArray{{file: name}}
 	}
 	for i := range d.Relations {
 		r := &d.Relations[i]
-		at := d.layout().edges(r.Source, r.Name, r.Target)
-		add(at, true, indptrFile, indicesFile)
-		add(at, r.Weights, weightsFile)
-		add(at, r.FeatureColumns > 0, edgeFeaturesFile)
-		if r.EdgeSplit != nil {
-			add(at, true, r.EdgeSplit.files()...)
-		}
+		add(d.layout().edges(r.Source, r.Name, r.Target), (&Relation{EdgeSplit: &EdgeSplit{}}).stored(inEdges, r, 0))
 	}
 	for i := range d.Vertices {
 		v := &d.Vertices[i]
-		at := d.layout().vertices(v.Type)
-		add(at, v.Features != nil && v.Features.Layout == layoutDense, featuresFile)
-		add(at, v.Features != nil && v.Features.Layout == layoutSparse, featuresIndptrFile, featuresIndicesFile, featuresDataFile)
-		add(at, v.Labels != nil, labelsFile)
-		add(at, v.Labels != nil && v.Labels.Names, classNamesFile)
-		add(at, len(v.Splits) > 0, splitFiles[:]...)
-		add(at, v.Names, namesFile)
-		add(at, d.Vertices[0].Graphs > 0, graphIDsFile)
-		files = append(files, arrayFiles(at, v.Arrays)...)
+		t, at := &VertexType{Arrays: described(v.Arrays)}, d.layout().vertices(v.Type)
+		add(at, t.Features.stored(v.Features, 0), (&Labels{}).stored(v.Labels, 0), named(v.Labels != nil && v.Labels.Names, classNamesFile))
+		for _, file := range splitFiles {
+			add(at, named(len(v.Splits) > 0, file))
+		}
+		add(at, named(v.Names, namesFile), t.stored(v, d.Vertices[0].Graphs))
 	}
 	return files, nil
 }

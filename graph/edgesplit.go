@@ -85,23 +85,6 @@ func describeEdgeSplit(s *EdgeSplit) *edgeSplitDescription {
 	return d
 }
 
-// shape is that of the file of negative edges of a part.
-func (d *edgeSplitDescription) shape(part int) []int {
-	if d.Negatives == TargetNegatives {
-		return []int{d.Edges[part], d.Negative[part]}
-	}
-	return []int{d.Negative[part], 2}
-}
-
-// files are those of the split, of which some may be missing.
-func (d *edgeSplitDescription) files() (names []string) {
-	names = splitEdgeFiles[:]
-	if d.Negatives != NoNegatives {
-		names = append(slices.Clip(names), splitNegativeFile[1:]...)
-	}
-	return names
-}
-
 func (d *edgeSplitDescription) check() error {
 	known := d.Negatives == NoNegatives || d.Negatives == SharedNegatives || d.Negatives == TargetNegatives
 	if !known || slices.Min(d.Edges[:]) < 0 || slices.Min(d.Negative[:]) < 0 || d.Negative[0] != 0 || d.Negatives == NoNegatives && d.Negative != [3]int{} {
@@ -110,41 +93,15 @@ func (d *edgeSplitDescription) check() error {
 	return nil
 }
 
-// readEdgeSplit maps the split of a relation whose files lie in dir.
-func readEdgeSplit(m *mappings, dir string, d *edgeSplitDescription) (s *EdgeSplit, err error) {
+// readEdgeSplit describes the split of a relation whose files lie in dir, and which are not mapped yet.
+func readEdgeSplit(m *mappings, dir string, d *edgeSplitDescription) (*EdgeSplit, error) {
 	if d == nil {
 		return nil, nil
 	}
 	if err := d.check(); err != nil {
 		return nil, refusal.Errorf("%s: %w; %s", filepath.Join(dir, descriptionFile), err, m.wayOut)
 	}
-	s = &EdgeSplit{Negatives: d.Negatives}
-	for part := range s.Edges {
-		if s.Edges[part], err = m.int32s(dir, splitEdgeFiles[part], d.Edges[part], 2); err != nil {
-			return nil, err
-		}
-		if d.Negatives == NoNegatives || part == 0 {
-			continue
-		}
-		if s.Negative[part], err = m.int32s(dir, splitNegativeFile[part], d.shape(part)...); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
-// edgeSplit writes the files of a split.
-func (s *staging) edgeSplit(split *EdgeSplit) {
-	d := describeEdgeSplit(split)
-	if d == nil {
-		return
-	}
-	for part := range split.Edges {
-		s.int32s(splitEdgeFiles[part], split.Edges[part], d.Edges[part], 2)
-		if d.Negatives != NoNegatives && part > 0 {
-			s.int32s(splitNegativeFile[part], split.Negative[part], d.shape(part)...)
-		}
-	}
+	return &EdgeSplit{Negatives: d.Negatives}, nil
 }
 
 // check checks the split of a relation between so many vertices.
@@ -257,6 +214,9 @@ func OpenEdgeSplits(dir string) (*Graph, error) {
 			r := &d.Relations[i]
 			at := d.layout().edges(r.Source, r.Name, r.Target)
 			s, err := readEdgeSplit(m, filepath.Join(dir, at), r.EdgeSplit)
+			if err == nil {
+				err = m.read(filepath.Join(dir, at), s.stored(r.EdgeSplit))
+			}
 			if err == nil {
 				err = m.located(dir, inFolder(at, s.check(counts[r.Source], counts[r.Target])))
 			}

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"path/filepath"
 	"regexp"
 	"slices"
 
@@ -37,8 +36,6 @@ var arrayName = regexp.MustCompile(`^node_[A-Za-z0-9_]{1,60}$`)
 // IsArrayName reports whether an Array may have this name.
 func IsArrayName(name string) bool { return arrayName.MatchString(name) }
 
-func arrayFileName(name string) string { return name + ".npy" }
-
 func describeArrays(all []Array) (d []ArrayShape) {
 	for _, a := range all {
 		dtype := Float32
@@ -69,38 +66,18 @@ func checkArrays(all []Array, vertices int) error {
 	}
 	for _, a := range all {
 		if a.Ints != nil && a.Floats != nil || !fills(len(a.Ints)+len(a.Floats), vertices, a.Columns) {
-			return flawf(arrayFileName(a.Name), "%d integers and %d floats for %d vertices × %d columns", len(a.Ints), len(a.Floats), vertices, a.Columns)
+			return flawf(a.Name+".npy", "%d integers and %d floats for %d vertices × %d columns", len(a.Ints), len(a.Floats), vertices, a.Columns)
 		}
 	}
 	return nil
 }
 
-// readArrays maps the arrays of so many vertices from the files in dir.
-func readArrays(m *mappings, dir string, d []ArrayShape, vertices int) (all []Array, err error) {
-	for _, each := range d {
-		a := Array{Name: each.Name, Columns: each.Columns}
-		if each.Dtype == Int64 {
-			a.Ints, err = m.int64s(dir, arrayFileName(a.Name), vertices, a.Columns)
-		} else {
-			a.Floats, err = m.float32s(dir, arrayFileName(a.Name), vertices, a.Columns)
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, a)
+// described are Arrays of which nothing is read yet.
+func described(d []ArrayShape) (all []Array) {
+	for _, a := range d {
+		all = append(all, Array{Name: a.Name, Columns: a.Columns})
 	}
-	return all, nil
-}
-
-// arrays writes the arrays of a vertex type.
-func (s *staging) arrays(all []Array, vertices int) {
-	for _, a := range all {
-		if a.Ints != nil {
-			s.int64s(arrayFileName(a.Name), a.Ints, vertices, a.Columns)
-		} else {
-			s.float32s(arrayFileName(a.Name), a.Floats, vertices, a.Columns)
-		}
-	}
+	return all
 }
 
 // gatherArrays returns the rows ids of each array.
@@ -109,20 +86,4 @@ func gatherArrays(all []Array, ids []int32) (picked []Array) {
 		picked = append(picked, Array{a.Name, a.Columns, gather(a.Ints, a.Columns, ids), gather(a.Floats, a.Columns, ids)})
 	}
 	return picked
-}
-
-// arrayBytes returns the size of the arrays in bytes.
-func arrayBytes(all []Array) (bytes int) {
-	for _, a := range all {
-		bytes += 8*len(a.Ints) + 4*len(a.Floats)
-	}
-	return bytes
-}
-
-// arrayFiles returns the paths of the arrays' files in the directory of their vertex type.
-func arrayFiles(dir string, d []ArrayShape) (files []string) {
-	for _, a := range d {
-		files = append(files, filepath.Join(dir, arrayFileName(a.Name)))
-	}
-	return files
 }

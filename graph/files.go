@@ -15,20 +15,23 @@ import (
 
 // graph writes the files of all types and relations.
 func (s *staging) graph(g *Graph) {
-	s.types(g, func(_ int, t VertexType) { s.vertices(t) })
+	s.types(g, func(_ int, t VertexType) { s.vertices(t, g.Graphs) })
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		s.within(g.layout().edges(r.Ends()), func() { s.relation(r) })
+		d := describeRelation("", "", r)
+		s.within(g.layout().edges(r.Ends()), func() { s.write(r.stored(inEdges, &d, r.rows())) })
 	}
 }
 
-// types writes the labels and splits of the first type, and has write write the files of each.
+// types writes the names, labels and splits of vertex types, and has write write the other files of each.
 func (s *staging) types(g *Graph, write func(i int, t VertexType)) {
+	d := describe(g)
 	for i, t := range g.Types() {
 		s.within(g.layout().vertices(t.Type), func() {
 			write(i, t)
 			if i == 0 {
-				s.labels(&g.Labels)
+				s.write(g.Labels.stored(d.Vertices[0].Labels, t.Count))
+				s.names(classNamesFile, g.Labels.Names)
 				s.splits(g.Splits)
 			}
 		})
@@ -36,42 +39,10 @@ func (s *staging) types(g *Graph, write func(i int, t VertexType)) {
 }
 
 // vertices writes the files that every vertex type may have.
-func (s *staging) vertices(t VertexType) {
-	if f := &t.Features; f.Sparse() {
-		s.int64s(featuresIndptrFile, f.Indptr, t.Count+1)
-		s.int32s(featuresIndicesFile, f.Indices, len(f.Indices))
-		s.float32s(featuresDataFile, f.Data, len(f.Data))
-	} else if f.Columns > 0 {
-		s.float32s(featuresFile, f.Dense, t.Count, f.Columns)
-	}
+func (s *staging) vertices(t VertexType, graphs int) {
+	d := describeVertices(t)
+	s.write(append(t.Features.stored(d.Features, t.Count), t.stored(&d, graphs)...))
 	s.names(namesFile, t.Names)
-	s.arrays(t.Arrays, t.Count)
-	if t.GraphOf != nil {
-		s.int32s(graphIDsFile, t.GraphOf, len(t.GraphOf))
-	}
-}
-
-// labels writes the labels of the first type.
-func (s *staging) labels(l *Labels) {
-	if rows, columns := l.rows(); rows != nil {
-		s.float32s(labelsFile, rows, len(rows)/columns, columns)
-	} else if l.Class != nil {
-		s.int64s(labelsFile, l.Class, len(l.Class))
-	}
-	s.names(classNamesFile, l.Names)
-}
-
-// relation writes the files of a relation.
-func (s *staging) relation(r *Relation) {
-	s.int64s(inEdges.indptr, r.Indptr, len(r.Indptr))
-	s.int32s(inEdges.indices, r.Sources, len(r.Sources))
-	if r.Weights != nil {
-		s.float32s(inEdges.weights, r.Weights, len(r.Weights))
-	}
-	if r.EdgeColumns > 0 {
-		s.float32s(inEdges.features, r.EdgeFeatures, len(r.Sources), r.EdgeColumns)
-	}
-	s.edgeSplit(r.EdgeSplit)
 }
 
 func (s *staging) splits(splits []Split) {
@@ -85,13 +56,13 @@ func (s *staging) splits(splits []Split) {
 			width = max(width, len(rows[k]))
 		}
 		if len(splits) == 1 {
-			s.int64s(file, rows[0], width)
+			save(s, file, rows[0], width)
 			continue
 		}
-		a := s.array(file, "<i8", len(splits), width)
+		a := newArray[int64](s, file, len(splits), width)
 		for _, row := range rows {
-			a.int64s(row)
-			a.int64s(slices.Repeat([]int64{-1}, width-len(row)))
+			put(a, row)
+			put(a, slices.Repeat([]int64{-1}, width-len(row)))
 		}
 		a.close()
 	}

@@ -17,7 +17,7 @@ func CreateFolder(within, name string) (*Folder, error) {
 
 // AddInt32s writes an array of one dimension.
 func (f *Folder) AddInt32s(file string, values []int32) error {
-	f.s.int32s(file, values, len(values))
+	save(f.s, file, values, len(values))
 	return f.s.failure()
 }
 

@@ -84,7 +84,7 @@ func (p *Part) readOut(m *mappings, dir string, l layout, relations []relationDe
 
 // readIDs reads the ids of a type, which are kept in 32 bits.
 func (p *Part) readIDs(m *mappings, dir string, rows int) error {
-	long, err := m.int64s(dir, idsFile, rows)
+	long, err := load[int64](m, dir, idsFile, rows)
 	if err != nil {
 		return err
 	}
@@ -130,14 +130,14 @@ func (p *Part) check(d depth) error {
 // ids writes the ids of a type's vertices.
 func (s *staging) ids(ids []int32) {
 	const most = 1 << 16 // at once
-	a := s.array(idsFile, "<i8", len(ids))
+	a := newArray[int64](s, idsFile, len(ids))
 	long := make([]int64, 0, min(most, len(ids)))
 	for some := range slices.Chunk(ids, most) {
 		long = long[:0]
 		for _, id := range some {
 			long = append(long, int64(id))
 		}
-		a.int64s(long)
+		put(a, long)
 	}
 	a.close()
 }

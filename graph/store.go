@@ -83,20 +83,14 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 		at := filepath.Join(dir, l.vertices(d.Type))
 		t := VertexType{Type: d.Type, Count: d.Count}
 		if d.Features != nil {
-			if err := t.Features.read(m, at, d.Features, d.Count); err != nil {
-				return err
-			}
+			t.Features.Columns = d.Features.Columns
+		}
+		t.Arrays = described(d.Arrays)
+		if err := m.read(at, append(t.Features.stored(d.Features, d.Count), t.stored(d, all.Vertices[0].Graphs)...)); err != nil {
+			return err
 		}
 		if d.Names {
 			if t.Names, err = m.names(at, namesFile, d.Count); err != nil {
-				return err
-			}
-		}
-		if t.Arrays, err = readArrays(m, at, d.Arrays, d.Count); err != nil {
-			return err
-		}
-		if all.Vertices[0].Graphs > 0 {
-			if t.GraphOf, err = m.int32s(at, graphIDsFile, d.Count); err != nil {
 				return err
 			}
 		}
@@ -108,10 +102,8 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 			g.Type, g.Count = t.Type, t.Count
 		}
 		g.Features, g.Names, g.Arrays, g.GraphOf, g.Graphs = t.Features, t.Names, t.Arrays, t.GraphOf, d.Graphs
-		if d.Labels != nil {
-			if err := g.Labels.read(m, at, d.Labels, d.Count); err != nil {
-				return err
-			}
+		if err := g.Labels.read(m, at, d.Labels, d.Count); err != nil {
+			return err
 		}
 		if g.Splits, err = readSplits(m, at, d.Splits); err != nil {
 			return err
@@ -141,53 +133,19 @@ func (g *Graph) readRelations(m *mappings, dir string, all *description) error {
 
 // read maps the files of a relation, which lie in dir and have a row for each of so many vertices.
 func (r *Relation) read(m *mappings, dir string, files relationFiles, d *relationDescription, vertices int) (err error) {
-	if r.Indptr, err = m.int64s(dir, files.indptr, vertices+1); err != nil {
+	r.EdgeColumns = d.FeatureColumns
+	if r.EdgeSplit, err = readEdgeSplit(m, dir, d.EdgeSplit); err != nil {
 		return err
 	}
-	if r.Sources, err = m.int32s(dir, files.indices, d.Count); err != nil {
-		return err
-	}
-	if d.Weights {
-		if r.Weights, err = m.float32s(dir, files.weights, d.Count); err != nil {
-			return err
-		}
-	}
-	if r.EdgeColumns = d.FeatureColumns; r.EdgeColumns > 0 {
-		if r.EdgeFeatures, err = m.float32s(dir, files.features, d.Count, d.FeatureColumns); err != nil {
-			return err
-		}
-	}
-	r.EdgeSplit, err = readEdgeSplit(m, dir, d.EdgeSplit)
-	return err
-}
-
-func (f *Features) read(m *mappings, dir string, d *featuresDescription, vertices int) (err error) {
-	f.Columns = d.Columns
-	if d.Layout == layoutDense {
-		f.Dense, err = m.float32s(dir, featuresFile, vertices, d.Columns)
-		return err
-	}
-	if f.Indptr, err = m.int64s(dir, featuresIndptrFile, vertices+1); err != nil {
-		return err
-	}
-	if f.Indices, err = m.int32s(dir, featuresIndicesFile, d.Stored); err != nil {
-		return err
-	}
-	f.Data, err = m.float32s(dir, featuresDataFile, d.Stored)
-	return err
+	return m.read(dir, r.stored(files, d, vertices))
 }
 
 func (l *Labels) read(m *mappings, dir string, d *labelsDescription, vertices int) (err error) {
-	l.Classes, l.Columns = d.Classes, d.Columns
-	switch d.Kind {
-	case labelsValues:
-		l.Values, err = m.float32s(dir, labelsFile, vertices, d.Columns)
-	case labelsMulti:
-		l.Multi, err = m.float32s(dir, labelsFile, vertices, d.Classes)
-	default:
-		l.Class, err = m.int64s(dir, labelsFile, vertices)
+	if d == nil {
+		return nil
 	}
-	if err == nil && d.Names {
+	l.Classes, l.Columns = d.Classes, d.Columns
+	if err = m.read(dir, l.stored(d, vertices)); err == nil && d.Names {
 		l.Names, err = m.names(dir, classNamesFile, d.Classes)
 	}
 	return err
@@ -207,7 +165,7 @@ func readSplits(m *mappings, dir string, d []splitDescription) ([]Split, error) 
 		if len(d) == 1 {
 			shape = shape[1:]
 		}
-		ids, err := m.int64s(dir, file, shape...)
+		ids, err := load[int64](m, dir, file, shape...)
 		if err != nil {
 			return nil, err
 		}
@@ -265,45 +223,29 @@ func (m *mappings) located(dir string, err error) error {
 	return err
 }
 
-// array maps a file that must have that element type and shape.
-func (m *mappings) array(dir, file, descr string, shape []int) (*npy.Mapped, error) {
+// load maps a file that must have that element type and shape.
+func load[T element](m *mappings, dir, file string, shape ...int) (slice []T, err error) {
 	path := filepath.Join(dir, file)
 	a, err := npy.Map(path)
 	if err != nil {
 		return nil, m.unreadable(path, err)
 	}
 	m.arrays = append(m.arrays, a)
-	if a.Descr != descr || !slices.Equal(a.Shape, shape) || a.Fortran && len(shape) > 1 {
+	if a.Descr != descr[T]() || !slices.Equal(a.Shape, shape) || a.Fortran && len(shape) > 1 {
 		order := ""
 		if a.Fortran {
 			order = " in Fortran order"
 		}
 		return nil, refusal.Damaged("%s: %q of shape %v%s, where %s asks for %q of shape %v; %s",
-			path, a.Descr, a.Shape, order, descriptionFile, descr, shape, m.wayOut)
+			path, a.Descr, a.Shape, order, descriptionFile, descr[T](), shape, m.wayOut)
 	}
-	return a, nil
-}
-
-func (m *mappings) int64s(dir, file string, shape ...int) ([]int64, error) {
-	a, err := m.array(dir, file, "<i8", shape)
-	if err != nil {
-		return nil, err
+	switch to := any(&slice).(type) {
+	case *[]int64:
+		*to, err = a.Int64s()
+	case *[]int32:
+		*to, err = a.Int32s()
+	case *[]float32:
+		*to, err = a.Float32s()
 	}
-	return a.Int64s()
-}
-
-func (m *mappings) int32s(dir, file string, shape ...int) ([]int32, error) {
-	a, err := m.array(dir, file, "<i4", shape)
-	if err != nil {
-		return nil, err
-	}
-	return a.Int32s()
-}
-
-func (m *mappings) float32s(dir, file string, shape ...int) ([]float32, error) {
-	a, err := m.array(dir, file, "<f4", shape)
-	if err != nil {
-		return nil, err
-	}
-	return a.Float32s()
+	return slice, err
 }

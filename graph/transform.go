@@ -16,32 +16,15 @@ import (
 // not change, so that a mapped g must stay open as long as the new graph is used. A change that exceeds the
 // memory is refused.
 
-// Permute relabels the vertices: vertex v becomes newID[v], in the edges, features, labels, splits and names.
-// Parallel edges keep their order. newID must be a permutation of 0…V−1.
-func (g *Graph) Permute(newID []int32) (*Graph, error) {
-	n := g.Vertices()
-	if len(newID) != n {
-		return nil, fmt.Errorf("%d new ids for %d vertices: give one for each vertex", len(newID), n)
-	}
-	oldID := make([]int32, n)
-	for v := range oldID {
-		oldID[v] = -1
-	}
-	for v, id := range newID {
-		if id < 0 || int(id) >= n || oldID[id] >= 0 {
-			return nil, fmt.Errorf("new id %d of vertex %d is out of range or given twice: give a permutation of 0…%d", id, v, n-1)
-		}
-		oldID[id] = int32(v)
-	}
-	return g.relabel(oldID, newID)
-}
-
 // Induced keeps the vertices that keep marks, in their order, and the edges between them. Its length is V.
 func (g *Graph) Induced(keep []bool) (*Graph, error) {
 	if len(keep) != g.Vertices() {
 		return nil, fmt.Errorf("%d marks for %d vertices: give one for each vertex", len(keep), g.Vertices())
 	}
-	newID, oldID := make([]int32, len(keep)), []int32{}
+	if err := g.CheckOneType(); err != nil {
+		return nil, err
+	}
+	r, newID, oldID := &g.Relations[0], make([]int32, len(keep)), []int32{}
 	for v, kept := range keep {
 		newID[v] = -1
 		if kept {
@@ -49,7 +32,28 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 			oldID = append(oldID, int32(v))
 		}
 	}
-	return g.relabel(oldID, newID)
+	relation, err := r.Where(func(_ int64, u, v int32) bool { return keep[u] && keep[v] })
+	if err != nil {
+		return nil, err
+	}
+	for k, u := range relation.Sources {
+		relation.Sources[k] = newID[u]
+	}
+	for i, v := range oldID { // the rows between kept ones are empty
+		relation.Indptr[i+1] = relation.Indptr[v+1]
+	}
+	relation.Indptr, relation.Symmetric = relation.Indptr[:len(oldID)+1], r.Symmetric // edges stay in both directions, or go
+	if relation.EdgeSplit, err = r.EdgeSplit.relabelled(newID); err != nil {
+		return nil, err
+	}
+	if err := memory.Need(g.vertexBytes()); err != nil {
+		return nil, err
+	}
+	changed := g.with(relation)
+	changed.Features, changed.Labels, changed.Splits = g.Features.Rows(oldID), g.Labels.of(oldID), splitsOf(g.Splits, oldID)
+	changed.Names, changed.Arrays = gather(g.Names, 1, oldID), gatherArrays(g.Arrays, oldID)
+	changed.ofVertices(g, oldID)
+	return changed, nil
 }
 
 // Rows returns the vertices ids of the first type, which must ascend, with their features, labels and splits,
@@ -64,20 +68,10 @@ func (g *Graph) Rows(ids []int32) *Graph {
 // Bare is Rows without features and relations, with the name of the type and the count. What no worker reads
 // stays with the store: names, arrays and the graphs of vertices.
 func (g *Graph) Bare(ids []int32) *Graph {
-	picked := g.with(Relation{})
-	picked.Count, picked.Others, picked.Relations, picked.Features = len(ids), nil, nil, Features{}
-	picked.Labels = g.Labels.of(ids)
-	picked.Splits, picked.Names, picked.Arrays, picked.GraphOf, picked.Graphs = nil, nil, nil, nil, 0
-	for _, s := range g.Splits {
-		picked.Splits = append(picked.Splits, Split{rowsOf(s.Train, ids), rowsOf(s.Val, ids), rowsOf(s.Test, ids)})
+	return &Graph{
+		Type: g.Type, Count: len(ids), Labels: g.Labels.of(ids), Splits: splitsOf(g.Splits, ids),
+		Metric: g.Metric, Provenance: g.Provenance, Notes: g.Notes, Warnings: g.Warnings,
 	}
-	return picked
-}
-
-// pick takes the features and labels of the vertices ids of from.
-func (g *Graph) pick(from *Graph, ids []int32) {
-	g.Features = from.Features.Rows(ids)
-	g.Labels = from.Labels.of(ids)
 }
 
 // of returns the labels of the vertices ids.
@@ -86,6 +80,14 @@ func (l *Labels) of(ids []int32) Labels {
 	picked.Class = gather(l.Class, 1, ids)
 	picked.Multi = gather(l.Multi, l.Classes, ids)
 	picked.Values = gather(l.Values, l.Columns, ids)
+	return picked
+}
+
+// splitsOf returns the splits of the vertices ids, in which ids[r] is r.
+func splitsOf(splits []Split, ids []int32) (picked []Split) {
+	for _, s := range splits {
+		picked = append(picked, Split{rowsOf(s.Train, ids), rowsOf(s.Val, ids), rowsOf(s.Test, ids)})
+	}
 	return picked
 }
 
@@ -102,43 +104,6 @@ func rowsOf(ids []int64, rows []int32) []int64 {
 		}
 	}
 	return places
-}
-
-// relabel makes the graph whose vertex i is g's vertex oldID[i]; newID is the inverse, −1 for a vertex that
-// goes.
-func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
-	if err := g.CheckOneType(); err != nil {
-		return nil, err
-	}
-	kept, err := g.Relations[0].filter(0, func(_ int64, u, v int32) bool { return newID[u] >= 0 && newID[v] >= 0 })
-	if err != nil {
-		return nil, err
-	}
-	for k := range kept.Len() {
-		kept.Source[k], kept.Target[k] = newID[kept.Source[k]], newID[kept.Target[k]]
-	}
-	relation, err := NewRelation(len(oldID), kept)
-	if err != nil {
-		return nil, err
-	}
-	if relation.EdgeSplit, err = g.Relations[0].EdgeSplit.relabelled(newID); err != nil {
-		return nil, err
-	}
-	relation.Symmetric = g.Relations[0].Symmetric // both directions of an edge stay, or neither
-	f, l := &g.Features, &g.Labels
-	vertexData := 4*(len(f.Dense)+len(f.Indices)+len(f.Data)+len(l.Multi)+len(l.Values)) + 8*(len(f.Indptr)+len(l.Class)) + arrayBytes(g.Arrays)
-	if err := memory.Need(int64(vertexData)); err != nil {
-		return nil, err
-	}
-	changed := g.with(relation)
-	changed.pick(g, oldID)
-	changed.ofVertices(g, oldID)
-	changed.Names, changed.Arrays = gather(g.Names, 1, oldID), gatherArrays(g.Arrays, oldID)
-	changed.Splits = nil
-	for _, s := range g.Splits {
-		changed.Splits = append(changed.Splits, Split{mapIDs(s.Train, newID), mapIDs(s.Val, newID), mapIDs(s.Test, newID)})
-	}
-	return changed, nil
 }
 
 // with returns a graph of other edges, of one relation, that shares everything else with g.
@@ -218,10 +183,11 @@ func (g *Graph) AddSelfLoops() (*Graph, error) {
 		return nil, err
 	}
 	r := &g.Relations[0]
-	e, err := r.filter(g.Vertices(), func(int64, int32, int32) bool { return true })
-	if err != nil {
+	if err := memory.Need(2*4*(g.Edges()+int64(g.Vertices())) + 2*r.dataBytes()); err != nil {
 		return nil, err
 	}
+	e := r.Edges()
+	e.Source, e.Weights, e.Features = slices.Clip(e.Source), slices.Clip(e.Weights), slices.Clip(e.Features)
 	for v := range g.Vertices() {
 		if _, has := slices.BinarySearch(r.Sources[r.Indptr[v]:r.Indptr[v+1]], int32(v)); has {
 			continue
@@ -408,40 +374,6 @@ func (r *Relation) ReverseOf() (source, name, target string, ok bool) {
 	return source, name, target, ok
 }
 
-// filter lists copies of the edges that keep accepts, edge k of the stored order from u to v, with room for
-// so many more.
-func (r *Relation) filter(more int, keep func(k int64, u, v int32) bool) (Edges, error) {
-	most, perEdge := len(r.Sources)+more, 2+r.EdgeColumns
-	if r.Weights != nil {
-		perEdge++
-	}
-	if err := memory.Need(4 * int64(perEdge) * int64(most)); err != nil {
-		return Edges{}, err
-	}
-	e := Edges{Source: make([]int32, 0, most), Target: make([]int32, 0, most), FeatureColumns: r.EdgeColumns}
-	if r.Weights != nil {
-		e.Weights = make([]float32, 0, most)
-	}
-	if r.EdgeColumns > 0 {
-		e.Features = make([]float32, 0, most*r.EdgeColumns)
-	}
-	for v := range int32(len(r.Indptr) - 1) {
-		for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
-			u := r.Sources[k]
-			if !keep(k, u, v) {
-				continue
-			}
-			e.Source, e.Target = append(e.Source, u), append(e.Target, v)
-			if r.Weights != nil {
-				e.Weights = append(e.Weights, r.Weights[k])
-			}
-			columns := int64(r.EdgeColumns)
-			e.Features = append(e.Features, r.EdgeFeatures[k*columns:(k+1)*columns]...)
-		}
-	}
-	return e, nil
-}
-
 // Where returns the relation with those edges that keep accepts, edge k of the stored order from u to v.
 func (r *Relation) Where(keep func(k int64, u, v int32) bool) (Relation, error) {
 	edges, perEdge := int64(len(r.Sources)), 1+r.EdgeColumns
@@ -514,16 +446,4 @@ func gather[T any](matrix []T, columns int, ids []int32) []T {
 		picked = append(picked, matrix[int(v)*columns:(int(v)+1)*columns]...)
 	}
 	return picked
-}
-
-// mapIDs renames the vertices of a split, drops those that go (−1) and sorts.
-func mapIDs(ids []int64, newID []int32) []int64 {
-	mapped := make([]int64, 0, len(ids))
-	for _, v := range ids {
-		if newID[v] >= 0 {
-			mapped = append(mapped, int64(newID[v]))
-		}
-	}
-	slices.Sort(mapped)
-	return mapped
 }

@@ -96,7 +96,7 @@ func differences(a, b *Graph) string {
 func onGraphs(t *testing.T, property func(t *rapid.T, g *Graph)) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGraph(t)
-		before, err := g.Permute(identity(g.Vertices()))
+		before, err := g.Induced(slices.Repeat([]bool{true}, g.Vertices())) // a copy
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,14 +105,6 @@ func onGraphs(t *testing.T, property func(t *rapid.T, g *Graph)) {
 			t.Fatal("the graph was changed in place: ", d)
 		}
 	})
-}
-
-func identity(n int) []int32 {
-	ids := make([]int32, n)
-	for v := range ids {
-		ids[v] = int32(v)
-	}
-	return ids
 }
 
 type edge struct {
@@ -149,64 +141,6 @@ func ends(list []edge) map[[2]int32]int {
 		count[[2]int32{e.u, e.v}]++
 	}
 	return count
-}
-
-func TestPermute(t *testing.T) {
-	onGraphs(t, func(t *rapid.T, g *Graph) {
-		newID := rapid.Permutation(identity(g.Vertices())).Draw(t, "new ids")
-		oldID := make([]int32, len(newID))
-		for v, id := range newID {
-			oldID[id] = int32(v)
-		}
-		p, err := g.Permute(newID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		back, err := p.Permute(oldID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := differences(g, back); d != "" {
-			t.Fatal("there and back is another graph: ", d)
-		}
-		want := edgeList(g)
-		for k := range want {
-			want[k].u, want[k].v = newID[want[k].u], newID[want[k].v]
-		}
-		if d := cmp.Diff(want, edgeList(p), cmp.AllowUnexported(edge{}), cmpopts.SortSlices(byAll)); d != "" {
-			t.Fatal(d)
-		}
-		for v, id := range newID {
-			if g.Names[v] != p.Names[id] || g.Labels.Class != nil && g.Labels.Class[v] != p.Labels.Class[id] {
-				t.Fatalf("vertex %d lost its name or label", v)
-			}
-			if g.Arrays != nil && (g.Arrays[0].Ints[v] != p.Arrays[0].Ints[id] || g.Arrays[1].Floats[2*v+1] != p.Arrays[1].Floats[2*id+1]) {
-				t.Fatalf("vertex %d lost its rows of arrays", v)
-			}
-			if g.Features.Dense != nil && g.Features.Dense[3*v] != p.Features.Dense[3*id] {
-				t.Fatalf("vertex %d lost its features", v)
-			}
-		}
-		for k, s := range p.Splits {
-			if !slices.IsSorted(s.Train) || len(s.Train) != len(g.Splits[k].Train) {
-				t.Fatalf("split %d: %v", k, s)
-			}
-			for _, v := range g.Splits[k].Train {
-				if !slices.Contains(s.Train, int64(newID[v])) {
-					t.Fatalf("split %d lost vertex %d", k, v)
-				}
-			}
-		}
-	})
-}
-
-func TestPermuteRefusesOtherIDs(t *testing.T) {
-	g := &Graph{Relations: []Relation{must(NewRelation(3, Edges{}))}}
-	for _, ids := range [][]int32{{0, 1}, {0, 1, 1}, {0, 1, 3}, {-1, 0, 1}} {
-		if _, err := g.Permute(ids); err == nil {
-			t.Errorf("%v was taken for a permutation of three", ids)
-		}
-	}
 }
 
 // must is for changes that nothing stands against.

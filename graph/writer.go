@@ -41,19 +41,6 @@ func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) 
 	return s.failure()
 }
 
-// bytes returns about how many bytes the arrays of a graph take.
-func (g *Graph) bytes() (n int64) {
-	for _, t := range g.Types() {
-		f := &t.Features
-		n += 4*int64(len(f.Dense)+len(f.Indices)+len(f.Data)) + 8*int64(len(f.Indptr)) + 4*int64(len(t.GraphOf))
-	}
-	for i := range g.Relations {
-		r := &g.Relations[i]
-		n += 8*int64(len(r.Indptr)) + 4*int64(len(r.Sources)+len(r.Weights)+len(r.EdgeFeatures))
-	}
-	return n + 8*int64(len(g.Labels.Class)) + 4*int64(len(g.Labels.Multi)+len(g.Labels.Values))
-}
-
 // ascending returns the graph with the sources of every row in ascending order. It shares arrays that are
 // sorted.
 func (g *Graph) ascending() (*Graph, error) {
@@ -116,12 +103,12 @@ func Create(dir string, g *Graph) (*Writer, error) {
 			w.due[filepath.Join(l.vertices(t.Type), featuresFile)] = true
 			t.Features = Features{}
 		}
-		s.vertices(t)
+		s.vertices(t, g.Graphs)
 	})
 	for i := range g.Relations {
-		at := l.edges(g.Relations[i].Ends())
+		at, split := l.edges(g.Relations[i].Ends()), g.Relations[i].EdgeSplit
 		w.due[filepath.Join(at, indptrFile)] = true
-		s.within(at, func() { s.edgeSplit(g.Relations[i].EdgeSplit) })
+		s.within(at, func() { s.write(split.stored(describeEdgeSplit(split))) })
 	}
 	if g.Labels.Classes > 0 && !g.Labels.There() {
 		w.due[filepath.Join(l.vertices(w.d.Vertices[0].Type), labelsFile)] = true
@@ -163,7 +150,7 @@ func (w *Writer) Features(t, columns, stored int, batches Batches[*Features]) er
 	w.ofType(t, featuresFile, func() {
 		if stored < 0 {
 			v.Features = &featuresDescription{layoutDense, "float32", columns, 0}
-			dense, rows := s.array(featuresFile, "<f4", v.Count, columns), 0
+			dense, rows := newArray[float32](s, featuresFile, v.Count, columns), 0
 			s.take(batches(func(f *Features) error {
 				if len(f.Dense)%columns != 0 {
 					return fmt.Errorf("%d feature values are no rows of %d columns", len(f.Dense), columns)
@@ -172,25 +159,25 @@ func (w *Writer) Features(t, columns, stored int, batches Batches[*Features]) er
 					return err
 				}
 				rows += len(f.Dense) / columns
-				dense.float32s(f.Dense)
+				put(dense, f.Dense)
 				return s.err
 			}))
 			dense.close()
 			return
 		}
 		v.Features = &featuresDescription{layoutSparse, "float32", columns, stored}
-		indptr := s.array(featuresIndptrFile, "<i8", v.Count+1)
-		indices, data := s.array(featuresIndicesFile, "<i4", stored), s.array(featuresDataFile, "<f4", stored)
+		indptr := newArray[int64](s, featuresIndptrFile, v.Count+1)
+		indices, data := newArray[int32](s, featuresIndicesFile, stored), newArray[float32](s, featuresDataFile, stored)
 		ends := []int64{0}
-		indptr.int64s(ends)
+		put(indptr, ends)
 		s.take(batches(func(f *Features) error {
 			if err := f.check(len(f.Indptr)-1, everything); err != nil || len(f.Indptr) == 1 {
 				return err
 			}
 			ends = shifted(ends, f.Indptr)
-			indptr.int64s(ends)
-			indices.int32s(f.Indices)
-			data.float32s(f.Data)
+			put(indptr, ends)
+			put(indices, f.Indices)
+			put(data, f.Data)
 			return s.err
 		}))
 		indptr.close()
@@ -215,13 +202,13 @@ func shifted(ends, indptr []int64) []int64 {
 func (w *Writer) Classes(batches Batches[[]int64]) error {
 	v, s := &w.d.Vertices[0], w.s
 	w.ofType(0, labelsFile, func() {
-		class, rows := s.array(labelsFile, "<i8", v.Count), 0
+		class, rows := newArray[int64](s, labelsFile, v.Count), 0
 		s.take(batches(func(some []int64) error {
 			if err := checkClasses(rows, some, v.Labels.Classes); err != nil {
 				return err
 			}
 			rows += len(some)
-			class.int64s(some)
+			put(class, some)
 			return s.err
 		}))
 		class.close()
@@ -235,7 +222,8 @@ func (w *Writer) Splits(splits []Split) error {
 	defer m.close()
 	w.ofType(0, splitFiles[0], func() {
 		if w.s.completed(); w.s.err == nil && v.Labels != nil {
-			w.s.err = l.read(m, filepath.Join(w.s.dir.Name(), w.s.sub), v.Labels, v.Count)
+			l.Classes, l.Columns = v.Labels.Classes, v.Labels.Columns
+			w.s.err = m.read(filepath.Join(w.s.dir.Name(), w.s.sub), l.stored(v.Labels, v.Count))
 		}
 		if w.s.err == nil {
 			w.s.err = checkSplits(splits, v.Count, &l)
@@ -253,17 +241,18 @@ func (w *Writer) Array(t int, shape ArrayShape, batches Batches[[]float32]) erro
 	if s.take(checkArrayShapes(v.Arrays)); s.err != nil {
 		return s.failure()
 	}
-	w.ofType(t, arrayFileName(shape.Name), func() {
+	file := shape.Name + ".npy"
+	w.ofType(t, file, func() {
 		if shape.Dtype == Float32 {
-			floats := s.array(arrayFileName(shape.Name), "<f4", v.Count, shape.Columns)
+			floats := newArray[float32](s, file, v.Count, shape.Columns)
 			s.take(batches(func(rows []float32) error {
-				floats.float32s(rows)
+				put(floats, rows)
 				return s.err
 			}))
 			floats.close()
 			return
 		}
-		ints, row := s.array(arrayFileName(shape.Name), "<i8", v.Count, shape.Columns), []int64{}
+		ints, row := newArray[int64](s, file, v.Count, shape.Columns), []int64{}
 		s.take(batches(func(rows []float32) error {
 			row = row[:0]
 			for _, x := range rows {
@@ -272,7 +261,7 @@ func (w *Writer) Array(t int, shape ArrayShape, batches Batches[[]float32]) erro
 				}
 				row = append(row, int64(x))
 			}
-			ints.int64s(row)
+			put(ints, row)
 			return s.err
 		}))
 		ints.close()
@@ -315,26 +304,26 @@ func (w *Writer) edges(r int, files relationFiles, edges int64, d *relationDescr
 	s, dir := w.s, w.part.Graph.layout().edges(w.part.Graph.Relations[r].Ends())
 	delete(w.due, filepath.Join(dir, files.indptr))
 	s.within(filepath.Join(w.folder, dir), func() {
-		indptr, indices := s.array(files.indptr, "<i8", rows+1), s.array(files.indices, "<i4", int(edges))
+		indptr, indices := newArray[int64](s, files.indptr, rows+1), newArray[int32](s, files.indices, int(edges))
 		var weights, features *arrayFile
 		if d.Weights {
-			weights = s.array(files.weights, "<f4", int(edges))
+			weights = newArray[float32](s, files.weights, int(edges))
 		}
 		if d.FeatureColumns > 0 {
-			features = s.array(files.features, "<f4", int(edges), d.FeatureColumns)
+			features = newArray[float32](s, files.features, int(edges), d.FeatureColumns)
 		}
 		row, ends := 0, []int64{0}
-		indptr.int64s(ends)
+		put(indptr, ends)
 		s.take(batches(func(b *Relation) error {
 			if err := w.checkBatch(r, files, d, b, row, ends[len(ends)-1], whole); err != nil || b.rows() == 0 {
 				return err
 			}
 			row += b.rows()
 			ends = shifted(ends, b.Indptr)
-			indptr.int64s(ends)
-			indices.int32s(b.Sources)
-			weights.float32s(b.Weights)
-			features.float32s(b.EdgeFeatures)
+			put(indptr, ends)
+			put(indices, b.Sources)
+			put(weights, b.Weights)
+			put(features, b.EdgeFeatures)
 			return s.err
 		}))
 		for _, a := range []*arrayFile{indptr, indices, weights, features} {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/internal/require"
 )
 
@@ -135,9 +136,7 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 			slices.Sort(*part)
 		}
 	}
-	g, err := stacked.Permute(ids)
-	require.NoError(t, err)
-	return g
+	return graphtest.Permuted(t, stacked, ids)
 }
 
 func stack(g *graph.Graph, s *Share) {

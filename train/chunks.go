@@ -5,9 +5,9 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/partition"
-	"weft/train/setting"
 )
 
 // chunks are the chunks that the workers of a job share.
@@ -20,7 +20,7 @@ type chunks struct {
 type division struct {
 	graph  *graph.Graph
 	parts  *Parts
-	chunks setting.Chunks
+	chunks axis.Chunks
 	mesh   mesh.Mesh
 	method string
 	seed   uint64

@@ -55,9 +55,25 @@ func benchmarked(t *testing.T, form graph.NegativeForm) *graph.Graph {
 	return g
 }
 
+// asOGB compares the metrics of a run beside a stored split with those of OGB's formulas. first is the row of
+// the first vertex of each type.
+func asOGB(t *testing.T, g *graph.Graph, r *Result, o *Options, first map[string]int32) {
+	t.Helper()
+	for part, got := range map[int]map[string]metric.Number{1: r.Links.Val, 2: r.Links.Test} {
+		want := byDefinition(g, r.Logits, o.OutFeatures, r.Weights["decoder.weight"].Float32, part, first)
+		if len(got) != len(want) {
+			t.Errorf("part %d: %v, want %v", part, got, want)
+		}
+		for name, x := range want {
+			if math.Abs(float64(got[name])-x) > 1e-9 {
+				t.Errorf("part %d: %s is %v, want %v", part, name, got[name], x)
+			}
+		}
+	}
+}
+
 // byDefinition are the metrics of a part by the formulas of OGB's evaluator (ogb/linkproppred/evaluate.py),
-// in double precision, from the embeddings of all vertices. first is the row of the first vertex of each
-// type.
+// in double precision, from the embeddings of all vertices.
 func byDefinition(g *graph.Graph, h []float32, columns int, weights []float32, part int, first map[string]int32) map[string]float64 {
 	var relations []*graph.Relation
 	for i := range g.Relations {
@@ -136,118 +152,29 @@ func byDefinition(g *graph.Graph, h []float32, columns int, weights []float32, p
 	return want
 }
 
-// TestGivenSplit: beside a stored split, all edges of the graph carry messages, the split's edges train and
-// are measured, and the metrics are those of OGB's formulas, on any number of workers, whose memory and
-// messages are planned to the byte.
-func TestGivenSplit(t *testing.T) {
-	for form, o := range map[graph.NegativeForm]Options{
-		graph.SharedNegatives: linked(func(o *Options) { o.Model = "rgcn" }),
-		graph.TargetNegatives: linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" }),
-		graph.NoNegatives:     linked(func(o *Options) { o.Model, o.EvalNegatives = "rgcn", 40 }),
-	} {
-		t.Run("negatives "+string(form), func(t *testing.T) {
-			g := benchmarked(t, form)
-			one := mustRun(t, &Job{Graph: g, Options: o})
-			if l := one.Links; l.TrainEdges != 300 || l.ValEdges != 71 || l.TestEdges != 102 {
-				t.Errorf("%+v", l)
+// splitShop is the shop with stored splits of two relations between several types.
+func splitShop(t *testing.T, form graph.NegativeForm) *graph.Graph {
+	t.Helper()
+	g, _, _, _ := shop(t, 1)
+	for i, counts := range map[int][2]int{0: {90, 70}, 1: {70, 30}} {
+		random := rand.New(rand.NewPCG(5, uint64(i)))
+		id := func(end int) int32 { return int32(random.IntN(counts[end])) }
+		s := &graph.EdgeSplit{Negatives: form}
+		for part, n := range []int{120, 40, 60} {
+			for range n {
+				s.Edges[part] = append(s.Edges[part], id(0), id(1))
 			}
-			for part, got := range []map[string]metric.Number{1: one.Links.Val, 2: one.Links.Test} {
-				var weights []float32
-				if w, there := one.Weights["decoder.weight"]; there {
-					weights = w.Float32
+			for range n * 5 * min(part, 1) {
+				if form == graph.SharedNegatives {
+					s.Negative[part] = append(s.Negative[part], id(0))
 				}
-				if part == 0 || form == graph.NoNegatives {
-					continue
-				}
-				want := byDefinition(g, one.Logits, o.OutFeatures, weights, part, nil)
-				if len(got) != len(want) {
-					t.Errorf("part %d: %v, want %v", part, got, want)
-				}
-				for name, x := range want {
-					if math.Abs(float64(got[name])-x) > 1e-9 {
-						t.Errorf("part %d: %s is %v, want %v", part, name, got[name], x)
-					}
-				}
-			}
-			sliced := onMesh(g, o, "graph=2,tensor=2")
-			turns := onMesh(g, o, "graph=2")
-			turns.Options.Partitions = 4
-			for name, job := range map[string]*Job{
-				"graph=2": divided(t, g, o, 2, nil), "graph=4": divided(t, g, o, 4, nil), "tensor=2": onMesh(g, o, "tensor=2"), "graph=2,tensor=2": sliced, "turns": turns,
-			} {
-				many := mustRun(t, job)
-				if d := away(one.Losses, many.Losses); d > 1e-5 {
-					t.Errorf("%s: the losses differ by %.1e", name, d)
-				}
-				for k, want := range one.Links.Test {
-					if got := many.Links.Test[k]; math.Abs(float64(got-want)) > .011 { // an edge of 102, where roundings decide
-						t.Errorf("%s: %s is %v, want %v", name, k, got, want)
-					}
-				}
-				if name != "turns" {
-					planAndRun(t, job)
-				}
-			}
-			planAndRun(t, &Job{Graph: g, Options: o})
-		})
-	}
-}
-
-// TestGivenSplitBetweenTypes: stored splits of relations between several types are measured by OGB's
-// formulas, on any number of workers, all of them or those that are asked for.
-func TestGivenSplitBetweenTypes(t *testing.T) {
-	for _, form := range []graph.NegativeForm{graph.SharedNegatives, graph.TargetNegatives} {
-		g, _, _, _ := shop(t, 1)
-		g.Relations = slices.Clone(g.Relations)
-		for i, counts := range map[int][2]int{0: {90, 70}, 1: {70, 30}} {
-			random := rand.New(rand.NewPCG(5, uint64(i)))
-			id := func(end int) int32 { return int32(random.IntN(counts[end])) }
-			s := &graph.EdgeSplit{Negatives: form}
-			for part, n := range []int{120, 40, 60} {
-				for range n {
-					s.Edges[part] = append(s.Edges[part], id(0), id(1))
-				}
-				for range n * 5 * min(part, 1) {
-					if form == graph.SharedNegatives {
-						s.Negative[part] = append(s.Negative[part], id(0))
-					}
-					s.Negative[part] = append(s.Negative[part], id(1))
-				}
-			}
-			g.Relations[i].EdgeSplit = s
-		}
-		require.NoError(t, g.Check())
-		all := linked(func(o *Options) { o.Model, o.Decoder, o.Epochs = "sage", "distmult", 3 })
-		buys := all
-		buys.LinkRelation = "user,buys,item"
-		alone := *g
-		alone.Relations = slices.Clone(g.Relations)
-		alone.Relations[1].EdgeSplit = nil
-		for _, c := range []struct {
-			o     Options
-			of    *graph.Graph // whose splits are learned
-			first map[string]int32
-		}{{all, g, map[string]int32{"user": 70, "tag": 160}}, {buys, &alone, map[string]int32{"user": 70}}} {
-			one := mustRun(t, &Job{Graph: g, Options: c.o})
-			for part, got := range map[int]map[string]metric.Number{1: one.Links.Val, 2: one.Links.Test} {
-				want := byDefinition(c.of, one.Logits, c.o.OutFeatures, one.Weights["decoder.weight"].Float32, part, c.first)
-				if len(got) != len(want) {
-					t.Errorf("%s: part %d: %v, want %v", form, part, got, want)
-				}
-				for name, x := range want {
-					if math.Abs(float64(got[name])-x) > 1e-9 {
-						t.Errorf("%s: part %d: %s is %v, want %v", form, part, name, got[name], x)
-					}
-				}
-			}
-			for _, mesh := range []string{"graph=2", "graph=3", "tensor=2", "graph=2,tensor=2"} {
-				many, _ := planAndRun(t, onMesh(g, c.o, mesh))
-				if d := away(one.Losses, many.Losses); d > 1e-5 || many.Links.TrainEdges != one.Links.TrainEdges {
-					t.Errorf("%s: the losses differ by %.1e, %+v, want %+v", mesh, d, many.Links, one.Links)
-				}
+				s.Negative[part] = append(s.Negative[part], id(1))
 			}
 		}
+		g.Relations[i].EdgeSplit = s
 	}
+	require.NoError(t, g.Check())
+	return g
 }
 
 // addTypes adds a type of so many vertices, and a relation to it.
@@ -263,6 +190,7 @@ func addTypes(t *testing.T, g *graph.Graph, vertices int, split *graph.EdgeSplit
 // TestMeasureLinks: embeddings that a run gave are measured as the run measured them, by the metrics that it
 // left out too.
 func TestMeasureLinks(t *testing.T) {
+	bought, _, _, _ := shop(t, 1)
 	for name, c := range map[string]struct {
 		g *graph.Graph
 		Options
@@ -271,6 +199,7 @@ func TestMeasureLinks(t *testing.T) {
 		"area":    {tangled(t), linked(func(o *Options) { o.Metric = metric.ROCAUC })},
 		"shared":  {benchmarked(t, graph.SharedNegatives), linked(func(o *Options) { o.Model = "rgcn" })},
 		"targets": {benchmarked(t, graph.TargetNegatives), linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" })},
+		"between": {withKnows(t, bought), linked(func(o *Options) { o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20 })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, job := range []*Job{{Graph: c.g, Options: c.Options}, divided(t, c.g, c.Options, 3, nil), onMesh(c.g, c.Options, "graph=2,tensor=2")} {

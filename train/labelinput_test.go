@@ -13,7 +13,6 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/nn"
-	"weft/train/setting"
 )
 
 // widened is a graph with the labels of the training vertices that show it as further features, dense. The
@@ -138,42 +137,6 @@ func apart(a, b []float32) (d float64) {
 		d = max(d, math.Abs(float64(a[i]-b[i])))
 	}
 	return d
-}
-
-// TestLabelInputOnMeshes: losses and metrics are the same on any mesh and in turns, also where matrices rest
-// on disk. Memory and bytes are as planned.
-func TestLabelInputOnMeshes(t *testing.T) {
-	for name, g := range labelled(t) {
-		t.Run(name, func(t *testing.T) {
-			o := Defaults()
-			o.Model, o.Layers, o.Hidden, o.LR, o.Epochs, o.Threads, o.LabelInput, o.Dropout = "gcn", 3, 64, .001, 4, 1, .5, .1
-			one, _ := planAndRun(t, &Job{Graph: g, Options: o})
-			for _, mesh := range []string{"graph=3", "graph=2,tensor=2", "tensor=2"} {
-				many, _ := planAndRun(t, onMesh(g, o, mesh))
-				if d := away(one.Losses, many.Losses); d > 1e-5 {
-					t.Errorf("%s: the losses differ by %.1e", mesh, d)
-				}
-				if d := away([]float64{one.Val, one.Test}, []float64{many.Val, many.Test}); d > .02 {
-					t.Errorf("%s: the metrics differ by %.1e", mesh, d)
-				}
-			}
-			want := mustRun(t, inTurns(Job{Graph: g, Options: o}, "graph=4"))
-			turns, _ := planAndRun(t, inTurns(Job{Graph: g, Options: o}, "graph=1"))
-			sameResults(t, turns, want)
-			o.Offload = t.TempDir()
-			least, err := inTurns(Job{Graph: g, Options: o}, "graph=1").Plan(context.Background())
-			require.NoError(t, err)
-			o.MemoryLimit = setting.Bytes(least.Limit)
-			resting := inTurns(Job{Graph: g, Options: o}, "graph=1")
-			plan, err := resting.Plan(context.Background())
-			require.NoError(t, err)
-			got := mustRun(t, resting)
-			sameResults(t, got, want)
-			if moved, most := got.Disk, plan.Disk(); moved != most || moved.Read == 0 {
-				t.Errorf("moved %+v, planned %+v", moved, most)
-			}
-		})
-	}
 }
 
 // TestLabelInputRefused: what has no such labels says so.

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -27,67 +26,6 @@ func linked(change func(o *Options)) Options {
 	return o
 }
 
-// TestLinksOnAnyWorkers: the losses and all measures of link prediction are the same on any number of
-// workers. The graph is directed, with isolated vertices, parallel edges and an empty partition.
-func TestLinksOnAnyWorkers(t *testing.T) {
-	g := tangled(t)
-	of := make([]int32, g.Vertices())
-	for v := range of {
-		of[v] = 2 * int32(v%2) // nothing on worker 1
-	}
-	even, uneven := map[int][]int32{4: nil}, map[int][]int32{3: of}
-	for name, c := range map[string]struct {
-		divisions  map[int][]int32
-		mesh       string // beside them
-		partitions int    // of it, in turns
-		Options
-	}{
-		"dot":      {uneven, "tensor=3", 0, linked(nil)},
-		"distmult": {even, "graph=2,tensor=2", 0, linked(func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", "distmult", "batch", .1 })},
-		"among":    {uneven, "tensor=2", 0, linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Direction = 50, "hits@10", "out" })},
-		"area":     {even, "graph=2,tensor=2", 3, linked(func(o *Options) { o.Metric, o.Dropout = metric.ROCAUC, .3 })},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := c.Options
-			one := mustRun(t, &Job{Graph: g, Options: o})
-			if one.Links.TrainEdges == 0 || one.Links.ValEdges == 0 || one.Links.TestEdges == 0 || one.Val != float64(one.Links.Val[one.Metric]) {
-				t.Fatalf("%+v, validation %v", one.Links, one.Val)
-			}
-			sliced := onMesh(g, o, c.mesh)
-			sliced.Options.Partitions = c.partitions
-			jobs := map[string]*Job{c.mesh: sliced}
-			for k, of := range c.divisions {
-				jobs[fmt.Sprint(k, " partitions")] = divided(t, g, o, k, of)
-			}
-			for k, job := range jobs {
-				many := mustRun(t, job)
-				if d := away(one.Losses, many.Losses); d > 1e-5 {
-					t.Errorf("%s: the losses differ by %.1e: %v, want %v", k, d, many.Losses, one.Losses)
-				}
-				if many.Communication.Links.Bytes == 0 {
-					t.Errorf("%s: no rows were sent", k)
-				}
-				if ranked := one.Metric != metric.ROCAUC; ranked != (len(many.Links.Test) == len(metric.LinkNamesOf(graph.NoNegatives))) {
-					t.Errorf("%s: measured by %s: %v", k, one.Metric, many.Links.Test)
-				}
-				for name, want := range one.Links.Test {
-					if got := many.Links.Test[name]; math.Abs(float64(got-want)) > .002 {
-						t.Errorf("%s: %s %v, want %v", k, name, got, want)
-					}
-				}
-				if many.Links.TrainEdges != one.Links.TrainEdges || many.Links.TestEdges != one.Links.TestEdges {
-					t.Errorf("%s: %+v, want %+v", k, many.Links, one.Links)
-				}
-				for i, want := range one.Logits {
-					if got := many.Logits[i]; math.Abs(float64(got-want)) > 1e-4 {
-						t.Fatalf("%s: value %d of the embeddings is %v, want %v", k, i, got, want)
-					}
-				}
-			}
-		})
-	}
-}
-
 // severalTypes has two vertex types, and relations within the first and between both, each with its reverse.
 func severalTypes(t *testing.T) *graph.Graph {
 	t.Helper()
@@ -106,88 +44,6 @@ func severalTypes(t *testing.T) *graph.Graph {
 		t.Fatal(err)
 	}
 	return g
-}
-
-// TestLinksOfTypes: in a graph of several types, link prediction covers the relations from the first type to
-// itself.
-func TestLinksOfTypes(t *testing.T) {
-	g := severalTypes(t)
-	o := linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" })
-	one := mustRun(t, &Job{Graph: g, Options: o})
-	if shape := one.Weights["decoder.weight"].Shape; !slices.Equal(shape, []int{1, o.OutFeatures}) {
-		t.Errorf("the decoder's weights have the shape %v", shape)
-	}
-	for _, k := range []int{2, 3} {
-		many := mustRun(t, divided(t, g, o, k, nil))
-		if d := away(one.Losses, many.Losses); d > 1e-5 || many.Links.TestEdges != one.Links.TestEdges {
-			t.Errorf("%d workers: the losses differ by %.1e, %+v, want %+v", k, d, many.Links, one.Links)
-		}
-	}
-	planAndRun(t, divided(t, g, o, 2, nil))
-	g.Relations = slices.DeleteFunc(g.Relations, func(r graph.Relation) bool { return r.Source == r.Target })
-	_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
-	if !refusal.Is(err) || !strings.Contains(err.Error(), "no edges to train on") {
-		t.Errorf("without edges among the first type: %v, want a refusal", err)
-	}
-}
-
-// TestLinksBetweenTypes: relations between several types give the same losses, measures and embeddings on any
-// number of workers, of which one has nothing, whose memory and messages are planned to the byte.
-func TestLinksBetweenTypes(t *testing.T) {
-	g, _, _, _ := shop(t, 1)
-	of := make([]int32, g.Vertices())
-	for v := range of {
-		of[v] = 2 * int32(v%2) // nothing on worker 1
-	}
-	for name, c := range map[string]struct {
-		Options
-		of []int32
-	}{
-		"first at one end": {linked(func(o *Options) {
-			o.Model, o.LinkRelation, o.Decoder, o.Dropout = "sage", "user,buys,item", "distmult", .2
-		}), nil},
-		"several": {linked(func(o *Options) { o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20 }), of},
-		"first at no end": {linked(func(o *Options) {
-			o.Model, o.LinkRelation, o.Layers, o.Metric = "gat", "user,knows,tag", 3, metric.ROCAUC
-		}), nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := withKnows(t, g)
-			one := mustRun(t, &Job{Graph: g, Options: c.Options})
-			if n := one.Links; n.TrainEdges == 0 || n.ValEdges == 0 || n.TestEdges == 0 || one.Losses[4] >= one.Losses[0] {
-				t.Fatalf("%+v, losses %v", n, one.Losses)
-			}
-			turns := onMesh(g, c.Options, "graph=1")
-			turns.Options.Partitions = 3
-			for mesh, job := range map[string]*Job{
-				"graph=2": divided(t, g, c.Options, 2, nil), "graph=3": divided(t, g, c.Options, 3, c.of), "graph=4": divided(t, g, c.Options, 4, nil),
-				"tensor=2": onMesh(g, c.Options, "tensor=2"), "graph=2,tensor=2": onMesh(g, c.Options, "graph=2,tensor=2"), "turns": turns,
-			} {
-				many, _ := planAndRun(t, job)
-				if d := away(one.Losses, many.Losses); d > 1e-5 {
-					t.Errorf("%s: the losses differ by %.1e", mesh, d)
-				}
-				for i, want := range one.Logits {
-					if got := many.Logits[i]; math.Abs(float64(got-want)) > 1e-4 {
-						t.Fatalf("%s: value %d of the embeddings is %v, want %v", mesh, i, got, want)
-					}
-				}
-				for name, want := range one.Links.Test {
-					if got := many.Links.Test[name]; math.Abs(float64(got-want)) > 1.5/float64(one.Links.TestEdges) { // where roundings decide
-						t.Errorf("%s: %s is %v, want %v", mesh, name, got, want)
-					}
-				}
-				if !slices.Equal(many.Links.Types, one.Links.Types) || many.Links.TestEdges != one.Links.TestEdges {
-					t.Errorf("%s: %+v, want %+v", mesh, many.Links, one.Links)
-				}
-			}
-			planAndRun(t, &Job{Graph: g, Options: c.Options})
-			measured, err := (&Job{Graph: g, Options: c.Options}).MeasureLinks(t.Context(), one.Logits, one.Weights)
-			if err != nil || measured.Test[one.Metric] != one.Links.Test[one.Metric] {
-				t.Errorf("%v: %+v, want %+v", err, measured, one.Links)
-			}
-		})
-	}
 }
 
 // TestLinksOfAnotherType: relations within a type that is not the first are learned as in the same graph
@@ -238,22 +94,6 @@ func withKnows(t *testing.T, shop *graph.Graph) *graph.Graph {
 	back.Source, back.Name, back.Target = "tag", "rev_knows", "user"
 	g.Relations = append(slices.Clone(g.Relations), knows, back)
 	return &g
-}
-
-// TestPlanOfLinks compares the plan of link prediction with the run, byte by byte.
-func TestPlanOfLinks(t *testing.T) {
-	g := tangled(t)
-	for name, o := range map[string]Options{
-		"dot":      linked(func(o *Options) { o.Negatives = 5 }),
-		"distmult": linked(func(o *Options) { o.Decoder, o.EvalNegatives = "distmult", 100 }),
-		"area":     linked(func(o *Options) { o.Metric, o.Model = metric.ROCAUC, "gat" }),
-	} {
-		t.Run(name, func(t *testing.T) {
-			planAndRun(t, &Job{Graph: g, Options: o})
-			planAndRun(t, divided(t, g, o, 3, nil))
-			planAndRun(t, onMesh(g, o, map[string]string{"dot": "tensor=2", "distmult": "graph=2,tensor=2", "area": "tensor=3"}[name]))
-		})
-	}
 }
 
 // TestPlanOfFetches: a plan that knows what workers fetch of each other has the bytes and the messages of the
@@ -346,6 +186,8 @@ func TestLinksRefused(t *testing.T) {
 	require.NoError(t, err)
 	lonely, types := *g, severalTypes(t)
 	lonely.Relations = []graph.Relation{loops}
+	between := *types // nothing joins the first type to itself
+	between.Relations = slices.DeleteFunc(slices.Clone(types.Relations), func(r graph.Relation) bool { return r.Source == r.Target })
 	for _, c := range []struct {
 		g      *graph.Graph
 		change func(o *Options)
@@ -363,6 +205,7 @@ func TestLinksRefused(t *testing.T) {
 		{g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2 or tensor=2"},
 		{untrained, func(*Options) {}, "the graph's split of edges has none to train on"},
 		{&lonely, func(*Options) {}, "the graph has no edges to train on"},
+		{&between, func(o *Options) { o.Model = "rgcn" }, "no edges to train on"},
 		{&lonely, func(o *Options) { o.Parallel, o.Partition = "graph=2", "random" }, "the graph has no edges to train on"},
 	} {
 		o := linked(c.change)

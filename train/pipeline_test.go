@@ -18,6 +18,7 @@ import (
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/partition"
 	"weft/train/engine"
 	"weft/train/worker"
@@ -51,7 +52,7 @@ func TestPipelineRefuses(t *testing.T) {
 		},
 		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm = "batch" }, nil, "take norm layer, or chunks 2: a chunk for each partition"},
 		{"graph norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm = "graph" }, nil, "norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices"},
-		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.AggregationOrder = "transform-first" }, nil, "leave it out, or take chunks 2: a chunk for each partition"},
+		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.AggregationOrder = order.TransformFirst }, nil, "leave it out, or take chunks 2: a chunk for each partition"},
 		{"more chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm, o.Chunks = "batch", 4 }, nil, "take norm layer, or chunks 2"},
 		{"chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 5 }, nil, "take chunks 4 or 6"},
 		{"few chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 1 }, nil, "take chunks 2 or more"},
@@ -159,7 +160,7 @@ func TestChunksAreMadeOnce(t *testing.T) {
 	var mu sync.Mutex
 	j.Engine = func(c engine.Config) (engine.Engine, error) {
 		mu.Lock() // the workers make their engines at the same time
-		of[&c.Stage.Chunks[0]] = true
+		of[&c.Stage.Of[0]] = true
 		mu.Unlock()
 		return engine.New(c)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/tensor"
 	"weft/train/plan"
 	"weft/train/setting"
@@ -89,9 +90,9 @@ func TestPlannedMessages(t *testing.T) {
 				if o.LabelInput > 0 {
 					continue // a pipeline refuses it
 				}
-				o.Chunks, o.ChunkOrder = 4, setting.OrderFixed
+				o.Chunks, o.ChunkOrder = 4, axis.Fixed
 				if o.Norm == "batch" {
-					o.Chunks = setting.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition
+					o.Chunks = axis.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition
 				}
 			}
 			p, err := (&Job{Graph: g, Options: o, PlanSteps: true}).Plan(context.Background())

@@ -20,24 +20,6 @@ import (
 	"weft/nn"
 )
 
-// TestPredictWithoutLabels predicts on a graph without labels and splits: the weights tell the number of
-// classes.
-func TestPredictWithoutLabels(t *testing.T) {
-	g := tangled(t)
-	for name, o := range networks() {
-		t.Run(name, func(t *testing.T) {
-			r := run(t, g, o)
-			bare := *g
-			bare.Labels, bare.Splits = graph.Labels{}, nil
-			p, err := (&Job{Graph: &bare, Options: o}).Predict(context.Background(), r.Weights, WithEmbeddings)
-			require.NoError(t, err)
-			if p.Classes != g.Labels.Classes || !slices.Equal(p.Logits, r.Logits) {
-				t.Errorf("%d classes, other logits than with labels", p.Classes)
-			}
-		})
-	}
-}
-
 // TestPredictOverflows: Predict fails if a prediction is not finite, on any number of workers.
 func TestPredictOverflows(t *testing.T) {
 	g, o := tangled(t), networks()["gin"]

@@ -22,6 +22,8 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
+	"weft/parallel/axis"
+	"weft/parallel/edges"
 	"weft/train/setting"
 )
 
@@ -95,17 +97,17 @@ func resumes() map[string]Options {
 	})
 	add("gat", "graph=3", func(o *Options) { o.Model, o.Heads, o.Optimizer = "gat", 2, "adamw" })
 	add("scheduled", "graph=3", func(o *Options) {
-		o.Model, o.Halo, o.Wire, o.WireSchedule = "gcn", "cover", "int8", setting.WireSchedule{Slope: 1, From: 8}
+		o.Model, o.Halo, o.Wire, o.WireSchedule = "gcn", edges.HaloCover, axis.Int8, axis.WireSchedule{Slope: 1, From: 8}
 	})
 	add("gcn", "tensor=2", func(o *Options) { o.Model, o.Select = "gcn", setting.SelectLoss })
 	add("decoupled", "graph=2,tensor=2", func(o *Options) { o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd"; o.Momentum = .9 })
 	add("turns", "tensor=2", func(o *Options) { o.Model, o.Partitions, o.Partition = "gat", 3, "random" })
 	add("residual", "", func(o *Options) { o.Blocks, o.Layers = "residual", 3 })
 	add("gcnii", "pipeline=2", deep)
-	add("warm", "pipeline=2", func(o *Options) { deep(o); o.HistoryStart, o.ChunkOrder = "warm", "fixed" })
+	add("warm", "pipeline=2", func(o *Options) { deep(o); o.HistoryStart, o.ChunkOrder = axis.Warm, axis.Fixed })
 	add("keep", "pipeline=3", func(o *Options) {
 		deep(o)
-		o.Model, o.StaleGradients, o.Recompute = "gat", "keep", setting.RecomputeNone
+		o.Model, o.StaleGradients, o.Recompute = "gat", axis.Keep, setting.RecomputeNone
 	})
 	add("hybrid", "graph=2,pipeline=2", deep)
 	add("sliced", "tensor=2,pipeline=2", deep)
@@ -113,10 +115,13 @@ func resumes() map[string]Options {
 	add("bfloat16", "graph=2,pipeline=2", func(o *Options) { deep(o); o.Precision = "bf16" })
 	late := func(o *Options) { o.HaloDelay, o.Model, o.Layers = 1, "gcn", 3 }
 	add("late", "graph=3", late)
-	add("late, smooth", "graph=2", func(o *Options) { late(o); o.HaloSmoothing, o.Wire, o.Halo = "both", "auto", "cover" })
+	add("late, smooth", "graph=2", func(o *Options) {
+		late(o)
+		o.HaloSmoothing, o.Wire, o.Halo = axis.OfBoth, axis.AsStored, edges.HaloCover
+	})
 	add("late, encoded", "graph=2", func(o *Options) {
 		late(o)
-		o.Model, o.Wire, o.CheckpointEvery = "gat", "int8", setting.Interval{Epochs: 2}
+		o.Model, o.Wire, o.CheckpointEvery = "gat", axis.Int8, setting.Interval{Epochs: 2}
 	})
 	add("table", "graph=2", func(o *Options) { o.NodeEmbedding = 8 })
 	add("table", "tensor=2", func(o *Options) { o.NodeEmbedding = 8 })

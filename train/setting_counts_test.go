@@ -15,6 +15,7 @@ import (
 	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/optim"
+	"weft/parallel/axis"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -154,7 +155,7 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 		return []string{strconv.FormatBool(!v)}
 	case int:
 		return []string{strconv.Itoa(max(1, 2*v))}
-	case setting.Chunks:
+	case axis.Chunks:
 		return []string{strconv.Itoa(int(v) + 1)}
 	case uint64:
 		return []string{strconv.FormatUint(v+1, 10)}

@@ -12,6 +12,7 @@ import (
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/turns"
 	"weft/partition"
@@ -309,7 +310,7 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 	for i, link := range links {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		spool := &turns.Spool{Memory: mem, Room: turns.Room{Rests: true}, Small: s.WireSchedule != (setting.WireSchedule{})}
+		spool := &turns.Spool{Memory: mem, Room: turns.Room{Rests: true}, Small: s.WireSchedule != (axis.WireSchedule{})}
 		if s.Rooms != nil {
 			spool.Room = s.Rooms[link.Rank()]
 		}

@@ -13,8 +13,8 @@ import (
 )
 
 // TestStandardFeatures: with normalize-features standard a run has the losses of a graph whose columns have a
-// mean of 0 and a deviation of 1 (scikit-learn's StandardScaler), on any mesh and in turns, and memory as
-// planned. The weights hold means and deviations, by which predictions on another graph are made.
+// mean of 0 and a deviation of 1 (scikit-learn's StandardScaler). The weights hold means and deviations, by
+// which predictions on another graph are made.
 func TestStandardFeatures(t *testing.T) {
 	raw, scaled, o := *tangled(t), *tangled(t), Defaults()
 	columns := raw.Features.Columns
@@ -39,7 +39,7 @@ func TestStandardFeatures(t *testing.T) {
 	o.LR, o.Epochs, o.Threads = .001, 3, 1
 	want := mustRun(t, &Job{Graph: &scaled, Options: o})
 	o.NormalizeFeatures = setting.Standard
-	one, _ := planAndRun(t, &Job{Graph: &raw, Options: o})
+	one := mustRun(t, &Job{Graph: &raw, Options: o})
 	if d := away(want.Losses, one.Losses); d > 1e-5 {
 		t.Errorf("the losses differ by %.1e from those of standardised features", d)
 	}
@@ -49,21 +49,6 @@ func TestStandardFeatures(t *testing.T) {
 			t.Errorf("column %d: mean %v and deviation %v, want %v and the root of %v", k, x, d, means[k], deviations[k])
 		}
 	}
-	for _, mesh := range []string{"graph=3", "graph=2,tensor=2", "pipeline=2"} {
-		o := o
-		if mesh == "pipeline=2" {
-			o.Chunks = 1
-		}
-		many := mustRun(t, onMesh(&raw, o, mesh))
-		if d := away(one.Losses, many.Losses); d > 1e-5 {
-			t.Errorf("%s: the losses differ by %.1e", mesh, d)
-		}
-		if len(many.Weights["features.mean"].Float32) != columns {
-			t.Errorf("%s: the weights hold %v", mesh, many.Weights["features.mean"])
-		}
-	}
-	sameResults(t, mustRun(t, inTurns(Job{Graph: &raw, Options: o}, "graph=1")), mustRun(t, onMesh(&raw, o, "graph=4")))
-
 	part := raw.Rows([]int32{0, 1, 2, 3}) // without edges, and with other means
 	p, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), one.Weights, Logits)
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"weft/internal/launch"
 )
 
-// TestSetupTraffic compares what a run sends besides its epochs with the table of docs/distributed.md. Each
+// TestSetupTraffic compares what a run sends besides its epochs with formulas of the number of ranks. Each
 // partition is an arc of a ring, so that it needs one row of each of two others.
 func TestSetupTraffic(t *testing.T) {
 	const arc, version, simd, settings = 7, "1.2", "avx512", "--lr 3"

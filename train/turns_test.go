@@ -1,7 +1,6 @@
 package train
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -12,6 +11,8 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/require"
+	"weft/parallel/axis"
+	"weft/parallel/edges"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/metric"
@@ -196,7 +197,7 @@ func TestCoverRests(t *testing.T) {
 			continue
 		}
 		o := Defaults()
-		o.Model, o.Halo, o.Epochs, o.Select, o.LR = model, "cover", 3, "loss", 1e-4
+		o.Model, o.Halo, o.Epochs, o.Select, o.LR = model, edges.HaloCover, 3, "loss", 1e-4
 		mesh := fmt.Sprintf("graph=%d", workers)
 		want := mustRun(t, inTurns(Job{Graph: g, Options: o}, mesh))
 		o.Offload = t.TempDir()
@@ -218,7 +219,7 @@ func TestScheduleRests(t *testing.T) {
 	require.NoError(t, err)
 	for workers := 1; workers <= 2; workers++ {
 		o := Defaults()
-		o.Epochs, o.Select, o.Threads, o.WireSchedule = 3, "loss", 1, setting.WireSchedule{Slope: 1.5, From: 4}
+		o.Epochs, o.Select, o.Threads, o.WireSchedule = 3, "loss", 1, axis.WireSchedule{Slope: 1.5, From: 4}
 		six := func(workers int) *Job {
 			job := inTurns(Job{Graph: g, Options: o}, fmt.Sprintf("graph=%d", workers))
 			job.Options.Partitions = 6
@@ -513,7 +514,10 @@ func TestOffload(t *testing.T) {
 		}
 		t.Run(c+" "+mesh, func(t *testing.T) {
 			o := all[name]
-			o.Epochs, o.Hidden, o.KeepHalo, o.Halo = 3, 2*o.Hidden, i%3 == 1, cmp.Or(halo, haloOf(&o, (i+1)/2%2))
+			o.Epochs, o.Hidden, o.KeepHalo, o.Halo = 3, 2*o.Hidden, i%3 == 1, haloOf(&o, (i+1)/2%2)
+			if halo != "" {
+				o.Halo = edges.HaloCover
+			}
 			if i%3 == 2 {
 				o.Precision, o.Recompute = "bf16", "blocks"
 			}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +13,6 @@ import (
 	"testing"
 
 	"weft/comm"
-	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -40,10 +37,13 @@ func divided(t *testing.T, g *graph.Graph, o Options, k int, of []int32) *Job {
 	return j
 }
 
-// onMesh is a job on a mesh with random partitions.
+// onMesh is a job on a mesh with random partitions. Workers of graph=2/4 hold four partitions in turns.
 func onMesh(g *graph.Graph, o Options, mesh string) *Job {
-	o.Parallel, o.Threads = mesh, 1
-	if strings.Contains(mesh, "graph=") {
+	mesh, partitions, turns := strings.Cut(mesh, "/")
+	if o.Parallel, o.Threads = mesh, 1; turns {
+		o.Partitions = int(partitions[0] - '0')
+	}
+	if turns || strings.Contains(mesh, "graph=") {
 		o.Partition = partition.Random
 	}
 	return &Job{Graph: g, Options: o}
@@ -60,13 +60,13 @@ func away(a, b []float64) (d float64) {
 	return d
 }
 
-// haloOf returns one of the names of edges.HaloNames; rows where edges are dropped, which those of partial
+// haloOf returns one of the choices of what travels; rows where edges are dropped, which those of partial
 // sums are not.
-func haloOf(o *Options, i int) string {
+func haloOf(o *Options, i int) edges.Halo {
 	if o.DropEdge > 0 {
-		i = int(edges.HaloRows)
+		return edges.HaloRows
 	}
-	return edges.HaloNames[i]
+	return edges.Halo(i)
 }
 
 func mustRun(t *testing.T, j *Job) *Result {
@@ -76,71 +76,9 @@ func mustRun(t *testing.T, j *Job) *Result {
 	return r
 }
 
-// TestSameCurveOnAnyWorkers: "the training curve is the same regardless of the number of machines", for every
-// model and layer, with dropout. The graph has sums over several tiles and hubs. The metrics are the same
-// too, and predictions are in the graph's order. The suites of parallel/paralleltest compare more meshes with
-// one worker, on a smaller graph. The learning rate is .001: at .01 Adam amplifies single roundings.
-func TestSameCurveOnAnyWorkers(t *testing.T) {
-	g := tangled(t)
-	for name, o := range networks() {
-		t.Run(name, func(t *testing.T) {
-			o.LR, o.Epochs = .001, 2 // the second has the gradients of all weights in its loss
-			bound := 1e-5
-			if name == "gin" {
-				// Sums over a hub's 1500 in-neighbours round differently, and batch norm divides by their
-				// spread
-				bound = 5e-5
-			}
-			one := mustRun(t, &Job{Graph: g, Options: o})
-			const k = 3
-			many := mustRun(t, divided(t, g, o, k, nil))
-			if d := away(one.Losses, many.Losses); d > bound {
-				t.Errorf("%d workers: the losses differ by %.1e: %v, want %v", k, d, many.Losses, one.Losses)
-			}
-			if many.Workers != k || len(many.PeakTensorBytes) != k || len(many.SentBytes) != k {
-				t.Errorf("%d workers report as %d, with peaks of %d", k, many.Workers, many.PeakTensorBytes)
-			}
-			if math.Abs(one.Val-many.Val) > .005 || math.Abs(one.Test-many.Test) > .005 {
-				t.Errorf("%d workers: validation %v and test %v, want %v and %v", k, many.Val, many.Test, one.Val, one.Test)
-			}
-			// Adam's first step has the size of the rate. Where a gradient is about 0, rounding decides its
-			// sign.
-			o.Epochs = 1
-			want, got := mustRun(t, &Job{Graph: g, Options: o}).Logits, mustRun(t, divided(t, g, o, 3, nil)).Logits
-			if len(got) != len(want) {
-				t.Fatalf("%d logits, want %d", len(got), len(want))
-			}
-			for i, z := range want {
-				if d := math.Abs(float64(z - got[i])); d > 5e-3*math.Max(1, math.Abs(float64(z))) {
-					t.Fatalf("logit %d after an epoch is %v, want %v", i, got[i], z)
-				}
-			}
-		})
-	}
-}
-
-// TestLabelSmoothingOnWorkers: smoothed targets give the same losses on workers, which differ from those of
-// the classes alone. It takes no memory.
-func TestLabelSmoothingOnWorkers(t *testing.T) {
-	g, o := tangled(t), Defaults()
-	o.Model, o.LR, o.Epochs = "gcn", .001, 3
-	plain := mustRun(t, &Job{Graph: g, Options: o})
-	o.LabelSmoothing = .2
-	one := mustRun(t, &Job{Graph: g, Options: o})
-	if d := away(plain.Losses, one.Losses); d < 1e-3 {
-		t.Errorf("with label smoothing the losses differ by %.1e", d)
-	}
-	if d := away(one.Losses, mustRun(t, divided(t, g, o, 3, nil)).Losses); d > 1e-5 {
-		t.Errorf("3 workers: the losses differ by %.1e", d)
-	}
-	if plain.PeakTensorBytes[0] != one.PeakTensorBytes[0] {
-		t.Errorf("tensors of %d bytes, without smoothing %d", one.PeakTensorBytes[0], plain.PeakTensorBytes[0])
-	}
-}
-
-// TestWeightedLossesOnWorkers: the focal loss and class weights give the same losses on workers, as planned.
-// Balanced weights are n/(C·n_c) of the training vertices: a file with these has the same bits.
-func TestWeightedLossesOnWorkers(t *testing.T) {
+// TestClassWeights: balanced weights are n/(C·n_c) of the training vertices: a file with these has the same
+// bits. They and the focal loss are refused for several labels. Label smoothing takes no memory.
+func TestClassWeights(t *testing.T) {
 	g, o := tangled(t), Defaults()
 	o.Model, o.LR, o.Epochs, o.Threads = "gcn", .001, 3, 1
 	counts := make([]float64, g.Labels.Classes)
@@ -153,25 +91,16 @@ func TestWeightedLossesOnWorkers(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "weights.txt")
 	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o666))
-	plain := mustRun(t, &Job{Graph: g, Options: o})
-	o.ClassWeights, o.LabelSmoothing = task.Balanced, .1
-	balanced, _ := planAndRun(t, &Job{Graph: g, Options: o})
+	o.ClassWeights = task.Balanced
+	balanced := mustRun(t, &Job{Graph: g, Options: o})
+	o.LabelSmoothing = .1
+	smoothed := mustRun(t, &Job{Graph: g, Options: o})
+	if balanced.PeakTensorBytes[0] != smoothed.PeakTensorBytes[0] {
+		t.Errorf("tensors of %d bytes, without smoothing %d", smoothed.PeakTensorBytes[0], balanced.PeakTensorBytes[0])
+	}
 	o.ClassWeights = file
-	if fromFile := mustRun(t, &Job{Graph: g, Options: o}); !slices.Equal(fromFile.Losses, balanced.Losses) {
-		t.Errorf("balanced weights from a file have other losses: %v, want %v", fromFile.Losses, balanced.Losses)
-	}
-	if many, _ := planAndRun(t, divided(t, g, o, 3, nil)); away(many.Losses, balanced.Losses) > 1e-5 {
-		t.Errorf("3 workers: losses %v, want %v", many.Losses, balanced.Losses)
-	}
-	o.ClassWeights, o.LabelSmoothing, o.Loss = task.Balanced, 0, task.Focal
-	focal, _ := planAndRun(t, &Job{Graph: g, Options: o})
-	for _, mesh := range []string{"graph=2,tensor=2", "tensor=2"} {
-		if many := mustRun(t, onMesh(g, o, mesh)); away(many.Losses, focal.Losses) > 1e-5 {
-			t.Errorf("%s: losses %v, want %v", mesh, many.Losses, focal.Losses)
-		}
-	}
-	if away(plain.Losses, balanced.Losses) < 1e-3 || away(focal.Losses, balanced.Losses) < 1e-3 {
-		t.Errorf("losses %v, weighted %v, focal %v", plain.Losses, balanced.Losses, focal.Losses)
+	if fromFile := mustRun(t, &Job{Graph: g, Options: o}); !slices.Equal(fromFile.Losses, smoothed.Losses) {
+		t.Errorf("balanced weights from a file have other losses: %v, want %v", fromFile.Losses, smoothed.Losses)
 	}
 	several := *g
 	several.Labels = graph.Labels{Classes: 1, Multi: make([]float32, g.Own())}
@@ -214,89 +143,6 @@ func TestValidationOfWeightZero(t *testing.T) {
 		"take select metric, or other class weights (class-weights)"
 	if _, err := onMesh(g, o, "graph=2").Run(t.Context()); !refusal.Is(err) || err.Error() != want {
 		t.Errorf("selection by the loss: %v", err)
-	}
-}
-
-// TestOddPartitions: empty partitions, a worker without training vertices, a worker with all of them, sparse
-// features with dropout, and several labels for each vertex.
-func TestOddPartitions(t *testing.T) {
-	g := tangled(t)
-	n := g.Vertices()
-	sparse := *g
-	sparse.Features = graph.Features{Columns: 40, Indptr: []int64{0}}
-	several := *g
-	several.Labels = graph.Labels{Classes: 3}
-	r := rand.New(rand.NewPCG(8, 8))
-	for v := range n {
-		for c := int32(v % 7); c < 40; c += 1 + r.Int32N(12) {
-			sparse.Features.Indices, sparse.Features.Data = append(sparse.Features.Indices, c), append(sparse.Features.Data, r.Float32())
-		}
-		sparse.Features.Indptr = append(sparse.Features.Indptr, int64(len(sparse.Features.Indices)))
-		for c := range 3 {
-			several.Labels.Multi = append(several.Labels.Multi, float32((int(g.Labels.Class[v])>>c)&1))
-		}
-	}
-	several.Metric = "roc-auc"
-	trains := make([]int32, n) // all training vertices on worker 2, nothing on worker 1
-	for v := range trains {
-		trains[v] = 3 * int32(v%2)
-	}
-	for _, v := range g.Splits[0].Train {
-		trains[v] = 2
-	}
-	for name, g := range map[string]*graph.Graph{"dense": g, "sparse": &sparse, "several labels": &several} {
-		for _, model := range []string{"gcn", "sage", "gat"} {
-			o := Defaults()
-			o.Model, o.Norm, o.InputDropout, o.LR, o.Epochs = model, "batch", .3, .001, 6
-			one, many := mustRun(t, &Job{Graph: g, Options: o}), mustRun(t, divided(t, g, o, 4, trains))
-			if d := away(one.Losses, many.Losses); d > 1e-5 {
-				t.Errorf("%s, %s: the losses differ by %.1e", name, model, d)
-			}
-			if math.Abs(one.Val-many.Val) > .005 || one.Metric != many.Metric {
-				t.Errorf("%s, %s: %s %v, want %s %v", name, model, many.Metric, many.Val, one.Metric, one.Val)
-			}
-		}
-	}
-}
-
-// TestPlanOfWorkers compares the plan with each worker's memory, to the byte, and live bytes after each
-// epoch. Rows are sent in several messages, for which paralleltest's graphs are too small. Every other model
-// keeps its halo, and every third sends partial sums.
-func TestPlanOfWorkers(t *testing.T) {
-	g := tangled(t)
-	all := networks()
-	for i, name := range slices.Sorted(maps.Keys(all)) {
-		o := all[name]
-		o.KeepHalo, o.Halo = i%2 == 1, haloOf(&o, i%3)
-		t.Run(fmt.Sprintf("%s, halo of %s, kept %v", name, o.Halo, o.KeepHalo), func(t *testing.T) {
-			if r, _ := planAndRun(t, divided(t, g, o, 3, nil)); o.Model != "mlp" && r.Communication.Halo.Bytes == 0 {
-				t.Error("no rows were sent")
-			}
-		})
-	}
-}
-
-// TestPlanOfSlices compares the plan of the tensor axis, alone and within partitions, with each worker's
-// memory, sent bytes and aggregated edges. Each model is on one of the two meshes, in turn.
-func TestPlanOfSlices(t *testing.T) {
-	g := tangled(t)
-	all := networks()
-	for _, model := range gnn.Decouplable() {
-		for _, teleport := range []float64{0, .1} {
-			o := Defaults()
-			o.Model, o.Layers, o.Hidden, o.Epochs, o.Decoupled, o.Teleport = model, 3, 24, 2, true, teleport
-			all[fmt.Sprintf("decoupled %s, teleport %v", model, teleport)] = o
-		}
-	}
-	for i, name := range slices.Sorted(maps.Keys(all)) {
-		mesh := []string{"tensor=3", "graph=2,tensor=2"}[i%2]
-		t.Run(name+" "+mesh, func(t *testing.T) {
-			job := onMesh(g, all[name], mesh)
-			if mesh == "tensor=3" && job.Options.Aggregation != "max" {
-				job.Options.AggregationChunks = 5
-			}
-			planAndRun(t, job)
-		})
 	}
 }
 

@@ -63,7 +63,7 @@ command prints bound ÷ measured time.
            side under 256 adds its operations ÷ the rate of the best large square product
   compute  operations ÷ the rate of the best large square product
   thin     rows of at most 16 columns: a probe that reads the indices and a word of each cache line of their rows. The
-           rows fit into a core's own cache ("core"), into the shared cache, or into none
+           rows fit into a core's own cache ("core"), or into the shared one
 
 It takes some minutes.`,
 		Example: `  weft bench kernels

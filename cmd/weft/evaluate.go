@@ -196,10 +196,8 @@ func (e *edgeEvaluations) print(out io.Writer) {
 	t := newTable(out)
 	t.row("", "validation", "test")
 	t.row("edges", count(e.counts[0]), count(e.counts[1]))
-	for _, name := range metric.LinkNames {
-		if x, there := e.Test[name]; there {
-			t.row(name, measured(name, float64(e.Val[name])), measured(name, float64(x)))
-		}
+	for _, r := range linkRows(e.Val, e.Test) {
+		t.row(r.Name, measured(r.Name, r.Val), measured(r.Name, r.Test))
 	}
 	t.flush()
 }

@@ -9,6 +9,7 @@ import (
 	"weft/gnn"
 	"weft/internal/refusal"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/tensor"
@@ -95,7 +96,7 @@ func (p planned) warnings() (warnings []string) {
 	warnings = append(warnings, p.idleSlices()...)
 	if c := first.Chunks; c.Each != c.Wanted {
 		warnings = append(warnings, fmt.Sprintf("%s %s: %d in each partition and not %d, as the smallest has no more vertices",
-			refusal.Setting("chunks"), setting.Chunks(0), c.Each, c.Wanted))
+			refusal.Setting("chunks"), axis.Chunks(0), c.Each, c.Wanted))
 	}
 	return warnings
 }
@@ -210,7 +211,7 @@ func (p planned) stages() (lines []string) {
 		lines = append(lines, fmt.Sprintf("stage %d, %s: blocks %d to %d, %.1f %% of the work, at most %.1f MB for tensors and %.1f MB for the graph",
 			s, who(&stage), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work, float64(tensors)/1e6, float64(graph)/1e6))
 	}
-	if p.settings.ChunkOrder != setting.OrderFixed && c.Least < c.Most {
+	if p.settings.ChunkOrder != axis.Fixed && c.Least < c.Most {
 		lines = append(lines, "memory is a bound for any order of the chunks, which differ in size: a run may need a little less")
 	}
 	idle := float64(len(p.Stages)-1) / float64(c.Each+len(p.Stages)-1)
@@ -276,7 +277,7 @@ func (p planned) encoded() []string {
 
 // narrowed says in which format values travel, if not as they are stored.
 func narrowed(r *setting.Resolved) []string {
-	if r.Sent == kernel.AsStored {
+	if r.Wire.Format(r.Storage) == kernel.AsStored {
 		return nil
 	}
 	return []string{fmt.Sprintf("workers send values of vertices and their gradients in %s, which makes training approximate", r.Wire)}
@@ -285,7 +286,7 @@ func narrowed(r *setting.Resolved) []string {
 // scheduled says which columns travel, if not all do in each epoch.
 func scheduled(o *setting.Options) []string {
 	s := o.WireSchedule
-	if s == (setting.WireSchedule{}) {
+	if s == (axis.WireSchedule{}) {
 		return nil
 	}
 	return []string{fmt.Sprintf("of the columns of halo rows partitions send %.3g %% in epoch 1, %.3g %% in epoch %d and %.3g %% in the mean, which makes training "+
@@ -299,12 +300,12 @@ func (p planned) delayed() []string {
 		return nil
 	}
 	line := "workers read each other's rows of the epoch before, and add gradients of the epoch before (PipeGCN), which makes training approximate"
-	switch s := p.settings.Smoothing; {
-	case s.Features && s.Gradients:
+	switch p.settings.HaloSmoothing {
+	case axis.OfBoth:
 		line += "; moving averages replace both"
-	case s.Features:
+	case axis.OfFeatures:
 		line += "; moving averages replace the rows"
-	case s.Gradients:
+	case axis.OfGradients:
 		line += "; moving averages replace the gradients"
 	}
 	return []string{line}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/internal/refusal"
+	"weft/train/setting"
 )
 
 // newHelp is "weft help", which refuses what is no command.
@@ -38,6 +40,8 @@ func newHelp() *cobra.Command {
 				return refusal.Errorf("help %s: %w", strings.Join(args, " "), err)
 			case len(rest) > 0 && named.HasAvailableSubCommands():
 				return unknownName(named, "command", rest[0])
+			case len(rest) == 1 && printTopic(cmd.OutOrStdout(), named, rest[0]):
+				return nil
 			case len(rest) > 0:
 				return refusal.Errorf("help %s: %s has no commands of its own", strings.Join(args, " "), named.CommandPath())
 			}
@@ -89,9 +93,15 @@ func flagsOf(cmd *cobra.Command) described {
 	return d
 }
 
-// help prints what a command does, in lines of the terminal's width, and how it is called.
-func help(cmd *cobra.Command, _ []string) {
+// help prints what a command does, in lines of the terminal's width, and how it is called. With a topic
+// behind --help it prints the flags of that.
+func help(cmd *cobra.Command, args []string) {
 	out := cmd.OutOrStdout()
+	if at := slices.IndexFunc(args, func(arg string) bool { return arg == "--help" || arg == "-h" }); at >= 0 {
+		if rest := args[at+1:]; len(rest) > 0 && printTopic(out, cmd, rest[0]) {
+			return
+		}
+	}
 	fmt.Fprintf(out, "%s\n\n%s", filled(cmp.Or(cmd.Long, cmd.Short), terminalWidth(os.Stdout)), cmd.UsageString())
 }
 
@@ -161,14 +171,67 @@ func flagsWithValues(words []string) (parts []string) {
 	return parts
 }
 
-// expert are the settings that few need: of single methods, ablations, and what has a good value by itself.
-// --help-all shows them.
-var expert = strings.Fields(`transform-dropout attention-gradient num-blocks theta shared-weights conv-weight-decay
-	decay-first-layer-only focal-gamma plateau-factor plateau-patience momentum init-scheme eval-negatives require-edge-features
-	comm-timeout recompute aggregation-order aggregation-chunks balance prefetch keep-halo wire-schedule halo-delay halo-smoothing
-	chunk-method chunk-order history-period history-start stale-gradients`)
+// basic are the flags that most need, of commands that have --help-all. Their other flags are listed by topic.
+var basic = strings.Fields(`task model layers hidden heads dropout normalize-features
+	lr weight-decay epochs patience seed split init
+	max-time threads memory-limit precision parallel
+	config out resume seeds json explain help
+	embeddings vertices workers at link per-machine`)
 
-// helpAll is the flag --help-all: as --help, with the flags of expert settings.
+// flagsHeading is that of flags without a heading of their own.
+const flagsHeading = "Flags"
+
+// headingOf is the heading of a flag in help texts.
+func headingOf(f *pflag.Flag) string {
+	if group := f.Annotations[flagGroup]; len(group) > 0 {
+		return group[0]
+	}
+	return flagsHeading
+}
+
+// topics are the words behind --help, with the headings of their flags.
+var topics = []struct {
+	name     string
+	headings []string
+}{
+	{"models", []string{headings[setting.ModelGroup]}},
+	{"training", []string{headings[setting.TrainingGroup]}},
+	{"machine", []string{headings[setting.MachineGroup]}},
+	{"axes", []string{
+		headings[setting.GraphAxisGroup], headings[setting.TensorAxisGroup], headings[setting.PipelineAxisGroup],
+	}},
+	{"runs", []string{flagsHeading}},
+}
+
+// topicNames are those of the topics that a command has flags of.
+func topicNames(cmd *cobra.Command) (names []string) {
+	for _, topic := range topics {
+		there := false
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			there = there || !f.Hidden && slices.Contains(topic.headings, headingOf(f))
+		})
+		if there {
+			names = append(names, topic.name)
+		}
+	}
+	return names
+}
+
+// printTopic prints the flags of a topic, if a command has one of that name.
+func printTopic(out io.Writer, cmd *cobra.Command, name string) bool {
+	if cmd.Flags().Lookup(helpAllFlag) == nil || !slices.Contains(topicNames(cmd), name) {
+		return false
+	}
+	for _, topic := range topics {
+		if topic.name == name {
+			fmt.Fprintf(out, "Flags of %s about %s:\n", cmd.CommandPath(), name)
+			printFlags(out, cmd, func(f *pflag.Flag) bool { return slices.Contains(topic.headings, headingOf(f)) })
+		}
+	}
+	return true
+}
+
+// helpAll is the flag --help-all: as --help, with all flags.
 type helpAll struct{ given bool }
 
 const helpAllFlag = "help-all"
@@ -190,13 +253,13 @@ func (h *helpAll) String() string { return strconv.FormatBool(h.given) }
 // Type implements pflag.Value.
 func (*helpAll) Type() string { return "bool" }
 
-// left reports whether a help text leaves out a flag: that of an expert setting, unless --help-all is given.
+// left reports whether a help text leaves out a flag: one that few need, unless --help-all is given.
 func left(cmd *cobra.Command, f *pflag.Flag) bool {
 	all := cmd.Flags().Lookup(helpAllFlag)
 	if all == nil || all.Value.String() == "true" || f.Changed {
 		return false
 	}
-	return slices.Contains(expert, f.Name)
+	return !slices.Contains(basic, f.Name)
 }
 
 // refuseUnknownShell makes weft completion refuse what is no shell that it knows.

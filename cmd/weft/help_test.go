@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-
-	"weft/train/setting"
+	"github.com/spf13/pflag"
 )
 
 func TestFilled(t *testing.T) {
@@ -63,15 +62,28 @@ func TestCommandsAreFilled(t *testing.T) {
 	}
 }
 
-// Each of the expert settings is one.
-func TestExpert(t *testing.T) {
-	var names []string
-	for _, s := range setting.All() {
-		names = append(names, s.Name)
-	}
-	for _, name := range expert {
-		if !slices.Contains(names, name) {
-			t.Errorf("%s is no setting", name)
+// Each of the basic flags is one of a command that has --help-all, and train has 25 of them.
+func TestBasicFlags(t *testing.T) {
+	root, _ := newRoot()
+	there, ofTrain := map[string]bool{}, 0
+	for _, cmd := range root.Commands() {
+		if cmd.Flags().Lookup(helpAllFlag) == nil {
+			continue
 		}
+		cmd.InitDefaultHelpFlag()
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			there[f.Name] = true
+			if cmd.Name() == "train" && slices.Contains(basic, f.Name) && f.Name != "help" {
+				ofTrain++
+			}
+		})
+	}
+	for _, name := range basic {
+		if !there[name] {
+			t.Errorf("%s is no flag", name)
+		}
+	}
+	if ofTrain != 25 {
+		t.Errorf("train has %d basic flags", ofTrain)
 	}
 }

@@ -302,7 +302,14 @@ func dglFlags(flags *pflag.FlagSet, c *changes) reader {
 			}
 			return nil
 		},
-		stream: func(r *importRequest) (*streamed.Graph, error) { return r.opened(dgl.Open(r.source(), o)) },
+		stream: func(r *importRequest) (*streamed.Graph, error) {
+			g, division, err := dgl.Open(r.source(), o)
+			if err == nil && division != nil { // the partitions are written beside it
+				g.Close()
+				return nil, nil
+			}
+			return r.opened(g, err)
+		},
 		whole: func(r *importRequest) (*graph.Graph, error) {
 			g, division, err := dgl.Read(r.source(), o)
 			if err != nil || division == nil {

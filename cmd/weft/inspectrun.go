@@ -65,7 +65,7 @@ func printStanding(out io.Writer, s *rundir.Standing, now time.Time) {
 	t.row("epochs", fmt.Sprintf("%s of %s%s", count(s.EpochsRun), count(s.Epochs), when(!s.Updated.IsZero(), ", the last line written "+ago(s.Updated))))
 	if s.BestEpoch > 0 {
 		t.row("best", fmt.Sprintf("epoch %s: %s train %s  validation %s  test %s", count(s.BestEpoch), s.Metric,
-			measured(s.Metric, float64(s.Train)), measured(s.Metric, float64(s.Val)), measured(s.Metric, float64(s.Test))))
+			measured(s.Metric, s.Train), measured(s.Metric, s.Val), measured(s.Metric, s.Test)))
 	}
 	checkpoint := "none"
 	if c := s.Checkpoint; c != nil {

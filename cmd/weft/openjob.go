@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/spf13/cobra"
+
 	"weft/comm/mpi"
 	"weft/graph"
 	"weft/internal/datasets"
@@ -20,117 +22,166 @@ import (
 	"weft/train/setting"
 )
 
-// openJob opens the graph for the mesh of the options: the whole graph for one partition, else its
-// partitions. It makes partitions that are not stored. Before that admit may refuse the store, and check the
-// graph. Both may be nil.
-func (r ranks) openJob(parent context.Context, dataset string, o *setting.Resolved, show io.Writer, admit func(store string) error,
+// session is a job with the graph that a command has opened for it.
+type session struct {
+	ranks
+	job       *train.Job
+	store     string
+	validated *session     // on another graph; nil: on the same
+	whole     *graph.Graph // opened beside the partitions; nil: it is not
+}
+
+// open opens the graph for the mesh of the options: the whole graph for one partition, else its partitions.
+// It makes partitions that are not stored. Before that admit may refuse the store, and check the graph. Both
+// may be nil.
+func (r ranks) open(
+	parent context.Context, dataset string, o *setting.Resolved, show io.Writer, admit func(store string) error,
 	check func(*graph.Graph) error,
-) (job *train.Job, store string, err error) {
-	job = &train.Job{Dataset: dataset, Options: o.Options, Comm: r.Comm}
+) (s *session, err error) {
+	job := &train.Job{Dataset: dataset, Options: o.Options, Comm: r.Comm}
+	s = &session{ranks: r, job: job}
 	if r.Comm.Size() > 1 {
 		job.LocalWorkers = mpi.LocalRanks()
 		if job.CoreSharers, err = r.sharers(); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 	grid := o.Mesh
 	err = r.OnFirst(func() error {
-		store, err = resolve(parent, dataset, show)
+		s.store, err = resolve(parent, dataset, show)
 		if err == nil && admit != nil {
-			err = admit(store)
+			err = admit(s.store)
 		}
 		if err != nil || grid.Partitions == 1 {
 			return err
 		}
-		return preparePartition(parent, store, job, grid.Partitions, show, check)
+		return preparePartition(parent, s.store, job, grid.Partitions, show, check)
 	})
 	if err != nil || job.Graph != nil {
-		return job, store, err
+		return s, err
 	}
 	if !r.First() {
-		store, err = resolve(parent, dataset, io.Discard)
+		s.store, err = resolve(parent, dataset, io.Discard)
 	}
+	const same = "all machines need the same store, on a shared file system or copied"
 	if grid.Partitions == 1 {
 		if err == nil {
-			job.Graph, err = graph.Open(store)
+			job.Graph, err = graph.Open(s.store)
 		}
 		if err := r.Together(err); err != nil || r.Comm.Size() == 1 {
-			return job, store, err
+			return s, err
 		}
 		sum, err := job.Graph.Checksum()
 		if err := r.Together(err); err != nil {
-			return job, store, err
+			return nil, err
 		}
-		return job, store, r.Agree(sum, func(rank int, _, _ string) error {
-			return refusal.Errorf("%s: rank %d opens another graph than rank 0: all machines need the same store, "+
-				"on a shared file system or copied", store, rank)
+		return s, r.Agree(sum, func(rank int, _, _ string) error {
+			return refusal.Errorf("%s: rank %d opens another graph than rank 0: %s", s.store, rank, same)
 		})
 	}
 	var d partition.Description
 	if err == nil {
-		d, err = storedPartitions(store, grid.Partitions, &o.Options)
+		d, err = storedPartitions(s.store, grid.Partitions, &o.Options)
 	}
 	if err := r.Together(err); err != nil {
-		return job, store, err
+		return nil, err
 	}
-	job.Parts = &train.Parts{Whole: d.Whole, ID: d.ID, Balance: d.Balance, Open: func(p int) (*partition.Share, error) { return partition.Open(store, d, p) }}
-	return job, store, r.Agree(d.ID, func(rank int, _, _ string) error {
-		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: all machines need the same store, "+
-			"on a shared file system or copied with its partitions", store, rank)
+	job.Parts = &train.Parts{
+		Whole: d.Whole, ID: d.ID, Balance: d.Balance,
+		Open: func(p int) (*partition.Share, error) { return partition.Open(s.store, d, p) },
+	}
+	return s, r.Agree(d.ID, func(rank int, _, _ string) error {
+		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: %s with its partitions", s.store, rank, same)
 	})
 }
 
-// openValidation gives the job the graph that its model is validated on, if the options name one, and returns
-// its store. Classes are numbered as in the graph in trained, and others are refused.
-func (r ranks) openValidation(ctx context.Context, job *train.Job, trained string, o *setting.Resolved, show io.Writer) (store string, err error) {
-	if o.Validate == "" {
-		return "", nil
+// close closes the graphs of the session. What reads partitions closes them itself.
+func (s *session) close() {
+	for _, g := range []*graph.Graph{s.job.Graph, s.whole} {
+		if g != nil {
+			_ = g.Close()
+		}
 	}
-	other, store, err := r.openJob(ctx, o.Validate, o, show, nil, nil)
+	if s.validated != nil {
+		s.validated.close()
+	}
+}
+
+// graph is the whole graph, which is opened where the job has partitions.
+func (s *session) graph() (g *graph.Graph, err error) {
+	if s.job.Graph != nil {
+		return s.job.Graph, nil
+	}
+	if s.whole == nil {
+		s.whole, err = graph.Open(s.store)
+	}
+	return s.whole, err
+}
+
+// counts are the counts of the whole graph.
+func (s *session) counts() partition.Whole {
+	if s.job.Graph != nil {
+		return partition.WholeOf(s.job.Graph)
+	}
+	return s.job.Parts.Whole
+}
+
+// untilSignal is the context of work that keeps nothing where a signal ends it; lost says what.
+func (s *session) untilSignal(cmd *cobra.Command, lost string, lastWords func()) (ctx context.Context, stop func()) {
+	return untilSignal(cmd.Context(), func(signal os.Signal) {
+		s.sayWaiting(cmd.Context(), signal, lost)
+		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", signal)
+	}, lastWords)
+}
+
+// failed is the error of work on the graph, or interrupted where a signal has ended it.
+func (s *session) failed(err, interrupted error) error {
+	if err = advised(err); errors.Is(err, context.Canceled) {
+		return s.part(interrupted)
+	}
+	return about(s.job.Dataset, err)
+}
+
+// openValidation gives the job the graph that its model is validated on, if the options name one. Classes are
+// numbered as in the graph of the session, and others are refused.
+func (s *session) openValidation(ctx context.Context, o *setting.Resolved, show io.Writer) error {
+	if o.Validate == "" {
+		return nil
+	}
+	other, err := s.open(ctx, o.Validate, o, show, nil, nil)
 	if refusal.Is(err) {
 		err = fmt.Errorf("--validate %w", err) // which begins with the graph
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	job.Validate = other
-	err = r.OnFirst(func() (err error) {
-		g := other.Graph
-		if g == nil {
-			if g, err = graph.Open(store); err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, g.Close()) }()
+	s.job.Validate, s.validated = other.job, other
+	err = s.OnFirst(func() error {
+		g, err := other.graph()
+		if err != nil {
+			return err
 		}
 		if !g.Labels.There() {
 			return refusal.Errorf("--validate %s: it has no labels to compare predictions with", o.Validate)
 		}
 		names := g.Labels.Names
-		if err := matchClasses(show, trained, nil, o.Validate, g); err != nil {
+		if err := matchClasses(show, s.store, nil, o.Validate, g); err != nil {
 			return err
 		}
-		if other.Graph == nil && !slices.Equal(names, g.Labels.Names) {
-			return refusal.Errorf("--validate %s: its classes are numbered in another order than those of the graph to train on, "+
-				"and a graph in partitions stays as it is stored; import both with the same classes, or train with one partition", o.Validate)
+		if other.job.Graph == nil && !slices.Equal(names, g.Labels.Names) {
+			return refusal.Errorf("--validate %s: its classes are numbered in another order than those of the graph to "+
+				"train on, and a graph in partitions stays as it is stored; import both with the same classes, or train "+
+				"with one partition", o.Validate)
 		}
 		return nil
 	})
 	if err != nil {
-		return store, err
+		return err
 	}
-	if !r.First() && other.Graph != nil {
-		err = matchClasses(io.Discard, trained, nil, o.Validate, other.Graph)
+	if !s.First() && other.job.Graph != nil {
+		err = matchClasses(io.Discard, s.store, nil, o.Validate, other.job.Graph)
 	}
-	return store, r.Together(err)
-}
-
-// closeGraphs closes the graphs that a job has opened, rather than their partitions.
-func closeGraphs(job *train.Job) {
-	for _, j := range []*train.Job{job, job.Validate} {
-		if j != nil && j.Graph != nil {
-			_ = j.Graph.Close()
-		}
-	}
+	return s.Together(err)
 }
 
 // storedPartitions are the partitions that rank 0 has found or made.

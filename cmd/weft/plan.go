@@ -236,14 +236,13 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 	alone := ranks{launch.Ranks{Comm: comm.Alone()}}
 	p.Open = func(ctx context.Context, r *setting.Resolved) (job *train.Job, err error) {
 		shown.erase() // opening says what it does
-		job = &train.Job{Dataset: dataset, Options: r.Options, Graph: g}
+		s := &session{ranks: alone, store: store, job: &train.Job{Dataset: dataset, Options: r.Options, Graph: g}}
 		if r.Mesh.Partitions > 1 {
-			if job, _, err = alone.openJob(ctx, store, r, show, nil, r.CheckGraph); err != nil {
+			if s, err = alone.open(ctx, store, r, show, nil, r.CheckGraph); err != nil {
 				return nil, err
 			}
 		}
-		_, err = alone.openValidation(ctx, job, store, r, show)
-		return job, err
+		return s.job, s.openValidation(ctx, r, show)
 	}
 	return meshPlanner{p, shown}
 }

@@ -158,9 +158,7 @@ func (p *predictCommand) beside() string {
 func (p *predictCommand) inputs(asked *request) []string {
 	files := []string{asked.weights, p.settings.config, p.vertices}
 	if asked.run != "" {
-		for _, name := range rundir.Files() {
-			files = append(files, filepath.Join(asked.run, name))
-		}
+		files = append(files, rundir.Paths(asked.run)...)
 	}
 	return files
 }
@@ -216,42 +214,31 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 }
 
 func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights nn.State) error {
-	job, store, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), func(store string) error {
+	opened, err := r.open(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), func(store string) error {
 		return p.outputs(func(flag, path string) error { return checkApartFromGraph(flag, path, asked.graph, store) })
 	}, func(g *graph.Graph) error { return checkWeights(asked, g.Features.Columns, weights) })
 	if err != nil {
 		return err
 	}
-	var features, vertices int
-	if job.Graph != nil {
-		defer job.Graph.Close()
-		features, vertices = job.Graph.Features.Columns, job.Graph.Own()
-	} else {
-		features, vertices = job.Parts.Whole.FeatureColumns, job.Parts.Whole.Own()
-	}
-	if err := r.Together(checkWeights(asked, features, weights)); err != nil {
+	defer opened.close()
+	job, counts := opened.job, opened.counts()
+	if err := r.Together(checkWeights(asked, counts.FeatureColumns, weights)); err != nil {
 		return err
 	}
 	if p.vertices != "" {
-		if job.Vertices, err = p.readVertices(r, vertices); err != nil {
+		if job.Vertices, err = p.readVertices(r, counts.Own()); err != nil {
 			return err
 		}
 	}
 	var d *predicted
 	err = r.OnFirst(func() (err error) {
-		d, err = p.describe(cmd.ErrOrStderr(), job, store, asked, weights)
+		d, err = p.describe(cmd.ErrOrStderr(), opened, asked, weights)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if d != nil && d.graph != job.Graph {
-		defer d.graph.Close()
-	}
-	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
-		r.sayWaiting(cmd.Context(), s, "; "+p.out+" is not written")
-		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", s)
-	}, func() {
+	ctx, stop := opened.untilSignal(cmd, "; "+p.out+" is not written", func() {
 		if r.First() {
 			fmt.Fprintln(os.Stderr, oneLine(p.notWritten()))
 		}
@@ -265,16 +252,12 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	}
 	job.OnLogits = func(rows train.Rows) error { return d.write(p.out, rows) }
 	result, err := job.Predict(ctx, weights, outputs)
-	err = advised(err)
 	switch {
-	case errors.Is(err, context.Canceled):
-		return r.part(p.notWritten())
-	case refusal.Weights.In(err):
-		return fmt.Errorf("%s: %w", asked.weights, err)
+	case refusal.Weights.In(err) && !errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %w", asked.weights, advised(err))
 	case err != nil:
-		return about(asked.graph, err)
-	}
-	if !r.First() {
+		return opened.failed(err, p.notWritten())
+	case !r.First():
 		return nil
 	}
 	if beside := p.beside(); beside != "" {

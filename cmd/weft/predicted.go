@@ -28,17 +28,17 @@ type predicted struct {
 }
 
 // describe finds what the predictions of a job on a store stand for.
-func (p *predictCommand) describe(warnings io.Writer, job *train.Job, store string, asked *request, weights nn.State) (d *predicted, err error) {
-	d = &predicted{asked: asked, graph: job.Graph}
-	if d.graph == nil {
-		if d.graph, err = graph.Open(store); err != nil {
-			return nil, err
-		}
+func (p *predictCommand) describe(
+	warnings io.Writer, s *session, asked *request, weights nn.State,
+) (d *predicted, err error) {
+	d = &predicted{asked: asked}
+	if d.graph, err = s.graph(); err != nil {
+		return nil, err
 	}
 	if asked.run != "" {
-		warnOfWeights(warnings, asked.options.Model, asked.run, asked.weighted, store, d.graph)
+		warnOfWeights(warnings, asked.options.Model, asked.run, asked.weighted, s.store, d.graph)
 	}
-	d.Vertices, d.Names = job.Vertices, d.graph.Names
+	d.Vertices, d.Names = s.job.Vertices, d.graph.Names
 	switch {
 	case asked.options.Task == task.Link:
 		d.Columns = predictions.Embedding
@@ -59,7 +59,7 @@ func (p *predictCommand) describe(warnings io.Writer, job *train.Job, store stri
 		}
 	}
 	if labels := &d.graph.Labels; labels.There() && len(d.graph.Splits) > asked.options.Split {
-		if err := d.compare(warnings, asked.trained, store, labels); err != nil {
+		if err := d.compare(warnings, asked.trained, s.store, labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
 		}
 	}

@@ -47,7 +47,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// writeFlags writes a table for each command that has flags, and for train one for each group of settings.
+// writeFlags writes a list for each command that has flags, and for train one for each group of settings.
 // predict takes these too.
 func writeFlags(out *strings.Builder, cmd *cobra.Command) {
 	var own []*pflag.Flag
@@ -67,13 +67,15 @@ func writeFlags(out *strings.Builder, cmd *cobra.Command) {
 		for k, s := range settings {
 			group = append(group, cmd.Flags().Lookup(s.Name))
 			if k == len(settings)-1 || settings[k+1].Group != s.Group {
-				writeTable(out, headings[s.Group], group)
+				fmt.Fprintf(out, "%s:\n\n", headings[s.Group])
+				writeList(out, group)
 				group = nil
 			}
 		}
+		fmt.Fprint(out, "Other flags:\n\n")
 	}
 	if len(own) > 0 {
-		writeTable(out, "Flags", own)
+		writeList(out, own)
 	}
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
@@ -82,8 +84,9 @@ func writeFlags(out *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-func writeTable(out *strings.Builder, heading string, flags []*pflag.Flag) {
-	fmt.Fprintf(out, "| %s | default | meaning |\n|---|---|---|\n", heading)
+// writeList writes an entry for each flag: its name, its default in parentheses where it has one, and its
+// meaning.
+func writeList(out *strings.Builder, flags []*pflag.Flag) {
 	for _, f := range flags {
 		name, meaning := pflag.UnquoteUsage(f)
 		short, initial := "", f.DefValue
@@ -94,9 +97,13 @@ func writeTable(out *strings.Builder, heading string, flags []*pflag.Flag) {
 			short = "-" + f.Shorthand + ", "
 		}
 		if f.Value.Type() == "bool" {
-			initial = map[string]string{"false": "off", "true": "on"}[initial]
+			initial = map[string]string{"false": "", "true": "on"}[initial]
 		}
-		fmt.Fprintf(out, "| %s | %s | %s |\n", strings.TrimSpace("`"+short+"--"+f.Name)+strings.TrimRight(" "+name, " ")+"`", initial, meaning)
+		if initial != "" {
+			initial = " (" + initial + ")"
+		}
+		entry := "- " + strings.TrimSpace("`"+short+"--"+f.Name) + strings.TrimRight(" "+name, " ") + "`" + initial + ": " + meaning
+		fmt.Fprintln(out, strings.ReplaceAll(filled(entry, 108), "\n", "\n  "))
 	}
 	fmt.Fprintln(out)
 }

@@ -114,39 +114,17 @@ func isPage(path string) bool {
 // reportRun is a run on the page.
 type reportRun struct {
 	rundir.Run
-	Name, Color                   string
-	Train, Val, Test, Epoch, Time string
-	Tensors, Resident             string
-	Workers                       int
-	Classes                       []metric.ClassScores
-	Confusion                     *heatTable // true classes × predicted classes; nil: there is none, or it is too large
-	NotMeasured                   string     // why there are no classes
-	Links                         []linkRow  // of link prediction
-	PerWorker                     []workerRow
-	Traffic                       []trafficRow
-	Stages                        []stageRow
-	Profile                       *profileView // nil: the run has none
-	curve                         []train.Epoch
+	Name, Color string
+	Classes     []metric.ClassScores
+	Confusion   *heatTable   // true classes × predicted classes; nil: there is none, or it is too large
+	NotMeasured string       // why there are no classes
+	Profile     *profileView // nil: the run has none
+	curve       []train.Epoch
 }
 
 // Setting is the value of a setting, or the dataset.
 func (r *reportRun) Setting(name string) string {
 	return (&rundir.Listed{Standing: &rundir.Standing{Dataset: r.Summary.Dataset}, Settings: r.Settings}).Setting(name)
-}
-
-// linkRow is a metric of link prediction.
-type linkRow struct{ Name, Val, Test string }
-
-type workerRow struct {
-	Number                            int
-	Tensors, Graph, Sent, Wait, Edges string
-}
-
-type trafficRow struct{ Name, Bytes, Messages string }
-
-type stageRow struct {
-	Number                      int
-	Compute, Bubble, Wait, Sent string
 }
 
 // chart is a chart of the page, with the keys that its script reads.
@@ -246,11 +224,7 @@ func readReportRun(dir string) (*reportRun, error) {
 		return nil, err
 	}
 	run.Summary.RunDir = filepath.Clean(dir) // it may have been moved
-	r := &reportRun{Run: run, Workers: run.Summary.Workers}
-	s := &r.Summary
-	r.Train, r.Val, r.Test = measured(s.Metric, float64(s.Train)), measured(s.Metric, float64(s.Val)), measured(s.Metric, float64(s.Test))
-	r.Epoch, r.Time = duration(seconds(s.EpochSecondsMedian)), duration(run.Finished.Sub(run.Started))
-	r.Tensors, r.Resident = megabytes(slices.Max(append(s.PeakTensorBytes, 0))), megabytes(s.PeakRSSBytes)
+	r := &reportRun{Run: run}
 	if r.curve, err = rundir.ReadCurve(dir); err != nil {
 		return nil, err
 	}
@@ -258,50 +232,28 @@ func readReportRun(dir string) (*reportRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Profile = viewProfile(profile, s.SentBytes)
+	r.Profile = viewProfile(profile, run.Summary.SentBytes)
 	r.evaluate()
-	if l := s.Links; l != nil {
-		for _, name := range metric.LinkNames {
-			if _, there := l.Val[name]; there {
-				r.Links = append(r.Links, linkRow{name, measured(name, float64(l.Val[name])), measured(name, float64(l.Test[name]))})
-			}
-		}
-	}
-	at := func(list []int64, k int, write func(int64) string) string {
-		if k < len(list) {
-			return write(list[k])
-		}
-		return "–"
-	}
-	for k := range s.PeakTensorBytes {
-		row := workerRow{k, megabytes(s.PeakTensorBytes[k]), at(s.GraphBytes, k, megabytes), at(s.SentBytes, k, megabytes), "–", at(s.EdgeColumns, k, count)}
-		if k < len(s.WaitSeconds) {
-			row.Wait = duration(seconds(s.WaitSeconds[k]))
-		}
-		r.PerWorker = append(r.PerWorker, row)
-	}
-	c := &s.Communication
-	for _, t := range []struct {
-		name string
-		worker.Traffic
-	}{
+	return r, nil
+}
+
+// traffic is what all workers sent for a purpose.
+type traffic struct {
+	Name string
+	worker.Traffic
+}
+
+// Traffic is what the workers sent, by purpose.
+func (r *reportRun) Traffic() []traffic {
+	c := &r.Summary.Communication
+	return slices.DeleteFunc([]traffic{
 		{"rows between partitions", c.Halo},
 		{"rows between layouts", c.Layout},
 		{"rows between stages", c.Stage},
 		{"gradients of weights", c.Gradient},
 		{"rows at the ends of scored edges", c.Links},
 		{"losses, norms, counts", c.Statistics},
-	} {
-		if t.Messages > 0 {
-			r.Traffic = append(r.Traffic, trafficRow{t.name, megabytes(t.Bytes), count(t.Messages)})
-		}
-	}
-	for k, stage := range s.Stages {
-		r.Stages = append(r.Stages, stageRow{
-			k, duration(seconds(stage.Compute)), duration(seconds(stage.Bubble)), duration(seconds(stage.Wait)), megabytes(stage.Sent),
-		})
-	}
-	return r, nil
+	}, func(t traffic) bool { return t.Messages == 0 })
 }
 
 // evaluate measures the classes of the test vertices, where the graph of the run is there.
@@ -444,9 +396,29 @@ func thinned[T any](all []T) (some []T) {
 	return some
 }
 
+// onPage are the functions of the page's template.
+var onPage = template.FuncMap{
+	"percent": percent, "measured": measured[metric.Number], "megabytes": megabytes, "count": count[int64],
+	"duration": duration, "seconds": seconds, "brief": brief, "linkRows": linkRows,
+	"largest":   func(bytes []int64) int64 { return slices.Max(append(bytes, 0)) },
+	"bytesAt":   at(megabytes),
+	"countAt":   at(count[int64]),
+	"secondsAt": at(func(s float64) string { return duration(seconds(s)) }),
+}
+
+// at writes an entry of a list; a dash where it has none.
+func at[T any](write func(T) string) func(list []T, k int) string {
+	return func(list []T, k int) string {
+		if k < len(list) {
+			return write(list[k])
+		}
+		return "–"
+	}
+}
+
 // write writes the page.
 func (p *reportContents) write(to io.Writer) error {
-	page, err := template.New("report").Funcs(template.FuncMap{"percent": percent}).Parse(reportPage)
+	page, err := template.New("report").Funcs(onPage).Parse(reportPage)
 	if err != nil {
 		return err
 	}

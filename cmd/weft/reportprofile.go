@@ -13,22 +13,28 @@ import (
 
 // profileView is what a page shows of the profile of a run.
 type profileView struct {
-	Epoch, Worker string
-	Pass          string       // the longest training pass of a worker
-	Layers        []timesRow   // the mean of the workers, with what is outside all layers, and the sum
-	Workers       []timesRow   // of several workers: all layers together
-	Grid          *heatTable   // of several workers: layers × workers
-	Sent          *heatTable   // of several workers: workers × workers
-	Peaks         *heatTable   // workers × kinds
-	Chart         *memoryChart // nil: there is no memory to show
+	Epoch   int64
+	Pass    float64      // the longest training pass of a worker
+	Layers  []timesRow   // the mean of the workers, with what is outside all layers, and the sum
+	Workers []timesRow   // of several workers: all layers together
+	Grid    *heatTable   // of several workers: layers × workers
+	Sent    *heatTable   // of several workers: workers × workers
+	Peaks   *heatTable   // workers × kinds
+	Chart   *memoryChart // nil: there is no memory to show
 }
 
-// timesRow are the times of a layer or a worker.
+// timesRow are the times of a layer or a worker, in seconds.
 type timesRow struct {
-	Name                                              string
-	Forward, Backward, Rest, Communication, Wait, All string
-	Share                                             float64 // of the pass
+	Name                                         string
+	Forward, Backward, Rest, Communication, Wait float64
+	pass                                         float64
 }
+
+// All is the sum of the times.
+func (r timesRow) All() float64 { return r.Forward + r.Backward + r.Rest + r.Communication + r.Wait }
+
+// Share is their part of the pass.
+func (r timesRow) Share() float64 { return r.All() / max(r.pass, 1e-9) }
 
 // heatTable is a table whose cells have the darker ground the more they hold.
 type heatTable struct {
@@ -69,16 +75,7 @@ func viewProfile(p *rundir.Profile, sent []int64) *profileView {
 		return nil
 	}
 	n := len(p.Workers)
-	v := &profileView{Epoch: count(p.Epoch), Worker: count(p.Memory.Worker), Peaks: peaksOf(&p.Memory), Chart: memoryOf(p)}
-	pass, mean := 0., worker.Times{}
-	for k := range p.Workers {
-		pass, mean.Seconds = max(pass, p.Workers[k].Seconds), mean.Seconds+p.Workers[k].Seconds/float64(n)
-	}
-	v.Pass = brief(pass)
-	row := func(name string, forward, backward, rest, communication, wait, whole float64) timesRow {
-		all := forward + backward + rest + communication + wait
-		return timesRow{name, brief(forward), brief(backward), brief(rest), brief(communication), brief(wait), brief(all), all / max(whole, 1e-9)}
-	}
+	v := &profileView{Epoch: int64(p.Epoch), Peaks: peaksOf(&p.Memory), Chart: memoryOf(p)}
 	// over adds up times of all workers, divided by their number
 	over := func(of func(w *worker.Times) float64) (sum float64) {
 		for k := range p.Workers {
@@ -86,20 +83,33 @@ func viewProfile(p *rundir.Profile, sent []int64) *profileView {
 		}
 		return sum
 	}
+	mean := over(func(w *worker.Times) float64 { return w.Seconds })
 	for i, name := range p.Layers {
-		v.Layers = append(v.Layers, row(name,
-			over(func(w *worker.Times) float64 { return w.Forward[i] }), over(func(w *worker.Times) float64 { return w.Backward[i] }), 0,
-			over(func(w *worker.Times) float64 { return w.Communication[i] }), over(func(w *worker.Times) float64 { return w.Wait[i] }), mean.Seconds))
+		v.Layers = append(v.Layers, timesRow{
+			Name: name, pass: mean,
+			Forward:       over(func(w *worker.Times) float64 { return w.Forward[i] }),
+			Backward:      over(func(w *worker.Times) float64 { return w.Backward[i] }),
+			Communication: over(func(w *worker.Times) float64 { return w.Communication[i] }),
+			Wait:          over(func(w *worker.Times) float64 { return w.Wait[i] }),
+		})
 	}
-	v.Layers = append(v.Layers, row("outside the layers", 0, 0, over(func(w *worker.Times) float64 { return w.Rest.Compute }),
-		over(func(w *worker.Times) float64 { return w.Rest.Communication }), over(func(w *worker.Times) float64 { return w.Rest.Wait }), mean.Seconds))
+	v.Layers = append(v.Layers, timesRow{
+		Name: "outside the layers", pass: mean,
+		Rest:          over(func(w *worker.Times) float64 { return w.Rest.Compute }),
+		Communication: over(func(w *worker.Times) float64 { return w.Rest.Communication }),
+		Wait:          over(func(w *worker.Times) float64 { return w.Rest.Wait }),
+	})
+	for _, w := range p.Workers {
+		v.Pass = max(v.Pass, w.Seconds)
+	}
 	if n == 1 {
 		return v
 	}
-	for k := range p.Workers {
-		w := &p.Workers[k]
-		v.Workers = append(v.Workers, row(count(k), sumOf(w.Forward), sumOf(w.Backward), w.Rest.Compute,
-			sumOf(w.Communication)+w.Rest.Communication, sumOf(w.Wait)+w.Rest.Wait, pass))
+	for k, w := range p.Workers {
+		v.Workers = append(v.Workers, timesRow{
+			count(k), sumOf(w.Forward), sumOf(w.Backward), w.Rest.Compute,
+			sumOf(w.Communication) + w.Rest.Communication, sumOf(w.Wait) + w.Rest.Wait, v.Pass,
+		})
 	}
 	v.Grid, v.Sent = gridOf(p), sentOf(p.SentTo, sent)
 	return v

@@ -35,14 +35,14 @@ func TestViewProfile(t *testing.T) {
 		SentTo: [][]int64{{0, 4e6}, {2e6, 0}},
 	}
 	want := &profileView{
-		Epoch: "1,000", Worker: "1", Pass: "2.0 s",
+		Epoch: 1000, Pass: 2,
 		Layers: []timesRow{
-			{"convs.0", "200 ms", "300 ms", "–", "100 ms", "300 ms", "900 ms", .6},
-			{"outside the layers", "–", "–", "200 ms", "200 ms", "200 ms", "600 ms", .4},
+			{"convs.0", .2, .3, 0, .1, .3, 1.5},
+			{"outside the layers", 0, 0, .2, .2, .2, 1.5},
 		},
 		Workers: []timesRow{
-			{"0", "100 ms", "200 ms", "100 ms", "300 ms", "300 ms", "1.0 s", .5},
-			{"1", "300 ms", "400 ms", "300 ms", "300 ms", "700 ms", "2.0 s", 1},
+			{"0", .1, .2, .1, .3, .3, 2},
+			{"1", .3, .4, .3, .3, .7, 2},
 		},
 		Grid: &heatTable{Columns: []string{"0", "1"}, Rows: []heatRow{{"convs.0", []heatCell{{"400 ms", .5}, {"800 ms", 1}}}}},
 		Sent: &heatTable{Columns: []string{"0", "1", "sent"}, Rows: []heatRow{
@@ -60,8 +60,12 @@ func TestViewProfile(t *testing.T) {
 		},
 	}
 	near := cmp.Comparer(func(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 })
-	if diff := cmp.Diff(want, viewProfile(p, []int64{7e6, 8e6}), near); diff != "" {
+	got := viewProfile(p, []int64{7e6, 8e6})
+	if diff := cmp.Diff(want, got, near, cmp.AllowUnexported(timesRow{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if all, share := got.Layers[0].All(), got.Layers[0].Share(); brief(all) != "900 ms" || share-.6 > 1e-12 || .6-share > 1e-12 {
+		t.Errorf("%v s, %v of the pass", all, share)
 	}
 	for s, want := range map[float64]string{0: "–", 2e-6: "2 µs", 9e-4: "900 µs", 2e-3: "2.0 ms"} {
 		if got := brief(s); got != want {

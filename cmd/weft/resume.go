@@ -97,11 +97,11 @@ func sameStores(a, b string) bool {
 	if !isStore(a) || !isStore(b) {
 		return false
 	}
-	one, err := checksum([]string{a})()
+	one, err := checksum(a)
 	if err != nil {
 		return false // the error comes again
 	}
-	other, err := checksum([]string{b})()
+	other, err := checksum(b)
 	return err == nil && one == other
 }
 
@@ -122,7 +122,7 @@ func (r *resumption) checkMoved() (err error) {
 	if err := last.State(&record); err != nil {
 		return err
 	}
-	sum, err := checksum([]string{r.graph})()
+	sum, err := checksum(r.graph)
 	same := sum == record.Store || r.before.Validate != "" && strings.HasPrefix(record.Store, sum)
 	if err == nil && !same {
 		err = refusal.Errorf("%s: the run in %s is of another graph; give that, or begin a new run in another folder", r.graph, r.path)
@@ -266,35 +266,29 @@ func (r *resumption) continues(o *setting.Resolved) error {
 
 // checkStore refuses graphs that have changed: the one to train on and, if there is one, the one to validate
 // on. It returns their checksum.
-func (r *resumption) checkStore(stores []string, sum func() (string, error)) (now string, err error) {
-	now, err = sum()
+func (r *resumption) checkStore(stores []string) (now string, err error) {
+	now, err = checksum(stores...)
 	if err == nil && now != r.record.Store {
 		err = refusal.Errorf("%s: the graph has changed since %s was written; restore it, or begin a new run in another folder", strings.Join(stores, " or "), r.from.Path)
 	}
 	return now, err
 }
 
-// checksum returns a function for the checksum of the graphs in some stores.
-func checksum(stores []string) func() (string, error) {
-	one := func(store string) (sum string, err error) {
+// checksum is that of the graphs in some stores.
+func checksum(stores ...string) (string, error) {
+	var sums []string
+	for _, store := range stores {
 		g, err := graph.Open(store)
 		if err != nil {
 			return "", err
 		}
-		defer func() { err = errors.Join(err, g.Close()) }()
-		return g.Checksum()
-	}
-	return func() (string, error) {
-		var sums []string
-		for _, store := range stores {
-			sum, err := one(store)
-			if err != nil {
-				return "", err
-			}
-			sums = append(sums, sum)
+		sum, err := g.Checksum()
+		if err := errors.Join(err, g.Close()); err != nil {
+			return "", err
 		}
-		return strings.Join(sums, " "), nil
+		sums = append(sums, sum)
 	}
+	return strings.Join(sums, " "), nil
 }
 
 // sharedPath is rank 0's path of a folder, absolute, on all ranks.

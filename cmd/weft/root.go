@@ -128,7 +128,11 @@ func usage(cmd *cobra.Command) error {
 		}
 		fmt.Fprintf(out, "\n%s %s --help says more about each.\n", cmd.CommandPath(), word)
 	}
-	printFlags(out, cmd)
+	if others := printFlags(out, cmd, func(f *pflag.Flag) bool { return !left(cmd, f) }); others > 0 {
+		line := fmt.Sprintf("%s --%s lists %s more; --help with one of %s those of a topic.",
+			cmd.CommandPath(), helpAllFlag, counted(others, "flag", "flags"), strings.Join(topicNames(cmd), ", "))
+		fmt.Fprintf(out, "\n%s\n", filled(line, width))
+	}
 	return nil
 }
 
@@ -150,21 +154,20 @@ func printCommands(out io.Writer, cmd *cobra.Command, width int) {
 	t.flush()
 }
 
-func printFlags(out io.Writer, cmd *cobra.Command) {
+// printFlags prints the flags of a command that are wanted, under their headings. It returns how many others
+// there are.
+func printFlags(out io.Writer, cmd *cobra.Command, wanted func(*pflag.Flag) bool) (others int) {
 	groups := map[string]*pflag.FlagSet{}
 	var headings []string
-	more := 0
 	add := func(f *pflag.Flag) {
-		if left(cmd, f) {
-			if !f.Hidden {
-				more++
-			}
+		if f.Hidden {
 			return
 		}
-		heading := "Flags"
-		if name := f.Annotations[flagGroup]; len(name) > 0 {
-			heading = name[0]
+		if !wanted(f) {
+			others++
+			return
 		}
+		heading := headingOf(f)
 		if groups[heading] == nil {
 			groups[heading] = pflag.NewFlagSet("", pflag.ContinueOnError)
 			groups[heading].SortFlags = false
@@ -177,13 +180,9 @@ func printFlags(out io.Writer, cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(add)
 	inherited.VisitAll(add)
 	for _, heading := range headings {
-		if groups[heading].HasAvailableFlags() {
-			fmt.Fprintf(out, "\n%s:\n%s", heading, groups[heading].FlagUsagesWrapped(terminalWidth(os.Stdout)))
-		}
+		fmt.Fprintf(out, "\n%s:\n%s", heading, groups[heading].FlagUsagesWrapped(terminalWidth(os.Stdout)))
 	}
-	if more > 0 {
-		fmt.Fprintf(out, "\n%s --%s lists %s for experts, too.\n", cmd.CommandPath(), helpAllFlag, counted(more, "flag", "flags"))
-	}
+	return others
 }
 
 // terminalWidth is the number of columns of a terminal, 120 for other files.

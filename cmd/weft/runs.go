@@ -191,7 +191,7 @@ func (l *listedRuns) print(out io.Writer) {
 	t.row(slices.Concat([]string{"run"}, l.Differ, []string{"metric", "validation", "test", "best", "epochs", "epoch", "time", "memory", "status"})...)
 	for _, r := range l.Runs {
 		t.row(slices.Concat([]string{l.name(r)}, settings(r), []string{
-			cmp.Or(r.Metric, "–"), measured(r.Metric, float64(r.Val)), measured(r.Metric, float64(r.Test)), count(r.BestEpoch), count(r.EpochsRun),
+			cmp.Or(r.Metric, "–"), measured(r.Metric, r.Val), measured(r.Metric, r.Test), count(r.BestEpoch), count(r.EpochsRun),
 			orDash(r, duration(seconds(r.EpochSeconds))), orDash(r, duration(seconds(r.Seconds))), orDash(r, megabytes(r.TensorBytes)), string(r.Status) + when(len(r.Damaged) > 0, ", damaged"),
 		})...)
 	}

@@ -79,12 +79,12 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string, 
 	if t.json {
 		show = cmd.ErrOrStderr()
 	}
-	graph, err := t.open(cmd, r, args[0], settings, show)
+	opened, err := t.open(cmd, r, args[0], settings, show)
 	if err != nil {
 		return err
 	}
-	defer closeGraphs(graph.job)
-	members, err := t.members(graph, settings)
+	defer opened.close()
+	members, err := t.members(len(opened.counts().Splits), settings)
 	if err := r.Together(err); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string, 
 		one := *t
 		one.of, one.out = all, filepath.Join(folder, t.member(o))
 		fmt.Fprintf(show, "run %d of %d: seed %d%s\n", k+1, len(members), o.Seed, when(t.splits != "", fmt.Sprintf(", split %d", o.Split)))
-		if err := one.trainMember(cmd, r, args, graph, o); err != nil {
+		if err := one.trainMember(cmd, r, args, opened, o); err != nil {
 			if errors.Is(err, launch.ErrInterrupted) {
 				err = fmt.Errorf("%w; continue with the same command, --out %s and --resume auto", err, folder)
 			}
@@ -117,16 +117,15 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string, 
 	return r.OnFirst(func() error { return all.finish(cmd.OutOrStdout(), show, folder, t.json) })
 }
 
-// members are the settings of the runs.
-func (t *trainCommand) members(graph *opened, settings *setting.Resolved) (all []*setting.Resolved, err error) {
+// members are the settings of the runs on a graph with so many splits.
+func (t *trainCommand) members(stored int, settings *setting.Resolved) (all []*setting.Resolved, err error) {
 	splits := []int{settings.Split}
 	if t.splits != "" {
-		n := graph.splits()
-		if n == 0 {
+		if stored == 0 {
 			return nil, refusal.Errorf("--splits %s: the graph has no stored splits", t.splits)
 		}
 		splits = nil
-		for split := range n {
+		for split := range stored {
 			splits = append(splits, split)
 		}
 	}
@@ -161,7 +160,9 @@ func (t *trainCommand) member(o *setting.Resolved) string {
 }
 
 // trainMember trains one of several runs, or continues it.
-func (t *trainCommand) trainMember(cmd *cobra.Command, r ranks, args []string, graph *opened, settings *setting.Resolved) error {
+func (t *trainCommand) trainMember(
+	cmd *cobra.Command, r ranks, args []string, opened *session, settings *setting.Resolved,
+) error {
 	run, err := t.findRun(args)
 	if err := r.Together(err); err != nil {
 		return err
@@ -170,9 +171,9 @@ func (t *trainCommand) trainMember(cmd *cobra.Command, r ranks, args []string, g
 		return err
 	}
 	if run != nil {
-		return t.resumeRun(cmd, r, run, settings, graph)
+		return t.resumeRun(cmd, r, run, settings, opened)
 	}
-	return t.train(cmd, r, args[0], settings, nil, graph)
+	return t.train(cmd, r, args[0], settings, nil, opened)
 }
 
 // add takes a run that has ended, and says what it came to.
@@ -180,7 +181,7 @@ func (s *several) add(show io.Writer, run *rundir.Run) {
 	s.done = append(s.done, run)
 	m := run.Summary.Metric
 	fmt.Fprintf(show, "%s: best epoch %s, %s validation %s  test %s\n", printable(run.Summary.RunDir), count(run.Summary.BestEpoch), m,
-		measured(m, float64(run.Summary.Val)), measured(m, float64(run.Summary.Test)))
+		measured(m, run.Summary.Val), measured(m, run.Summary.Test))
 }
 
 // finish writes and prints what the runs came to.

@@ -2,21 +2,16 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"weft/gnn"
-	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/train"
@@ -142,11 +137,8 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 		return asked, refusal.Errorf("--parallel %s: smoothing is one block, which no pipeline divides; give graph=N or tensor=N", o.Parallel)
 	}
 	if s.out != "" {
-		var files []string
-		for _, name := range rundir.Files() {
-			files = append(files, filepath.Join(dir, name))
-		}
-		if err := cmp.Or(checkFile("out", s.out), predictions.CheckEnding("out", s.out), checkApart("out", s.out, files...)); err != nil {
+		err := cmp.Or(checkFile("out", s.out), predictions.CheckEnding("out", s.out), checkApart("out", s.out, rundir.Paths(dir)...))
+		if err != nil {
 			return asked, err
 		}
 	}
@@ -198,7 +190,7 @@ func softmax(p, z []float32) {
 
 // smooth computes the smoothed probabilities on all ranks, writes them, and returns the metrics on the first.
 func (s *smoothCommand) smooth(cmd *cobra.Command, r ranks, asked *smoothRequest) (metrics smoothings, err error) {
-	job, store, err := r.openJob(cmd.Context(), asked.store, asked.options, cmd.ErrOrStderr(), func(store string) error {
+	opened, err := r.open(cmd.Context(), asked.store, asked.options, cmd.ErrOrStderr(), func(store string) error {
 		if s.out == "" {
 			return nil
 		}
@@ -207,31 +199,21 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r ranks, asked *smoothRequest
 	if err != nil {
 		return metrics, err
 	}
-	if job.Graph != nil {
-		defer job.Graph.Close()
-	}
-	ctx, stop := untilSignal(cmd.Context(), func(sig os.Signal) {
-		r.sayWaiting(cmd.Context(), sig, "")
-		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", sig)
-	}, func() {})
+	defer opened.close()
+	ctx, stop := opened.untilSignal(cmd, "", func() {})
 	defer stop()
 	began := time.Now()
-	p, err := job.Smooth(ctx, asked.Smoothing, asked.probabilities, asked.Labels)
-	switch err = advised(err); {
-	case errors.Is(err, context.Canceled):
-		return metrics, r.part(launch.ErrInterrupted)
-	case err != nil:
-		return metrics, about(asked.store, err)
-	case !r.First():
+	p, err := opened.job.Smooth(ctx, asked.Smoothing, asked.probabilities, asked.Labels)
+	if err != nil {
+		return metrics, opened.failed(err, launch.ErrInterrupted)
+	}
+	if !r.First() {
 		return metrics, nil
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "smoothed the probabilities of %s in %s\n", counted(p.Vertices, "vertex", "vertices"), duration(time.Since(began)))
-	g := job.Graph
-	if g == nil {
-		if g, err = graph.Open(store); err != nil {
-			return metrics, err
-		}
-		defer g.Close()
+	g, err := opened.graph()
+	if err != nil {
+		return metrics, err
 	}
 	if s.out != "" {
 		rows := train.Rows{Vertices: p.Vertices, Columns: p.Classes, Each: slices.Values([][]float32{p.Logits})}

@@ -45,8 +45,8 @@ func snippets(t *testing.T, document string) (all []snippet) {
 	return all
 }
 
-// session runs the snippets of documents one after the other, in one folder.
-type session struct {
+// console runs the snippets of documents one after the other, in one folder.
+type console struct {
 	t      *testing.T
 	folder string
 	python io.Writer
@@ -54,13 +54,13 @@ type session struct {
 }
 
 // newSession makes a folder with weft as bin/weft and on the path, and starts a Python that has NumPy.
-func newSession(t *testing.T) *session {
+func newSession(t *testing.T) *console {
 	t.Helper()
 	interpreter := pythonWithNumPy()
 	if interpreter == "" {
 		t.Skip("there is no python3 with numpy (Debian: python3-numpy)")
 	}
-	s := &session{t: t, folder: t.TempDir()}
+	s := &console{t: t, folder: t.TempDir()}
 	weft, err := exec.LookPath("weft")
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func pythonWithNumPy() string {
 	return ""
 }
 
-func (s *session) link(to, name string) {
+func (s *console) link(to, name string) {
 	s.t.Helper()
 	if err := os.Symlink(to, filepath.Join(s.folder, name)); err != nil {
 		s.t.Fatal(err)
@@ -123,7 +123,7 @@ func (s *session) link(to, name string) {
 }
 
 // run runs Python and returns what it printed. ran is false where a module is not installed, which is logged.
-func (s *session) run(b snippet) (said string, ran bool) {
+func (s *console) run(b snippet) (said string, ran bool) {
 	s.t.Helper()
 	text, err := json.Marshal(b.text)
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *session) run(b snippet) (said string, ran bool) {
 
 // document runs a snippet of Python of a document, and looks at what those print that compare weft with
 // something else.
-func (s *session) document(b snippet) {
+func (s *console) document(b snippet) {
 	s.t.Helper()
 	said, ran := s.run(b)
 	if !ran || said == "" {
@@ -167,7 +167,7 @@ func (s *session) document(b snippet) {
 }
 
 // shell runs a command line, which must succeed, and returns what it printed.
-func (s *session) shell(at, line string) string {
+func (s *console) shell(at, line string) string {
 	s.t.Helper()
 	cmd := exec.Command("sh", "-c", line)
 	cmd.Dir = s.folder
@@ -195,7 +195,7 @@ var trains = regexp.MustCompile(`\bweft train \S+`)
 
 // commands runs the command lines of a snippet and compares what they print, but for times and spaces, with
 // what stands below them.
-func (s *session) commands(b snippet) {
+func (s *console) commands(b snippet) {
 	s.t.Helper()
 	words := func(text string) string {
 		return strings.Join(strings.Fields(measurement.ReplaceAllString(text, "MEASURED")), " ")
@@ -228,13 +228,13 @@ func (s *session) commands(b snippet) {
 }
 
 // graphs makes data, of so many splits, and the files that the snippets write of it.
-func (s *session) graphs(splits int) {
+func (s *console) graphs(splits int) {
 	s.t.Helper()
 	s.run(snippet{at: "graphs.py", text: fmt.Sprintf("import graphs\ndata = graphs.make(%d)", splits)})
 }
 
 // pickled converts pickled archives as the document says, and imports them.
-func (s *session) pickled() {
+func (s *console) pickled() {
 	s.t.Helper()
 	const name = `"pickled.npz"`
 	for _, b := range snippets(s.t, "docs/data.md") {

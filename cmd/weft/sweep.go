@@ -141,7 +141,7 @@ func contentsOfStore(dataset string) (string, error) {
 	if !isStore(dataset) {
 		return dataset, nil
 	}
-	sum, err := checksum([]string{dataset})()
+	sum, err := checksum(dataset)
 	return "a graph with the checksum " + sum, err
 }
 

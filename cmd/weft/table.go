@@ -86,9 +86,9 @@ func duration(d time.Duration) string {
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // measured writes a metric: shares in percent, errors in their own units; a dash where it was not measured.
-func measured(name string, x float64) string {
-	if metric.IsShare(name) || math.IsNaN(x) {
-		return percent(x)
+func measured[T ~float64](name string, x T) string {
+	if metric.IsShare(name) || math.IsNaN(float64(x)) {
+		return percent(float64(x))
 	}
 	return fmt.Sprintf("%.4g", x)
 }
@@ -99,4 +99,20 @@ func percent(x float64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.2f %%", 100*x)
+}
+
+// linkRow is a metric of link prediction.
+type linkRow struct {
+	Name      string
+	Val, Test metric.Number
+}
+
+// linkRows are the metrics that were measured of validation and test edges.
+func linkRows(val, test map[string]metric.Number) (rows []linkRow) {
+	for _, name := range metric.LinkNames {
+		if _, there := val[name]; there {
+			rows = append(rows, linkRow{name, val[name], test[name]})
+		}
+	}
+	return rows
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
@@ -24,8 +23,8 @@ func (t *trainCommand) checkTrace(init string) error {
 	if info, err := os.Stat(t.trace); err == nil && !info.Mode().IsRegular() {
 		return refusal.Errorf("--trace %s: a pipe or a device; name a file", t.trace)
 	}
-	for _, name := range rundir.Files() {
-		if t.out != "" && sameFile(t.trace, filepath.Join(t.out, name)) {
+	for _, path := range rundir.Paths(t.out) {
+		if t.out != "" && sameFile(t.trace, path) {
 			return refusal.Errorf("--trace %s: a file of the run; name another", t.trace)
 		}
 	}

@@ -24,7 +24,6 @@ import (
 	"weft/tensor"
 	"weft/tensor/offload"
 	"weft/train"
-	"weft/train/metric"
 	"weft/train/plan"
 	"weft/train/rundir"
 	"weft/train/setting"
@@ -148,8 +147,10 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// resumeRun continues a run, or tells that it has ended. graph is as for train.
-func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, settings *setting.Resolved, graph *opened) (err error) {
+// resumeRun continues a run, or tells that it has ended. opened is as for train.
+func (t *trainCommand) resumeRun(
+	cmd *cobra.Command, r ranks, run *resumption, settings *setting.Resolved, opened *session,
+) (err error) {
 	show := cmd.OutOrStdout()
 	if t.json {
 		show = cmd.ErrOrStderr()
@@ -186,40 +187,29 @@ func (t *trainCommand) resumeRun(cmd *cobra.Command, r ranks, run *resumption, s
 	if err := r.Together(err); err != nil {
 		return err
 	}
-	return t.train(cmd, r, run.graph, settings, run, graph)
-}
-
-// opened is a graph to train on, and perhaps one to validate on.
-type opened struct {
-	job          *train.Job // of the first run
-	store, other string     // other is that of the graph to validate on, "" if it is the same
-}
-
-// splits is the number of stored splits.
-func (g *opened) splits() int {
-	if g.job.Graph != nil {
-		return len(g.job.Graph.Splits)
-	}
-	return len(g.job.Parts.Whole.Splits)
+	return t.train(cmd, r, run.graph, settings, run, opened)
 }
 
 // open opens the graphs of a run.
-func (t *trainCommand) open(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, show io.Writer) (*opened, error) {
+func (t *trainCommand) open(
+	cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, show io.Writer,
+) (*session, error) {
 	admit := func(store string) error { return t.checkTraceApart(dataset, store) }
-	job, store, err := r.openJob(cmd.Context(), dataset, settings, show, admit, settings.CheckGraph)
+	s, err := r.open(cmd.Context(), dataset, settings, show, admit, settings.CheckGraph)
 	if err != nil {
 		return nil, err
 	}
-	other, err := r.openValidation(cmd.Context(), job, store, settings, cmd.ErrOrStderr())
-	if err != nil {
-		closeGraphs(job)
+	if err := s.openValidation(cmd.Context(), settings, cmd.ErrOrStderr()); err != nil {
+		s.close()
 		return nil, err
 	}
-	return &opened{job, store, other}, nil
+	return s, nil
 }
 
-// train begins a run, or continues one. graph is open for several runs; nil: it is to be opened.
-func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, run *resumption, graph *opened) error {
+// train begins a run, or continues one. opened is that of several runs; nil: the graph is to be opened.
+func (t *trainCommand) train(
+	cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, run *resumption, opened *session,
+) error {
 	if err := t.checkFirst(cmd, r, settings, run); err != nil {
 		return err
 	}
@@ -227,18 +217,18 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	if t.json {
 		show = cmd.ErrOrStderr()
 	}
-	if graph == nil {
+	if opened == nil {
 		var err error
-		if graph, err = t.open(cmd, r, dataset, settings, show); err != nil {
+		if opened, err = t.open(cmd, r, dataset, settings, show); err != nil {
 			return err
 		}
-		defer closeGraphs(graph.job)
+		defer opened.close()
 	}
-	one, store := *graph.job, graph.store
+	one, store := *opened.job, opened.store
 	job := &one
 	job.Options = settings.Options
 	var err error
-	if job.Checkpoints, err = t.checkpoints(r, job, store, graph.other, run); err != nil {
+	if job.Checkpoints, err = t.checkpoints(opened, job, run); err != nil {
 		return err
 	}
 	if run != nil {
@@ -324,9 +314,11 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		t.out = dir.Path
 		run := rundir.NewRun(version, store, started, job, result)
 		run.Summary.PeakRSSBytes = resident
-		if run.ClassNames, err = classNames(job, store); err != nil {
+		learned, err := opened.graph()
+		if err != nil {
 			return err
 		}
+		run.ClassNames = learned.Labels.Names
 		if result.Ended == train.EndedSignal && follower.hasStopped() && signalled.Err() == nil {
 			run.Reason = "stopped by a callback"
 		}
@@ -334,7 +326,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 			return incomplete(dir, store, err)
 		}
 		t.live.end(fmt.Sprintf("ended: %s; best epoch %s, %s validation %s  test %s", run.Reason, count(run.Summary.BestEpoch), run.Summary.Metric,
-			measured(run.Summary.Metric, float64(run.Summary.Val)), measured(run.Summary.Metric, float64(run.Summary.Test))))
+			measured(run.Summary.Metric, run.Summary.Val), measured(run.Summary.Metric, run.Summary.Test)))
 		printed, written := t.printRun(cmd.OutOrStdout(), show, &run), t.writeTrace(show, &run, result.Trace)
 		return cmp.Or(printed, written)
 	})
@@ -348,18 +340,6 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 		return r.part(t.interrupted(result, &settings.Options))
 	}
 	return nil
-}
-
-// classNames are the names of the classes that a job has learned; nil: they have none.
-func classNames(job *train.Job, store string) ([]string, error) {
-	if job.Graph != nil {
-		return job.Graph.Labels.Names, nil
-	}
-	g, err := graph.Open(store)
-	if err != nil {
-		return nil, err
-	}
-	return g.Labels.Names, g.Close()
 }
 
 // checkFirst makes the checks that need no graph.
@@ -435,14 +415,13 @@ func (t *trainCommand) interrupted(result *train.Result, o *setting.Options) err
 }
 
 // checkpoints say where the run keeps its checkpoints, and which it continues from. It refuses to continue on
-// a graph that has changed. other is the store of the graph that the model is validated on, "" if it is the
-// same.
-func (t *trainCommand) checkpoints(r ranks, job *train.Job, store, other string, run *resumption) (*train.Checkpoints, error) {
-	stores := []string{store}
-	if other != "" {
-		stores = append(stores, other)
+// a graph that has changed.
+func (t *trainCommand) checkpoints(s *session, job *train.Job, run *resumption) (*train.Checkpoints, error) {
+	stores := []string{s.store}
+	if s.validated != nil {
+		stores = append(stores, s.validated.store)
 	}
-	c := &train.Checkpoints{Version: version, Store: checksum(stores)}
+	c := &train.Checkpoints{Version: version, Store: func() (string, error) { return checksum(stores...) }}
 	if job.Parts != nil {
 		c.Partition = job.Parts.ID
 	}
@@ -453,8 +432,8 @@ func (t *trainCommand) checkpoints(r ranks, job *train.Job, store, other string,
 	if c.From = run.from; c.From == nil {
 		return c, nil
 	}
-	return c, r.OnFirst(func() error {
-		sum, err := run.checkStore(stores, c.Store)
+	return c, s.OnFirst(func() error {
+		sum, err := run.checkStore(stores)
 		c.Store = func() (string, error) { return sum, nil }
 		return err
 	})
@@ -690,14 +669,12 @@ func printResults(out io.Writer, run *rundir.Run) {
 	t.row("epochs", fmt.Sprintf("%s, best %s; ended: %s", count(s.EpochsRun), count(s.BestEpoch), run.Reason))
 	if l := s.Links; l != nil {
 		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges), count(l.TestEdges)))
-		for _, name := range metric.LinkNames {
-			if _, measured := l.Val[name]; measured {
-				t.row(name, fmt.Sprintf("validation %s  test %s", percent(float64(l.Val[name])), percent(float64(l.Test[name]))))
-			}
+		for _, r := range linkRows(l.Val, l.Test) {
+			t.row(r.Name, fmt.Sprintf("validation %s  test %s", measured(r.Name, r.Val), measured(r.Name, r.Test)))
 		}
 	} else {
 		t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s",
-			measured(s.Metric, float64(s.Train)), measured(s.Metric, float64(s.Val)), measured(s.Metric, float64(s.Test))))
+			measured(s.Metric, s.Train), measured(s.Metric, s.Val), measured(s.Metric, s.Test)))
 	}
 	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)), duration(run.Finished.Sub(run.Started))))
 	t.row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",

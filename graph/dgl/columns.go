@@ -1,7 +1,6 @@
 package dgl
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -42,7 +41,6 @@ type column struct {
 	npy.Header
 	size int64 // bytes
 	rows func() io.Reader
-	at   int64 // where the rows lie in the only file
 }
 
 // table is the columns of one type.
@@ -57,7 +55,7 @@ type table struct {
 func newTable(name string, rows int, tensors map[string]tensor) *table {
 	t := &table{name: name, rows: rows, columns: map[string]column{}}
 	for name, from := range tensors {
-		t.columns[name] = column{from.Header, int64(len(from.data)), func() io.Reader { return bytes.NewReader(from.data) }, from.at}
+		t.columns[name] = column{from.Header, from.size, from.data}
 	}
 	return t
 }
@@ -158,6 +156,11 @@ func (c *column) flat() npy.Header {
 	return h
 }
 
+// open opens the column as the .npy file of a matrix.
+func (c *column) open() func() (*arrays.Entry, error) {
+	return func() (*arrays.Entry, error) { return openData(c.flat(), c.rows()) }
+}
+
 // matrix returns the column as a matrix.
 func (c *column) matrix(o arrays.MatrixOptions) (*arrays.Matrix, error) {
 	b, err := npy.NewDataBlocks(c.rows(), c.size, c.flat())
@@ -165,16 +168,6 @@ func (c *column) matrix(o arrays.MatrixOptions) (*arrays.Matrix, error) {
 		return nil, err
 	}
 	return arrays.CollectMatrix(b, o)
-}
-
-// features returns the features that a column has.
-func (t *table) features(name string, o arrays.MatrixOptions) (m *arrays.Matrix, err error) {
-	m = &arrays.Matrix{}
-	err = t.take(name, func(c *column) (err error) {
-		m, err = c.matrix(o)
-		return err
-	})
-	return m, err
 }
 
 // labels returns the labels that a column has, with fewer classes than so many vertices.

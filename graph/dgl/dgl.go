@@ -3,14 +3,14 @@
 // (dgl.distributed.partition_graph, tools/distpartitioning), which a JSON file describes.
 //
 // A DGL file is a header, then the graphs one after another: edges as coordinates or as compressed rows, and
-// tensors by name for the vertices and edges of each type. Files are untrusted: they are mapped, every length
-// in them is compared with the bytes that are left, and nothing is executed. Arrays are taken out of the
-// mapped file in blocks, so that none is in memory twice.
+// tensors by name for the vertices and edges of each type. Files are untrusted: every length in them is
+// compared with the bytes that are left, and nothing is executed.
 package dgl
 
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -20,8 +20,8 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
 	"weft/internal/foreign"
-	"weft/internal/memory"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 )
@@ -69,36 +69,44 @@ type Division struct {
 // divided where the partitions hold these ids (as DGL up to 0.9 and tools/distpartitioning write them), or
 // else DGL's ids of the divided graph; the Notes say which. Edges with equal ends keep the order of their
 // ids. Complaints about a file are refusals that name it.
-func Read(path string, o Options) (g *graph.Graph, d *Division, err error) {
-	if path, err = inFolder(path); err != nil {
+func Read(path string, o Options) (*graph.Graph, *Division, error) {
+	g, d, err := Open(path, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer g.Close()
+	whole, err := g.Read()
+	return whole, d, err
+}
+
+// Open opens the graph of Read, to be read or written in a stream, until it is closed. Edges and dense
+// features are read when they are needed. In memory are several graphs as one, a graph whose edges are split,
+// and edges that do not lie in the order of their ids.
+func Open(path string, o Options) (*streamed.Graph, *Division, error) {
+	path, err := inFolder(path)
+	if err != nil {
 		return nil, nil, err
 	}
 	start, err := head(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	read := readFile
 	switch kind := foreign.Recognize(start); {
 	case kind == foreign.DGLGraph:
+		g, err := openFile(path, &o)
+		return g, nil, err
 	case filepath.Base(path) == graphBoltFile:
-		return nil, nil, refusal.Errorf("%s: a graph of GraphBolt, a pickle, which is never read: divide the graph with use_graphbolt=False and give the JSON file", path)
+		return nil, nil, refusal.Errorf("%s: a graph of GraphBolt, a pickle, which is never read: divide the graph with "+
+			"use_graphbolt=False and give the JSON file", path)
 	case kind == foreign.DGLData:
-		return nil, nil, refusal.Errorf("%s: tensors saved by DGL, without a graph: give the file of the graph, or the JSON file of a divided graph", path)
+		return nil, nil, refusal.Errorf("%s: tensors saved by DGL, without a graph: give the file of the graph, or the JSON "+
+			"file of a divided graph", path)
 	case kind != foreign.Unknown:
 		return nil, nil, kind.Refuse(path, "a file of dgl.save_graphs, or the JSON file of a divided graph")
 	case bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(start, []byte(foreign.ByteOrderMark)), " \t\r\n"), []byte("{")):
-		read = readDivided
-	default:
-		return nil, nil, refusal.Errorf("%s: neither a graph saved by DGL nor the JSON file of one that DGL divided", path)
+		return openDivided(path, &o)
 	}
-	err = graph.Guard(path, func() (err error) {
-		g, d, err = read(path, &o)
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return g, d, nil
+	return nil, nil, refusal.Errorf("%s: neither a graph saved by DGL nor the JSON file of one that DGL divided", path)
 }
 
 // inFolder returns the only JSON file in a folder, and any other path itself.
@@ -134,55 +142,76 @@ func head(path string) ([]byte, error) {
 	return start, err
 }
 
-// readFile reads a graph of a file of graphs, or all of them as one.
-func readFile(path string, o *Options) (*graph.Graph, *Division, error) {
+// openFile opens a graph of a file of graphs, or all of them as one.
+func openFile(path string, o *Options) (*streamed.Graph, error) {
 	c, err := open(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer c.Close()
+	g, err := c.open(path, o)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	g.Release = func() { _ = c.Close() }
+	return g, nil
+}
+
+func (c *cursor) open(path string, o *Options) (*streamed.Graph, error) {
 	chosen, err := c.choose(o.Graph)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	vertices := 0 // of all, which have the same classes
 	for _, s := range chosen {
 		for _, tensors := range s.edgeTensors {
 			if _, there := tensors[ownEdges]; there {
-				return nil, nil, refusal.Errorf("%s: one partition of a graph that DGL divided: give the JSON file that lists all of them", path)
+				return nil, refusal.Errorf("%s: one partition of a graph that DGL divided: give the JSON file that lists all of them", path)
 			}
 		}
 		for _, n := range s.counts {
 			vertices += n
 		}
 	}
+	if len(chosen) > 1 {
+		return c.several(path, chosen, vertices, o)
+	}
+	g, _, err := chosen[0].contents(path, vertices).open(o)
+	if err == nil && c.hasLists(o) {
+		g, err = c.splitByLists(g)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.sayOrigin(g.InMemory, path)
+	return g, nil
+}
+
+// several reads graphs with so many vertices in all, as one.
+func (c *cursor) several(path string, chosen []*structure, vertices int, o *Options) (*streamed.Graph, error) {
 	graphs := make([]*graph.Graph, len(chosen))
 	for k, s := range chosen {
-		contents := s.contents()
-		contents.vertices = vertices
-		if graphs[k], _, err = contents.graph(o); err != nil && len(chosen) > 1 {
-			err = fmt.Errorf("graph %d: %w", k, err)
+		one, _, err := s.contents(fmt.Sprintf("%s: graph %d", path, k), vertices).open(o)
+		if err == nil {
+			graphs[k], err = one.Read()
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", path, err)
+			return nil, err
 		}
 	}
-	g := graphs[0]
-	if len(graphs) > 1 {
-		if slices.ContainsFunc(graphs, hasEdgeSplit) {
-			return nil, nil, refusal.Errorf("%s: masks of edges in several graphs, where a split of edges is of one; %s takes one graph by its number, and %s %s leaves masks out",
-				path, refusal.Setting("graph"), refusal.Setting("edge-split"), None)
-		}
-		if g, err = graph.Merge(graphs); err != nil {
-			return nil, nil, refusal.Errorf("%s: %w; %s takes one graph by its number", path, err, refusal.Setting("graph"))
-		}
-		g.Notes = append(g.Notes, fmt.Sprintf("%d graphs as one; %s takes one of them", g.Graphs, refusal.Setting("graph")))
+	if slices.ContainsFunc(graphs, hasEdgeSplit) {
+		return nil, refusal.Errorf("%s: masks of edges in several graphs, where a split of edges is of one; %s takes one graph "+
+			"by its number, and %s %s leaves masks out", path, refusal.Setting("graph"), refusal.Setting("edge-split"), None)
 	}
-	if err := c.splitByLists(g, o); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	all, err := graph.Merge(graphs)
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w; %s takes one graph by its number", path, err, refusal.Setting("graph"))
 	}
-	c.sayOrigin(g, path)
-	return g, nil, nil
+	if c.hasLists(o) {
+		return nil, fmt.Errorf("%s: %w", path, listsOfSeveral())
+	}
+	all.Notes = append(all.Notes, fmt.Sprintf("%d graphs as one; %s takes one of them", all.Graphs, refusal.Setting("graph")))
+	c.sayOrigin(all, path)
+	return streamed.Of(all, path), nil
 }
 
 // sayOrigin notes where a graph comes from, and what was left out of that.
@@ -215,29 +244,41 @@ type contents struct {
 	types     []*table // of vertices
 	relations []*relation
 	notes     []string
-	vertices  int     // of all graphs that have the same classes; 0: of this one
-	stream    *stream // takes edges and dense features; nil: they are read
+	source    string // what errors begin with
+	vertices  int    // of all graphs that have the same classes; 0: of this one
+	opened    bool   // errors do not get the source anywhere else
 }
 
 // relation is the edges of one type.
 type relation struct {
 	*table
 	source, target int // vertex types
-	ends           func() (source, target []int32, err error)
-	matrix         *matrix // of a file of graphs
+	open           func() (arrays.EndsReader, error)
+	refuse         func(error) error // says that an error of what open opens is about the relation; nil: it does so itself
 }
 
 // contents returns the contents of one graph of a file.
-func (s *structure) contents() *contents {
-	c := &contents{}
+func (s *structure) contents(source string, vertices int) *contents {
+	c := &contents{source: source, vertices: vertices}
 	for t, name := range s.vertexTypes {
 		c.types = append(c.types, newTable(name, s.counts[t], s.vertexTensors[t]))
 	}
 	for k, name := range s.relationTypes {
 		m := &s.relations[k]
-		c.relations = append(c.relations, &relation{newTable(name, m.second.elements(), s.edgeTensors[k]), s.ends[k][0], s.ends[k][1], m.edges, m})
+		r := &relation{table: newTable(name, m.second.elements(), s.edgeTensors[k]), source: s.ends[k][0], target: s.ends[k][1], open: m.open}
+		r.refuse = func(err error) error { return c.refusef("relation %.40q: %w", r.name, err) }
+		c.relations = append(c.relations, r)
 	}
 	return c
+}
+
+// refusef refuses what the contents have, with the source where nobody else puts it.
+func (c *contents) refusef(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	if c.opened {
+		err = fmt.Errorf("%s: %w", c.source, err)
+	}
+	return refusal.Errorf("%w", err)
 }
 
 // typeName returns the name of a type of vertices or edges: weft's own if DGL's name stands for the only
@@ -252,9 +293,16 @@ func typeName(name string) string {
 	return name
 }
 
-// graph makes the graph. The type that has labels comes first; order lists all types as they come in it. The
-// graph is nil if it cannot be read in a stream, as it should be.
-func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
+// open opens the graph. The type that has labels comes first; order lists all types as they come in it.
+func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) {
+	if g, order, err = c.graph(o); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", c.source, err)
+	}
+	c.opened = true
+	return g, order, nil
+}
+
+func (c *contents) graph(o *Options) (g *streamed.Graph, order []int, err error) {
 	if err := c.checkCounts(); err != nil {
 		return nil, nil, err
 	}
@@ -279,7 +327,7 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 		return nil, nil, err
 	}
 	masks, err := c.readsMasks(o, labels)
-	if err != nil || masks && c.stream != nil {
+	if err != nil {
 		return nil, nil, err
 	}
 	first, err := c.first(labels, splits)
@@ -292,14 +340,13 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 			order = append(order, k)
 		}
 	}
-	g = &graph.Graph{Type: typeName(c.types[first].name), Count: c.types[first].rows, Notes: c.notes}
+	t := c.types[first]
+	of := &graph.Graph{Type: typeName(t.name), Count: t.rows, Notes: c.notes}
+	for _, k := range order[1:] {
+		of.Others = append(of.Others, graph.VertexType{Type: typeName(c.types[k].name), Count: c.types[k].rows})
+	}
+	g = &streamed.Graph{InMemory: of, Source: c.source, Types: make([]streamed.Type, len(order))}
 	for k, r := range c.relations {
-		if c.stream != nil {
-			if err := c.stream.takeEdges(r, weights[k], edgeFeatures[k]); err != nil {
-				return nil, nil, err
-			}
-			continue
-		}
 		made, err := c.relation(r, weights[k], edgeFeatures[k], masks)
 		if err != nil {
 			return nil, nil, err
@@ -311,34 +358,19 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		g.Notes = append(g.Notes, fmt.Sprintf("%d validation and test edges of masks pass no messages, nor do %d of reverse relations", held, reverses))
+		of.Notes = append(of.Notes, fmt.Sprintf("%d validation and test edges of masks pass no messages, nor do %d of reverse relations", held, reverses))
 	}
 	for i, k := range order {
-		t := c.types[k]
-		if taken, err := c.stream.takeFeatures(t, features[k], o.DenseFeatures); taken || err != nil {
-			if err != nil {
-				return nil, nil, err
-			}
-			continue
-		}
-		m, err := t.features(features[k], arrays.MatrixOptions{Backed: true, KeepDense: o.DenseFeatures})
+		m, err := c.features(c.types[k], features[k], o.DenseFeatures)
 		if err != nil {
 			return nil, nil, err
 		}
-		if m.Note != "" {
-			g.Notes = append(g.Notes, m.Note)
-		}
-		if i == 0 {
-			g.Features = m.Features
-		} else {
-			g.Others = append(g.Others, graph.VertexType{Type: typeName(t.name), Count: t.rows, Features: m.Features})
-		}
+		m.Give(g, i)
 	}
-	t := c.types[first]
-	if g.Labels, err = t.labels(labels[first], cmp.Or(c.vertices, t.rows)); err != nil {
+	if of.Labels, err = t.labels(labels[first], cmp.Or(c.vertices, t.rows)); err != nil {
 		return nil, nil, err
 	}
-	if g.Splits, err = t.splits([3]string{splits[0][first], splits[1][first], splits[2][first]}, &g.Labels); err != nil {
+	if of.Splits, err = t.splits([3]string{splits[0][first], splits[1][first], splits[2][first]}, &of.Labels); err != nil {
 		return nil, nil, err
 	}
 	for _, left := range []struct {
@@ -346,13 +378,10 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 		tables []*table
 	}{{"vertices", c.types}, {"edges", edges}} {
 		if names := namesOf(left.tables, (*table).left); len(names) > 0 {
-			g.Notes = append(g.Notes, fmt.Sprintf("columns of %s left out: %s", left.of, arrays.Listed(names)))
+			of.Notes = append(of.Notes, fmt.Sprintf("columns of %s left out: %s", left.of, arrays.Listed(names)))
 		}
 	}
-	if c.stream != nil {
-		return g, order, nil
-	}
-	return g, order, g.Check()
+	return g, order, nil
 }
 
 // pickLabels names the columns of labels and of the three masks for each vertex type.
@@ -428,47 +457,81 @@ func (c *contents) checkCounts() error {
 	return nil
 }
 
-// checkWeights refuses a column of weights that has several.
-func checkWeights(name string, columns int) error {
-	if columns > 1 {
-		return refusal.Errorf("%s %.40q: has %d columns, where an edge has one weight", refusal.Setting("edge-weights"), name, columns)
+// relation opens the edges of a relation. Those of a split are in memory.
+func (c *contents) relation(r *relation, weights, features string, masks bool) (made streamed.Relation, err error) {
+	source, target := c.types[r.source], c.types[r.target]
+	made.Source, made.Name, made.Target = typeName(source.name), typeName(r.name), typeName(target.name)
+	list := arrays.EdgeArrays{Open: r.open, Refuse: r.refuse}
+	if list.Weights, err = c.beside(r.table, weights); err != nil {
+		return made, err
 	}
-	return nil
+	if list.Weights != nil && list.Weights.Columns > 1 {
+		return made, refusal.Errorf("%s %.40q: has %d columns, where an edge has one weight",
+			refusal.Setting("edge-weights"), weights, list.Weights.Columns)
+	}
+	if list.Features, err = c.beside(r.table, features); err != nil {
+		return made, err
+	}
+	made.Count, made.Weighted, made.Each = int64(r.rows), list.Weights != nil, list.Each
+	if list.Features != nil {
+		made.Columns = list.Features.Columns
+	}
+	made.Refuse = func(err error) error { return c.refusef("relation %.40q: %w", r.name, err) }
+	if !masks || r.rows == 0 || !slices.ContainsFunc(edgeMasks[:], r.has) {
+		return made, nil
+	}
+	all, err := made.Read(nil)
+	if err != nil {
+		return made, err
+	}
+	split, held, err := r.split(&all)
+	if err != nil {
+		return made, made.Refuse(err)
+	}
+	made.Edges, made.EdgeSplit = streamed.Listed(without(all, held), made.Refuse), split
+	return made, nil
 }
 
-// relation sorts a relation's edges into in-neighbour lists.
-func (c *contents) relation(r *relation, weights, features string, masks bool) (made graph.Relation, err error) {
-	source, target := c.types[r.source], c.types[r.target]
-	const bound = 8 // of a vertex's edges
-	if err := memory.Need(bound * int64(target.rows)); err != nil {
-		return made, err
-	}
-	dense := arrays.MatrixOptions{Backed: true, KeepDense: true}
-	w, err := r.features(weights, dense)
-	if err != nil {
-		return made, err
-	}
-	if err := checkWeights(weights, w.Columns); err != nil {
-		return made, err
-	}
-	f, err := r.features(features, dense)
-	if err != nil {
-		return made, err
-	}
-	var split *graph.EdgeSplit
-	e := graph.Edges{Weights: w.Dense, Features: f.Dense, FeatureColumns: f.Columns}
-	if e.Source, e.Target, err = r.ends(); err == nil && masks {
-		var held []bool
-		if split, held, err = r.split(&e); split != nil {
-			e = without(e, held)
+// features opens the features that a column has.
+func (c *contents) features(t *table, name string, keepDense bool) (m *arrays.Matrix, err error) {
+	m = &arrays.Matrix{}
+	err = t.take(name, func(column *column) (err error) {
+		refuse := func(err error) error {
+			if !c.opened {
+				return err // take says of what
+			}
+			return c.refuseColumn(t, name)(err)
 		}
-	}
-	if err == nil {
-		made, err = graph.NewBipartite(source.rows, target.rows, e)
-	}
-	if err != nil {
-		return made, refusal.Errorf("relation %.40q: %w", r.name, err)
-	}
-	made.Source, made.Name, made.Target, made.EdgeSplit = typeName(source.name), typeName(r.name), typeName(target.name), split
-	return made, nil
+		if m.InBlocks, m.Rows, err = arrays.OpenDense(column.open(), keepDense, refuse); err != nil || m.InBlocks != nil {
+			return err
+		}
+		m, err = column.matrix(arrays.MatrixOptions{Backed: true, KeepDense: keepDense})
+		return err
+	})
+	return m, err
+}
+
+// beside is a column of edges, nil if it has no values.
+func (c *contents) beside(t *table, name string) (b *arrays.Beside, err error) {
+	err = t.take(name, func(column *column) error {
+		columns, refuse := column.flat().Shape[1], c.refuseColumn(t, name)
+		if t.rows == 0 || columns == 0 {
+			return nil
+		}
+		b = &arrays.Beside{Columns: columns, Refuse: refuse}
+		b.Open = func() (arrays.RowReader, error) { return arrays.OpenRows(column.open()) }
+		b.Check = func(rows []float32, first int) error {
+			if err := arrays.CheckFinite(rows, columns, first); err != nil {
+				return refuse(err)
+			}
+			return nil
+		}
+		return nil
+	})
+	return b, err
+}
+
+// refuseColumn says of an error that it is about a column.
+func (c *contents) refuseColumn(t *table, name string) func(error) error {
+	return func(err error) error { return c.refusef("column %.40q of %.40q: %w", name, t.name, err) }
 }

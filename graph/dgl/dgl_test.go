@@ -15,7 +15,6 @@ import (
 
 	"weft/graph"
 	"weft/graph/dgl/dgltest"
-	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
@@ -136,7 +135,7 @@ func TestFormats(t *testing.T) {
 			path := write(t, "g.dgl", dgltest.Graphs(dgltest.Tensors{"glabel": dgltest.Of([]int64{1})}, g))
 			got, _ := read(t, path, only)
 			same(t, got, want)
-			inStream(t, path, only, formats&dgltest.COO != 0) // the others have ids
+			inStream(t, path, only)
 		}
 	}
 }
@@ -160,7 +159,7 @@ func TestColumns(t *testing.T) {
 	if len(got.Splits) != 2 || !slices.Equal(got.Splits[1].Train, []int64{2}) || len(got.Splits[0].Val) != 0 {
 		t.Errorf("splits %v", got.Splits)
 	}
-	inStream(t, path, Options{Graph: AllGraphs, Features: "half", Labels: "y", Train: "several", EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None}, true)
+	inStream(t, path, Options{Graph: AllGraphs, Features: "half", Labels: "y", Train: "several", EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None})
 	r := &got.Relations[0]
 	// The edges into vertex 6 are 3→6 twice, with the ids 6 and 20, and 5→6 with the id 11.
 	if first := r.Indptr[6]; !slices.Equal(r.Weights[first:first+3], []float32{6.5, 20.5, 11.5}) || r.EdgeColumns != 2 {
@@ -194,7 +193,7 @@ func TestColumns(t *testing.T) {
 func refused(t *testing.T, path string, o Options, want string) {
 	t.Helper()
 	_, _, err := Read(path, o)
-	streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, o) }, err)
+	streamedtest.Refused(t, opening(path, o), err)
 	if !refusal.Is(err) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), filepath.Dir(path)) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("error %v, want a refusal with the file and %q", err, want)
 	}
@@ -301,7 +300,7 @@ func TestDamaged(t *testing.T) {
 			t.Fatalf("%v is not a refusal", err)
 		}
 		if err != nil {
-			streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, only) }, err)
+			streamedtest.Refused(t, opening(path, only), err)
 		}
 		return err
 	}

@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -34,11 +35,11 @@ type divided struct {
 	locations [][]location // by type and original id: where the vertex is in the divided graph
 	edges     []edgeType
 	folder    *os.Root    // of the JSON file, with all others
-	open      []io.Closer // files that are read at the end
+	open      []io.Closer // what is open until the graph has been read
 }
 
-// openFile maps a file of the folder, for a cursor over all of it.
-func (d *divided) openFile(name string) (*cursor, error) { return over(regular.MapIn(d.folder, name)) }
+// openFile opens a file of the folder, for a cursor over all of it.
+func (d *divided) openFile(name string) (*cursor, error) { return over(regular.OpenIn(d.folder, name)) }
 
 // path is that of a file of the folder.
 func (d *divided) path(name string) string { return filepath.Join(d.folder.Name(), name) }
@@ -48,14 +49,13 @@ type location struct{ part, row int32 }
 
 // edgeType is the edges of one type.
 type edgeType struct {
-	count          int
-	inPart         []int  // number of them that each partition owns
-	ends           [2]int // the types of sources and targets, −1 while unknown
-	source, target []int32
+	count  int
+	inPart []int  // number of them that each partition owns
+	ends   [2]int // the types of sources and targets, −1 while unknown
 }
 
-// readDivided reads a graph and its division by the JSON file that describes them.
-func readDivided(path string, o *Options) (g *graph.Graph, division *Division, err error) {
+// openDivided opens a graph by the JSON file that describes it, with its division.
+func openDivided(path string, o *Options) (*streamed.Graph, *Division, error) {
 	if o.Graph >= 0 {
 		return nil, nil, refusal.Errorf("%s: it describes one graph, so leave %s out", path, refusal.Setting("graph"))
 	}
@@ -68,12 +68,24 @@ func readDivided(path string, o *Options) (g *graph.Graph, division *Division, e
 		return nil, nil, refusal.Errorf("%w", err)
 	}
 	d := &divided{config: c, folder: folder, open: []io.Closer{folder}}
-	defer func() {
-		for _, file := range d.open {
-			err = errors.Join(err, file.Close())
-		}
-	}()
-	all, err := d.contents()
+	g, division, err := d.graph(path, o)
+	if err != nil {
+		return nil, nil, errors.Join(err, d.close())
+	}
+	g.Release = func() { _ = d.close() }
+	return g, division, nil
+}
+
+func (d *divided) close() (err error) {
+	for _, file := range d.open {
+		err = errors.Join(err, file.Close())
+	}
+	return err
+}
+
+// graph opens the graph.
+func (d *divided) graph(path string, o *Options) (g *streamed.Graph, division *Division, err error) {
+	all, err := d.contents(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,14 +93,14 @@ func readDivided(path string, o *Options) (g *graph.Graph, division *Division, e
 	for _, e := range d.edges {
 		edges += int64(e.count)
 	}
-	if c.edges >= 0 && c.edges != edges {
-		return nil, nil, refusal.Errorf("%s: num_edges is %d, and the partitions have %d edges of their own", path, c.edges, edges)
+	if d.config.edges >= 0 && d.config.edges != edges {
+		return nil, nil, refusal.Errorf("%s: num_edges is %d, and the partitions have %d edges of their own", path, d.config.edges, edges)
 	}
-	g, order, err := all.graph(o)
+	g, order, err := all.open(o)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, err
 	}
-	g.Provenance = "dgl " + path
+	g.InMemory.Provenance = "dgl " + path
 	if len(d.parts) > 1 {
 		division, err = d.division(order)
 	}
@@ -96,18 +108,21 @@ func readDivided(path string, o *Options) (g *graph.Graph, division *Division, e
 }
 
 // contents returns the contents of the whole graph.
-func (d *divided) contents() (*contents, error) {
+func (d *divided) contents(path string) (*contents, error) {
 	for _, ends := range d.edgeEnds {
 		d.edges = append(d.edges, edgeType{ends: ends, inPart: make([]int, len(d.parts))})
 	}
-	for _, pass := range []func(*part) error{d.count, d.addVertices, d.addEdges} {
+	for _, pass := range []func(*part) error{d.count, d.addVertices} {
 		for p := range d.parts {
 			if err := d.withPart(p, pass); err != nil {
 				return nil, err
 			}
 		}
 	}
-	c := &contents{notes: []string{"vertices have the ids that they had before DGL divided the graph"}}
+	if err := d.findEnds(); err != nil {
+		return nil, err
+	}
+	c := &contents{source: path, notes: []string{"vertices have the ids that they had before DGL divided the graph"}}
 	if d.before == nil && len(d.parts) > 1 { // a single one keeps the order
 		c.notes[0] = "vertices have DGL's ids of the divided graph, whose files do not hold those before"
 	}
@@ -142,12 +157,11 @@ func (d *divided) contents() (*contents, error) {
 			continue
 		}
 		_, name, _ = canonical(name)
-		take := func() (source, target []int32, err error) {
-			source, target = e.source, e.target
-			e.source, e.target = nil, nil // the caller's now
-			return source, target, nil
-		}
-		c.relations = append(c.relations, &relation{&table{name: name, rows: e.count, columns: edges[t]}, e.ends[0], e.ends[1], take, nil})
+		c.relations = append(c.relations, &relation{
+			table: &table{name: name, rows: e.count, columns: edges[t]}, source: e.ends[0], target: e.ends[1],
+			open:   func() (arrays.EndsReader, error) { return &partEdges{d: d, kind: int32(t)}, nil },
+			refuse: func(err error) error { return err }, // it names the file of a partition
+		})
 	}
 	return c, nil
 }
@@ -377,54 +391,79 @@ func (d *divided) originalIDs(p *part) ([]int32, error) {
 	return all, nil
 }
 
-// addEdges adds the edges that a partition owns.
-func (d *divided) addEdges(p *part) error {
+// findEnds finds what types edges join, of those whose names do not say it.
+func (d *divided) findEnds() error {
+	for t := range d.edges {
+		if d.edges[t].ends[0] >= 0 {
+			continue
+		}
+		for p := range d.parts {
+			if err := d.withPart(p, func(p *part) error { return (&partEdges{d: d, kind: int32(t)}).read(p) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// partEdges reads the ends of the edges of one type, of each partition in turn.
+type partEdges struct {
+	d              *divided
+	kind           int32
+	next           int // the partition to come
+	source, target []int32
+}
+
+// Next implements arrays.EndsReader.
+func (e *partEdges) Next() (source, target []int32, err error) {
+	for e.source = nil; len(e.source) == 0; e.next++ {
+		if e.next == len(e.d.parts) {
+			return nil, nil, io.EOF
+		}
+		if err := e.d.withPart(e.next, e.read); err != nil {
+			return nil, nil, err
+		}
+	}
+	return e.source, e.target, nil
+}
+
+// Close implements arrays.EndsReader.
+func (e *partEdges) Close() {}
+
+// read reads those that a partition owns.
+func (e *partEdges) read(p *part) error {
+	d, of := e.d, &e.d.edges[e.kind]
 	source, target, err := p.relations[0].edges()
 	if err != nil {
 		return err
 	}
-	if err := memory.Need(2 * 4 * int64(len(p.ids))); err != nil {
+	const ends = 2 * 4
+	if err := memory.Need(ends * int64(len(p.ids)+of.inPart[p.p])); err != nil {
 		return err
 	}
 	types, given := make([]int32, len(p.ids)), make([]int32, len(p.ids))
 	for i, id := range p.ids {
 		types[i], given[i] = d.vertex(int64(id))
 	}
-	for t := range d.edges {
-		if err := d.edges[t].allocate(); err != nil {
-			return err
-		}
-	}
+	e.source, e.target = make([]int32, 0, of.inPart[p.p]), make([]int32, 0, of.inPart[p.p])
 	for k, t := range p.kind {
-		if t < 0 {
+		if t != e.kind {
 			continue
 		}
-		u, v, e := source[k], target[k], &d.edges[t]
-		if of, _ := d.vertexMap.at(int64(p.ids[v])); of != p.p {
+		u, v := source[k], target[k]
+		if owner, _ := d.vertexMap.at(int64(p.ids[v])); owner != p.p {
 			return fmt.Errorf("edge %d is its own, and leads into a vertex of another partition", k)
 		}
-		ends := [2]int{int(types[u]), int(types[v])}
-		if e.ends[0] < 0 {
-			e.ends = ends
+		joined := [2]int{int(types[u]), int(types[v])}
+		if of.ends[0] < 0 {
+			of.ends = joined
 		}
-		if e.ends != ends {
+		if of.ends != joined {
 			return fmt.Errorf("edge %d of type %.40q joins %.40q to %.40q, where others join %.40q to %.40q", k, d.edgeTypes[t],
-				d.vertexTypes[ends[0]], d.vertexTypes[ends[1]], d.vertexTypes[e.ends[0]], d.vertexTypes[e.ends[1]])
+				d.vertexTypes[joined[0]], d.vertexTypes[joined[1]], d.vertexTypes[of.ends[0]], d.vertexTypes[of.ends[1]])
 		}
 		e.source, e.target = append(e.source, given[u]), append(e.target, given[v])
 	}
-	return nil
-}
-
-// allocate allocates the lists of edges, after they were counted. Further calls do nothing.
-func (e *edgeType) allocate() error {
-	if cap(e.source) >= e.count {
-		return nil
-	}
-	if err := memory.Need(2 * 4 * int64(e.count)); err != nil {
-		return err
-	}
-	e.source, e.target = make([]int32, 0, e.count), make([]int32, 0, e.count)
 	return nil
 }
 

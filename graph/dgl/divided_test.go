@@ -15,7 +15,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/dgl/dgltest"
-	"weft/graph/streamed"
+	"weft/graph/graphtest"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/alloctest"
 	"weft/internal/refusal"
@@ -85,11 +85,7 @@ func TestDividedIDs(t *testing.T) {
 	for k, v := range newID {
 		renamed[v] = int32(k)
 	}
-	want, err := whole.Permute(renamed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, got, want)
+	same(t, got, graphtest.Permuted(t, whole, renamed))
 	if !slices.Equal(d.Of, []int32{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}) {
 		t.Errorf("partitions %v", d.Of)
 	}
@@ -326,7 +322,7 @@ func tryRead(t *testing.T, path string, bytes int) {
 	var d *Division
 	var err error
 	alloctest.Reading(t, bytes, func() { g, d, err = Read(path, only) })
-	streamedtest.Try(t, func() (*streamed.Graph, error) { return Open(path, only) }, err)
+	streamedtest.Try(t, opening(path, only), err)
 	if err != nil {
 		if !refusal.Is(err) {
 			t.Errorf("%v is not a refusal", err)

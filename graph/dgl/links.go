@@ -1,12 +1,12 @@
 package dgl
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -124,9 +124,8 @@ func hasEdgeSplit(g *graph.Graph) bool {
 
 // withoutReverses removes from reverse relations the edges that a split holds out. It returns how many edges
 // pass no messages for a split's sake, and how many of them are reverses.
-func withoutReverses(g *graph.Graph) (held, reverses int, err error) {
-	for i := range g.Relations {
-		forward := &g.Relations[i]
+func withoutReverses(g *streamed.Graph) (held, reverses int, err error) {
+	for _, forward := range g.Relations {
 		if forward.EdgeSplit == nil {
 			continue
 		}
@@ -137,18 +136,24 @@ func withoutReverses(g *graph.Graph) (held, reverses int, err error) {
 				out[[2]int32{pair[1], pair[0]}] = true
 			}
 		}
-		source, name, target := forward.Ends()
 		for k := range g.Relations {
 			back := &g.Relations[k]
-			if s, n, t, is := back.ReverseOf(); !is || s != source || n != name || t != target {
+			named := graph.Relation{Source: back.Source, Name: back.Name, Target: back.Target}
+			s, n, t, is := named.ReverseOf()
+			if !is || s != forward.Source || n != forward.Name || t != forward.Target {
 				continue
 			}
-			before := len(back.Sources)
-			*back, err = back.Where(func(_ int64, u, v int32) bool { return !out[[2]int32{u, v}] })
+			all, err := back.Read(nil)
 			if err != nil {
 				return held, reverses, err
 			}
-			reverses += before - len(back.Sources)
+			isOut := make([]bool, all.Len())
+			for k, u := range all.Source {
+				if isOut[k] = out[[2]int32{u, all.Target[k]}]; isOut[k] {
+					reverses++
+				}
+			}
+			back.Edges = streamed.Listed(without(all, isOut), back.Refuse)
 		}
 	}
 	return held, reverses, nil
@@ -160,21 +165,43 @@ func listOf(part int, kind, end string) string {
 	return [3]string{"", "val", "test"}[part] + "_" + kind + "_" + end
 }
 
+// hasLists reports whether the file has a split that AsLinkPredDataset stores beside a graph, which is read.
+func (c *cursor) hasLists(o *Options) bool {
+	_, there := c.labels[listOf(1, "pos", "src")]
+	return there && o.EdgeSplit != None
+}
+
+// listsOfSeveral refuses such a split beside several graphs or relations.
+func listsOfSeveral() error {
+	return refusal.Errorf("the lists of a split of edges (%s and others) are of one graph of one relation; %s %s leaves them out",
+		listOf(1, "pos", "src"), refusal.Setting("edge-split"), None)
+}
+
 // splitByLists gives the graph the split that AsLinkPredDataset stores beside it: the graph's own edges
 // train. Negative edges that are a few for each edge, from its source, are targets of that edge; others are
 // shared.
-func (c *cursor) splitByLists(g *graph.Graph, o *Options) error {
-	if _, there := c.labels[listOf(1, "pos", "src")]; !there || o.EdgeSplit == None {
-		return nil
+func (c *cursor) splitByLists(from *streamed.Graph) (*streamed.Graph, error) {
+	refuse := func(err error) error { return fmt.Errorf("%s: %w", from.Source, err) }
+	switch {
+	case len(from.Relations) > 1:
+		return nil, refuse(listsOfSeveral())
+	case from.Relations[0].EdgeSplit != nil:
+		return nil, refuse(refusal.Errorf("has a split of edges twice, as masks and as lists (%s and others); save one of them",
+			listOf(1, "pos", "src")))
+	}
+	g, err := from.Read()
+	if err != nil {
+		return nil, err
 	}
 	r := &g.Relations[0]
-	switch {
-	case len(g.Relations) > 1 || g.Graphs > 1:
-		return refusal.Errorf("the lists of a split of edges (%s and others) are of one graph of one relation; %s %s leaves them out",
-			listOf(1, "pos", "src"), refusal.Setting("edge-split"), None)
-	case r.EdgeSplit != nil:
-		return refusal.Errorf("has a split of edges twice, as masks and as lists (%s and others); save one of them", listOf(1, "pos", "src"))
+	if r.EdgeSplit, err = c.readLists(r); err != nil {
+		return nil, refuse(err)
 	}
+	return streamed.Of(g, from.Source), nil
+}
+
+// readLists reads the split of edges beside the edges of a relation.
+func (c *cursor) readLists(r *graph.Relation) (*graph.EdgeSplit, error) {
 	var lists [3][2]graph.Edges // of each part: edges and negative edges
 	forEach := true
 	for part := 1; part < len(lists); part++ {
@@ -184,12 +211,12 @@ func (c *cursor) splitByLists(g *graph.Graph, o *Options) error {
 				name := listOf(part, kind, end)
 				var err error
 				if *to, err = c.list(name); err != nil {
-					return refusal.Errorf("the list %q of a split of edges: %w", name, err)
+					return nil, refusal.Errorf("the list %q of a split of edges: %w", name, err)
 				}
 				delete(c.labels, name)
 			}
 			if len(e.Source) != len(e.Target) {
-				return refusal.Errorf("the list %q of a split of edges: has %d ids, and %q has %d",
+				return nil, refusal.Errorf("the list %q of a split of edges: has %d ids, and %q has %d",
 					listOf(part, kind, "src"), len(e.Source), listOf(part, kind, "dst"), len(e.Target))
 			}
 		}
@@ -202,8 +229,7 @@ func (c *cursor) splitByLists(g *graph.Graph, o *Options) error {
 			split.Negatives, split.Negative[part] = graph.TargetNegatives, lists[part][1].Target
 		}
 	}
-	r.EdgeSplit = split
-	return g.Check()
+	return split, nil
 }
 
 // list returns the ids of a label of whole graphs.
@@ -215,7 +241,7 @@ func (c *cursor) list(name string) ([]int32, error) {
 	if len(t.Shape) != 1 {
 		return nil, refusal.Errorf("has shape %v, where it is a list of ids", t.Shape)
 	}
-	a, err := npy.ReadData(bytes.NewReader(t.data), int64(len(t.data)), t.Header)
+	a, err := npy.ReadData(t.data(), t.size, t.Header)
 	if err != nil {
 		return nil, err
 	}

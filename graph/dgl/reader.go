@@ -1,13 +1,15 @@
 package dgl
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
 
+	"weft/graph/internal/arrays"
 	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
@@ -35,32 +37,33 @@ const (
 	maxTypes       = 1 << 16 // of vertices
 )
 
-// cursor reads the parts of a mapped file, one after another. Every length is compared with the bytes that
-// are left before anything is made of it. All numbers are little-endian, nothing is aligned. After the first
-// error it reads nothing more.
+// cursor reads the parts of a file, one after another. Every length is compared with the bytes that are left
+// before anything is made of it. All numbers are little-endian, nothing is aligned. After the first error it
+// reads nothing more.
 type cursor struct {
-	file *regular.Mapping
-	data []byte
-	at   int
-	err  error
+	file   *os.File
+	length int64 // of the file
+	at     int64
+	ahead  *bufio.Reader // from at on
+	err    error
 
-	labels map[string]tensor // labels of whole graphs
+	labels map[string]tensor // of whole graphs
 }
 
-// open maps a file, for a cursor over all of it.
-func open(path string) (*cursor, error) {
-	return over(regular.Map(path))
-}
+// open opens a file, for a cursor over all of it.
+func open(path string) (*cursor, error) { return over(regular.Open(path)) }
 
-// over returns a cursor over all of a mapped file.
-func over(file *regular.Mapping, err error) (*cursor, error) {
+// over returns a cursor over all of an open file.
+func over(file *os.File, size int64, err error) (*cursor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cursor{file: file, data: file.Content}, nil
+	c := &cursor{file: file, length: size, ahead: bufio.NewReader(nil)}
+	c.ahead.Reset(io.NewSectionReader(file, 0, size))
+	return c, nil
 }
 
-// Close gives the file back. What was read of it, tensors among it, must not be used afterwards.
+// Close closes the file. Tensors of it cannot be read afterwards.
 func (c *cursor) Close() error { return c.file.Close() }
 
 // fail records the first error: what is wrong, and where in the file.
@@ -70,16 +73,37 @@ func (c *cursor) fail(format string, args ...any) {
 	}
 }
 
+// left returns how many bytes are to come.
+func (c *cursor) left() uint64 { return uint64(c.length - c.at) }
+
+// has reports whether the next n bytes are there.
+func (c *cursor) has(n uint64) bool {
+	if c.err == nil && n > c.left() {
+		c.fail("%d bytes are to come, and %d are there", n, c.left())
+	}
+	return c.err == nil
+}
+
 // bytes reads the next n bytes.
 func (c *cursor) bytes(n uint64) []byte {
-	if c.err == nil && n > uint64(len(c.data)-c.at) {
-		c.fail("%d bytes are to come, and %d are there", n, len(c.data)-c.at)
-	}
-	if c.err != nil {
+	if !c.has(n) {
 		return nil
 	}
-	c.at += int(n)
-	return c.data[c.at-int(n) : c.at : c.at]
+	b := make([]byte, n)
+	if _, err := io.ReadFull(c.ahead, b); err != nil {
+		c.fail("%w", err)
+		return nil
+	}
+	c.at += int64(n)
+	return b
+}
+
+// skip passes over the next n bytes.
+func (c *cursor) skip(n uint64) {
+	if c.has(n) {
+		c.at += int64(n)
+		c.ahead.Reset(io.NewSectionReader(c.file, c.at, c.length-c.at))
+	}
 }
 
 func (c *cursor) uint64() uint64 {
@@ -109,8 +133,8 @@ func (c *cursor) magic(want uint64, name string) {
 // count reads the number of the entries that follow, each of at least so many bytes.
 func (c *cursor) count(least int) int {
 	n := c.uint64()
-	if c.err == nil && n > uint64(len(c.data)-c.at)/uint64(least) {
-		c.fail("%d entries are to come in %d bytes", n, len(c.data)-c.at)
+	if c.err == nil && n > c.left()/uint64(least) {
+		c.fail("%d entries are to come in %d bytes", n, c.left())
 	}
 	if c.err != nil {
 		return 0
@@ -140,11 +164,26 @@ func (c *cursor) texts() []string {
 	return list
 }
 
-// tensor is an array in a mapped file. Its bytes are not copied.
+// tensor is an array in an open file.
 type tensor struct {
 	npy.Header
-	data []byte
-	at   int64 // where they lie in the file
+	file     *os.File
+	at, size int64 // where its bytes lie in the file, and how many they are
+}
+
+// data reads the bytes.
+func (t *tensor) data() io.Reader { return io.NewSectionReader(t.file, t.at, t.size) }
+
+// open opens the array as a .npy file.
+func (t *tensor) open() (*arrays.Entry, error) { return openData(t.Header, t.data()) }
+
+// openData opens data as a .npy file.
+func openData(h npy.Header, data io.Reader) (*arrays.Entry, error) {
+	r, size, err := h.Stream(data)
+	if err != nil {
+		return nil, err
+	}
+	return &arrays.Entry{ReadCloser: io.NopCloser(r), Size: size}, nil
 }
 
 // tensor reads an array.
@@ -188,8 +227,8 @@ func (c *cursor) tensor() tensor {
 	if c.err == nil && (elements > math.MaxInt64/8 || n != elements*uint64(bits/8)) {
 		c.fail("a tensor of shape %v and %d bits has %d bytes", t.Shape, bits, n)
 	}
-	t.at = int64(c.at)
-	t.data = c.bytes(n)
+	t.file, t.at, t.size = c.file, c.at, int64(n)
+	c.skip(n)
 	return t
 }
 
@@ -252,8 +291,8 @@ func (c *cursor) start(magic uint64, what string) error {
 
 // end refuses bytes after the last part.
 func (c *cursor) end() {
-	if left := len(c.data) - c.at; c.err == nil && left > 0 {
-		c.fail("%d bytes follow the last part", left)
+	if c.err == nil && c.left() > 0 {
+		c.fail("%d bytes follow the last part", c.left())
 	}
 }
 
@@ -278,7 +317,7 @@ func integers[T int32 | int64](t *tensor, limit int64) ([]T, error) {
 	if err := memory.Need(int64(binary.Size(T(0))) * int64(t.Shape[0])); err != nil {
 		return nil, err
 	}
-	blocks, err := npy.NewDataBlocks(bytes.NewReader(t.data), int64(len(t.data)), t.Header)
+	blocks, err := npy.NewDataBlocks(t.data(), t.size, t.Header)
 	if err != nil {
 		return nil, err
 	}

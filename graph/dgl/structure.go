@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"weft/graph/internal/arrays"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -62,7 +63,7 @@ func (c *cursor) readGraphs() (graphs []*structure, err error) {
 		return nil, refusal.Errorf("graphs of DGL's kind %d, where %d is read: save them again with dgl.save_graphs", kind, heteroGraphs)
 	}
 	announced := c.uint64()
-	c.bytes(headerBytes - uint64(min(c.at, headerBytes)))
+	c.skip(headerBytes - uint64(min(c.at, headerBytes)))
 	start := c.uint64()
 	c.labels = c.named()
 	if c.err == nil && start != uint64(c.at) {
@@ -233,6 +234,49 @@ func (m *matrix) targets() int {
 		return m.rows
 	}
 	return m.columns
+}
+
+// open opens the ends of the edges, in the order of the edges' ids. Where they do not lie in this order they
+// are read at once.
+func (m *matrix) open() (arrays.EndsReader, error) {
+	if m.ids.elements() > 0 || m.format == coo && m.first.Descr != m.second.Descr {
+		source, target, err := m.edges()
+		return arrays.EndsInMemory(source, target), err
+	}
+	for _, t := range []*tensor{&m.first, &m.second} {
+		if err := t.checkVector(); err != nil {
+			return nil, err
+		}
+	}
+	if m.format == coo {
+		if n, of := m.first.elements(), m.second.elements(); n != of {
+			return nil, refusal.Errorf("%d sources and %d destinations of edges", n, of)
+		}
+		o := arrays.EndsOptions{High: [2]int64{int64(m.rows), int64(m.columns)}, Outside: outside}
+		return arrays.OpenVectors([2]func() (*arrays.Entry, error){m.first.open, m.second.open}, o)
+	}
+	bounds, err := m.bounds()
+	if err != nil {
+		return nil, err
+	}
+	entry, err := m.second.open()
+	if err != nil {
+		return nil, err
+	}
+	ends, err := arrays.OpenCSR(&arrays.CSR{Rows: m.rows, Columns: m.columns, Indptr: bounds}, entry, outside)
+	if err != nil || m.format == csr {
+		return ends, err
+	}
+	return turned{ends}, nil
+}
+
+// turned are the ends of edges in reverse.
+type turned struct{ arrays.EndsReader }
+
+// Next implements arrays.EndsReader.
+func (t turned) Next() (source, target []int32, err error) {
+	target, source, err = t.EndsReader.Next()
+	return source, target, err
 }
 
 // edges lists the ends of all edges by the edges' ids.

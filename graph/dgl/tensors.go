@@ -1,7 +1,6 @@
 package dgl
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,7 @@ type tensorFiles struct {
 	order func(t int) []location // of a column's rows; nil: those of the partitions follow each other
 }
 
-// columns returns those of each type, put together from the files, which stay mapped.
+// columns returns those of each type, put together from the files, which stay open.
 func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 	byType := make([]map[string][]tensor, len(f.types)) // then by name and by partition
 	for t := range byType {
@@ -81,12 +80,10 @@ func (f *tensorFiles) column(key string) (t int, name string) {
 
 // join makes one column of the partitions' tensors. An error is about the tensor of partition p.
 func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error) {
-	var rows [][]byte
-	total := 0
+	total, rows := 0, make([]tensor, len(parts)) // of those that have some
 	for p, from := range parts {
 		n := f.rows(t, p)
 		if total += n; n == 0 {
-			rows = append(rows, nil)
 			continue
 		}
 		switch {
@@ -99,8 +96,8 @@ func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error)
 		case from.Descr != all.Descr || !slices.Equal(from.Shape[1:], all.Shape[1:]):
 			return all, p, fmt.Errorf("has %s of shape %v, where other partitions have rows of %s of shape %v", from.Descr, from.Shape, all.Descr, all.Shape[1:])
 		}
-		rows = append(rows, from.data)
-		all.size += int64(len(from.data))
+		rows[p] = from
+		all.size += from.size
 	}
 	if total == 0 {
 		all.Header = npy.Header{Descr: "<f4", Shape: []int{0}}
@@ -111,34 +108,41 @@ func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error)
 		all.rows = func() io.Reader {
 			readers := make([]io.Reader, len(rows))
 			for p := range rows {
-				readers[p] = bytes.NewReader(rows[p])
+				readers[p] = rows[p].data()
 			}
 			return io.MultiReader(readers...)
 		}
 		return all, 0, nil
 	}
-	width := int(all.size / int64(total))
-	all.rows = func() io.Reader { return &gathered{parts: rows, width: width, order: order} }
+	width := all.size / int64(max(total, 1))
+	all.rows = func() io.Reader { return &gathered{parts: rows, row: make([]byte, width), order: order} }
 	return all, 0, nil
 }
 
 // gathered reads rows of several matrices in a given order.
 type gathered struct {
-	parts  [][]byte
-	width  int        // bytes of a row
-	order  []location // of rows to come
-	within int        // bytes of the next row that were read
+	parts []tensor
+	order []location // of rows to come
+	row   []byte     // of the size of one
+	left  []byte     // of the last row, what is not read
 }
 
+// Read implements io.Reader.
 func (g *gathered) Read(b []byte) (n int, err error) {
-	for n < len(b) && len(g.order) > 0 && g.width > 0 {
-		at := g.order[0]
-		start := int(at.row) * g.width
-		copied := copy(b[n:], g.parts[at.part][start+g.within:start+g.width])
-		n += copied
-		if g.within += copied; g.within == g.width {
-			g.order, g.within = g.order[1:], 0
+	for n < len(b) {
+		if len(g.left) == 0 {
+			if len(g.order) == 0 || len(g.row) == 0 {
+				break
+			}
+			at := g.order[0]
+			from := &g.parts[at.part]
+			if _, err := from.file.ReadAt(g.row, from.at+int64(at.row)*int64(len(g.row))); err != nil {
+				return n, err
+			}
+			g.order, g.left = g.order[1:], g.row
 		}
+		copied := copy(b[n:], g.left)
+		g.left, n = g.left[copied:], n+copied
 	}
 	if n == 0 && len(b) > 0 {
 		return 0, io.EOF

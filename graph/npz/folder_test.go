@@ -81,12 +81,6 @@ func TestFolder(t *testing.T) {
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(graph.Graph{}, "Provenance"), cmpopts.IgnoreUnexported(graph.Graph{}, graph.Relation{})); diff != "" {
 			t.Errorf("%s (-archive +folder):\n%s", name, diff)
 		}
-		if name == "typed" {
-			if g, err := Open(dir, Options{}); g != nil || err != nil {
-				t.Errorf("in a stream: %v, %v", g, err)
-			}
-			continue
-		}
 		g, err := Open(dir, Options{})
 		if err != nil {
 			t.Fatal(err)

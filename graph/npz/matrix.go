@@ -27,13 +27,12 @@ var matrixKeys = [...]string{"format", "shape", "data", "indices", "indptr", "ro
 // ReadMatrix reads features from an archive that scipy.sparse.save_npz wrote, of a matrix in the format csr,
 // csc or coo. Complaints about the file are refusals that name it.
 func ReadMatrix(path string) (*arrays.Matrix, error) {
-	file, err := arrays.OpenArchive(path)
+	a, err := arrays.OpenArchive(path)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	a := &archive{Archive: file}
-	if !a.isMatrix() {
+	defer a.Close()
+	if !isMatrix(a) {
 		return nil, refusal.Errorf("%s: holds arrays (%s), no sparse matrix: give what scipy.sparse.save_npz or numpy.save writes",
 			path, a.Keys())
 	}
@@ -52,7 +51,7 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	if !ok || !a.Has(known.parts[:]...) {
 		return nil, refusal.Errorf("%s: its sparse matrix is none of the formats that are read, csr, csc and coo: save it after .tocsr()", path)
 	}
-	m, err := a.sparse("", known)
+	m, err := readSparse(a, "", known)
 	if err != nil {
 		return nil, err
 	}
@@ -64,27 +63,28 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 }
 
 // isMatrix reports whether the archive is of scipy.sparse.save_npz.
-func (a *archive) isMatrix() bool { return a.Has("format", "shape", "data") }
+func isMatrix(a *arrays.Archive) bool { return a.Has("format", "shape", "data") }
 
-// shape reads the rows and columns of the sparse matrix in the arrays whose names begin so.
-func (a *archive) shape(prefix string) (rows, columns int64, err error) {
-	shape, err := a.Array(prefix + "shape")
+// readShape reads the rows and columns of the sparse matrix in the arrays whose names begin so.
+func readShape(a *arrays.Archive, prefix string) (rows, columns int64, err error) {
+	key := prefix + "shape"
+	shape, err := a.Array(key)
 	if err != nil {
 		return 0, 0, err
 	}
 	dims, err := shape.Int64s()
 	if err != nil {
-		return 0, 0, a.Refuse(prefix+"shape", err)
+		return 0, 0, a.Refuse(key, err)
 	}
 	if len(dims) != 2 {
-		return 0, 0, refusal.Errorf("%s: array %q has %d values: a matrix has two dimensions", a.Path, prefix+"shape", len(dims))
+		return 0, 0, a.Refuse(key, refusal.Errorf("has %d values: a matrix has two dimensions", len(dims)))
 	}
 	return dims[0], dims[1], nil
 }
 
-// sparse reads the sparse matrix of that layout in the arrays whose names begin so.
-func (a *archive) sparse(prefix string, l layout) (*arrays.CSR, error) {
-	rows, columns, err := a.shape(prefix)
+// readSparse reads the sparse matrix of that layout in the arrays whose names begin so.
+func readSparse(a *arrays.Archive, prefix string, l layout) (*arrays.CSR, error) {
+	rows, columns, err := readShape(a, prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -96,12 +96,25 @@ func (a *archive) sparse(prefix string, l layout) (*arrays.CSR, error) {
 	}
 	m, err := l.read(rows, columns, parts[0], parts[1], parts[2])
 	if err != nil {
-		return nil, a.refuseMatrix(prefix, err)
+		return nil, refuseMatrix(a, prefix, err)
 	}
 	return m, nil
 }
 
+// readSparseFeatures reads features of so many vertices from such a csr_matrix.
+func readSparseFeatures(a *arrays.Archive, prefix string, vertices int) (*arrays.Matrix, error) {
+	m, err := readSparse(a, prefix, csr)
+	if err != nil {
+		return nil, err
+	}
+	f, err := m.Features()
+	if err != nil {
+		return nil, a.Refuse(prefix+"indices", err)
+	}
+	return &arrays.Matrix{Features: f, Rows: m.Rows}, a.Rows(prefix+"shape", m.Rows, vertices)
+}
+
 // refuseMatrix puts the file and the arrays whose names begin so before an error.
-func (a *archive) refuseMatrix(prefix string, err error) error {
-	return refusal.Errorf("%s: arrays %q: %w", a.Path, prefix+"…", err)
+func refuseMatrix(a *arrays.Archive, prefix string, err error) error {
+	return refusal.Errorf("%s: arrays %q: %w", a.Path, a.Key(prefix)+"…", err)
 }

@@ -47,8 +47,7 @@ type Options struct {
 // archive is an open file and how it is read.
 type archive struct {
 	*arrays.Archive
-	arrays.Fields // of the archive
-	options       Options
+	options Options
 }
 
 // The arrays of the first layout that belong together, and those that are known and not read: what columns
@@ -71,31 +70,19 @@ var maskKeys = [3]string{"train_masks", "val_masks", "test_masks"}
 // in _directed, and with AsListed. The graph's Notes say which it was. An adjacency whose values are all one
 // is unweighted. Complaints about the file are refusals that name it and the array.
 func Read(path string, o Options) (*graph.Graph, error) {
-	a, err := openArchive(path, o)
+	g, err := Open(path, o)
 	if err != nil {
 		return nil, err
 	}
-	defer a.Close()
-	if a.isTyped() {
-		return a.typed()
-	}
-	g, err := a.open()
-	if err != nil {
-		return nil, err
-	}
+	defer g.Close()
 	return g.Read()
 }
 
-// Open opens the graph of Read, to be read or written in a stream, until it is closed. It returns nil if the
-// graph has types, and must be read into memory as a whole.
+// Open opens the graph of Read, to be read or written in a stream, until it is closed.
 func Open(path string, o Options) (*streamed.Graph, error) {
 	a, err := openArchive(path, o)
 	if err != nil {
 		return nil, err
-	}
-	if a.isTyped() {
-		a.Close()
-		return nil, nil
 	}
 	g, err := a.open()
 	if err != nil {
@@ -115,7 +102,7 @@ func openArchive(path string, o Options) (*archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &archive{file, arrays.Fields{Source: file}, o}, nil
+	return &archive{file, o}, nil
 }
 
 // open opens the graph in the layout that the archive has.
@@ -124,15 +111,16 @@ func (a *archive) open() (*streamed.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	open := a.plain
+	open := a.fields
 	switch {
+	case a.isTyped():
 	case sparse:
 		open = a.sparseAdjacency
 	case a.Has("edges", "node_features", "node_labels"):
 		open = a.heterophilous
 	case a.Has(arrays.EdgeIndexKey), a.Has("edges", "num_nodes"):
 	default:
-		if a.isMatrix() {
+		if isMatrix(a.Archive) {
 			return nil, refusal.Errorf("%s: is a sparse matrix of scipy.sparse.save_npz, and no graph: give it as %s of import edges, "+
 				"or save an adjacency under the names adj_{data,indices,indptr,shape}", a.Path, refusal.Setting("features"))
 		}
@@ -160,11 +148,11 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, columns, err := a.shape("adj_")
+	rows, columns, err := readShape(a.Archive, "adj_")
 	if err != nil {
 		return nil, err
 	}
-	e, err := a.CSREdges(rows, columns, [3]string{"adj_indptr", "adj_indices", "adj_data"}, func(err error) error { return a.refuseMatrix("adj_", err) })
+	e, err := a.CSREdges(rows, columns, [3]string{"adj_indptr", "adj_indices", "adj_data"}, func(err error) error { return refuseMatrix(a.Archive, "adj_", err) })
 	if err != nil {
 		return nil, err
 	}
@@ -174,23 +162,17 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 	vertices := int(rows)
 	g := a.graph(vertices, e)
 	of := g.InMemory
+	features := &arrays.Matrix{}
 	switch {
 	case attributed:
-		m, err := a.sparse("attr_", csr)
-		if err != nil {
-			return nil, err
-		}
-		if err := a.Rows("attr_shape", m.Rows, vertices); err != nil {
-			return nil, err
-		}
-		if of.Features, err = m.Features(); err != nil {
-			return nil, a.Refuse("attr_indices", err)
-		}
+		features, err = readSparseFeatures(a.Archive, "attr_", vertices)
 	case a.Has("attr_matrix"):
-		if err = a.dense(g, "attr_matrix"); err != nil {
-			return nil, err
-		}
+		features, err = a.Features("attr_matrix", vertices, a.options.DenseFeatures)
 	}
+	if err != nil {
+		return nil, err
+	}
+	features.Give(g, 0)
 	if a.Has("labels") {
 		if of.Labels, err = a.Labels("labels", vertices); err != nil {
 			return nil, err
@@ -246,17 +228,11 @@ func (a *archive) heterophilous() (*streamed.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	dense, vertices, err := a.DenseRows("node_features", a.options.DenseFeatures)
+	features, err := a.Features("node_features", arrays.AnyRows, a.options.DenseFeatures)
 	if err != nil {
 		return nil, err
 	}
-	features := &arrays.Matrix{}
-	if dense == nil {
-		if features, err = a.Matrix("node_features", a.options.DenseFeatures); err != nil {
-			return nil, err
-		}
-		vertices = features.Rows
-	}
+	vertices := features.Rows
 	// Labels are read first: rows of features may be empty, and then any number of them takes no bytes.
 	labels, err := a.Labels("node_labels", vertices)
 	if err != nil {
@@ -270,7 +246,6 @@ func (a *archive) heterophilous() (*streamed.Graph, error) {
 		return nil, err
 	}
 	g := a.graph(vertices, e)
-	g.Types[0].Rows = dense
 	of := g.InMemory
 	switch {
 	case a.options.AsListed:
@@ -279,75 +254,18 @@ func (a *archive) heterophilous() (*streamed.Graph, error) {
 	default:
 		of.Notes, g.Symmetrize = nil, true
 	}
-	features.Of(of)
+	features.Give(g, 0)
 	of.Labels = labels
 	if of.Labels.Classes == 2 && !of.Labels.MultiLabel() {
 		of.Metric = "roc-auc"
 	}
 	if divided {
-		of.Splits, err = a.Splits(maskKeys, vertices, &of.Labels, masks)
+		of.Splits, err = a.Splits(maskKeys, vertices, &of.Labels, arrays.MaskRows)
 	}
 	return g, err
 }
 
-// plain opens the layouts whose edges are a list and whose other arrays have the names of PyTorch Geometric.
-func (a *archive) plain() (*streamed.Graph, error) {
-	key := "edges"
-	if a.Has(arrays.EdgeIndexKey) {
-		key = arrays.EdgeIndexKey
-	}
-	if err := a.Only(append([]string{key, "edge_weight", "edge_attr"}, slices.Concat(vertexKeys, arrays.EdgeSplitKeys)...)...); err != nil {
-		return nil, err
-	}
-	e, err := a.Edges(key)
-	if err != nil {
-		return nil, err
-	}
-	vertices, err := a.vertices(&e)
-	if err != nil {
-		return nil, err
-	}
-	g := a.graph(vertices, e)
-	of := g.InMemory
-	if err := a.Graphs(of, vertices); err != nil {
-		return nil, err
-	}
-	if g.Relations[0].EdgeSplit, err = a.EdgeSplit(); err != nil {
-		return nil, err
-	}
-	if a.Has("x") && !slices.ContainsFunc(sparseFeatures[:], func(key string) bool { return a.Has(key) }) {
-		if err = a.dense(g, "x"); err != nil {
-			return nil, err
-		}
-	} else if m, err := a.features("", vertices); err != nil {
-		return nil, err
-	} else if m != nil {
-		m.Of(of)
-	}
-	if of.Labels, err = a.labels(a, "", vertices); err != nil {
-		return nil, err
-	}
-	of.Splits, err = a.Splits(arrays.MaskKeys, vertices, &of.Labels, arrays.Masks)
-	return g, err
-}
-
-// vertices returns V: what the arrays say, else the largest id plus one.
-func (a *archive) vertices(e *streamed.Edges) (int, error) {
-	if n, err := a.rowsOf(a, "", int(e.Count)); n > 0 || err != nil {
-		return n, err
-	}
-	source, target, err := e.Largest()
-	if err != nil {
-		return 0, err
-	}
-	largest := max(source, target)
-	if largest < 0 || int64(largest) >= arrays.MaxVertices(int(e.Count)) {
-		return 0, refusal.Errorf("%s: the largest id of %d edges is %d: give the number of vertices as num_nodes", a.Path, e.Count, largest)
-	}
-	return int(largest) + 1, nil
-}
-
-// graph makes a graph of edges that the archive lists.
+// graph makes a graph of one type and of edges that the archive lists.
 func (a *archive) graph(vertices int, e streamed.Edges) *streamed.Graph {
 	e.Refuse = func(err error) error { return refusal.Errorf("%s: %w", a.Path, err) }
 	notes := []string{fmt.Sprintf("%d edges, as the file lists them", e.Count)}
@@ -355,101 +273,6 @@ func (a *archive) graph(vertices int, e streamed.Edges) *streamed.Graph {
 		InMemory: &graph.Graph{Count: vertices, Notes: notes}, Source: a.Path,
 		Relations: []streamed.Relation{{Edges: e}}, Types: make([]streamed.Type, 1),
 	}
-}
-
-// sparseFeatures are the arrays of features that are a SciPy csr_matrix.
-var sparseFeatures = [...]string{"x_data", "x_indices", "x_indptr", "x_shape"}
-
-// rowsOf returns how many vertices the arrays of a source say there are, whose keys begin so, for so many
-// edges; 0: they do not say.
-func (a *archive) rowsOf(of arrays.Source, prefix string, edges int) (int, error) {
-	n, err := (arrays.Fields{Source: of}).Vertices(edges)
-	if bounds := prefix + "x_indptr"; n == 0 && err == nil && a.Has(bounds) {
-		n, err = a.Count(bounds)
-		n--
-	}
-	return n, err
-}
-
-// features reads the features of so many vertices, dense or sparse, from arrays whose keys begin so; nil:
-// there are none.
-func (a *archive) features(prefix string, vertices int) (*arrays.Matrix, error) {
-	var keys []string
-	for _, key := range sparseFeatures {
-		keys = append(keys, prefix+key)
-	}
-	sparse, err := a.Group(keys...)
-	key := prefix + "x"
-	switch {
-	case err != nil:
-		return nil, err
-	case sparse && a.Has(key):
-		return nil, refusal.Errorf("%s: has features twice, as %q and as %q: leave one out", a.Path, key, keys[0])
-	case sparse:
-		m, err := a.sparse(key+"_", csr)
-		if err != nil {
-			return nil, err
-		}
-		f, err := m.Features()
-		if err != nil {
-			return nil, a.Refuse(key+"_indices", err)
-		}
-		return &arrays.Matrix{Features: f, Rows: m.Rows}, a.Rows(key+"_shape", m.Rows, vertices)
-	case a.Has(key):
-		return a.Features(key, vertices, a.options.DenseFeatures)
-	}
-	return nil, nil
-}
-
-// dense reads the features of a graph whose vertices are known, unless they are read when they are needed.
-func (a *archive) dense(g *streamed.Graph, key string) error {
-	of, keep := g.InMemory, a.options.DenseFeatures
-	rows, n, err := a.DenseRows(key, keep)
-	if err != nil {
-		return err
-	}
-	if g.Types[0].Rows = rows; rows != nil {
-		return a.Rows(key, n, of.Count)
-	}
-	m, err := a.Features(key, of.Count, keep)
-	if err != nil {
-		return err
-	}
-	m.Of(of)
-	return nil
-}
-
-// labels reads the labels of so many vertices from arrays whose keys begin so, and the names of their
-// classes, which may be more than vertices have; none, if there are none.
-func (a *archive) labels(of arrays.Source, prefix string, vertices int) (l graph.Labels, err error) {
-	f, key := arrays.Fields{Source: of}, prefix+classNamesKey
-	if !of.Has("y") {
-		if of.Has(classNamesKey) {
-			return l, a.Refuse(key, refusal.Errorf("there are no labels %q: leave it out", prefix+"y"))
-		}
-		return l, nil
-	}
-	if l, err = f.Labels("y", vertices); err != nil || !of.Has(classNamesKey) {
-		return l, err
-	}
-	names, err := a.listed(key, 1)
-	switch {
-	case err != nil:
-		return l, err
-	case l.Class == nil:
-		return l, a.Refuse(key, refusal.Errorf("labels %q are not one class id for each vertex, and only these have names: leave it out", prefix+"y"))
-	case len(names) < l.Classes:
-		return l, a.Refuse(key, refusal.Errorf("has %d names, and %q has %d classes: name each class", len(names), prefix+"y", l.Classes))
-	}
-	known := make(map[string]bool, len(names))
-	for _, name := range names {
-		if !utf8.ValidString(name) || known[name] {
-			return l, a.Refuse(key, refusal.Errorf("the name %.40q is there twice, or is not UTF-8: give each class a name of its own", name))
-		}
-		known[name] = true
-	}
-	l.Classes, l.Names = len(names), names
-	return l, nil
 }
 
 // names reads an optional vector of text. Where NumPy stored numbers, or Python objects, which are pickles,
@@ -486,32 +309,4 @@ func (a *archive) names(g *graph.Graph, key string, want int) ([]string, error) 
 		}
 	}
 	return names, nil
-}
-
-// masks takes V truth values apart, or one row of them per split. It returns the vertices of each split.
-func masks(array *npy.Array, vertices int) ([][]int64, error) {
-	rows, columns := 1, 0
-	switch len(array.Shape) {
-	case 1:
-		columns = array.Shape[0]
-	case 2:
-		rows, columns = array.Shape[0], array.Shape[1]
-	}
-	if columns != vertices {
-		return nil, refusal.Errorf("has shape %v: each mask has a row per split, with %d values", array.Shape, vertices)
-	}
-	marks, err := array.Bools()
-	if err != nil {
-		return nil, err
-	}
-	if err := arrays.CheckSplits(rows); err != nil {
-		return nil, err
-	}
-	ids := make([][]int64, rows)
-	for k := range ids {
-		if ids[k], err = arrays.Marked(marks[k*vertices : (k+1)*vertices]); err != nil {
-			return nil, err
-		}
-	}
-	return ids, nil
 }

@@ -1,10 +1,13 @@
 package ogb
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
@@ -13,75 +16,180 @@ import (
 	"weft/internal/refusal"
 )
 
-// folder is an open folder. It has in memory all but features, edges and arrays.
+// folder is a folder that is being opened.
 type folder struct {
 	Options
 	layout
-	counts   map[string]int // of vertices, by type
-	inverse  bool           // the inverse of each edge is stored behind it
-	notes    []string
-	warnings []string // of what is not read
+	typed   bool
+	counts  map[string]int // of vertices, by type
+	inverse bool           // the inverse of each edge is stored behind it
+	notes   []string
 }
 
 func (f *folder) note(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
-func (f *folder) typeNames() []string { return slices.Sorted(maps.Keys(f.counts)) }
-
-// noteUnread says what is not read.
-func (f *folder) noteUnread(relations []triplet) {
-	notes, warnings := sayUnread(f.name(), f.unread(f.typeNames(), relations))
-	f.notes, f.warnings = append(f.notes, notes...), append(f.warnings, warnings...)
-}
-
-// openOne opens a graph of one type. Its layout must stay open until it has been read or written.
-func openOne(l layout, o Options) (*streamed.Graph, error) {
-	f := &folder{Options: o, layout: l}
-	types, err := l.types()
+// open opens the graph. Its layout must stay open until it has been read or written.
+func (f *folder) open() (*streamed.Graph, error) {
+	if err := f.checkTyped(); err != nil {
+		return nil, err
+	}
+	types, err := f.typesInOrder()
+	if err != nil {
+		return nil, err
+	}
+	relations, err := f.relationsInOrder()
 	if err != nil {
 		return nil, err
 	}
 	own := types[0]
-	f.counts = map[string]int{own.Type: own.Count}
-	of := &graph.Graph{Count: own.Count, Provenance: f.provenance(), Metric: known[nameOf(f.Folder)].metric}
-	g := &streamed.Graph{
-		InMemory: of, Source: f.Folder, Symmetrize: f.Symmetrize, Progress: f.Progress,
-		Relations: make([]streamed.Relation, 1), Types: make([]streamed.Type, 1),
+	of := &graph.Graph{
+		Type: own.Type, Count: own.Count, Others: types[1:],
+		Provenance: cmp.Or(f.Provenance, "ogb "+f.Folder), Metric: known[nameOf(f.Folder)].metric,
 	}
-	relation := &g.Relations[0]
-	if relation.EdgeSplit, err = f.readEdgeSplit(own.Count); err != nil {
-		return nil, err
+	g := &streamed.Graph{InMemory: of, Source: f.Folder, Symmetrize: f.Symmetrize, Progress: f.Progress}
+	var split *graph.EdgeSplit
+	if !f.typed {
+		if split, err = f.readEdgeSplit(own.Count); err != nil {
+			return nil, err
+		}
 	}
-	if relation.EdgeSplit == nil {
+	if split == nil {
 		if err := f.readLabels(of, own); err != nil {
 			return nil, err
 		}
 	}
 	var kept []string
-	if g.Types[0].Arrays, kept, err = f.arraysOf(own); err != nil {
-		return nil, err
+	for _, t := range types {
+		made := streamed.Type{}
+		if made.Rows, err = f.rows(t); err != nil {
+			return nil, err
+		}
+		var called []string
+		if made.Arrays, called, err = f.arraysOf(t); err != nil {
+			return nil, err
+		}
+		g.Types, kept = append(g.Types, made), append(kept, called...)
 	}
-	only := triplet{}
-	why := f.direct()
-	if g.Types[0].Rows, err = f.rows(own); err != nil {
-		return nil, err
+	why, listed := f.direct(), int64(0)
+	for _, r := range relations {
+		made := streamed.Relation{Source: r[0], Name: r[1], Target: r[2], EdgeSplit: split}
+		if made.Edges, err = f.edgesOf(r); err != nil {
+			return nil, err
+		}
+		g.Relations, listed = append(g.Relations, made), listed+made.Count
 	}
-	if relation.Edges, err = f.edgesOf(only); err != nil {
-		return nil, err
-	}
-	if listed := relation.Count; f.inverse {
-		f.note("%d edges, and the inverse of each, %s", listed/2, why)
+	notes, warnings := sayUnread(f.name(), f.unread(f.typeNames(), relations))
+	of.Warnings = warnings
+	if f.typed {
+		err = f.checkClaims(g, relations, int(listed))
+		f.notes = sayKept(kept)
+		f.note("%s of %s, without inverse ones (%s adds reverse relations)", arrays.Counted(int(listed), "edge"),
+			arrays.Counted(len(relations), "relation"), refusal.Setting("reverse-relations"))
 	} else {
-		f.note("%d edges, without inverse ones, %s", listed, why)
+		if f.inverse {
+			f.note("%d edges, and the inverse of each, %s", listed/2, why)
+		} else {
+			f.note("%d edges, without inverse ones, %s", listed, why)
+		}
+		f.notes = append(f.notes, sayKept(kept)...)
 	}
-	f.notes = append(f.notes, sayKept(kept)...)
-	f.noteUnread([]triplet{only})
-	if err := f.chooseFeatures(g); err != nil {
+	f.notes = append(f.notes, notes...)
+	if err == nil && !f.typed {
+		err = f.chooseFeatures(g)
+	}
+	of.Notes = f.notes
+	return g, err
+}
+
+// checkTyped refuses options that are for graphs of one type, and a split of triples.
+func (f *folder) checkTyped() error {
+	if !f.typed {
+		return nil
+	}
+	for flag, asked := range map[string]bool{
+		"inverse-edges": f.Inverse == Add, "features-from-edges": f.FromEdges != "",
+	} {
+		if asked {
+			return refusal.Errorf("%s: %s has several types of vertices, and this is for graphs of one; leave it out (%s adds "+
+				"reverse relations)", refusal.Setting(flag), f.Folder, refusal.Setting("reverse-relations"))
+		}
+	}
+	if f.Rule == nil {
+		if path, err := f.splitFolder(); err == nil && isLinkSplit(path) {
+			return refusal.Errorf("%s: %s", path, ofTriples)
+		}
+	}
+	return nil
+}
+
+// typesInOrder lists the vertex types, the one that has labels first and the others as OGB's loader has
+// them, which are the same from text and from archives.
+func (f *folder) typesInOrder() ([]graph.VertexType, error) {
+	types, err := f.types()
+	if err != nil {
 		return nil, err
 	}
-	of.Notes, of.Warnings = f.notes, f.warnings
-	return g, nil
+	labelled, err := f.labelled()
+	if err != nil {
+		return nil, err
+	}
+	if len(labelled) != 1 {
+		return nil, refusal.Errorf("%s: the types that have labels are %d (%s), where graphs are read that have labels of one",
+			f.name(), len(labelled), arrays.Listed(labelled))
+	}
+	for _, v := range types {
+		if _, twice := f.counts[v.Type]; twice || v.Count < 0 || v.Count > math.MaxInt32 {
+			return nil, refusal.Errorf("%s: the vertex type %.60q has %d vertices, or stands twice; %s",
+				f.name(), v.Type, v.Count, fetchAgain)
+		}
+		f.counts[v.Type] = v.Count
+	}
+	slices.SortFunc(types, func(a, b graph.VertexType) int { return strings.Compare(a.Type, b.Type) })
+	first := slices.IndexFunc(types, func(v graph.VertexType) bool { return v.Type == labelled[0] })
+	if first < 0 {
+		return nil, refusal.Errorf("%s: %.60q has labels and is no vertex type; %s", f.name(), labelled[0], fetchAgain)
+	}
+	own := types[first]
+	return append([]graph.VertexType{own}, slices.Delete(types, first, first+1)...), nil
+}
+
+func (f *folder) typeNames() []string { return slices.Sorted(maps.Keys(f.counts)) }
+
+// relationsInOrder lists the relations.
+func (f *folder) relationsInOrder() ([]triplet, error) {
+	all, err := f.relations()
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, refusal.Errorf("%s: lists no relation; %s", f.name(), fetchAgain)
+	}
+	slices.SortFunc(all, func(a, b triplet) int { return slices.Compare(a[:], b[:]) })
+	return all, f.checkLists(f.typeNames(), all)
+}
+
+// checkClaims refuses vertices that are only claimed: no row of features or labels confirms them, and each of
+// the relations, which have so many edges, takes memory for those of the types that it joins.
+func (f *folder) checkClaims(g *streamed.Graph, relations []triplet, edges int) error {
+	rows, taken := g.InMemory.Count, 0 // the first type has labels
+	for t, v := range g.InMemory.Others {
+		if g.Types[1+t].Rows != nil {
+			rows += v.Count
+		} else if most := arrays.MaxVertices(edges); int64(v.Count) > most {
+			return refusal.Errorf("%s: %d vertices of the type %.60q with only %d edges: at most %d are read",
+				f.name(), v.Count, v.Type, edges, most)
+		}
+	}
+	for _, r := range relations {
+		taken += max(f.counts[r[0]], f.counts[r[2]])
+	}
+	if most := arrays.MaxClaims(edges + rows); int64(taken) > most {
+		return refusal.Errorf("%s: %d vertices, counted once for each of %d relations, with only %d edges and %d rows of "+
+			"features and labels: at most %d are read", f.name(), taken, len(relations), edges, rows, most)
+	}
+	return nil
 }
 
 // direct decides whether inverse edges are added, and says why.
@@ -240,13 +348,13 @@ func withInverse(each func(do func(graph.Edges) error) error) func(do func(graph
 
 // chooseFeatures decides whether vertices have features of their own, of the edges into them, or none.
 func (f *folder) chooseFeatures(g *streamed.Graph) error {
-	flag, own, ofEdges := refusal.Setting("features-from-edges"), g.Types[0].Rows != nil, g.Relations[0].Columns
+	flag, ofEdges := refusal.Setting("features-from-edges"), g.Relations[0].Columns
 	switch {
 	case f.FromEdges == "":
-		if !own && ofEdges > 0 {
+		if g.Types[0].Rows == nil && ofEdges > 0 {
 			f.note("no features of vertices; %s %s makes them of the %d that edges have", flag, Mean, ofEdges)
 		}
-	case own:
+	case g.Types[0].Rows != nil:
 		return refusal.Errorf("%s %s: %s has features of its vertices; leave %s out", flag, f.FromEdges, f.Folder, flag)
 	case ofEdges == 0:
 		return refusal.Errorf("%s %s: %s has no features of edges; leave %s out", flag, f.FromEdges, f.Folder, flag)
@@ -260,28 +368,25 @@ func (f *folder) chooseFeatures(g *streamed.Graph) error {
 // fromEdges makes features of consecutive vertices from those of the edges into them. A vertex without edges
 // has zeros.
 func fromEdges(kind string, rows *graph.Relation) ([]float32, error) {
-	vertices, columns := len(rows.Indptr)-1, rows.EdgeColumns
-	made, err := memory.Grow([]float32{}, vertices*columns)
+	columns := rows.EdgeColumns
+	made, err := memory.Grow([]float32{}, (len(rows.Indptr)-1)*columns)
 	if err != nil {
 		return nil, err
 	}
-	made = made[:vertices*columns]
 	sums := make([]float64, columns)
-	for v := range vertices {
+	for v, from := range rows.Indptr[:len(rows.Indptr)-1] {
+		to := rows.Indptr[v+1]
 		clear(sums)
-		degree := rows.Indptr[v+1] - rows.Indptr[v]
-		for k := rows.Indptr[v]; k < rows.Indptr[v+1]; k++ {
-			for c, x := range rows.EdgeFeatures[int(k)*columns : (int(k)+1)*columns] {
+		for k := from; k < to; k++ {
+			for c, x := range rows.EdgeFeatures[int(k)*columns : int(k+1)*columns] {
 				sums[c] += float64(x)
 			}
 		}
-		if kind == Mean {
-			for c := range sums {
-				sums[c] /= float64(max(degree, 1))
+		for _, sum := range sums {
+			if kind == Mean {
+				sum /= float64(max(to-from, 1))
 			}
-		}
-		for c, sum := range sums {
-			made[v*columns+c] = float32(sum)
+			made = append(made, float32(sum))
 		}
 	}
 	return made, nil

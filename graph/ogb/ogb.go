@@ -20,7 +20,6 @@
 package ogb
 
 import (
-	"cmp"
 	"path/filepath"
 	"strings"
 
@@ -109,10 +108,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-func (o *Options) provenance() string { return cmp.Or(o.Provenance, "ogb "+o.Folder) }
-
-// Open opens a folder of a graph of one type, to be read or written in a stream, until it is closed. Of
-// several types it returns nil: Read reads them.
+// Open opens a folder, to be read or written in a stream, until it is closed.
 func Open(o Options) (*streamed.Graph, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -121,11 +117,8 @@ func Open(o Options) (*streamed.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	if typed {
-		l.close()
-		return nil, nil
-	}
-	g, err := openOne(l, o)
+	f := &folder{Options: o, layout: l, typed: typed, counts: map[string]int{}}
+	g, err := f.open()
 	if err != nil {
 		l.close()
 		return nil, err
@@ -140,32 +133,17 @@ func Read(o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	if g != nil {
-		defer g.Close()
-		return g.Read()
-	}
-	l, _, err := openRaw(o.Folder)
-	if err != nil {
-		return nil, err
-	}
-	defer l.close()
-	return readTyped(l, o)
+	defer g.Close()
+	return g.Read()
 }
 
-// Write reads the folder and writes a new store, dir. A graph of one type is written in a stream (package
-// streamed); one of several types is read into memory as a whole. If Write fails, it leaves nothing behind.
+// Write reads the folder and writes a new store, dir, in a stream (package streamed). If Write fails, it
+// leaves nothing behind.
 func Write(dir string, o Options) (*streamed.Written, error) {
-	one, err := Open(o)
+	g, err := Open(o)
 	if err != nil {
 		return nil, err
 	}
-	if one != nil {
-		defer one.Close()
-		return one.Write(dir)
-	}
-	g, err := Read(o)
-	if err != nil {
-		return nil, err
-	}
-	return streamed.WrittenOf(g), g.Write(dir)
+	defer g.Close()
+	return g.Write(dir)
 }

@@ -225,7 +225,7 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 			text("raw/relations/field___in___field/edge", "0,1\n")(t, folder)
 			text("raw/relations/field___in___field/num-edge-list", "1\n")(t, folder)
 		}, Options{}, "1200060 vertices, counted once for each of 4 relations, with only 191 edges and 30 rows"},
-		{"claimed papers", false, text("raw/num-node-dict", "author,paper,field\n12,31,4\n"), Options{}, "node-feat.csv.gz:30: the last row, where 31"},
+		{"claimed papers", false, text("raw/num-node-dict", "author,paper,field\n12,31,4\n"), Options{}, "node-label.csv.gz:30: the last row, where 31"},
 		{"no relations", false, text("raw/triplet-type-list", "\n"), Options{}, "lists no relation"},
 		{"two names", false, text("raw/triplet-type-list", "author,paper\n"), Options{}, "a relation is a source type, a name and a target type"},
 		{"unknown type", false, func(t *testing.T, folder string) {

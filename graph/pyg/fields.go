@@ -142,53 +142,99 @@ func (s *store) Matrix(key string, keepDense bool) (*arrays.Matrix, error) {
 	return &arrays.Matrix{Features: f, Rows: m.Rows}, nil
 }
 
-// read reads the edges of a store, with their weights and features.
-func (s *store) read() (graph.Edges, error) {
-	var e graph.Edges
-	var err error
+// openEdges finds the edges of a store, with their weights and features.
+func (s *store) openEdges() (err error) {
 	switch {
 	case s.Has(arrays.EdgeIndexKey):
 		s.key = arrays.EdgeIndexKey
-		if _, ok := s.fields[s.key].(torchfile.Dense); ok {
-			e, err = arrays.Fields{Source: s}.EdgeIndex()
-			break
-		}
-		e, err = s.adjacency() // a sparse matrix in its place
 	case s.Has("adj_t"):
 		s.key = "adj_t"
-		if e, err = s.adjacency(); err == nil {
-			e.Source, e.Target = e.Target, e.Source
-			s.sizes[0], s.sizes[1] = s.sizes[1], s.sizes[0]
-		}
 	case s.Has("adj"):
 		s.key = "adj"
-		e, err = s.adjacency()
 	default:
 		names := s.left()
-		return e, s.reader.refusef("has no edges%s (edge_index, adj_t or adj): its fields are %.400s", s.of(), fmt.Sprint(names[:min(len(names), 20)]))
+		return s.reader.refusef("has no edges%s (edge_index, adj_t or adj): its fields are %.400s", s.of(), fmt.Sprint(names[:min(len(names), 20)]))
 	}
+	if _, dense := s.fields[s.key].(torchfile.Dense); dense && s.key == arrays.EdgeIndexKey {
+		s.edges, err = s.Edges(s.key)
+		return err
+	}
+	if err := s.openMatrix(); err != nil || s.key != "adj_t" {
+		return err
+	}
+	each := s.edges.Each
+	s.edges.Each = func(do func(graph.Edges) error) error {
+		return each(func(e graph.Edges) error {
+			e.Source, e.Target = e.Target, e.Source
+			return do(e)
+		})
+	}
+	s.sizes[0], s.sizes[1] = s.sizes[1], s.sizes[0]
+	return nil
+}
+
+// openMatrix finds the edges of the matrix under the store's key, one from row to column for each value.
+// Compressed rows are read when they are needed.
+func (s *store) openMatrix() (err error) {
+	s.used[s.key] = true
+	refuse := func(err error) error { return s.Refuse(s.key, err) }
+	if p, ok := compressed(s.fields[s.key]); ok && s.key != arrays.EdgeIndexKey {
+		s.sizes = [2]int{int(p.rows), int(p.columns)}
+		s.edges, err = s.compressedEdges(p, refuse)
+		return err
+	}
+	m, err := sparse(s.fields[s.key])
 	if err != nil {
-		return e, err
+		return refuse(err)
 	}
-	if s.key != arrays.EdgeIndexKey || e.Weights != nil { // what else there is may be in another order
-		return e, nil
+	s.sizes = [2]int{m.Rows, m.Columns}
+	list, err := m.Edges()
+	if err != nil {
+		return refuse(err)
 	}
-	if s.Has("edge_weight") {
-		if e.Weights, err = (arrays.Fields{Source: s}).Weights(e.Len()); err != nil {
-			return e, err
+	if s.key == arrays.EdgeIndexKey && list.Weights == nil {
+		s.edges, err = s.EdgesAt(list, refuse)
+		return err
+	}
+	s.setEdges(list) // what else there is may be in another order
+	return nil
+}
+
+// setEdges makes the edges those of a list in memory.
+func (s *store) setEdges(list graph.Edges) {
+	s.edges = streamed.Listed(list, func(err error) error { return s.Refuse(s.key, err) })
+}
+
+// readEdges reads the edges of a store into its list.
+func (s *store) readEdges() (err error) {
+	if s.edges.Each == nil {
+		if err := s.openEdges(); err != nil {
+			return err
 		}
 	}
-	if s.Has("edge_attr") {
-		err = (arrays.Fields{Source: s}).EdgeFeatures(&e)
+	if s.list, err = s.edges.Read(nil); err == nil {
+		s.setEdges(s.list)
 	}
-	return e, err
+	return err
+}
+
+// largest returns the largest id of sources, or of targets, and one.
+func (s *store) largest(end int) (int, error) {
+	if s.ids == nil {
+		source, target, err := s.edges.Largest()
+		if err != nil {
+			return 0, err
+		}
+		s.ids = &[2]int{int(source) + 1, int(target) + 1}
+	}
+	return s.ids[end], nil
 }
 
 // edgeTypeKey is the name of the edges' relations.
 const edgeTypeKey = "edge_type"
 
-// byType divides the edges that were read by edge_type, where there is one, into a relation for each type
-// that occurs, by its number.
+// byType divides the edges by edge_type, where there is one, into a relation for each type that occurs, by
+// its number.
 func (s *store) byType() ([]*store, error) {
 	const key = edgeTypeKey
 	if s.key != arrays.EdgeIndexKey || !s.Has(key) {
@@ -202,58 +248,49 @@ func (s *store) byType() ([]*store, error) {
 	if err != nil {
 		return nil, s.Refuse(key, err)
 	}
-	if len(array.Shape) != 1 || len(kinds) != s.list.Len() {
-		return nil, s.Refuse(key, fmt.Errorf("has shape %v: it must be one number for each of %d edges", array.Shape, s.list.Len()))
+	if len(array.Shape) != 1 || int64(len(kinds)) != s.edges.Count {
+		return nil, s.Refuse(key, fmt.Errorf("has shape %v: it must be one number for each of %d edges", array.Shape, s.edges.Count))
 	}
-	e, edges := &s.list, map[int32]int{}
+	counts := map[int32]int{}
 	for _, kind := range kinds {
-		if edges[kind]++; len(edges) > maxStores {
+		if counts[kind]++; len(counts) > maxStores {
 			return nil, s.Refuse(key, fmt.Errorf("more than %d types of edges: at most so many are read", maxStores))
 		}
 	}
-	columns := e.FeatureColumns
-	if err := memory.Need(int64(len(kinds))*int64(4+4+4*columns) + 4*int64(len(e.Weights))); err != nil {
+	if err := memory.Need(int64(len(kinds)) * int64(4+4+4*s.edges.Columns+4)); err != nil {
 		return nil, s.Refuse(key, err)
 	}
-	at := map[int32]*store{}
+	lists, at := map[int32]*graph.Edges{}, 0
+	for kind, n := range counts {
+		lists[kind] = &graph.Edges{
+			Source: make([]int32, 0, n), Target: make([]int32, 0, n), FeatureColumns: s.edges.Columns,
+			Features: make([]float32, 0, n*s.edges.Columns),
+		}
+	}
+	err = s.edges.Each(func(e graph.Edges) error {
+		columns := e.FeatureColumns
+		for k, source := range e.Source {
+			r := lists[kinds[at+k]]
+			r.Source, r.Target = append(r.Source, source), append(r.Target, e.Target[k])
+			if e.Weights != nil {
+				r.Weights = append(r.Weights, e.Weights[k])
+			}
+			r.Features = append(r.Features, e.Features[k*columns:(k+1)*columns]...)
+		}
+		at += e.Len()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
 	var relations []*store
-	for _, kind := range slices.Sorted(maps.Keys(edges)) {
-		relation, n := *s, edges[kind]
-		relation.relation = strconv.Itoa(int(kind))
-		relation.list = graph.Edges{Source: make([]int32, 0, n), Target: make([]int32, 0, n), FeatureColumns: columns}
-		if e.Weights != nil {
-			relation.list.Weights = make([]float32, 0, n)
-		}
-		if columns > 0 {
-			relation.list.Features = make([]float32, 0, n*columns)
-		}
-		at[kind], relations = &relation, append(relations, &relation)
+	for _, kind := range slices.Sorted(maps.Keys(lists)) {
+		r := *s
+		r.relation = strconv.Itoa(int(kind))
+		r.setEdges(*lists[kind])
+		relations = append(relations, &r)
 	}
-	for k, kind := range kinds {
-		r := &at[kind].list
-		r.Source, r.Target = append(r.Source, e.Source[k]), append(r.Target, e.Target[k])
-		if e.Weights != nil {
-			r.Weights = append(r.Weights, e.Weights[k])
-		}
-		r.Features = append(r.Features, e.Features[k*columns:(k+1)*columns]...)
-	}
-	s.list = graph.Edges{}
 	return relations, nil
-}
-
-// adjacency reads the matrix under the store's key, with an edge from row to column for each value.
-func (s *store) adjacency() (graph.Edges, error) {
-	s.used[s.key] = true
-	m, err := sparse(s.fields[s.key])
-	if err != nil {
-		return graph.Edges{}, s.Refuse(s.key, err)
-	}
-	e, err := m.Edges()
-	if err != nil {
-		return e, s.Refuse(s.key, err)
-	}
-	s.sizes = [2]int{m.Rows, m.Columns}
-	return e, nil
 }
 
 var errSparse = errors.New("is no tensor, or a sparse one that is not compressed by row or column, or a list of coordinates")
@@ -418,9 +455,8 @@ type partsOf struct {
 // Refuse puts the file and the field of the matrix before an error.
 func (p partsOf) Refuse(_ string, err error) error { return p.of.Refuse(p.of.key, err) }
 
-// compressedEdges are the edges of the matrix under the store's key, which are read in blocks.
-func (s *store) compressedEdges(p sparseParts, byTarget bool) (streamed.Edges, error) {
-	s.used[s.key] = true
+// compressedEdges are the edges of the matrix under the store's key.
+func (s *store) compressedEdges(p sparseParts, refuse func(error) error) (streamed.Edges, error) {
 	keys := [3]string{"bounds", "columns", "values"}
 	fields := map[string]any{keys[0]: p.bounds, keys[1]: p.column}
 	if p.values != nil {
@@ -428,20 +464,8 @@ func (s *store) compressedEdges(p sparseParts, byTarget bool) (streamed.Edges, e
 	} else {
 		keys[2] = ""
 	}
-	tensors := &store{reader: s.reader, fields: fields, used: map[string]bool{}, opened: map[string]bool{}}
-	matrix := arrays.Fields{Source: partsOf{tensors, s}}
-	e, err := matrix.CSREdges(p.rows, p.columns, keys, func(err error) error { return s.Refuse(s.key, err) })
-	if s.sizes = [2]int{int(p.rows), int(p.columns)}; err != nil || !byTarget {
-		return e, err
-	}
-	each := e.Each
-	e.Each = func(do func(graph.Edges) error) error {
-		return each(func(e graph.Edges) error {
-			e.Source, e.Target = e.Target, e.Source
-			return do(e)
-		})
-	}
-	return e, nil
+	matrix := arrays.Fields{Source: partsOf{newStore(s.reader, "", fields), s}}
+	return matrix.CSREdges(p.rows, p.columns, keys, refuse)
 }
 
 // ones returns a vector of ones.

@@ -50,6 +50,9 @@ func (r *reader) joined(items []any) (*stores, vertexBounds, error) {
 			return nil, nil, r.refusef("%d vertices or more in %d graphs with %d edges: give the vertices features", total, k+1, r.edges)
 		}
 	}
+	for _, e := range all.edges {
+		e.setEdges(e.list)
+	}
 	for _, v := range all.vertices {
 		if !v.Has("x") && !v.Has("y") {
 			v.fields["num_nodes"] = bounds[v.name][len(items)]
@@ -68,7 +71,7 @@ func (r *reader) item(value any) (*stores, error) {
 		if e.Has(arrays.EdgeSplitKeys[0]) {
 			return nil, e.Refuse(arrays.EdgeSplitKeys[0], errors.New("a split of edges is that of one graph: leave it out"))
 		}
-		if e.list, err = e.read(); err != nil {
+		if err := e.readEdges(); err != nil {
 			return nil, err
 		}
 		r.edges += e.list.Len()
@@ -107,7 +110,9 @@ func (s *store) empty() bool {
 // emptied makes stores of the same types without fields.
 func (r *reader) emptied(s *stores) *stores {
 	empty := func(of *store) *store {
-		return &store{reader: r, name: of.name, relation: of.relation, ends: of.ends, key: "edge_index", fields: map[string]any{}, used: map[string]bool{}}
+		e := newStore(r, of.name, map[string]any{})
+		e.relation, e.ends, e.key = of.relation, of.ends, arrays.EdgeIndexKey
+		return e
 	}
 	all := &stores{typed: s.typed}
 	for _, v := range s.vertices {

@@ -37,39 +37,30 @@ type Options struct {
 // Read reads the graph in the file of that name. Edges stay as they are listed, and ids as they are. The
 // graph's Notes name what was left out. Complaints about the file are refusals that name it and the tensor.
 func Read(path string, o Options) (*graph.Graph, error) {
-	f, err := torchfile.Open(path, classes...)
+	g, err := Open(path, o)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	r := &reader{path: path, options: o, size: f.Size}
-	g, err := r.graph(f.Value)
-	if err != nil {
-		return nil, err
-	}
-	if err := g.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return g, nil
+	defer g.Close()
+	return g.Read()
 }
 
-// Open opens the graph of Read, to be written in a stream, until it is closed. It returns nil if the file
-// must be read into memory as a whole: unless it has one graph, or a Batch, of one type of vertices and one
-// relation, whose edge_index, edge_weight and edge_attr, or compressed rows of adj_t or adj, lie in it one
-// number behind the other.
+// Open opens the graph of Read, to be read or written in a stream, until it is closed. Edges and dense
+// features are read when they are needed, but for a list of graphs, edges of several relations in one list,
+// and what lies in the file in no order of rows or columns: these are in memory.
 func Open(path string, o Options) (*streamed.Graph, error) {
 	f, err := torchfile.Open(path, classes...)
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{path: path, options: o, size: f.Size, stream: &streamed.Graph{
-		Source: path, Release: f.Close, Relations: make([]streamed.Relation, 1), Types: make([]streamed.Type, 1),
-	}}
-	if r.stream.InMemory, err = r.graph(f.Value); err != nil || r.stream.InMemory == nil {
+	r := &reader{path: path, options: o, size: f.Size}
+	g, err := r.graph(f.Value)
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	return r.stream, nil
+	g.Release = f.Close
+	return g, nil
 }
 
 // reader reads one file.
@@ -80,8 +71,6 @@ type reader struct {
 	fields  int64 // of all stores
 	edges   int   // of all relations
 	notes   []string
-	// stream takes edges and dense features, which are read when they are needed; nil: they are read.
-	stream *streamed.Graph
 }
 
 // refusef refuses the file.
@@ -96,10 +85,10 @@ func (r *reader) note(format string, args ...any) {
 	}
 }
 
-// graph makes the graph of what the file holds; nil if that cannot be read in a stream, as it should be.
-func (r *reader) graph(value any) (*graph.Graph, error) {
+// graph opens the graph in what the file holds.
+func (r *reader) graph(value any) (*streamed.Graph, error) {
 	s, several, err := r.read(value)
-	if s == nil || err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for _, v := range s.vertices {
@@ -119,43 +108,46 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &graph.Graph{Type: first.name, Count: first.count}
+	order := append([]*store{first}, slices.DeleteFunc(slices.Clone(s.vertices), func(v *store) bool { return v == first })...)
+	of := &graph.Graph{Type: first.name, Count: first.count, Provenance: "pyg " + r.path}
+	for _, v := range order[1:] {
+		of.Others = append(of.Others, graph.VertexType{Type: v.name, Count: v.count})
+	}
+	g := &streamed.Graph{InMemory: of, Source: r.path, Types: make([]streamed.Type, len(order))}
 	if err := r.relations(g, s); err != nil {
 		return nil, err
 	}
-	if err := r.first(g, first); err != nil {
-		return nil, err
-	}
-	for _, v := range s.vertices {
-		if v == first {
-			continue
-		}
-		other := graph.VertexType{Type: v.name, Count: v.count}
-		if other.Features, err = r.features(v); err != nil {
+	for t, v := range order {
+		if err := r.features(g, t, v); err != nil {
 			return nil, err
 		}
-		g.Others = append(g.Others, other)
+		if t > 0 {
+			continue
+		}
+		if of.Labels, err = r.labels(v); err != nil {
+			return nil, err
+		}
+		if of.Splits, err = v.splits(&of.Labels); err != nil {
+			return nil, err
+		}
 	}
-	if err := r.graphsOf(g, s, first, several); err != nil {
+	ofGraphs, err := r.graphsOf(of, order, several)
+	if err != nil {
 		return nil, err
 	}
-	of := ""
+	relations := ""
 	if n := len(s.edges); s.typed || n > 1 {
-		of = " of " + arrays.Counted(n, "relation")
+		relations = " of " + arrays.Counted(n, "relation")
 	}
-	r.note("%d edges%s, as the file lists them", r.edges, of)
-	g.Notes = slices.Concat(r.notes, g.Notes, s.left())
-	g.Provenance = "pyg " + r.path
+	r.note("%d edges%s, as the file lists them", r.edges, relations)
+	of.Notes = slices.Concat(r.notes, ofGraphs, s.left())
 	return g, nil
 }
 
-// read finds the fields in what the file holds, and reads the edges. bounds are those of several graphs, nil
-// for one. There are no stores if they cannot be read in a stream, as they should be.
+// read finds the fields in what the file holds, and opens the edges. bounds are those of several graphs, nil
+// for one.
 func (r *reader) read(value any) (s *stores, bounds vertexBounds, err error) {
 	if list, ok := value.(*pickle.List); ok && len(list.Items) != 1 {
-		if r.stream != nil {
-			return nil, nil, nil
-		}
 		return r.joined(list.Items)
 	} else if ok {
 		value = list.Items[0]
@@ -167,23 +159,12 @@ func (r *reader) read(value any) (s *stores, bounds vertexBounds, err error) {
 	if s, err = r.stores(value); err != nil {
 		return nil, nil, err
 	}
-	if r.stream != nil {
-		if slices != nil {
-			return nil, nil, nil
-		}
-		list, ok, err := s.edgesInBlocks()
-		if !ok || err != nil {
-			return nil, nil, err
-		}
-		r.stream.Relations[0].Edges, r.edges = list, int(list.Count)
-		return s, nil, nil
-	}
 	// Edges first: a file with n of them may have some n vertices, and not many more.
 	for _, e := range s.edges {
-		if e.list, err = e.read(); err != nil {
+		if err := e.openEdges(); err != nil {
 			return nil, nil, err
 		}
-		r.edges += e.list.Len()
+		r.edges += int(e.edges.Count)
 	}
 	if slices == nil {
 		return s, nil, nil
@@ -204,30 +185,21 @@ func (r *reader) count(v *store, edges []*store) (int, error) {
 // vertexCount returns how many vertices a type has: what its tensors say, else the sizes of its edges'
 // matrices, else the largest id plus one, which is not known to be right.
 func (r *reader) vertexCount(v *store, edges []*store) (n int, known bool, err error) {
-	if n, err := (arrays.Fields{Source: v}).Vertices(r.edges); n > 0 || err != nil {
+	if n, err := v.Vertices(r.edges); n > 0 || err != nil {
 		return n, true, err
 	}
-	if r.stream != nil {
-		e := edges[0]
-		n, known, edges = max(e.sizes[0], e.sizes[1]), e.sizes[0] > 0 || e.sizes[1] > 0, nil
-		if !known {
-			source, target, err := r.stream.Relations[0].Largest()
-			largest := max(source, target)
-			if err != nil {
-				return 0, false, err
-			}
-			n = int(largest) + 1
-		}
-	}
 	for _, e := range edges {
-		for end, ids := range [][]int32{e.list.Source, e.list.Target} {
-			if e.ends[end] != v.name {
+		for end, name := range e.ends {
+			if name != v.name {
 				continue
 			}
-			n, known = max(n, e.sizes[end]), known || e.sizes[end] > 0
-			if len(ids) > 0 {
-				n = max(n, int(slices.Max(ids))+1)
+			of := e.sizes[end]
+			if known = known || of > 0; of == 0 {
+				if of, err = e.largest(end); err != nil {
+					return 0, false, err
+				}
 			}
+			n = max(n, of)
 		}
 	}
 	if n == 0 || int64(n) > arrays.MaxVertices(r.edges) {
@@ -274,7 +246,7 @@ func (r *reader) target(s *stores) (*store, error) {
 }
 
 // relations gives the edges to the graph.
-func (r *reader) relations(g *graph.Graph, s *stores) error {
+func (r *reader) relations(g *streamed.Graph, s *stores) error {
 	counts := map[string]int{}
 	for _, v := range s.vertices {
 		counts[v.name] = v.count
@@ -286,43 +258,28 @@ func (r *reader) relations(g *graph.Graph, s *stores) error {
 		if rows += int64(max(sources, targets)); rows > 1<<24+4*r.size {
 			return r.refusef("%d relations of some %d vertices each: too many for a file of %d bytes", len(s.edges), targets, r.size)
 		}
-		if r.stream != nil {
-			var err error
-			r.stream.Relations[0].EdgeSplit, err = arrays.Fields{Source: e}.EdgeSplit()
-			return err
-		}
-		relation, err := graph.NewBipartite(sources, targets, e.list)
+		split, err := e.EdgeSplit()
 		if err != nil {
-			return e.Refuse(e.key, err)
-		}
-		relation.Source, relation.Name, relation.Target = e.ends[0], e.relation, e.ends[1]
-		if relation.EdgeSplit, err = (arrays.Fields{Source: e}).EdgeSplit(); err != nil {
 			return err
 		}
-		if relation.EdgeSplit != nil && !s.typed && len(s.edges) > 1 {
-			return r.refusef("a split of edges (%q and others) does not say which edge_type each edge has: save a HeteroData, with lists for each relation", arrays.EdgeSplitKeys[0])
+		if split != nil && !s.typed && len(s.edges) > 1 {
+			return r.refusef("a split of edges (%q and others) does not say which edge_type each edge has: save a "+
+				"HeteroData, with lists for each relation", arrays.EdgeSplitKeys[0])
 		}
-		g.Relations = append(g.Relations, relation)
-		e.list = graph.Edges{}
+		g.Relations = append(g.Relations, streamed.Relation{
+			Source: e.ends[0], Name: e.relation, Target: e.ends[1], Edges: e.edges, EdgeSplit: split,
+		})
 	}
 	return nil
 }
 
-// first gives the graph what its first type has.
-func (r *reader) first(g *graph.Graph, v *store) error {
-	var err error
-	if g.Features, err = r.features(v); err != nil {
-		return err
+// splits returns the splits of a type: by masks, or by lists of vertices.
+func (v *store) splits(labels *graph.Labels) ([]graph.Split, error) {
+	splits, err := v.Splits(arrays.MaskKeys, v.count, labels, arrays.Masks)
+	if err != nil || splits != nil {
+		return splits, err
 	}
-	if g.Labels, err = r.labels(v); err != nil {
-		return err
-	}
-	f := arrays.Fields{Source: v}
-	if g.Splits, err = f.Splits(arrays.MaskKeys, v.count, &g.Labels, arrays.Masks); err != nil || g.Splits != nil {
-		return err
-	}
-	g.Splits, err = f.Splits(listKeys, v.count, &g.Labels, arrays.Parts)
-	return err
+	return v.Splits(listKeys, v.count, labels, arrays.Parts)
 }
 
 // The names of the lists of training, validation and test vertices, and of their labels, as PyTorch
@@ -349,7 +306,7 @@ func (r *reader) labels(v *store) (graph.Labels, error) {
 	if l.Class != nil {
 		r.noteFloats(v, key, array)
 	}
-	return l, arrays.Fields{Source: v}.Rows(key, array.Shape[0], v.count)
+	return l, v.Rows(key, array.Shape[0], v.count)
 }
 
 // noteFloats says that class ids are floats: they might have been meant as numbers to be predicted.
@@ -407,29 +364,27 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 	return l, nil
 }
 
-// features returns the features of a type, none if it has no x, or they are read when they are needed.
-func (r *reader) features(v *store) (graph.Features, error) {
-	if !v.Has("x") {
-		return graph.Features{}, nil
+// features gives a type its features, if it has an x.
+func (r *reader) features(g *streamed.Graph, vertexType int, v *store) (err error) {
+	const key = "x"
+	if !v.Has(key) {
+		return nil
 	}
-	if r.stream != nil && v.inBlocks("x") {
-		f := arrays.Fields{Source: v}
-		rows, n, err := f.DenseRows("x", r.options.DenseFeatures)
-		if err != nil {
-			return graph.Features{}, err
-		}
-		if r.stream.Types[0].Rows = rows; rows != nil {
-			return graph.Features{}, f.Rows("x", n, v.count)
-		}
+	var m *arrays.Matrix
+	if v.inBlocks(key) {
+		m, err = v.Features(key, v.count, r.options.DenseFeatures)
+	} else if m, err = v.Matrix(key, r.options.DenseFeatures); err == nil {
+		err = v.Rows(key, m.Rows, v.count)
 	}
-	m, err := (arrays.Fields{Source: v}).Features("x", v.count, r.options.DenseFeatures)
 	if err != nil {
-		return graph.Features{}, err
+		return err
 	}
 	if m.Note != "" {
-		r.note("%s: %s", v.quoted("x"), m.Note)
+		r.note("%s: %s", v.quoted(key), m.Note)
+		m.Note = ""
 	}
-	return m.Features, nil
+	m.Give(g, vertexType)
+	return nil
 }
 
 // classes are those of which a file may have objects. Nothing of them runs: an object is its attributes.

@@ -79,6 +79,9 @@ func (r *reader) separate(s *stores, slices *pickle.Dict) ([]int64, error) {
 	if s.typed || e.key != "edge_index" {
 		return nil, r.refusef("a data set of %d graphs with several types, or without an edge_index: %s", divided(slices, 2), oneOfThem)
 	}
+	if err := e.readEdges(); err != nil {
+		return nil, err
+	}
 	edges, err := r.bounds(e, slices, "edge_index", e.list.Len())
 	if err != nil {
 		return nil, err
@@ -97,6 +100,7 @@ func (r *reader) separate(s *stores, slices *pickle.Dict) ([]int64, error) {
 			}
 		}
 	}
+	e.setEdges(e.list)
 	return vertices, nil
 }
 
@@ -155,37 +159,25 @@ func (r *reader) bounds(e *store, slices *pickle.Dict, key string, rows int) ([]
 	return bounds, nil
 }
 
-// graphsOf tells g which graph each vertex is of: by bounds of several graphs, else by batch.
-func (r *reader) graphsOf(g *graph.Graph, s *stores, first *store, bounds vertexBounds) (err error) {
-	if bounds == nil && !first.Has(arrays.BatchKey) {
-		return nil
+// graphsOf tells g which graph each vertex of its types is of: by bounds of several graphs, else by batch. It
+// returns a note.
+func (r *reader) graphsOf(g *graph.Graph, types []*store, bounds vertexBounds) (notes []string, err error) {
+	if bounds == nil && !types[0].Has(arrays.BatchKey) {
+		return nil, nil
 	}
-	var ids [][]int64 // of the graphs, by type, the first one first
-	var all []int64
-	order := append([]*store{first}, slices.DeleteFunc(slices.Clone(s.vertices), func(v *store) bool { return v == first })...)
-	for _, v := range order {
-		of, err := r.graphIDs(v, bounds[v.name])
-		if err != nil {
-			return err
+	ids := make([][]int64, len(types))
+	for t, v := range types {
+		if ids[t], err = r.graphIDs(v, bounds[v.name]); err != nil {
+			return nil, err
 		}
-		ids, all = append(ids, of), append(all, of...)
 	}
-	numbers, graphs, err := graph.NumberGraphs(all)
-	if err != nil {
-		return first.Refuse(arrays.BatchKey, err)
-	}
-	for i := range order {
-		of := numbers[:len(ids[i]):len(ids[i])]
-		if numbers = numbers[len(of):]; i == 0 {
-			g.GraphOf, g.Graphs = of, graphs
-		} else {
-			g.Others[i-1].GraphOf = of
-		}
+	if err := arrays.GiveGraphs(g, ids); err != nil {
+		return nil, types[0].Refuse(arrays.BatchKey, err)
 	}
 	if bounds == nil {
-		g.Notes = append(g.Notes, fmt.Sprintf("%s, by %q", arrays.Counted(g.Graphs, "graph"), arrays.BatchKey))
+		notes = []string{arrays.GraphsNote(g.Graphs)}
 	}
-	return nil
+	return notes, nil
 }
 
 // graphIDs are the graphs of the vertices of a type.
@@ -195,7 +187,7 @@ func (r *reader) graphIDs(v *store, bounds []int64) (ids []int64, err error) {
 		if !v.Has(arrays.BatchKey) {
 			return nil, r.refusef("vertices%s without %q, which others have: save it again", v.of(), arrays.BatchKey)
 		}
-		return arrays.Fields{Source: v}.GraphIDs(v.count)
+		return v.GraphIDs(v.count)
 	}
 	if v.count != int(bounds[len(bounds)-1]) {
 		return nil, r.refusef("%d vertices%s, and its graphs have %d: save it again", v.count, v.of(), bounds[len(bounds)-1])

@@ -25,6 +25,8 @@ type stores struct {
 
 // store is the fields of a type of vertices or edges.
 type store struct {
+	arrays.Fields // of the store
+
 	reader *reader
 	name   string // of the type; empty where the graph has no types
 
@@ -40,35 +42,17 @@ type store struct {
 	relation string
 	ends     [2]string // types of sources and targets
 	key      string    // of the field that lists the edges
-	list     graph.Edges
-	sizes    [2]int // how many sources and targets there are at least
+	edges    streamed.Edges
+	list     graph.Edges // those of several graphs
+	sizes    [2]int      // how many sources and targets there are; 0: the edges say
+	ids      *[2]int     // the largest id of a source and of a target, and one; nil: not looked at
 }
 
-// edgesInBlocks are the edges of one type of vertices and one relation, to be read in blocks; ok is false
-// where they are others, or must be in memory.
-func (s *stores) edgesInBlocks() (list streamed.Edges, ok bool, err error) {
-	e := s.edges[0]
-	switch {
-	case s.typed:
-	case e.Has(arrays.EdgeIndexKey):
-		if e.Has(edgeTypeKey) || !e.inBlocks(arrays.EdgeIndexKey) || !e.inBlocks("edge_weight") || !e.inBlocks("edge_attr") {
-			break
-		}
-		e.key = arrays.EdgeIndexKey
-		list, err = arrays.Fields{Source: e}.Edges(e.key)
-		return list, true, err
-	case e.Has("adj_t"), e.Has("adj"):
-		if e.key = "adj"; e.Has("adj_t") {
-			e.key = "adj_t"
-		}
-		p, ok := compressed(e.fields[e.key])
-		if !ok {
-			break
-		}
-		list, err = e.compressedEdges(p, e.key == "adj_t")
-		return list, true, err
-	}
-	return list, false, nil
+// newStore makes a store of those fields.
+func newStore(r *reader, name string, fields map[string]any) *store {
+	s := &store{reader: r, name: name, fields: fields, used: map[string]bool{}, opened: map[string]bool{}}
+	s.Fields = arrays.Fields{Source: s}
+	return s
 }
 
 // The bounds of a file: a pickle that names the same dict many times is short.
@@ -315,7 +299,7 @@ func (r *reader) dicts(all *store) (*stores, error) {
 
 // store makes a store of fields. Those that are None are not there.
 func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
-	s := &store{reader: r, name: name, fields: map[string]any{}, used: map[string]bool{}, opened: map[string]bool{}}
+	s := newStore(r, name, map[string]any{})
 	if fields == nil || len(fields.Items) > maxFields {
 		return nil, r.refusef("the fields%s are not a dict of at most %d tensors: save it again", s.of(), maxFields)
 	}

@@ -81,7 +81,6 @@ type bench struct {
 	team   *kernel.Team
 	probes probes
 	graphs map[graphKey]*sparse
-	last   sampled // of thin slices
 	square *rated
 	large  int // bytes that no cache holds
 }

@@ -66,43 +66,31 @@ func (p product) layer(run func(), z, x, w *tensor.Matrix) *job {
 	return j
 }
 
-func (b *bench) products() (cases []testCase) {
-	shapes := []product{
-		{65536, 128, 256},
-		{65536, 256, 256},
-		{65536, 512, 512},
-		{16384, 1024, 1024},
-		{65536, 500, 16},
-		{65536, 16, 500},
-		{65536, 256, 16},
-		{65536, 100, 256},
-		{65536, 41, 64},
-		{262144, 128, 128},
-		{4096, 64, 64},
-		{4096, 256, 256},
-	}
-	if b.Quick {
-		shapes = []product{{2048, 256, 256}, {4096, 41, 64}}
-	}
-	add := func(name string, build func(p product, a *arrays) *job) {
-		for _, p := range shapes {
-			cases = append(cases, testCase{name, p.String(), func() (*job, func()) {
-				a := &arrays{team: b.team}
-				return build(p, a), a.release
-			}})
-		}
-	}
-	add("product", func(p product, a *arrays) *job {
+var products = []product{
+	{65536, 256, 256},
+	{65536, 512, 512},
+	{16384, 1024, 1024},
+	{65536, 500, 16},
+	{65536, 16, 500},
+	{65536, 100, 256},
+	{262144, 128, 128},
+}
+
+// productKernels are the three products of a dense layer.
+var productKernels = []struct {
+	name  string
+	build func(team *kernel.Team, p product, a *arrays) *job
+}{
+	{"product", func(team *kernel.Team, p product, a *arrays) *job {
 		x, w, z := a.matrix(p.rows, p.in), a.matrix(p.in, p.out), a.matrix(p.rows, p.out)
-		return p.layer(func() { b.team.MatMul(z, x, w, kernel.Straight, kernel.Replace) }, z, x, w)
-	})
-	add("product input gradient", func(p product, a *arrays) *job {
+		return p.layer(func() { team.MatMul(z, x, w, kernel.Straight, kernel.Replace) }, z, x, w)
+	}},
+	{"product input gradient", func(team *kernel.Team, p product, a *arrays) *job {
 		g, w, dx := a.matrix(p.rows, p.out), a.matrix(p.in, p.out), a.matrix(p.rows, p.in)
-		return p.layer(func() { b.team.MatMul(dx, g, w, kernel.Transposed, kernel.Replace) }, dx, g, w)
-	})
-	add("product weight gradient", func(p product, a *arrays) *job {
+		return p.layer(func() { team.MatMul(dx, g, w, kernel.Transposed, kernel.Replace) }, dx, g, w)
+	}},
+	{"product weight gradient", func(team *kernel.Team, p product, a *arrays) *job {
 		x, g, dw := a.matrix(p.rows, p.in), a.matrix(p.rows, p.out), a.matrix(p.in, p.out)
-		return p.job(func() { b.team.MatMulT(dw, x, g, kernel.Replace) }, dw, x, g)
-	})
-	return cases
+		return p.job(func() { team.MatMulT(dw, x, g, kernel.Replace) }, dw, x, g)
+	}},
 }

@@ -210,12 +210,6 @@ func fraction(kernel []float64, passes []pass, probes [][]float64) float64 {
 	return median(fractions)
 }
 
-// testCase is one kernel on one shape, not yet made.
-type testCase struct {
-	name, shape string
-	build       func() (j *job, release func())
-}
-
 // Kernels measures every kernel that the options want and tells each result as it is known, after the
 // machine. When ctx ends it stops after the kernel under way and returns the context's error.
 func Kernels(ctx context.Context, o Options, machine func(Machine), result func(Kernel)) (Report, error) {
@@ -238,33 +232,11 @@ func Kernels(ctx context.Context, o Options, machine func(Machine), result func(
 		if ctx.Err() != nil {
 			return r, context.Cause(ctx)
 		}
-		j, release := c.build()
-		k := b.measure(c.name, c.shape, j, min(caseBudget, (runBudget-time.Since(start))/time.Duration(len(cases)-i)))
-		release()
+		a := &arrays{team: b.team}
+		k := b.measure(c.name, c.shape, c.build(a), min(caseBudget, (runBudget-time.Since(start))/time.Duration(len(cases)-i)))
+		a.release()
 		r.Kernels = append(r.Kernels, k)
 		result(k)
 	}
 	return r, nil
-}
-
-func (b *bench) cases() (all []testCase) {
-	all = append(all, b.aggregations()...)
-	all = append(all, b.attentions()...)
-	all = append(all, b.products()...)
-	all = append(all, b.rowWork()...)
-	return append(all, b.thinSlices()...)
-}
-
-// structure is what a kernel streams of a matrix besides the rows that its indices name.
-func structure(a *kernel.CSR, more ...*tensor.Matrix) []*tensor.Matrix {
-	s := []*tensor.Matrix{a.Indptr, a.Indices}
-	if a.Values != nil {
-		s = append(s, a.Values)
-	}
-	for _, m := range more {
-		if m != nil {
-			s = append(s, m)
-		}
-	}
-	return s
 }

@@ -3,6 +3,7 @@
 package suggest
 
 import (
+	"errors"
 	"slices"
 	"strings"
 )
@@ -80,4 +81,14 @@ func distance(a, b []rune, limit int) int {
 		}
 	}
 	return rows[len(a)][len(b)]
+}
+
+// Parse sets word to its place among the words that it may be, capitals aside.
+func Parse[W ~uint8](word *W, text []byte, words []string) error {
+	i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, string(text)) })
+	if i < 0 {
+		return errors.New(OneOf(string(text), words))
+	}
+	*word = W(i)
+	return nil
 }

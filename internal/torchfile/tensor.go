@@ -211,18 +211,18 @@ func (t *Tensor) Open() (r io.Reader, size int64, err error) {
 // columns, lie in the file one behind the other.
 func (t *Tensor) InBlocks() bool { return t.contiguous() || t.transposed().contiguous() }
 
-// OpenInBlocks is Open for a tensor that is in blocks. A matrix whose columns lie one behind the other is a
-// .npy file in Fortran order. again says that the tensor was opened before, and that its bytes are counted.
+// OpenInBlocks is Open, but that a tensor whose columns lie one behind the other is a .npy file in Fortran
+// order. again says that the tensor was opened before, and that its bytes are counted.
 func (t *Tensor) OpenInBlocks(again bool) (r io.Reader, size int64, err error) {
 	if !again {
 		if err := t.charge(); err != nil {
 			return nil, 0, err
 		}
 	}
-	if t.contiguous() {
+	columns := t.transposed()
+	if t.contiguous() || !columns.contiguous() {
 		return t.open()
 	}
-	columns := t.transposed()
 	section, err := columns.section()
 	if err != nil {
 		return nil, 0, err

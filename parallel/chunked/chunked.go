@@ -36,6 +36,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
@@ -49,11 +50,13 @@ import (
 type Graph struct {
 	Chunks []*Chunk
 
+	env       axis.Env
+	options   axis.Options
+	chunks    Division
 	team      *kernel.Team
 	replicas  *comm.Comm // the workers of the stage, of this worker's slice
 	me        int        // this worker's rank among them
 	share     *partition.Share
-	options   Options
 	rows      [][]int32                // rows of the share, by chunk
 	inChunk   []int32                  // by row of the share: its number in its chunk
 	vertices  []int32                  // of the worker's own rows of all chunks, ascending; nil: all vertices of the graph
@@ -68,23 +71,12 @@ type Graph struct {
 	saved     sar.Saved       // the history of a checkpoint
 }
 
-// Options are the settings of the history.
-type Options struct {
-	// Chunks is the chunk of each vertex within its partition, 0 … Count−1, in the order of the partitions.
-	// All partitions have equally many chunks, of which some may be empty.
-	Chunks []int32
-	Count  int
-	// Period is the number of epochs between two snapshots, at least 1.
-	Period int
-	Stale  Stale
-	// Wire is how a stage's replicas send each other rows and gradients in training.
-	Wire kernel.Format
-	// EdgeData is the same as in sar.Options.
-	EdgeData edges.EdgeData
-	// Aggregated is the same as in sar.Options.
-	Aggregated func(module string, edgeColumns int64)
-	// Redistributed is the same as in tp.Options.
-	Redistributed func(module string, bytes int64)
+// Division says which chunk each vertex is in.
+type Division struct {
+	// Of is the chunk of each vertex within its partition, 0 … Count−1, in the order of the partitions. All
+	// partitions have equally many chunks, of which some may be empty.
+	Of    []int32
+	Count int
 }
 
 // phase is the current work of the chunks.
@@ -96,10 +88,10 @@ const (
 	inference // all chunks compute a layer before any chunk computes the next layer
 )
 
-// Chunk is a chunk of a stage's rows. Its axis has those of these rows that the worker owns: all, or with
+// Chunk is a chunk of a stage's rows. Its aggregator has those of these rows that the worker owns: all, or with
 // several slices some.
 type Chunk struct {
-	axis
+	aggregator
 	// Places (Int32, 1 × rows) are the own rows of the chunk, by their numbers among those of Graph.Rows,
 	// ascending.
 	Places *tensor.Matrix
@@ -110,30 +102,33 @@ type Chunk struct {
 	pause func()
 }
 
-// axis aggregates along the edges into a chunk.
-type axis interface {
+// aggregator aggregates along the edges into a chunk.
+type aggregator interface {
 	Vertices() []int32
 	Rows() *autograd.RowSet
 	Propagator(path string, along gnn.Along) gnn.Propagator
 	BeginEpoch(epoch int)
 }
 
-// New divides a share into chunks. All workers that g.Halo connects call it together.
-func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Graph, error) {
+// New divides a share into chunks. All workers that Groups.Halo connects call it together.
+func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
+	g, s := e.Groups, e.Share
+	if d.Count > 1 {
+		o.AggregationOrder = order.Embeddings
+	}
 	c := &Graph{
-		team: team, replicas: g.Halo, me: g.Halo.Rank(), saved: sar.Saved{What: "history", Place: sar.PlaceOf(g)}, share: s, options: o, rows: make([][]int32, o.Count),
-		made: map[gnn.Along]*structure{}, paths: map[string]bool{}, training: map[sar.Key]*history{}, inferring: map[sar.Key]*history{},
+		env: e, options: o, chunks: d, team: e.Team, replicas: g.Halo, me: g.Halo.Rank(), share: s,
+		saved: sar.Saved{What: "history", Place: sar.PlaceOf(g)}, rows: make([][]int32, d.Count),
+		made: map[gnn.Along]*structure{}, paths: map[string]bool{},
+		training: map[sar.Key]*history{}, inferring: map[sar.Key]*history{},
 	}
 	held, others := &s.Edges, exchange.PeersOf(g.Halo)
-	if o.Count > 1 {
-		w.Choice = order.Embeddings
-	}
-	costs := order.NewCosts(w, nil)
-	slice := func(chunk *Chunk, _ int) { chunk.axis = chunk.part }
+	costs := e.Costs(&o, nil)
+	slice := func(chunk *Chunk, _ int) { chunk.aggregator = chunk.part }
 	if g.Mesh.Slices > 1 {
-		costs, slice = order.NewCosts(order.Options{}, nil), c.slicer(g, w)
+		costs, slice = order.NewCosts(order.Options{}, nil), c.slicer()
 	}
-	for row, k := range o.Chunks[held.Starts[held.P]:held.Starts[held.P+1]] {
+	for row, k := range d.Of[held.Starts[held.P]:held.Starts[held.P+1]] {
 		c.inChunk = append(c.inChunk, int32(len(c.rows[k])))
 		c.rows[k] = append(c.rows[k], int32(row))
 	}
@@ -144,11 +139,11 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 			ids[i] = s.Values.ID(int(row))
 		}
 		total := autograd.NotVertices // a sum over all vertices would lack the other chunks
-		if o.Count == 1 {
+		if d.Count == 1 {
 			total = s.Whole.Own()
 		}
-		chunk.part = sar.Of(team, g.Halo, sar.Source{
-			Rows: autograd.RowsOf(team, ids, len(ids), total, others), Vertices: ids, Schema: sar.SchemaOf(s),
+		chunk.part = sar.Of(e, sar.Source{
+			Rows: autograd.RowsOf(e.Team, ids, len(ids), total, others), Vertices: ids, Schema: sar.SchemaOf(s),
 			Read: func(a gnn.Along, _ edges.Halo) (*edges.Edges, error) {
 				st, err := c.structure(a)
 				if err != nil {
@@ -156,8 +151,8 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 				}
 				return st.edges[k], nil
 			},
-			Exchanger: chunk, Chunk: o.Count > 1 || g.Halo.Size() > 1, Slice: g.Slice,
-		}, costs, sar.Options{Aggregated: o.Aggregated, Wire: o.Wire})
+			Exchanger: chunk, Chunk: d.Count > 1 || g.Halo.Size() > 1, Slice: g.Slice,
+		}, costs, axis.Options{Wire: o.Wire})
 		slice(chunk, total)
 		c.Chunks = append(c.Chunks, chunk)
 	}

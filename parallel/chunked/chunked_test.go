@@ -10,6 +10,7 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/partition"
@@ -22,7 +23,8 @@ type divided struct {
 	replicas int
 	of       []int32 // the partition of each vertex
 	chunk    []int32 // the chunk of each vertex
-	options  Options // but for Chunks
+	count    int     // of chunks
+	options  axis.Options
 	choice   order.Choice
 }
 
@@ -61,8 +63,8 @@ func (d *divided) run(t rapid.TB, do func(me int, team *kernel.Team, g *Graph)) 
 			t.Fatal(err)
 		}
 	}
-	o := d.options
-	o.Chunks = d.inPartitions(d.chunk)
+	o, division := d.options, Division{d.inPartitions(d.chunk), d.count}
+	o.AggregationOrder = d.choice
 	outcomes, memories := make([]any, d.replicas), make([]*tensor.Meter, d.replicas)
 	var all sync.WaitGroup
 	for me, end := range comm.InProcess(d.replicas) {
@@ -76,7 +78,7 @@ func (d *divided) run(t rapid.TB, do func(me int, team *kernel.Team, g *Graph)) 
 			}()
 			team := kernel.NewTeam(1, memories[me])
 			grid := mesh.Mesh{Stages: 1, Partitions: d.replicas, Slices: 1}
-			g, err := New(team, grid.Join(world), shares[me], order.Options{Choice: d.choice}, o)
+			g, err := New(axis.Env{Team: team, Groups: grid.Join(world), Share: shares[me]}, o, division)
 			if err != nil {
 				panic(err)
 			}
@@ -105,8 +107,9 @@ func drawn(t *rapid.T) (*divided, []edge) {
 		list = append(list, edge{0, v}, edge{v, int32(vertices - 1)})
 	}
 	d := &divided{replicas: rapid.IntRange(1, 3).Draw(t, "replicas")}
-	d.options = Options{Count: rapid.IntRange(1, 4).Draw(t, "chunks"), Period: rapid.IntRange(1, 3).Draw(t, "period")}
+	d.count = rapid.IntRange(1, 4).Draw(t, "chunks")
+	d.options = axis.Options{HistoryPeriod: rapid.IntRange(1, 3).Draw(t, "period")}
 	d.of = rapid.SliceOfN(rapid.Int32Range(0, int32(d.replicas-1)), vertices, vertices).Draw(t, "partition")
-	d.chunk = rapid.SliceOfN(rapid.Int32Range(0, int32(d.options.Count-1)), vertices, vertices).Draw(t, "chunk")
+	d.chunk = rapid.SliceOfN(rapid.Int32Range(0, int32(d.count-1)), vertices, vertices).Draw(t, "chunk")
 	return d, list
 }

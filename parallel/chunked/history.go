@@ -6,6 +6,7 @@ import (
 
 	"weft/comm"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/sar"
 	"weft/tensor"
@@ -147,7 +148,7 @@ func (c *Chunk) beginBackward(r *history, dxs []*tensor.Matrix) {
 	if r.grads == nil {
 		r.grads = g.initial(r.key, "gradients", func() []*tensor.Matrix { return g.zeros(r.st, dxs) })
 	}
-	if g.options.Stale == DropScale {
+	if g.options.StaleGradients == axis.DropScale {
 		for _, d := range r.grads {
 			theirs := r.st.stored[c.index].of(d)
 			g.team.Scale(theirs, 2, theirs)
@@ -159,7 +160,7 @@ func (c *Chunk) beginBackward(r *history, dxs []*tensor.Matrix) {
 // one were constants, and their chunks have already collected gradients. So what is added for these is
 // dropped.
 func (g *Graph) addGrads(r *history, sources *tensor.Matrix, grads []*tensor.Matrix) {
-	if g.options.Stale == Keep {
+	if g.options.StaleGradients == axis.Keep {
 		g.replace(r, sources, grads)
 		return
 	}
@@ -271,12 +272,12 @@ func (g *Graph) EndEpoch(epoch int) {
 		switch {
 		case len(g.Chunks) == 1:
 			r.rows, r.other = nil, r.rows
-		case epoch%g.options.Period == 0:
+		case epoch%g.options.HistoryPeriod == 0:
 			r.rows, r.other = r.other, r.rows
 		}
 		exchange.Release(r.other...)
 		r.other = nil
-		if g.options.Stale != Keep {
+		if g.options.StaleGradients != axis.Keep {
 			exchange.Release(r.grads...)
 			r.grads = nil
 		}

@@ -12,6 +12,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/order"
 	"weft/tensor"
 )
@@ -137,22 +138,21 @@ func TestRowsOfOthers(t *testing.T) {
 	doubled := [][]float32{{220, 200, 0}, {0, 4, 44}, {600, 606, 0}, {880, 800, 0}}
 	for _, c := range []struct {
 		name    string
-		options Options
+		options axis.Options
 		warm    bool
 		z, dx   [][]float32 // by epoch and vertex
 	}{
-		{"period 2", Options{Period: 2}, false, everySecond, doubled},
-		{"period 1", Options{Period: 1}, false, [][]float32{{0, 1, 11}, {220, 201, 11}, {230, 202, 33}, {330, 304, 44}}, doubled},
-		{"period 5", Options{Period: 5}, false, [][]float32{{0, 1, 11}, {220, 200, 0}, {30, 0, 33}, {0, 4, 44}}, doubled},
-		{"warm", Options{Period: 2}, true, [][]float32{{110, 101, 11}, {220, 201, 11}, {230, 202, 33}, {220, 204, 44}}, doubled},
-		{"drop", Options{Period: 2, Stale: Drop}, false, everySecond, [][]float32{{110, 100, 0}, {0, 2, 22}, {300, 303, 0}, {440, 400, 0}}},
-		{"keep", Options{Period: 2, Stale: Keep}, false, everySecond, [][]float32{{110, 100, 0}, {110, 102, 22}, {320, 303, 22}, {440, 403, 33}}},
+		{"period 2", axis.Options{HistoryPeriod: 2}, false, everySecond, doubled},
+		{"period 1", axis.Options{HistoryPeriod: 1}, false, [][]float32{{0, 1, 11}, {220, 201, 11}, {230, 202, 33}, {330, 304, 44}}, doubled},
+		{"period 5", axis.Options{HistoryPeriod: 5}, false, [][]float32{{0, 1, 11}, {220, 200, 0}, {30, 0, 33}, {0, 4, 44}}, doubled},
+		{"warm", axis.Options{HistoryPeriod: 2}, true, [][]float32{{110, 101, 11}, {220, 201, 11}, {230, 202, 33}, {220, 204, 44}}, doubled},
+		{"drop", axis.Options{HistoryPeriod: 2, StaleGradients: axis.Drop}, false, everySecond, [][]float32{{110, 100, 0}, {0, 2, 22}, {300, 303, 0}, {440, 400, 0}}},
+		{"keep", axis.Options{HistoryPeriod: 2, StaleGradients: axis.Keep}, false, everySecond, [][]float32{{110, 100, 0}, {110, 102, 22}, {320, 303, 22}, {440, 403, 33}}},
 	} {
 		for _, once := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, forward once %v", c.name, once), func(t *testing.T) {
-				c.options.Count = 3
 				tr := &trial{
-					divided: &divided{graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, options: c.options},
+					divided: &divided{graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, count: 3, options: c.options},
 					orders:  orders, x: tens, dz: tens, warm: c.warm, once: once,
 				}
 				for i, got := range tr.run(t) {
@@ -170,7 +170,7 @@ func TestRowsOfOthers(t *testing.T) {
 func TestRowsOfOtherReplicas(t *testing.T) {
 	tr := &trial{
 		divided: &divided{
-			graph: graphOf(t, 3, complete(3)), replicas: 2, of: []int32{0, 1, 0}, chunk: []int32{0, 0, 1}, options: Options{Count: 2, Period: 1},
+			graph: graphOf(t, 3, complete(3)), replicas: 2, of: []int32{0, 1, 0}, chunk: []int32{0, 0, 1}, count: 2, options: axis.Options{HistoryPeriod: 1},
 		},
 		orders: [][]int{{0, 1}, {1, 0}}, x: tens, dz: tens,
 	}
@@ -197,7 +197,7 @@ func TestHistoryOfEmbeddings(t *testing.T) {
 			t.Run(c.name+" "+order.Names[choice], func(t *testing.T) {
 				tr := &trial{
 					divided: &divided{
-						graph: graphOf(t, 2, complete(2)), replicas: 1, of: []int32{0, 0}, chunk: []int32{0, 1}, options: Options{Count: 2, Period: 1},
+						graph: graphOf(t, 2, complete(2)), replicas: 1, of: []int32{0, 0}, chunk: []int32{0, 1}, count: 2, options: axis.Options{HistoryPeriod: 1},
 						choice: choice,
 					},
 					orders: [][]int{{0, 1}, {0, 1}, {0, 1}}, x: tens, dz: tens, w: func(epoch int) float32 { return float32(epoch) }, input: c.input,
@@ -218,10 +218,10 @@ func TestEveryRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, list := drawn(t)
 		d.graph = graphOf(t, len(d.of), list)
-		d.options.Stale = rapid.SampledFrom([]Stale{DropScale, Drop, Keep}).Draw(t, "stale")
+		d.options.StaleGradients = rapid.SampledFrom([]axis.Stale{axis.DropScale, axis.Drop, axis.Keep}).Draw(t, "stale")
 		var orders [][]int
 		for range 4 {
-			all := make([]int, d.options.Count)
+			all := make([]int, d.count)
 			for k := range all {
 				all[k] = k
 			}
@@ -261,17 +261,17 @@ func (tr *trial) definition(list []edge) (out []sums) {
 			default:
 				s.Z[e.v] += tr.x(epoch, e.u)
 			}
-			switch stale := tr.options.Stale; {
-			case late && stale == Keep && epoch > 1:
+			switch stale := tr.options.StaleGradients; {
+			case late && stale == axis.Keep && epoch > 1:
 				s.DX[e.u] += tr.dz(epoch-1, e.v)
 			case late:
-			case from < to && stale == DropScale:
+			case from < to && stale == axis.DropScale:
 				s.DX[e.u] += 2 * tr.dz(epoch, e.v)
 			default:
 				s.DX[e.u] += tr.dz(epoch, e.v)
 			}
 		}
-		if out = append(out, s); epoch%tr.options.Period == 0 {
+		if out = append(out, s); epoch%tr.options.HistoryPeriod == 0 {
 			take(epoch)
 		}
 	}
@@ -282,23 +282,23 @@ func (tr *trial) definition(list []edge) (out []sums) {
 // gradients. With one chunk it has none. An inference leaves none.
 func TestBetweenEpochs(t *testing.T) {
 	for _, c := range []struct {
-		stale  Stale
+		stale  axis.Stale
 		chunks int
-	}{{DropScale, 3}, {Drop, 3}, {Keep, 3}, {DropScale, 1}} {
+	}{{axis.DropScale, 3}, {axis.Drop, 3}, {axis.Keep, 3}, {axis.DropScale, 1}} {
 		chunk := []int32{0, 1, 2, 2}
 		if c.chunks == 1 {
 			clear(chunk)
 		}
 		tr := &trial{
 			divided: &divided{
-				graph: graphOf(t, 4, complete(4)), replicas: 2, of: []int32{0, 0, 1, 1}, chunk: chunk, options: Options{Count: c.chunks, Period: 2, Stale: c.stale},
+				graph: graphOf(t, 4, complete(4)), replicas: 2, of: []int32{0, 0, 1, 1}, chunk: chunk, count: c.chunks, options: axis.Options{HistoryPeriod: 2, StaleGradients: c.stale},
 			},
 			orders: slices.Repeat([][]int{[]int{0, 1, 2}[:c.chunks]}, 2), x: tens, dz: tens,
 		}
 		tr.between = func(g *Graph, team *kernel.Team) {
 			g.Together(func(k int) { tr.forward(team, g.Propagator("convs.0", along), g.Chunks[k], 1, autograd.NewTape(team)) })
 			for _, r := range g.training {
-				if (r.rows != nil) != (c.chunks > 1) || r.other != nil || (r.grads != nil) != (c.stale == Keep) || (r.returned != nil) != (c.stale == Keep) {
+				if (r.rows != nil) != (c.chunks > 1) || r.other != nil || (r.grads != nil) != (c.stale == axis.Keep) || (r.returned != nil) != (c.stale == axis.Keep) {
 					t.Errorf("%v, %d chunks: rows %v, other %v, gradients %v, returned %v", c.stale, c.chunks, r.rows, r.other, r.grads, r.returned)
 				}
 			}
@@ -312,7 +312,7 @@ func TestBetweenEpochs(t *testing.T) {
 
 // TestTogether: an inference reads all rows of its own pass. If a chunk's pass panics, the others end.
 func TestTogether(t *testing.T) {
-	d := &divided{graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, options: Options{Count: 3, Period: 1}}
+	d := &divided{graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, count: 3, options: axis.Options{HistoryPeriod: 1}}
 	tr := &trial{divided: d, x: tens}
 	d.run(t, func(_ int, team *kernel.Team, g *Graph) {
 		got, p := make([]float32, 3), g.Propagator("convs.0", along)
@@ -346,7 +346,7 @@ func TestTogether(t *testing.T) {
 
 // TestOtherRelation: the error for a missing relation names the module.
 func TestOtherRelation(t *testing.T) {
-	d := &divided{graph: graphOf(t, 1, nil), replicas: 1, of: []int32{0}, chunk: []int32{0}, options: Options{Count: 1, Period: 1}}
+	d := &divided{graph: graphOf(t, 1, nil), replicas: 1, of: []int32{0}, chunk: []int32{0}, count: 1, options: axis.Options{HistoryPeriod: 1}}
 	d.run(t, func(_ int, _ *kernel.Team, g *Graph) {
 		defer func() {
 			if said := fmt.Sprint(recover()); !strings.Contains(said, `convs.1 aggregates over relation "likes"`) {
@@ -355,16 +355,4 @@ func TestOtherRelation(t *testing.T) {
 		}()
 		g.Propagator("convs.1", gnn.Along{Relation: "likes"})
 	})
-}
-
-// TestParseStale: each treatment is found by its name; others are refused.
-func TestParseStale(t *testing.T) {
-	for name, want := range map[string]Stale{"drop-scale": DropScale, "drop": Drop, "keep": Keep} {
-		if s, err := ParseStale(name); err != nil || s != want {
-			t.Errorf("%s is %d, %v", name, s, err)
-		}
-	}
-	if _, err := ParseStale("late"); err == nil {
-		t.Error("late is known")
-	}
 }

@@ -96,7 +96,7 @@ func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 // isOwn reports whether a vertex, in the order of the partitions, is a row of this replica's chunk k.
 func (g *Graph) isOwn(v int32, k int) bool {
 	starts := g.share.Edges.Starts
-	return g.options.Chunks[v] == int32(k) && int(v) >= starts[g.me] && int(v) < starts[g.me+1]
+	return g.chunks.Of[v] == int32(k) && int(v) >= starts[g.me] && int(v) < starts[g.me+1]
 }
 
 // findStored finds the rows that a chunk of this replica reads but does not own. It returns for each vertex,
@@ -112,18 +112,18 @@ func (st *structure) findStored(in *graph.Relation) (position []int32) {
 			}
 		}
 	}
-	lists := make([][]int32, g.options.Count*n) // by chunk number, and from this replica on
+	lists := make([][]int32, g.chunks.Count*n) // by chunk number, and from this replica on
 	for i := range n {
 		replica := (g.me + i) % n
 		for v := starts[replica]; v < starts[replica+1]; v++ {
-			if k := int(g.options.Chunks[v]); read[v] {
+			if k := int(g.chunks.Of[v]); read[v] {
 				lists[k*n+i] = append(lists[k*n+i], int32(v))
 			}
 		}
 	}
 	position, st.of = make([]int32, starts[n]), make([][]span, n)
 	at := 0
-	for k := range g.options.Count {
+	for k := range g.chunks.Count {
 		first := at
 		for i, list := range lists[k*n : (k+1)*n] {
 			lo := at
@@ -173,7 +173,7 @@ func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relatio
 		r.Weights = []float32{}
 	}
 	columns := int64(0)
-	if g.options.EdgeData == edges.WithFeatures {
+	if g.env.EdgeData == edges.WithFeatures {
 		columns, r.EdgeColumns = int64(in.EdgeColumns), in.EdgeColumns
 	}
 	var keys []uint64 // the number of the source, then the position in the row: parallel edges keep their order

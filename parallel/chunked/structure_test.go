@@ -10,6 +10,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/tensor"
 )
@@ -138,7 +139,7 @@ func (d *divided) checkWeights(t rapid.TB, st *structure, a gnn.Along) {
 // TestManySources: a vertex reads more rows than a block has, and they read it.
 func TestManySources(t *testing.T) {
 	const vertices = 2700
-	d, list := &divided{replicas: 2, options: Options{Count: 3, Period: 1}}, []edge(nil)
+	d, list := &divided{replicas: 2, count: 3, options: axis.Options{HistoryPeriod: 1}}, []edge(nil)
 	for v := range int32(vertices) {
 		d.of, d.chunk = append(d.of, v%2), append(d.chunk, v%5%3)
 		list = append(list, edge{v, 0}, edge{0, v})

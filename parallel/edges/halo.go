@@ -1,10 +1,8 @@
 package edges
 
 import (
-	"fmt"
-	"slices"
-
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -28,14 +26,10 @@ const (
 // HaloNames are the names of the choices.
 var HaloNames = []string{HaloRows: "rows", HaloCover: "cover", HaloAuto: "auto"}
 
-// ParseHalo returns the choice of that name, one of HaloNames.
-func ParseHalo(name string) (Halo, error) {
-	i := slices.Index(HaloNames, name)
-	if i < 0 {
-		return HaloRows, fmt.Errorf("unknown halo %q", name)
-	}
-	return Halo(i), nil
-}
+func (h Halo) String() string { return HaloNames[h] }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *Halo) UnmarshalText(text []byte) error { return suggest.Parse(h, text, HaloNames) }
 
 // cut is what travels along the edges from one partition to another: the rows of some sources, and partial
 // sums for the destinations of all other edges.

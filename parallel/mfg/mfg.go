@@ -18,12 +18,11 @@ package mfg
 import (
 	"fmt"
 	"slices"
+	"weft/parallel/axis"
 
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
-	"weft/kernel"
-	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
@@ -53,22 +52,19 @@ type Need struct {
 
 // finder finds the rows.
 type finder struct {
-	team    *kernel.Team
-	groups  mesh.Groups
-	share   *partition.Share
+	axis.Env
 	costs   *order.Costs
-	options sar.Options
+	options axis.Options
 }
 
 // New returns the layer of each block, and what each block needs. blocks say along which edges each block
 // aggregates. rows are the rows of the first vertex type on this worker for which the last block's result is
-// needed: their places in the share, ascending. The workers of all partitions, which g.Halo connects, call it
-// together.
-func New(team *kernel.Team, g mesh.Groups, s *partition.Share, blocks []Reach, rows []int32, w order.Options, o sar.Options,
-) ([]*Layer, []Need, error) {
-	f := &finder{team: team, groups: g, share: s, costs: order.NewCosts(w, nil), options: o}
+// needed: their places in the share, ascending. The workers of all partitions, which Groups.Halo connects,
+// call it together.
+func New(e axis.Env, o axis.Options, blocks []Reach, rows []int32) ([]*Layer, []Need, error) {
+	f := &finder{Env: e, costs: e.Costs(&o, nil), options: o}
 	f.addReverse(blocks)
-	sets := make([][]int32, len(s.Edges.Types()))
+	sets := make([][]int32, len(e.Share.Edges.Types()))
 	for i := range sets {
 		sets[i] = []int32{}
 	}
@@ -95,12 +91,12 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, blocks []Reach, r
 // addReverse makes the share list out-edges with a single partition too, if a block asks for the reverse
 // direction.
 func (f *finder) addReverse(blocks []Reach) {
-	if len(f.groups.Holders) > 1 {
+	if len(f.Groups.Holders) > 1 {
 		return
 	}
-	own := *f.share
+	own := *f.Share
 	own.Edges.Relations = slices.Clone(own.Edges.Relations)
-	f.share = &own
+	f.Share = &own
 	for _, b := range blocks {
 		for _, a := range b.Along {
 			if r := f.relation(a); a.Reversed && len(r.Out.Indptr) == 0 {
@@ -130,13 +126,13 @@ func (f *finder) before(b Reach, after *Layer) (*Layer, error) {
 
 // layer makes the layer of a block that reads rows to compute into. mine is what this worker needs for it.
 func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error) {
-	p := sar.NewSome(f.team, f.groups, f.share, sar.Some{Rows: rows, Into: into}, f.costs, f.options)
+	p := sar.NewSome(f.Env, sar.Some{Rows: rows, Into: into}, f.costs, f.options)
 	l := &Layer{Partition: p, Rows: rows, reach: b}
 	more := int64(0)
 	for i := range rows {
 		more += int64(len(rows[i]) - len(into[i]))
 	}
-	all, err := comm.Gather(f.groups.Halo, comm.Setup, mine.Vertices, mine.Edges, more)
+	all, err := comm.Gather(f.Groups.Halo, comm.Setup, mine.Vertices, mine.Edges, more)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +150,7 @@ func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error)
 // in-neighbours it returns those that this worker owns, for its own edges and for the other workers' edges.
 // need counts what this worker reads.
 func (f *finder) step(along []gnn.Along, into [][]int32) (rows [][]int32, need Need, err error) {
-	types := f.share.Edges.Types()
+	types := f.Share.Edges.Types()
 	marks := make([][]bool, len(types))
 	for i, t := range types {
 		marks[i] = make([]bool, t.Rows)
@@ -198,9 +194,9 @@ func (f *finder) mark(own []bool, list *graph.Relation, starts []int, into []int
 			seen[position] = true
 		}
 	}
-	k, me, c := len(starts)-1, f.share.Edges.P, f.groups.Halo
+	k, me, c := len(starts)-1, f.Share.Edges.P, f.Groups.Halo
 	lists, counts := make([][]int32, c.Size()), make([]int32, c.Size()) // by rank
-	for q, rank := range f.groups.Holders {
+	for q, rank := range f.Groups.Holders {
 		for row, is := range seen[starts[q]:starts[q+1]] {
 			switch {
 			case is && q == me:
@@ -239,7 +235,7 @@ func (f *finder) mark(own []bool, list *graph.Relation, starts []int, into []int
 
 // relation returns the share's relation of that name.
 func (f *finder) relation(a gnn.Along) *partition.Relation {
-	list := f.share.Edges.Relations
+	list := f.Share.Edges.Relations
 	i := slices.IndexFunc(list, func(r partition.Relation) bool { return r.Name == a.Relation })
 	if i < 0 {
 		panic(fmt.Sprintf("mfg: a block aggregates along relation %q, which the graph does not have", a.Relation))

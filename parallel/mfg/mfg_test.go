@@ -12,9 +12,8 @@ import (
 	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
-	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -62,7 +61,7 @@ func TestRows(t *testing.T) {
 					}
 				}
 				groups := mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}.Join(c)
-				layers, told, err := New(kernel.NewTeam(1, mem), groups, s, blocks, rows, order.Options{}, sar.Options{})
+				layers, told, err := New(axis.Env{Team: kernel.NewTeam(1, mem), Groups: groups, Share: s}, axis.Options{}, blocks, rows)
 				all[c.Rank()] = layers
 				if err == nil && !slices.Equal(told, needs) {
 					err = fmt.Errorf("needs %v, want %v", told, needs)
@@ -139,7 +138,7 @@ func TestReachOfAll(t *testing.T) {
 	defer mem.Close()
 	reaches := slices.Repeat([]Reach{{Along: []gnn.Along{{Relation: graph.RelationName}}, Rounds: 1}}, blocks)
 	s := partition.All(&graph.Graph{Relations: []graph.Relation{relation}})
-	layers, _, err := New(kernel.NewTeam(1, mem), mesh.One.Join(comm.Alone()), s, reaches, []int32{0}, order.Options{}, sar.Options{})
+	layers, _, err := New(axis.Env{Team: kernel.NewTeam(1, mem), Groups: mesh.One.Join(comm.Alone()), Share: s}, axis.Options{}, reaches, []int32{0})
 	require.NoError(t, err)
 	if n := len(slices.Compact(layers)); n != vertices {
 		t.Errorf("%d layers, want %d: one for each step around the ring, of which the last stays", n, vertices)

@@ -87,14 +87,6 @@ func TestWords(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	for i, name := range order.Names {
-		if c, err := order.Parse(name); err != nil || c != order.Choice(i) {
-			t.Errorf("%s is %v, %v", name, c, err)
-		}
-	}
-	if _, err := order.Parse("sometimes"); err == nil {
-		t.Error("any name is an order")
-	}
 }
 
 // TestOnceUpToTwiceAsWide: constant features are aggregated once if they have at most twice as many columns

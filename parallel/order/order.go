@@ -5,10 +5,10 @@ package order
 
 import (
 	"fmt"
-	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/internal/suggest"
 	"weft/tensor"
 )
 
@@ -31,14 +31,10 @@ const (
 // Names are the names of the choices; Embeddings has none.
 var Names = []string{Auto: "auto", TransformFirst: "transform-first", AggregateFirst: "aggregate-first"}
 
-// Parse returns the choice of that name, one of Names.
-func Parse(name string) (Choice, error) {
-	i := slices.Index(Names, name)
-	if i < 0 {
-		return Auto, fmt.Errorf("unknown order of work %q", name)
-	}
-	return Choice(i), nil
-}
+func (c Choice) String() string { return Names[c] }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *Choice) UnmarshalText(text []byte) error { return suggest.Parse(c, text, Names) }
 
 // Options are the settings of all layers of a worker.
 type Options struct {

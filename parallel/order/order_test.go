@@ -87,11 +87,12 @@ func TestParse(t *testing.T) {
 	for name, want := range map[string]order.Choice{
 		"auto": order.Auto, "transform-first": order.TransformFirst, "aggregate-first": order.AggregateFirst,
 	} {
-		if c, err := order.Parse(name); err != nil || c != want {
+		var c order.Choice
+		if err := c.UnmarshalText([]byte(name)); err != nil || c != want || c.String() != name {
 			t.Errorf("%s is %d, %v", name, c, err)
 		}
 	}
-	if _, err := order.Parse("nonsense"); err == nil {
+	if err := new(order.Choice).UnmarshalText([]byte("nonsense")); err == nil {
 		t.Error("nonsense is known")
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/parallel/axis"
 	"weft/parallel/chunked"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/tensor"
 	"weft/train/engine"
 )
@@ -24,17 +24,20 @@ import (
 // replicas in turn, and among chunks at random. Each treatment of the chunks has one replica and three, and
 // one of these has the graph with edge weights.
 func TestChunks(t *testing.T) {
-	for i, o := range []chunked.Options{
-		{Count: 1, Period: 2},
-		{Count: 2, Period: 1},
-		{Count: 5, Period: 2},
-		{Count: 3, Period: 2, Stale: chunked.Drop},
-		{Count: 3, Period: 2, Stale: chunked.Keep},
+	for i, given := range []struct {
+		chunks int
+		axis.Options
+	}{
+		{1, axis.Options{HistoryPeriod: 2}},
+		{2, axis.Options{HistoryPeriod: 1}},
+		{5, axis.Options{HistoryPeriod: 2}},
+		{3, axis.Options{HistoryPeriod: 2, StaleGradients: axis.Drop}},
+		{3, axis.Options{HistoryPeriod: 2, StaleGradients: axis.Keep}},
 	} {
 		for k, replicas := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%d replicas, %+v", replicas, o), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d replicas, %+v", replicas, given), func(t *testing.T) {
 				t.Parallel()
-				c := newChunks(Small(t, true, (i+k)%2 == 0), replicas, o)
+				c := newChunks(Small(t, true, (i+k)%2 == 0), replicas, given.chunks, given.Options)
 				c.which, c.rows = Layer.aggregatesOnce, func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
 				c.run(t)
 				c.layers(func(l Layer, along gnn.Along) { c.check(t, l, along) })
@@ -47,7 +50,7 @@ func TestChunks(t *testing.T) {
 // own. The rows stay the same, and each epoch takes a snapshot, so that in the end all rows read are exact.
 func TestChunkRounds(t *testing.T) {
 	for _, replicas := range []int{1, 2} {
-		c := newChunks(Small(t, true, true), replicas, chunked.Options{Count: 3, Period: 1})
+		c := newChunks(Small(t, true, true), replicas, 3, axis.Options{HistoryPeriod: 1})
 		c.which = func(l Layer) bool { return l.rounds && l.method == "Propagate" }
 		c.rows = func(int) float64 { return 1 }
 		c.run(t)
@@ -58,13 +61,13 @@ func TestChunkRounds(t *testing.T) {
 	}
 }
 
-func newChunks(g *graph.Graph, replicas int, o chunked.Options) *chunks {
+func newChunks(g *graph.Graph, replicas, count int, o axis.Options) *chunks {
 	c := &chunks{graph: g, replicas: replicas, options: o, of: Dividings(g.Vertices(), replicas)["in turn"]}
-	r := rand.New(rand.NewPCG(6, uint64(o.Count)))
+	r := rand.New(rand.NewPCG(6, uint64(count)))
 	for range g.Vertices() {
-		c.chunk = append(c.chunk, r.Int32N(int32(o.Count)))
+		c.chunk = append(c.chunk, r.Int32N(int32(count)))
 	}
-	c.options.Chunks = inPartitions(c.of, replicas, c.chunk)
+	c.division = chunked.Division{Of: inPartitions(c.of, replicas, c.chunk), Count: count}
 	for e := range c.got {
 		c.got[e] = map[string]*Outcome{}
 	}
@@ -93,7 +96,8 @@ type chunks struct {
 	graph     *graph.Graph
 	replicas  int
 	of, chunk []int32 // each vertex's partition, and chunk of it
-	options   chunked.Options
+	options   axis.Options
+	division  chunked.Division
 	which     func(Layer) bool        // the layers
 	rows      func(epoch int) float64 // factor of a layer's rows in an epoch
 	mu        sync.Mutex
@@ -104,7 +108,7 @@ const chunkEpochs = 4
 
 // order is the order of the chunks in an epoch.
 func (c *chunks) order(epoch int) []int {
-	return rand.New(rand.NewPCG(7, uint64(epoch))).Perm(c.options.Count)
+	return rand.New(rand.NewPCG(7, uint64(epoch))).Perm(c.division.Count)
 }
 
 // layers calls f for the layers, in both directions.
@@ -121,7 +125,7 @@ func (c *chunks) layers(f func(Layer, gnn.Along)) {
 func (c *chunks) run(t *testing.T) {
 	w := Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: c.replicas, Slices: 1}, Graph: c.graph, Of: c.of}
 	w.Run(t, func(config engine.Config) {
-		g, err := chunked.New(config.Team, config.Groups, config.Share, order.Options{}, c.options)
+		g, err := chunked.New(config.Env, c.options, c.division)
 		if err != nil {
 			panic(err)
 		}
@@ -173,7 +177,7 @@ func (c *chunks) layer(config engine.Config, g *chunked.Graph, l Layer, along gn
 		o = l.Blank(c.graph.Vertices())
 		c.got[epoch-1][site] = o
 	}
-	n := c.options.Count
+	n := c.division.Count
 	s := &chunkedLayer{
 		Layer: l, config: config, epoch: epoch, rows: c.rows(epoch), p: g.Propagator(site, along), outcome: o, mu: &c.mu,
 		tapes: make([]*autograd.Tape, n), in: make([]*autograd.Var, n), out: make([]*autograd.Var, n),
@@ -236,11 +240,11 @@ func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
 	}
 	x, dz := l.Given(n)
 	p := &gnnPipe{
-		chunk: c.chunk, chunks: c.options.Count, period: c.options.Period, scale: 1, keep: c.options.Stale == chunked.Keep,
+		chunk: c.chunk, chunks: c.division.Count, period: c.options.HistoryPeriod, scale: 1, keep: c.options.StaleGradients == axis.Keep,
 		gradient: matrix(n, l.Out, dz),
 		model:    func(t *chunkTurn, x *chunkRows) *chunkRows { return t.exactly(site, e, l.exact, l.Out, x, names...) },
 	}
-	if c.options.Stale == chunked.DropScale {
+	if c.options.StaleGradients == axis.DropScale {
 		p.scale = 2
 	}
 	for epoch := 1; epoch <= chunkEpochs; epoch++ {

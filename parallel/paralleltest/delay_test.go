@@ -10,11 +10,10 @@ import (
 
 	"weft/autograd"
 	"weft/internal/require"
-	"weft/kernel"
 	"weft/kernel/reference"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
-	"weft/parallel/sar"
 	"weft/tensor"
 	"weft/train"
 	"weft/train/engine"
@@ -29,7 +28,7 @@ type pipeGCN struct {
 	local, remote        *reference.Matrix
 	features, aggregated *reference.Matrix
 	class, train         []int64
-	smoothing            sar.Smoothing
+	smoothing            axis.Smoothing
 	transform            bool
 	rows, gradients      [3]*reference.Matrix // of the epoch before, by layer, or their averages
 }
@@ -105,8 +104,8 @@ func (p *pipeGCN) aggregate(l int, x *reference.Matrix) *reference.Matrix {
 // rows and gradients for the next epoch.
 func (p *pipeGCN) back(l int, x, g *reference.Matrix) *reference.Matrix {
 	d := sum(1, reference.MatMul(p.local.Transpose(), g), 1, p.gradients[l])
-	p.gradients[l] = late(p.gradients[l], reference.MatMul(p.remote.Transpose(), g), p.smoothing.Gradients)
-	p.rows[l] = late(p.rows[l], x, p.smoothing.Features)
+	p.gradients[l] = late(p.gradients[l], reference.MatMul(p.remote.Transpose(), g), p.smoothing&axis.OfGradients != 0)
+	p.rows[l] = late(p.rows[l], x, p.smoothing&axis.OfFeatures != 0)
 	return d
 }
 
@@ -115,19 +114,19 @@ func (p *pipeGCN) back(l int, x, g *reference.Matrix) *reference.Matrix {
 // --aggregation-order auto and transform-first give. Inference between the epochs is exact.
 func TestDelayIsItsDefinition(t *testing.T) {
 	for _, c := range []struct {
-		smoothing sar.Smoothing
+		smoothing axis.Smoothing
 		order     order.Choice
 	}{
 		{},
-		{smoothing: sar.Smoothing{Features: true}},
-		{smoothing: sar.Smoothing{Gradients: true}},
-		{smoothing: sar.Smoothing{Features: true, Gradients: true}},
+		{smoothing: axis.OfFeatures},
+		{smoothing: axis.OfGradients},
+		{smoothing: axis.OfBoth},
 		{order: order.TransformFirst},
 	} {
 		smoothing := c.smoothing
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			o := train.Defaults()
-			o.Parallel, o.HaloDelay, o.AggregationOrder = "graph=3", 1, order.Names[c.order]
+			o.Parallel, o.HaloDelay, o.AggregationOrder = "graph=3", 1, c.order
 			settings, err := o.Resolve()
 			require.NoError(t, err)
 			const epochs, partitions, rate = 4, 3, .5
@@ -142,7 +141,7 @@ func TestDelayIsItsDefinition(t *testing.T) {
 			}
 			s.workers(t, func(c engine.Config) {
 				var e engine.Engine
-				c.Delay, c.Smoothing, c.Recompute, c.Order.Choice = true, smoothing, false, settings.Order
+				c.HaloDelay, c.HaloSmoothing, c.Recompute, c.AggregationOrder = 1, smoothing, false, settings.AggregationOrder
 				c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
 				e, err := engine.New(c)
 				if err != nil {
@@ -210,7 +209,7 @@ func TestDelayIsItsDefinition(t *testing.T) {
 // TestAveragesAreWhole: the moving averages of late rows and gradients are float32s of all columns of the
 // rows that come, however these are encoded.
 func TestAveragesAreWhole(t *testing.T) {
-	for _, wire := range []kernel.Format{kernel.AsStored, kernel.InBFloat16, kernel.InInt8, kernel.InInt4} {
+	for _, wire := range []axis.Wire{axis.AsStored, axis.BFloat16, axis.Int8, axis.Int4} {
 		s := newStaged(t, "gcn", mesh.Mesh{Stages: 1, Partitions: 3, Slices: 1}, 1)
 		s.spec.Layers, s.spec.Hidden = 3, 40
 		// Products with the weights are aggregated.
@@ -229,7 +228,7 @@ func TestAveragesAreWhole(t *testing.T) {
 		var mu sync.Mutex
 		got := map[string]int{} // elements by module path and part
 		s.workers(t, func(c engine.Config) {
-			c.Delay, c.Smoothing, c.Recompute, c.Wire = true, sar.Smoothing{Features: true, Gradients: true}, false, wire
+			c.HaloDelay, c.HaloSmoothing, c.Recompute, c.Wire = 1, axis.OfBoth, false, wire
 			c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) {
 				return 0, logits.Tape().Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
 			}

@@ -9,9 +9,9 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/parallel/tp"
 	"weft/partition"
@@ -25,12 +25,12 @@ import (
 func TestDropEdge(t *testing.T) {
 	const p = .4
 	for _, m := range []mesh.Mesh{grid(1, 1, 1), grid(1, 3, 1), grid(1, 1, 3), grid(1, 2, 2)} {
-		axis := func(c engine.Config) (engine.Axis, error) {
-			o := sar.Options{Prefetch: 1, DropEdge: p}
+		newAxis := func(c engine.Config) (engine.Axis, error) {
+			o := axis.Options{Prefetch: 1, DropEdge: p}
 			if c.Groups.Mesh.Slices > 1 {
-				return tp.New(c.Team, c.Groups, c.Share, order.Options{}, tp.Options{Options: o})
+				return tp.New(c.Env, o)
 			}
-			return sar.New(c.Team, c.Groups, c.Share, order.Options{}, o)
+			return sar.New(c.Env, o)
 		}
 		graphs := map[string]*given{"loops and weights": smallWeighted}
 		if m == grid(1, 3, 1) { // several messages between two partitions, and several batches of edges
@@ -55,7 +55,7 @@ func TestDropEdge(t *testing.T) {
 				}
 				of := Dividings(full.Vertices(), m.Partitions)["unevenly"]
 				Workers{Mesh: m, Storage: tensor.Float32, Graph: full, Of: of}.Run(t, func(c engine.Config) {
-					a, err := axis(c)
+					a, err := newAxis(c)
 					if err != nil {
 						panic(err)
 					}

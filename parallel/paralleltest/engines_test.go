@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
@@ -20,26 +21,36 @@ func TestGraphAxis(t *testing.T) {
 	)
 }
 
+// tiled are settings, with sums in tiles of so many columns.
+type tiled struct {
+	axis.Options
+	tile int
+}
+
 // TestGraphAxisPropagators tests each layer, with any prefetch depth, with the halo kept, with sums in tiles,
 // and with partial sums. It alone compares every kind of aggregation on partitions with double precision, in
 // both directions: outputs and gradients.
 func TestGraphAxisPropagators(t *testing.T) {
-	for k, settings := range map[int][]sar.Options{
+	for k, settings := range map[int][]tiled{
 		1: {{}},
-		2: {{}, {Halo: edges.HaloCover}},
-		3: {{Halo: edges.HaloAuto, KeepHalo: true}},
-		4: {{Prefetch: 7}, {KeepHalo: true}, {Tile: 2}, {Halo: edges.HaloCover, Tile: 2, Prefetch: 1}}, // and one in sar's TestHolders
+		2: {{}, {Options: axis.Options{Halo: edges.HaloCover}}},
+		3: {{Options: axis.Options{Halo: edges.HaloAuto, KeepHalo: true}}},
+		4: {
+			{Options: axis.Options{Prefetch: 7}}, {Options: axis.Options{KeepHalo: true}}, {tile: 2},
+			{axis.Options{Halo: edges.HaloCover, Prefetch: 1}, 2},
+		}, // and one in sar's TestHolders
 	} {
 		for _, o := range settings {
 			t.Run(fmt.Sprintf("%d %+v", k, o), func(t *testing.T) {
 				t.Parallel()
-				m, axis := mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
-					return sar.New(c.Team, c.Groups, c.Share, c.Order, o)
+				m, newAxis := mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
+					c.Tile = o.tile
+					return sar.New(c.Env, o.Options)
 				}
 				if o.Halo == edges.HaloRows {
-					Propagators(t, m, axis)
+					Propagators(t, m, newAxis)
 				} else {
-					PartialSums(t, m, axis)
+					PartialSums(t, m, newAxis)
 				}
 			})
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/parallel/axis"
 	"weft/parallel/order"
 	"weft/train/setting"
 )
@@ -32,24 +33,27 @@ func TestLateRuns(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			o := wired(c.model, c.wire)
-			o.Hidden, o.Halo = 20, c.halo
+			o.Hidden = 20
+			parse(&o.Halo, c.halo)
 			if c.bf16 {
 				inBFloat16(&o)
 			}
 			three := &Case{Mesh: grid(1, 3, 1)}
 			inOrder := o
 			if c.model == "gcn" || c.model == "sage" || c.model == "gin" { // auto's order with a late halo
-				inOrder.AggregationOrder = order.Names[order.AggregateFirst]
+				inOrder.AggregationOrder = order.AggregateFirst
 			}
 			exact := run(t, three.job(t, g, inOrder))
-			o.HaloDelay, o.HaloSmoothing = 1, c.smoothing
+			o.HaloDelay = 1
+			parse(&o.HaloSmoothing, c.smoothing)
+			smoothing := o.HaloSmoothing
 			got := asPlanned(t, three.job(t, g, o))
 			want := exact.Communication.Halo
 			if attends := strings.HasPrefix(c.model, "gat") || c.model == "transformer"; attends {
-				o.KeepHalo, o.HaloDelay, o.HaloSmoothing = true, 0, "none"
+				o.KeepHalo, o.HaloDelay, o.HaloSmoothing = true, 0, axis.NoSmoothing
 				kept := run(t, three.job(t, g, o))
 				want = kept.Communication.Halo
-				o.KeepHalo, o.HaloDelay, o.HaloSmoothing = false, 1, c.smoothing
+				o.KeepHalo, o.HaloDelay, o.HaloSmoothing = false, 1, smoothing
 			}
 			if got.Communication.Halo != want {
 				t.Errorf("sent %+v, exact training %+v", got.Communication.Halo, want)

@@ -21,7 +21,7 @@ import (
 	"weft/kernel"
 	"weft/kernel/reference"
 	"weft/nn"
-	"weft/parallel/chunked"
+	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
@@ -32,13 +32,13 @@ import (
 
 // staged is a model's training by the engine of a pipeline, epoch by epoch. Each epoch has given weights.
 type staged struct {
-	graph  *graph.Graph
-	spec   gnn.Spec
-	mesh   mesh.Mesh
-	chunks int     // of each partition
-	of     []int32 // each vertex's partition
-	chunk  []int32 // each vertex's chunk of its partition
-	stage  engine.StageOptions
+	graph   *graph.Graph
+	spec    gnn.Spec
+	mesh    mesh.Mesh
+	chunks  int     // of each partition
+	of      []int32 // each vertex's partition
+	chunk   []int32 // each vertex's chunk of its partition
+	options axis.Options
 	// recompute computes a chunk's forward pass again in its backward pass.
 	recompute bool
 	epochs    int
@@ -70,7 +70,7 @@ func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	s := &staged{graph: Tangled(t), mesh: m, chunks: chunks, epochs: 4}
 	s.spec = chunkedSpec(model)
 	s.spec.Layers, s.spec.Hidden = 4, 10
-	s.stage.Period, s.stage.Fixed, s.recompute = 2, true, true
+	s.options.HistoryPeriod, s.options.ChunkOrder, s.recompute = 2, axis.Fixed, true
 	r := rand.New(rand.NewPCG(uint64(chunks), uint64(m.Partitions)))
 	for range s.graph.Vertices() {
 		p, c := r.Int32N(int32(m.Partitions)), r.Int32N(int32(chunks))
@@ -94,8 +94,8 @@ func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	require.NoError(t, err)
 	Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
 		c.Blocks, c.Seed, c.Training, c.Recompute = blocks, 7, true, s.recompute
-		c.Stage = s.stage
-		c.Stage.Cuts, c.Stage.Count, c.Stage.Chunks = cuts, s.chunks, inPartitions(s.of, s.mesh.Partitions, s.chunk)
+		c.Options = s.options
+		c.Stage.Cuts, c.Stage.Count, c.Stage.Of = cuts, s.chunks, inPartitions(s.of, s.mesh.Partitions, s.chunk)
 		do(c)
 	})
 	if t.Failed() {
@@ -218,10 +218,10 @@ func minus(a, b comm.Traffic) comm.Traffic {
 // definition is the same training in double precision.
 func (s *staged) definition() *gnnPipe {
 	p := &gnnPipe{
-		graph: s.graph, model: chunkModels[s.spec.Model](s.spec.Layers), chunk: s.chunk, chunks: s.chunks, period: s.stage.Period,
-		scale: 1, keep: s.stage.Stale == chunked.Keep,
+		graph: s.graph, model: chunkModels[s.spec.Model](s.spec.Layers), chunk: s.chunk, chunks: s.chunks, period: s.options.HistoryPeriod,
+		scale: 1, keep: s.options.StaleGradients == axis.Keep,
 	}
-	if s.stage.Stale == chunked.DropScale {
+	if s.options.StaleGradients == axis.DropScale {
 		p.scale = 2
 	}
 	return p
@@ -260,13 +260,13 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			{"a chunk for each way", 2, 2, 1, "gcn resgcn", nil},
 			{"five chunks for each way", 2, 2, 5, "gat gcnii sage", nil},
 			{"three replicas", 3, 3, 4, "gcn resgcn", nil},
-			{"gradients dropped", 2, 1, 5, "gat gcnii sage", func(s *staged) { s.stage.Stale = chunked.Drop }},
-			{"gradients kept", 2, 1, 5, "gcn resgcn", func(s *staged) { s.stage.Stale, s.stage.Period = chunked.Keep, 3 }},
-			{"gradients kept, two replicas", 2, 2, 3, "gat gcnii sage", func(s *staged) { s.stage.Stale = chunked.Keep }},
-			{"warm", 2, 1, 4, "gcn resgcn", func(s *staged) { s.stage.Warm = true }},
-			{"warm, three stages of two replicas", 3, 2, 3, "gat gcnii sage", func(s *staged) { s.stage.Warm, s.stage.Period = true, 1 }},
+			{"gradients dropped", 2, 1, 5, "gat gcnii sage", func(s *staged) { s.options.StaleGradients = axis.Drop }},
+			{"gradients kept", 2, 1, 5, "gcn resgcn", func(s *staged) { s.options.StaleGradients, s.options.HistoryPeriod = axis.Keep, 3 }},
+			{"gradients kept, two replicas", 2, 2, 3, "gat gcnii sage", func(s *staged) { s.options.StaleGradients = axis.Keep }},
+			{"warm", 2, 1, 4, "gcn resgcn", func(s *staged) { s.options.HistoryStart = axis.Warm }},
+			{"warm, three stages of two replicas", 3, 2, 3, "gat gcnii sage", func(s *staged) { s.options.HistoryStart, s.options.HistoryPeriod = axis.Warm, 1 }},
 			{"nothing recomputed", 3, 1, 4, "gcn resgcn", func(s *staged) { s.recompute = false }},
-			{"nothing recomputed, gradients kept", 2, 2, 4, "gat gcnii sage", func(s *staged) { s.recompute, s.stage.Stale = false, chunked.Keep }},
+			{"nothing recomputed, gradients kept", 2, 2, 4, "gat gcnii sage", func(s *staged) { s.recompute, s.options.StaleGradients = false, axis.Keep }},
 			{"a chunk without vertices", 2, 1, 4, "gcn resgcn", func(s *staged) {
 				for v, c := range s.chunk {
 					s.chunk[v] = max(c, 1)
@@ -275,9 +275,9 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			{"sparse features", 2, 2, 3, "gat gcnii sage", func(s *staged) { sparsely(s.graph) }},
 			{"one chunk, slices", 2, 1, 1, "gcn resgcn", inSlices(2)},
 			{"five chunks, slices", 3, 1, 5, "gat gcnii sage", inSlices(3)},
-			{"gradients kept, slices of two replicas", 2, 2, 3, "gcn resgcn", func(s *staged) { s.mesh.Slices, s.stage.Stale = 2, chunked.Keep }},
+			{"gradients kept, slices of two replicas", 2, 2, 3, "gcn resgcn", func(s *staged) { s.mesh.Slices, s.options.StaleGradients = 2, axis.Keep }},
 			{"warm, more slices than columns, a chunk without vertices", 2, 1, 4, "gat gcnii sage", func(s *staged) {
-				s.mesh.Slices, s.stage.Warm = 11, true
+				s.mesh.Slices, s.options.HistoryStart = 11, axis.Warm
 				for v, c := range s.chunk {
 					s.chunk[v] = max(c, 1)
 				}
@@ -323,7 +323,7 @@ func (s *staged) check(t *testing.T, got []outcome) {
 	p := s.definition()
 	for i, o := range got {
 		w := s.weights[i]
-		if i == 0 && s.stage.Warm {
+		if i == 0 && s.options.HistoryStart == axis.Warm {
 			p.warm(w)
 		}
 		f, want := p.epoch(1+i, w, s.inTurn())
@@ -345,7 +345,7 @@ func number(x float64) *reference.Matrix {
 // epoch's gradients are those of one order of the chunks. The order differs between epochs and between seeds.
 func TestPipelineShuffles(t *testing.T) {
 	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
-	s.stage.Fixed, s.epochs = false, 6
+	s.options.ChunkOrder, s.epochs = axis.Shuffle, 6
 	p, seen := s.definition(), map[string]bool{}
 	for i, o := range s.train(t) {
 		w := s.weights[i]
@@ -439,7 +439,7 @@ func TestPipelineStages(t *testing.T) {
 		var want []outcome
 		for _, stages := range c.stages {
 			s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: c.replicas, Slices: c.slices}, 3)
-			s.spec, s.stage.Fixed, s.epochs = spec, false, 3
+			s.spec, s.options.ChunkOrder, s.epochs = spec, axis.Shuffle, 3
 			got := s.train(t)
 			if want == nil {
 				want = got
@@ -456,7 +456,7 @@ func TestPipelineRecomputes(t *testing.T) {
 	eachModel(t, func(t *testing.T, number int, spec gnn.Spec) {
 		m := meshes[number%len(meshes)]
 		s := newStaged(t, spec.Model, m, 3)
-		s.spec, s.stage.Fixed, s.epochs = spec, false, 3
+		s.spec, s.options.ChunkOrder, s.epochs = spec, axis.Shuffle, 3
 		want := s.train(t)
 		s.recompute = false
 		bitwise(t, Name(m)+", all kept", s.train(t), want)
@@ -511,7 +511,7 @@ func placeRows(all *reference.Matrix, vertices []int32, part *tensor.Matrix) {
 // worker's messages are delayed at random, before they are sent and before they are complete.
 func TestPipelineSchedule(t *testing.T) {
 	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 2}, 4)
-	s.spec.Dropout, s.stage.Fixed = .4, false
+	s.spec.Dropout, s.options.ChunkOrder = .4, axis.Shuffle
 	want := s.train(t)
 	for seed := range uint64(4) {
 		s.wrap = func(tr comm.Transport) comm.Transport {
@@ -666,7 +666,7 @@ func (s *staged) haloColumns() int64 { return int64(s.spec.Layers * s.spec.Hidde
 func TestPipelineConverges(t *testing.T) {
 	for _, period := range []int{1, 2} {
 		s := newStaged(t, "gcnii", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, 4)
-		s.stage.Period, s.stage.Fixed, s.epochs = period, false, s.spec.Layers*period+2
+		s.options.HistoryPeriod, s.options.ChunkOrder, s.epochs = period, axis.Shuffle, s.spec.Layers*period+2
 		w := drawnTensors(t, s.graph, s.spec, 1)
 		s.weights = slices.Repeat([]tensors{w}, s.epochs)
 		exact := s.definition().whole().forward(w, []int{0}).loss
@@ -781,16 +781,16 @@ func (r *slot) Err() error {
 func TestPipelineMismatch(t *testing.T) {
 	for name, differ := range map[string]func(c *engine.Config){
 		"seed":    func(c *engine.Config) { c.Seed++ },
-		"order":   func(c *engine.Config) { c.Stage.Fixed = true },
+		"order":   func(c *engine.Config) { c.ChunkOrder = axis.Fixed },
 		"cuts":    func(c *engine.Config) { c.Stage.Cuts = []int{0, 2, 3, 4} },
-		"chunks":  func(c *engine.Config) { slices.Reverse(c.Stage.Chunks) },
-		"history": func(c *engine.Config) { c.Stage.Period++ },
-		"start":   func(c *engine.Config) { c.Stage.Warm = true },
-		"stale":   func(c *engine.Config) { c.Stage.Stale = chunked.Drop },
+		"chunks":  func(c *engine.Config) { slices.Reverse(c.Stage.Of) },
+		"history": func(c *engine.Config) { c.HistoryPeriod++ },
+		"start":   func(c *engine.Config) { c.HistoryStart = axis.Warm },
+		"stale":   func(c *engine.Config) { c.StaleGradients = axis.Drop },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStaged(t, "gcn", mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1}, 5)
-			s.stage.Fixed = false
+			s.options.ChunkOrder = axis.Shuffle
 			s.workers(t, func(c engine.Config) {
 				if c.Groups.Stage == 2 {
 					differ(&c)
@@ -810,7 +810,7 @@ func TestPipelineMismatch(t *testing.T) {
 func TestPipelineWorkerFails(t *testing.T) {
 	const never, broken = 1 << 30, "no more"
 	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
-	s.stage.Warm = true
+	s.options.HistoryStart = axis.Warm
 	// run makes a worker panic in one of its kernel calls, and returns the number of its calls.
 	run := func(rank, call int) (calls int) {
 		var mu sync.Mutex

@@ -12,6 +12,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/partition"
@@ -40,7 +41,7 @@ func TestPlanOfStages(t *testing.T) {
 		return append(lines, fmt.Sprint(parameters, " parameters"))
 	}
 	want := said(&train.Job{Graph: g, Options: o})
-	for chunks, want := range map[setting.Chunks][]string{
+	for chunks, want := range map[axis.Chunks][]string{
 		1: want,
 		5: {
 			"convs.0: transform 13 columns to 64, then aggregate", "convs.1: aggregate 64 columns, then transform to 64",
@@ -67,7 +68,7 @@ func TestPlanOfAnyOrder(t *testing.T) {
 	}{
 		{"gcnii", 2, 1, func(*train.Options) {}},
 		{"gcnii", 3, 1, func(o *train.Options) { o.Recompute = setting.RecomputeNone }},
-		{"gat", 2, 1, func(o *train.Options) { o.StaleGradients = "keep" }},
+		{"gat", 2, 1, func(o *train.Options) { o.StaleGradients = axis.Keep }},
 		{"sage", 3, 1, func(o *train.Options) { o.Recompute, o.Norm = setting.RecomputeNone, "layer" }},
 		{"gcn", 3, 1, func(o *train.Options) { o.Dropout, o.InputDropout = .3, .2 }},
 		{"gcn", 2, 2, func(*train.Options) {}},
@@ -98,13 +99,13 @@ func TestPlanOfChunks(t *testing.T) {
 	for _, model := range []string{"gcnii", "gat"} {
 		for _, set := range []func(o *train.Options){
 			func(*train.Options) {},
-			func(o *train.Options) { o.Recompute, o.HistoryStart = setting.RecomputeNone, "warm" },
-			func(o *train.Options) { o.StaleGradients, o.HistoryPeriod = "keep", 2 },
+			func(o *train.Options) { o.Recompute, o.HistoryStart = setting.RecomputeNone, axis.Warm },
+			func(o *train.Options) { o.StaleGradients, o.HistoryPeriod = axis.Keep, 2 },
 		} {
 			for _, m := range []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 2, Partitions: 1, Slices: 3}} {
 				o := train.Defaults()
-				o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads, o.Epochs, o.ChunkOrder = model, 4, 10, .3, 1, 3, "fixed"
-				o.Chunks = setting.Chunks(5 * m.Partitions)
+				o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads, o.Epochs, o.ChunkOrder = model, 4, 10, .3, 1, 3, axis.Fixed
+				o.Chunks = axis.Chunks(5 * m.Partitions)
 				set(&o)
 				job := &train.Job{Graph: g, Options: o, Mesh: m}
 				if m.Partitions > 1 {
@@ -134,8 +135,8 @@ func TestPlanOfChunks(t *testing.T) {
 func TestPriceOfOrders(t *testing.T) {
 	g := Tangled(t)
 	for _, mesh := range []string{"tensor=3", "graph=2,tensor=2"} {
-		price := map[string]map[string][2]string{} // by order of work and module: the bytes of this order and of the other
-		for _, choice := range []string{"transform-first", "aggregate-first"} {
+		price := map[order.Choice]map[string][2]string{} // by order of work and module: the bytes of this order and of the other
+		for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
 			o := train.Defaults()
 			o.Layers, o.Hidden, o.Threads, o.Parallel, o.AggregationOrder, o.InputDropout = 3, 10, 1, mesh, choice, .1
 			job := &train.Job{Graph: g, Options: o}
@@ -155,7 +156,7 @@ func TestPriceOfOrders(t *testing.T) {
 				}
 			}
 		}
-		taken, other := price["transform-first"], price["aggregate-first"]
+		taken, other := price[order.TransformFirst], price[order.AggregateFirst]
 		if len(taken) != 3 || len(other) != 3 {
 			t.Fatalf("%s: %v", mesh, price)
 		}

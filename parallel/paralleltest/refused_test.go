@@ -7,6 +7,7 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
@@ -99,5 +100,5 @@ func TestEdgeFeaturesRefused(t *testing.T) {
 }
 
 var newPartition Axis = func(c engine.Config) (engine.Axis, error) {
-	return sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{})
+	return sar.New(c.Env, axis.Options{})
 }

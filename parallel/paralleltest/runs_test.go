@@ -13,6 +13,7 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/partition"
@@ -229,7 +230,7 @@ var variants = []variant{
 	}},
 }
 
-func inCovers(o *train.Options) { o.Halo = edges.HaloNames[edges.HaloCover] }
+func inCovers(o *train.Options) { o.Halo = edges.HaloCover }
 
 const bfloat16 = "bf16"
 
@@ -246,7 +247,7 @@ func decoupled(o *train.Options) {
 // check runs a divided model, and compares it with one worker's run with the options o.
 func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divided train.Options) {
 	if c.Mesh.Stages > 1 { // one chunk for each partition is exact
-		divided.Chunks = setting.Chunks(c.Mesh.Partitions)
+		divided.Chunks = axis.Chunks(c.Mesh.Partitions)
 	}
 	got := asPlanned(t, c.job(t, g, divided))
 	switch {

@@ -8,6 +8,7 @@ import (
 	"weft/gnn"
 	"weft/internal/require"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
 	"weft/partition"
@@ -19,17 +20,17 @@ import (
 // with two writers. Every axis refuses them and names the module.
 func TestScoresOfOneValue(t *testing.T) {
 	partitions := func(c engine.Config) (engine.Axis, error) {
-		return sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{})
+		return sar.New(c.Env, axis.Options{})
 	}
 	for name, newAxis := range map[string]Axis{"graph": partitions, "tensor": newSlice} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		defer team.Memory.Close()
-		axis, err := newAxis(engine.Config{
+		a, err := newAxis(engine.Config{Env: axis.Env{
 			Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(Small(t, false, false)),
-		})
+		}})
 		require.NoError(t, err)
-		p, tape := axis.Propagator("convs.1", Stored), autograd.NewTrainingTape(team, autograd.Random{})
-		value := func() *autograd.Var { return tape.Input(team.Zeros(tensor.Features, axis.Rows().Here, 2), axis.Rows()) }
+		p, tape := a.Propagator("convs.1", Stored), autograd.NewTrainingTape(team, autograd.Random{})
+		value := func() *autograd.Var { return tape.Input(team.Zeros(tensor.Features, a.Rows().Here, 2), a.Rows()) }
 		x, s := value(), value()
 		for what, a := range map[string]gnn.Attention{
 			"scores":           {Source: x, SourceScore: s, TargetScore: s},

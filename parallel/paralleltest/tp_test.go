@@ -3,6 +3,7 @@ package paralleltest
 import (
 	"testing"
 
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
@@ -28,7 +29,7 @@ func TestChunkedRuns(t *testing.T) {
 	var cases []Case
 	for _, chunks := range []int{2, 7} {
 		cases = append(cases, Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Tolerance: 2e-5, Models: []string{"gcn", "sage"}, Engine: func(c engine.Config) (engine.Engine, error) {
-			c.AggregationChunks = chunks
+			c.AggregationChunks = axis.Chunks(chunks)
 			return engine.New(c)
 		}})
 	}
@@ -88,17 +89,17 @@ func TestTensorAxisPropagators(t *testing.T) {
 func TestOrders(t *testing.T) {
 	for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
 		t.Run(order.Names[choice], func(t *testing.T) {
-			o := order.Options{Choice: choice}
+			o := axis.Options{AggregationOrder: choice}
 			Propagators(t, mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, func(c engine.Config) (engine.Axis, error) {
-				return tp.New(c.Team, c.Groups, c.Share, o, tp.Options{})
+				return tp.New(c.Env, o)
 			}, "AggregateLinear")
 			Propagators(t, mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
-				return sar.New(c.Team, c.Groups, c.Share, o, sar.Options{})
+				return sar.New(c.Env, o)
 			}, "AggregateLinear")
 		})
 	}
 }
 
 var newSlice Axis = func(c engine.Config) (engine.Axis, error) {
-	return tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{})
+	return tp.New(c.Env, axis.Options{})
 }

@@ -11,6 +11,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
@@ -194,7 +195,8 @@ func TestBetweenTypes(t *testing.T) {
 					}
 					what := fmt.Sprintf("%s, reversed %v, %d partitions, %s", b.name, reversed, k, division)
 					compare(what, Workers{Mesh: grid(1, k, 1), Storage: storage, Of: of}, func(c engine.Config) (engine.Axis, error) {
-						return sar.New(c.Team, c.Groups, c.Share, order.Options{}, sar.Options{KeepHalo: k == 3, Tile: k % 2, Halo: edges.Halo(k % 3)})
+						c.Tile = k % 2
+						return sar.New(c.Env, axis.Options{KeepHalo: k == 3, Halo: edges.Halo(k % 3)})
 					})
 				}
 			}
@@ -207,7 +209,7 @@ func TestBetweenTypes(t *testing.T) {
 				of[items] = 0
 				what := fmt.Sprintf("%s, reversed %v, %d slices of %d partitions, %d chunks", b.name, reversed, slices, partitions, chunks)
 				compare(what, Workers{Mesh: grid(1, partitions, slices), Of: of}, func(c engine.Config) (engine.Axis, error) {
-					return tp.New(c.Team, c.Groups, c.Share, order.Options{}, tp.Options{Chunks: chunks})
+					return tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 				})
 			}
 		}
@@ -356,7 +358,7 @@ func TestTypedEngines(t *testing.T) {
 func TestTypedBytes(t *testing.T) {
 	g := library(t)
 	o := typedOptions("rgcn", func(o *train.Options) {
-		o.Layers, o.NodeEmbedding, o.AggregationOrder = 2, 4, order.Names[order.TransformFirst]
+		o.Layers, o.NodeEmbedding, o.AggregationOrder = 2, 4, order.TransformFirst
 	})
 	vertices := map[string]int{g.Type: g.Own()}
 	for _, v := range g.Others {

@@ -15,8 +15,8 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -26,7 +26,7 @@ import (
 // Whole is the Partition of a whole graph on one worker.
 func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Partition {
 	t.Helper()
-	g, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(&graph.Graph{Relations: []graph.Relation{*r}}), order.Options{}, sar.Options{})
+	g, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(&graph.Graph{Relations: []graph.Relation{*r}})}, axis.Options{})
 	require.NoError(t, err)
 	return g
 }
@@ -88,7 +88,7 @@ func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
 			held := slices.Index(groups.Holders, groups.Halo.Rank())
 			team := kernel.NewTeam(1+rank%2, meters[rank])
 			team.Storage = w.Storage
-			f(engine.Config{Team: team, Groups: groups, Share: shares[held]})
+			f(engine.Config{Env: axis.Env{Team: team, Groups: groups, Share: shares[held]}})
 		})
 	}
 	all.Wait()

@@ -2,15 +2,16 @@ package paralleltest
 
 import (
 	"cmp"
+	"encoding"
 	"fmt"
 	"math"
 	"slices"
 	"testing"
 
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/train"
-	"weft/train/setting"
 	"weft/train/worker"
 )
 
@@ -24,24 +25,33 @@ func rowBytes(wire string, d int) int {
 // columns.
 func wired(model, wire string) train.Options {
 	o := (&variant{}).options(model)
-	o.Layers, o.InputDropout, o.Wire = 2, .1, wire
+	o.Layers, o.InputDropout = 2, .1
+	parse(&o.Wire, wire)
 	return o
+}
+
+// parse reads a setting's word.
+func parse(word encoding.TextUnmarshaler, text string) {
+	if err := word.UnmarshalText([]byte(text)); err != nil {
+		panic(err)
+	}
 }
 
 // half sends half the columns in the last of three epochs, and whole all; none has no schedule.
 var (
-	half  = setting.WireSchedule{Slope: 1, From: 4} // 4, 3 and 2
-	whole = setting.WireSchedule{Slope: 5, From: 128}
-	none  setting.WireSchedule
+	half  = axis.WireSchedule{Slope: 1, From: 4} // 4, 3 and 2
+	whole = axis.WireSchedule{Slope: 5, From: 128}
+	none  axis.WireSchedule
 )
 
 // TestBytesOnTheWire compares what is sent along each axis with the formula: halo rows and gradients, four
 // all-to-alls for each layer but two for the first, one boundary of the pipeline.
 func TestBytesOnTheWire(t *testing.T) {
 	g := Tangled(t)
-	sent := func(t *testing.T, m mesh.Mesh, wire, halo string, schedule setting.WireSchedule) worker.Communication {
+	sent := func(t *testing.T, m mesh.Mesh, wire, halo string, schedule axis.WireSchedule) worker.Communication {
 		o := wired("gcn", wire)
-		o.Halo, o.WireSchedule = halo, schedule
+		o.WireSchedule = schedule
+		parse(&o.Halo, halo)
 		if m.Stages > 1 {
 			o.Chunks = 1
 		}
@@ -81,7 +91,7 @@ func TestBytesOnTheWire(t *testing.T) {
 func TestKeysOnTheWire(t *testing.T) {
 	g := Tangled(t)
 	for _, m := range []mesh.Mesh{grid(1, 2, 1), grid(2, 2, 1)} {
-		sent := func(wire string, schedule setting.WireSchedule) int64 {
+		sent := func(wire string, schedule axis.WireSchedule) int64 {
 			o := wired("transformer", wire)
 			o.Hidden, o.WireSchedule = 20, schedule
 			if m.Stages > 1 {
@@ -114,7 +124,7 @@ func TestEncodedRuns(t *testing.T) {
 		mesh          mesh.Mesh
 		model, wire   string
 		halo          string
-		schedule      setting.WireSchedule
+		schedule      axis.WireSchedule
 		bf16          bool
 		otherwise     func(*train.Options)
 		recomputation bool
@@ -145,17 +155,18 @@ func TestEncodedRuns(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.mesh, " ", c.model, " ", c.wire, " ", c.halo, " ", c.schedule), func(t *testing.T) {
 			o := wired(c.model, c.wire)
-			o.Hidden, o.Halo, o.WireSchedule = 20, cmp.Or(c.halo, o.Halo), c.schedule
+			o.Hidden, o.WireSchedule = 20, c.schedule
+			parse(&o.Halo, cmp.Or(c.halo, "rows"))
 			if c.bf16 {
 				inBFloat16(&o)
 				o.Hidden = 48 // slices of 8 columns would be sent as they are stored
 			}
 			if c.mesh.Stages > 1 {
 				o.Layers, o.Chunks = 4, 4
-				o.ChunkOrder = "fixed" // for an exact plan
+				o.ChunkOrder = axis.Fixed // for an exact plan
 			}
 			stored := o
-			stored.Wire, stored.WireSchedule = "auto", setting.WireSchedule{}
+			stored.Wire, stored.WireSchedule = axis.AsStored, axis.WireSchedule{}
 			want := run(t, (&Case{Mesh: c.mesh}).job(t, g, stored))
 			got := asPlanned(t, (&Case{Mesh: c.mesh}).job(t, g, o))
 			if slices.Equal(got.Losses, want.Losses) {
@@ -184,7 +195,8 @@ func TestEncodedInTurns(t *testing.T) {
 	g := Tangled(t)
 	for model, halo := range map[string]string{"gat": "rows", "gcn": "cover", "gatv2": "rows", "sage": "cover"} {
 		o := wired(model, "int8")
-		o.Parallel, o.Partition, o.Halo = "graph=3", "random", halo
+		o.Parallel, o.Partition = "graph=3", "random"
+		parse(&o.Halo, halo)
 		if model == "gatv2" || model == "sage" {
 			o.WireSchedule = half
 		}
@@ -203,7 +215,7 @@ func TestEncodedInTurns(t *testing.T) {
 func TestEncodedTypes(t *testing.T) {
 	c := typedModels[0]
 	g, o := typedGraphs[c.graph](t), typedOptions(c.name, c.set)
-	o.Wire, o.Hidden = "int8", 16
+	o.Wire, o.Hidden = axis.Int8, 16
 	got := asPlanned(t, &train.Job{Graph: g, Options: o, Mesh: grid(1, 2, 1), Parts: evenParts(t, g, 2)})
 	for _, loss := range got.Losses {
 		if math.IsNaN(loss) {

@@ -8,7 +8,9 @@ import (
 
 	"weft/internal/refusal"
 	"weft/internal/require"
+	"weft/parallel/edges"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/train"
 	"weft/train/setting"
 )
@@ -23,11 +25,11 @@ func TestWorkAlone(t *testing.T) {
 	}{
 		{"threads", false, func(o *train.Options) { o.Threads = 3 }},
 		{"recompute", false, func(o *train.Options) { o.Recompute = setting.RecomputeNone }},
-		{"aggregation-order", true, func(o *train.Options) { o.AggregationOrder = "transform-first" }},
-		{"aggregation-order", true, func(o *train.Options) { o.AggregationOrder = "aggregate-first" }},
+		{"aggregation-order", true, func(o *train.Options) { o.AggregationOrder = order.TransformFirst }},
+		{"aggregation-order", true, func(o *train.Options) { o.AggregationOrder = order.AggregateFirst }},
 		{"prefetch", true, func(o *train.Options) { o.Prefetch = 3 }},
 		{"keep-halo", true, func(o *train.Options) { o.KeepHalo = true }},
-		{"halo", true, func(o *train.Options) { o.Halo = "cover" }},
+		{"halo", true, func(o *train.Options) { o.Halo = edges.HaloCover }},
 		{"aggregation-chunks", true, func(o *train.Options) { o.AggregationChunks = 2 }},
 	}
 	g := Tangled(t)

@@ -11,6 +11,7 @@ import (
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
@@ -39,7 +40,7 @@ func TestMessagesByHand(t *testing.T) {
 		{"largest of both ends", gnn.KindMax, true, [3]float64{3, 6, 0}, [3]float64{3, 3 + 6, 6}},
 	} {
 		for k := 1; k <= 3; k++ {
-			workers(t, g, inTurn(3, k), k, sar.Options{}, nil, func(w engine.Config, p *sar.Partition) {
+			workers(t, g, inTurn(3, k), k, axis.Options{}, nil, func(w engine.Config, p *sar.Partition) {
 				rows := p.Rows()
 				vertex := func(row int) int {
 					if rows.IDs == nil {

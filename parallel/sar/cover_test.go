@@ -7,6 +7,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
@@ -43,7 +44,7 @@ func TestCoverTravels(t *testing.T) {
 					l := paralleltest.Named(c.layer)
 					var mu sync.Mutex
 					var sent, back int64
-					workers(t, g, of, 3, sar.Options{Prefetch: 1, Halo: c.halo}, nil, func(w engine.Config, p *sar.Partition) {
+					workers(t, g, of, 3, axis.Options{Prefetch: 1, Halo: c.halo}, nil, func(w engine.Config, p *sar.Partition) {
 						l.Run(w, p, along, l.Blank(g.Vertices()))
 						mu.Lock()
 						defer mu.Unlock()

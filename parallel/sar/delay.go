@@ -3,13 +3,10 @@ package sar
 import (
 	"weft/checkpoint"
 	"weft/comm"
+	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/tensor"
 )
-
-// Smoothing says what PipeGCN's smoothing replaces by its moving average: the halo rows that come, their
-// gradients, or both.
-type Smoothing struct{ Features, Gradients bool }
 
 // momentum is γ of the moving averages: average ← γ·average + (1−γ)·received. 0.95 is PipeGCN's default.
 const momentum = .95
@@ -23,7 +20,7 @@ const momentum = .95
 // that are not Late exchange as wire does.
 type delay struct {
 	*wire
-	smoothing Smoothing
+	smoothing axis.Smoothing
 	calls     map[Key]*late
 	saved     Saved
 }
@@ -67,7 +64,7 @@ func (d *delay) exchange(call *Call, t Transfer, yield func(Visit) bool) error {
 // sendRows sends the local rows that other workers need. Visits take those of the epoch before.
 func (l *late) sendRows(v *visits, d *delay) error {
 	if l.rows == nil {
-		l.rows = d.mailbox(v.call, comm.Halo, v.rows, d.smoothing.Features)
+		l.rows = d.mailbox(v.call, comm.Halo, v.rows, d.smoothing&axis.OfFeatures != 0)
 	}
 	from := d.toSend(v.call, v.rows)
 	err := d.sendRows(v.call, l.rows.outbox(), from, v.Rows)
@@ -90,7 +87,7 @@ func (l *late) sendRows(v *visits, d *delay) error {
 // addGradients adds the gradients of the epoch before to those of the local rows. Visits send this epoch's.
 func (l *late) addGradients(v *visits, d *delay) error {
 	if l.gradients == nil {
-		l.gradients = d.mailbox(v.call, comm.HaloGradient, v.Sent, d.smoothing.Gradients)
+		l.gradients = d.mailbox(v.call, comm.HaloGradient, v.Sent, d.smoothing&axis.OfGradients != 0)
 	}
 	into := &local{form: v.Sent, spread: d.spread(v.call, v.Sent)}
 	if l.gradients.averages != nil {

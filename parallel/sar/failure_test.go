@@ -8,6 +8,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
@@ -24,7 +25,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: inTurn(g.Vertices(), k)}
 	for _, calls := range []int{2, 7, 12} { // of the message function before it panics: forward, and backward
 		outcome := w.Outcomes(t, func(c engine.Config) {
-			p, err := sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{Prefetch: 1})
+			p, err := sar.New(c.Env, axis.Options{Prefetch: 1})
 			if err != nil {
 				panic(err)
 			}

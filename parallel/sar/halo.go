@@ -11,6 +11,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
@@ -80,7 +81,7 @@ type Visit struct {
 // call begins the forward pass of one call of the layer on a tape. All rows of the halo travel.
 func (p *propagator) call(t *autograd.Tape) *Call { return p.callOver(t, edges.HaloRows) }
 
-// callLinear is call for a linear aggregation. What travels is what Options.Halo says.
+// callLinear is call for a linear aggregation. What travels is what Halo says.
 func (p *propagator) callLinear(t *autograd.Tape, r gnn.Reduce) *Call {
 	c := p.callOver(t, p.part.options.Halo)
 	var err error
@@ -96,9 +97,10 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 	c := &Call{Path: p.layer.Path, Along: p.along, Number: p.calls, part: p.part}
 	p.calls++
 	if t.Training {
-		c.Format, c.Late = p.part.options.Wire, p.part.late != nil
-		if kept := p.part.options.Kept; kept != nil {
-			c.sends = func(of int) int { return kept(t.Random.Epoch, of) }
+		o := &p.part.options
+		c.Format, c.Late = o.Wire.Format(p.part.team.Storage), p.part.late != nil
+		if o.WireSchedule != (axis.WireSchedule{}) {
+			c.sends = func(of int) int { return o.WireSchedule.Kept(of, t.Random.Epoch, p.part.env.Epochs) }
 		}
 		c.key = t.Random.Key(fmt.Sprintf("%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.from.Slice))
 	}
@@ -115,7 +117,7 @@ func (c *Call) resume() { c.part.comm.At(c.part.epoch, c.Path) }
 func (c *Call) count(columns int) { c.part.Count(c.Path, c.Edges, columns) }
 
 // fetch visits every remote block with its sources' rows of the matrices xs, which share a message. With
-// Options.KeepHalo the rows stay in c.buffers, and the caller releases them.
+// KeepHalo the rows stay in c.buffers, and the caller releases them.
 func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
 	if c.keeps = c.keeps || c.part.options.KeepHalo; c.keeps {
 		for _, b := range c.Edges.Remote() {

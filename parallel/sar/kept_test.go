@@ -10,7 +10,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
-	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
@@ -40,7 +40,7 @@ func sumsByHand(g *graph.Graph, of []int32, x, s []float64, columns int) (z, dx 
 	return z, dx
 }
 
-// TestKeptColumnsByHand: in as many columns as Options.Kept says, a sum has the rows of other workers, and in
+// TestKeptColumnsByHand: in as many columns as a WireSchedule says, a sum has the rows of other workers, and in
 // the others it has none: forward and backward in the same columns, which all workers know, and with partial
 // sums in place of rows. In inference every column has them. Other epochs and other modules keep others.
 func TestKeptColumnsByHand(t *testing.T) {
@@ -53,9 +53,10 @@ func TestKeptColumnsByHand(t *testing.T) {
 		x[i], s[i] = float64(float32(r.NormFloat64())), float64(float32(r.NormFloat64()))
 	}
 	z, dx := sumsByHand(g, of, x, s, columns)
-	run := func(o sar.Options, path string, random autograd.Random, training bool) (out, grad []float64) {
+	run := func(o axis.Options, path string, random autograd.Random, training bool) (out, grad []float64) {
 		out, grad = make([]float64, len(x)), make([]float64, len(x))
-		o.Kept = func(epoch, _ int) int { return kept + epoch - 4 }
+		// Of 40 columns ⌈40/6.2⌉ = 7 in epoch 4, and ⌈40/5.4⌉ = 8 in epoch 5.
+		o.WireSchedule = axis.WireSchedule{Slope: 8, From: 8.6}
 		var mu sync.Mutex
 		workers(t, g, of, workersOf, o, nil, func(w engine.Config, p *sar.Partition) {
 			rows := p.Rows()
@@ -111,15 +112,15 @@ func TestKeptColumnsByHand(t *testing.T) {
 	}
 	var first [columns]bool
 	for i, c := range []struct {
-		o         sar.Options
+		o         axis.Options
 		tolerance float64
 	}{
-		{sar.Options{Prefetch: 1}, 1e-5},
-		{sar.Options{KeepHalo: true}, 1e-5},
-		{sar.Options{Halo: edges.HaloCover}, 1e-5},
-		{sar.Options{Halo: edges.HaloCover, Wire: kernel.InBFloat16}, .2},
-		{sar.Options{Prefetch: 2, Wire: kernel.InInt8}, .3},
-		{sar.Options{Halo: edges.HaloCover, Wire: kernel.InInt8}, .3},
+		{axis.Options{Prefetch: 1}, 1e-5},
+		{axis.Options{KeepHalo: true}, 1e-5},
+		{axis.Options{Halo: edges.HaloCover}, 1e-5},
+		{axis.Options{Halo: edges.HaloCover, Wire: axis.BFloat16}, .2},
+		{axis.Options{Prefetch: 2, Wire: axis.Int8}, .3},
+		{axis.Options{Halo: edges.HaloCover, Wire: axis.Int8}, .3},
 	} {
 		name := fmt.Sprintf("%+v", c.o)
 		out, grad := run(c.o, "here", autograd.Random{Seed: 3, Epoch: epoch}, true)
@@ -135,7 +136,7 @@ func TestKeptColumnsByHand(t *testing.T) {
 			t.Errorf("%s: other columns", name)
 		}
 	}
-	exact, _ := run(sar.Options{}, "here", autograd.Random{}, false)
+	exact, _ := run(axis.Options{}, "here", autograd.Random{}, false)
 	if _, n := whole("inference", exact, z, 1e-5); n != columns {
 		t.Errorf("in inference %d of %d columns have the rows of others", n, columns)
 	}
@@ -148,7 +149,7 @@ func TestKeptColumnsByHand(t *testing.T) {
 		"another seed":   {"here", autograd.Random{Seed: 4, Epoch: epoch}, kept},
 		"another module": {"there", autograd.Random{Seed: 3, Epoch: epoch}, kept},
 	} {
-		out, _ := run(sar.Options{}, c.path, c.random, true)
+		out, _ := run(axis.Options{}, c.path, c.random, true)
 		if in, n := whole(name, out, z, 1e-5); n != c.kept || in == first {
 			t.Errorf("%s: %d columns have the rows of others, want %d and not %v", name, n, c.kept, first)
 		}

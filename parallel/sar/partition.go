@@ -10,9 +10,9 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
-	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/partition"
 	"weft/tensor"
@@ -21,13 +21,14 @@ import (
 // Partition is a worker's part of a graph: the whole graph, one partition, or some of its rows. Its
 // Propagators read from it.
 type Partition struct {
+	env     axis.Env
+	options axis.Options
 	team    *kernel.Team
 	comm    *comm.Comm // is told the epoch and the layer, for errors
 	from    Source
 	made    map[edgesKey]*edges.Edges // the edges that were read so far
-	thin    map[gnn.Along]*edges.Thin // with Options.DropEdge, the edges of this epoch
-	options Options
-	late    *delay // with Options.Delay
+	thin    map[gnn.Along]*edges.Thin // with DropEdge, the edges of this epoch
+	late    *delay                    // with HaloDelay
 
 	costs *order.Costs
 	epoch int // for errors
@@ -51,7 +52,7 @@ type Source struct {
 	Others   []*autograd.RowSet // rows of the other vertex types
 	Schema   gnn.Schema         // of the graph
 	// Read makes the edges of a relation and direction into the rows. It is called once for each of these,
-	// and once more with what Options.Halo says.
+	// and once more with what the settings say of the halo.
 	Read func(gnn.Along, edges.Halo) (*edges.Edges, error)
 	// Exchanger exchanges the rows of the remote blocks' sources.
 	Exchanger Exchanger
@@ -60,45 +61,12 @@ type Source struct {
 	Slice int // of the columns, which the Partition aggregates
 }
 
-// Options are the settings of sequential aggregation and rematerialization.
-type Options struct {
-	// Prefetch is how many messages of other workers' rows are received ahead of the one that is aggregated.
-	Prefetch int
-	// KeepHalo receives all halo rows at once, and keeps them until the layer's backward pass. Without it,
-	// as in SAR, a worker holds a few messages at a time, and fetches rows again in the backward pass. The
-	// option shows the memory that SAR saves.
-	KeepHalo bool
-	// Wire is how rows and their gradients are sent in training.
-	Wire kernel.Format
-	// Kept is how many of so many columns of rows and their gradients are sent in an epoch of training; nil:
-	// all. It is the same on all workers.
-	Kept func(epoch, columns int) int
-	// Halo says what travels between partitions in a linear aggregation. Other aggregations need rows.
-	Halo edges.Halo
-	// EdgeData says whether message functions get the features of the edges.
-	EdgeData edges.EdgeData
-	// Delay makes the halo an epoch late in training (PipeGCN): layers read the rows that other workers sent
-	// in the epoch before, and add the gradients of that epoch to those of their own rows. Training is
-	// approximate. Inference is not. A Partition with Delay has a worker for itself.
-	Delay bool
-	// Smoothing replaces what comes with Delay by moving averages.
-	Smoothing Smoothing
-	// DropEdge is the probability with which an epoch of training leaves out an edge. Halo is then HaloRows.
-	DropEdge float64
-	// Tile is the number of columns of a BFloat16 sum over several partitions that are Float32 at a time; 0
-	// chooses it for each aggregation. It changes no bits.
-	Tile int
-	// Aggregated is called with the edges × columns of each pass of a layer over the edges, forward and
-	// backward. It may be nil. Self loops are not counted, as they are a factor of each row.
-	Aggregated func(path string, edgeColumns int64)
-}
-
-// New makes this worker's partition of a graph, or the whole graph for a single worker. g.Halo connects the
-// workers of all partitions (comm.Plan if the team only plans); g.Holders says which rank holds which. The
-// structure is copied into the team's memory. All of these workers must call New, and must then make the same
-// calls in the same order.
-func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Partition, error) {
-	p := ofShare(team, g, s, nil, order.NewCosts(w, nil), o)
+// New makes this worker's partition of a graph, or the whole graph for a single worker. Groups.Halo connects
+// the workers of all partitions; Groups.Holders says which rank holds which. The structure is copied into the
+// team's memory. All of these workers must call New, and must then make the same calls in the same order. A
+// Partition with a late halo has a worker for itself.
+func New(e axis.Env, o axis.Options) (*Partition, error) {
+	p := ofShare(e, nil, e.Costs(&o, nil), o)
 	if p.options.Halo != edges.HaloRows { // which edges are needed depends on the model; they are read at their first use
 		return p, nil
 	}
@@ -107,7 +75,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 			return nil, err
 		}
 	}
-	s.Unload()
+	e.Share.Unload()
 	return p, nil
 }
 
@@ -124,32 +92,34 @@ type Some struct {
 // NewSome is New for some rows of a share, and for the forward pass alone. Edges are read at their first use,
 // by all workers in the same order. The reverse direction of a relation reads the share's Out, even with one
 // partition.
-func NewSome(team *kernel.Team, g mesh.Groups, s *partition.Share, some Some, costs *order.Costs, o Options) *Partition {
-	return ofShare(team, g, s, &some, costs, o)
+func NewSome(e axis.Env, some Some, costs *order.Costs, o axis.Options) *Partition {
+	return ofShare(e, &some, costs, o)
 }
 
 // ofShare makes the Partition of the selected rows of a share, or of all rows if some is nil.
-func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, costs *order.Costs, o Options) (p *Partition) {
-	from := Source{Schema: SchemaOf(s), Exchanger: &wire{team, g.Halo, o.Prefetch}, Slice: g.Slice}
-	for i, t := range s.Edges.Types() {
+func ofShare(e axis.Env, some *Some, costs *order.Costs, o axis.Options) (p *Partition) {
+	g := &e.Groups
+	from := Source{Schema: SchemaOf(e.Share), Exchanger: &wire{e.Team, g.Halo, o.Prefetch}, Slice: g.Slice}
+	for i, t := range e.Share.Edges.Types() {
 		if some != nil {
 			t.IDs, t.Rows = t.Vertices(some.Rows[i]), len(some.Rows[i])
 		}
-		rows := autograd.RowsOf(team, t.IDs, t.Rows, from.Schema.Types[i].Vertices, exchange.PeersOf(g.Halo))
+		rows := autograd.RowsOf(e.Team, t.IDs, t.Rows, from.Schema.Types[i].Vertices, exchange.PeersOf(g.Halo))
 		if i == 0 {
 			from.Rows, from.Vertices = rows, t.IDs
 		} else {
 			from.Others = append(from.Others, rows)
 		}
 	}
-	from.Read = func(a gnn.Along, h edges.Halo) (*edges.Edges, error) { return p.readEdges(g, s, some, a, h) }
+	from.Read = func(a gnn.Along, h edges.Halo) (*edges.Edges, error) { return p.readEdges(some, a, h) }
 	if len(g.Holders) == 1 || some != nil {
 		o.Halo = edges.HaloRows
 	}
-	p = Of(team, g.Halo, from, costs, o)
-	if o.Delay && some == nil {
+	p = Of(e, from, costs, o)
+	if o.HaloDelay > 0 && some == nil {
 		p.late = &delay{
-			wire: &wire{team, g.Halo, o.Prefetch}, smoothing: o.Smoothing, calls: map[Key]*late{}, saved: Saved{What: "late-halo", Place: PlaceOf(g)},
+			wire: &wire{e.Team, g.Halo, o.Prefetch}, smoothing: o.HaloSmoothing, calls: map[Key]*late{},
+			saved: Saved{What: "late-halo", Place: PlaceOf(e.Groups)},
 		}
 		p.from.Exchanger = p.late
 	}
@@ -158,8 +128,11 @@ func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, c
 
 // Of makes a Partition of rows whose edges and halo do not come from a share. Partitions of one worker may
 // share a cost table.
-func Of(team *kernel.Team, c *comm.Comm, from Source, costs *order.Costs, o Options) *Partition {
-	return &Partition{team: team, comm: c, from: from, options: o, made: map[edgesKey]*edges.Edges{}, thin: map[gnn.Along]*edges.Thin{}, costs: costs}
+func Of(e axis.Env, from Source, costs *order.Costs, o axis.Options) *Partition {
+	return &Partition{
+		env: e, options: o, team: e.Team, comm: e.Groups.Halo, from: from, made: map[edgesKey]*edges.Edges{},
+		thin: map[gnn.Along]*edges.Thin{}, costs: costs,
+	}
 }
 
 // SchemaOf returns the schema of the graph that the share belongs to.
@@ -227,9 +200,9 @@ func (p *Partition) Propagator(path string, along gnn.Along) gnn.Propagator {
 	return &propagator{part: p, layer: p.costs.Layer(path), along: along}
 }
 
-// Count calls Options.Aggregated for one pass of a layer over all of e's edges, for so many columns.
+// Count calls Env.Aggregated for one pass of a layer over all of e's edges, for so many columns.
 func (p *Partition) Count(path string, e *edges.Edges, columns int) {
-	if tell := p.options.Aggregated; tell != nil {
+	if tell := p.env.Aggregated; tell != nil {
 		tell(path, e.Entries()*int64(columns))
 	}
 }
@@ -270,13 +243,14 @@ func (p *Partition) edgesOf(a gnn.Along, h edges.Halo) (*edges.Edges, error) {
 
 // readEdges makes the edges from the share. With one partition it makes the reverse direction from the edges
 // as stored.
-func (p *Partition) readEdges(g mesh.Groups, s *partition.Share, some *Some, a gnn.Along, h edges.Halo) (*edges.Edges, error) {
+func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edges, error) {
+	g, s := &p.env.Groups, p.env.Share
 	r := &s.Edges.Relations[p.relation(a.Relation)]
 	source, target := p.Ends(a)
 	from := edges.Source{
 		Relation: &r.In, HaloRows: r.HaloRows, Starts: s.Edges.Types()[source].Starts, Me: s.Edges.P, Holders: g.Holders,
 		IDs: p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs,
-		Halo: h, Back: &r.Out, BackStarts: s.Edges.Types()[target].Starts, Data: p.options.EdgeData,
+		Halo: h, Back: &r.Out, BackStarts: s.Edges.Types()[target].Starts, Data: p.env.EdgeData,
 	}
 	if some != nil {
 		from.Some = &edges.Some{Rows: some.Rows[target], Into: some.Into[target], Sources: some.Rows[source]}

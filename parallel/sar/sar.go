@@ -19,10 +19,10 @@
 // ("add what comes": the gradients that other workers send for rows of p.) A single worker has no remote
 // blocks.
 //
-// With Options.Halo the sources of a remote block of a linear aggregation may be partial sums, which their
+// With Halo the sources of a remote block of a linear aggregation may be partial sums, which their
 // worker makes with the other end's edges. Nothing changes here, as each is a row of x_b to this worker.
 //
-// With Options.Delay remote rows are those that other workers sent in the epoch before, and their gradients
+// With HaloDelay remote rows are those that other workers sent in the epoch before, and their gradients
 // come an epoch late.
 //
 // Reading order: sar.go has this algorithm for sums, maxima and attention. halo.go has the halo exchange that

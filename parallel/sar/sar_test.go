@@ -11,9 +11,9 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/partition"
@@ -22,11 +22,12 @@ import (
 )
 
 // workers runs f on every worker of a graph that an assignment divides into k partitions.
-func workers(t *testing.T, g *graph.Graph, of []int32, k int, o sar.Options, wrap func(comm.Transport) comm.Transport, f func(c engine.Config, p *sar.Partition)) {
+func workers(t *testing.T, g *graph.Graph, of []int32, k int, o axis.Options, wrap func(comm.Transport) comm.Transport, f func(c engine.Config, p *sar.Partition)) {
 	t.Helper()
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Wrap: wrap}
 	w.Run(t, func(c engine.Config) {
-		p, err := sar.New(c.Team, c.Groups, c.Share, c.Order, o)
+		c.Epochs = 76
+		p, err := sar.New(c.Env, o)
 		if err != nil {
 			panic(err)
 		}
@@ -47,7 +48,7 @@ func TestSameBitsAgain(t *testing.T) {
 		var first *paralleltest.Outcome
 		for again := range 4 {
 			got := l.Blank(vertices)
-			workers(t, g, inTurn(vertices, 2), 2, sar.Options{Prefetch: 1}, nil, func(c engine.Config, p *sar.Partition) {
+			workers(t, g, inTurn(vertices, 2), 2, axis.Options{Prefetch: 1}, nil, func(c engine.Config, p *sar.Partition) {
 				l.Run(c, p, paralleltest.Stored, got)
 			})
 			if first == nil {
@@ -79,7 +80,7 @@ func TestHolders(t *testing.T) {
 		}
 		w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Holders: holders}
 		w.Run(t, func(c engine.Config) {
-			p, err := sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{Prefetch: 1})
+			p, err := sar.New(c.Env, axis.Options{Prefetch: 1})
 			if err != nil {
 				panic(err)
 			}
@@ -119,9 +120,10 @@ func TestOrdersOfWork(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	var explained []string
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(paralleltest.Small(t, true, true)), order.Options{
+	p, err := sar.New(axis.Env{
+		Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(paralleltest.Small(t, true, true)),
 		Explain: func(path, what string) { explained = append(explained, path+": "+what) },
-	}, sar.Options{})
+	}, axis.Options{})
 	require.NoError(t, err)
 	tape, x := autograd.NewTape(team), team.Zeros(tensor.Features, p.Rows().Here, 8)
 	indptr := team.Memory.NewElement(tensor.Features, tensor.Int64, 1, x.Rows+1)
@@ -155,9 +157,9 @@ func TestOrdersOfWork(t *testing.T) {
 func TestTiles(t *testing.T) {
 	const vertices, k = 3000, 3
 	g := paralleltest.ManyEdges(t, vertices, 10)
-	twoColumns := func(int, int) int { return 2 }
-	for name, o := range map[string]sar.Options{
-		"linear sum": {}, "linear mean": {Kept: twoColumns}, "symmetric twice": {}, "symmetric": {Halo: edges.HaloCover, Kept: twoColumns},
+	few := axis.WireSchedule{From: 3} // of the columns
+	for name, o := range map[string]axis.Options{
+		"linear sum": {}, "linear mean": {WireSchedule: few}, "symmetric twice": {}, "symmetric": {Halo: edges.HaloCover, WireSchedule: few},
 	} {
 		l := paralleltest.Named(name)
 		o.Prefetch = 1
@@ -171,9 +173,8 @@ func TestTiles(t *testing.T) {
 			var mu sync.Mutex
 			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Storage: tensor.BFloat16, Graph: g, Of: inTurn(vertices, k)}
 			w.Run(t, func(c engine.Config) {
-				o := o
-				o.Tile = tile
-				p, err := sar.New(c.Team, c.Groups, c.Share, c.Order, o)
+				c.Tile, c.Epochs = tile, 1
+				p, err := sar.New(c.Env, o)
 				if err != nil {
 					panic(err)
 				}
@@ -194,7 +195,7 @@ func TestTiles(t *testing.T) {
 				t.Errorf("%s: tiles change bits", name)
 			}
 			for i, sent := range tiled.sent {
-				more := sent.Messages > whole.sent[i].Messages || o.Kept != nil // an empty message does not count
+				more := sent.Messages > whole.sent[i].Messages || o.WireSchedule == few // an empty message does not count
 				if sent.Bytes != whole.sent[i].Bytes || !more {
 					t.Errorf("%s: %+v sent in tiles, and %+v otherwise", name, sent, whole.sent[i])
 				}

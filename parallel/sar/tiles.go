@@ -26,10 +26,10 @@ func (p *propagator) tile(x *autograd.Var) int {
 	switch {
 	case x.Element() == tensor.Float32 || x.Tape().Storage == tensor.Float32:
 		return columns
-	case workers == 1 || p.part.from.Chunk || o.KeepHalo || o.Delay:
+	case workers == 1 || p.part.from.Chunk || o.KeepHalo || o.HaloDelay > 0:
 		return columns
-	case o.Tile > 0:
-		return o.Tile
+	case p.part.env.Tile > 0:
+		return p.part.env.Tile
 	}
 	return tileOf(p.part.vertices(p.along)/workers, columns)
 }

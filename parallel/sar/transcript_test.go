@@ -18,6 +18,7 @@ import (
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
@@ -48,12 +49,12 @@ func TestTranscripts(t *testing.T) {
 		edges   graph.Edges
 		n, k    int
 		layer   func(log func(string)) layer
-		setting sar.Options
+		setting axis.Options
 	}{
 		"case-1": {
 			`"can backpropagate the gradients to remote machines without knowing the remote input features" (dmlc/dgl #5084)`,
 			small, 8, 4, plain(paralleltest.Propagation("", 2, gnn.Sum, 1)),
-			sar.Options{},
+			axis.Options{},
 		},
 		"case-2": {
 			`"sequentially re-constructs then frees pieces of the ... computational graph during the backward pass" (abstract)`,
@@ -63,27 +64,27 @@ func TestTranscripts(t *testing.T) {
 					return autograd.Activate(e.Source, kernel.Tanh)
 				})
 			},
-			sar.Options{},
+			axis.Options{},
 		},
 		"attention": {
 			`"attention-matrix rematerialization" (abstract): only rows are fetched again, nothing for each edge`,
 			small, 8, 4, plain(attention),
-			sar.Options{},
+			axis.Options{},
 		},
 		"prefetch": {
 			"(2 + pipeline depth)/N of a layer's rows (docs, sar_modes): one message more than the one that is aggregated is in flight",
 			small, 8, 4, plain(attention),
-			sar.Options{Prefetch: 1},
+			axis.Options{Prefetch: 1},
 		},
 		"keep-halo": {
 			"SAR off (docs, sar_modes): no refetch, and the whole halo is retained until the backward pass",
 			small, 8, 4, plain(attention),
-			sar.Options{KeepHalo: true},
+			axis.Options{KeepHalo: true},
 		},
 		"messages": {
 			`"memory consumption per worker goes down linearly ..., even for densely connected graphs" (abstract)`,
 			paralleltest.ManyEdges(t, 2600, 12).Relations[0].Edges(), 2600, 2, plain(paralleltest.Propagation("", 1, gnn.Sum, 1)),
-			sar.Options{},
+			axis.Options{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +152,7 @@ func (s *transcript) free(which func(at *byte) bool) {
 }
 
 // transcribe runs a layer forward and backward on all workers and returns their transcripts.
-func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func(string)) paralleltest.Layer, o sar.Options) string {
+func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func(string)) paralleltest.Layer, o axis.Options) string {
 	scripts := make([]*transcript, k)
 	for p := range scripts {
 		scripts[p] = &transcript{Transcript: paralleltest.NewTranscript()}
@@ -247,7 +248,7 @@ func TestBoundedMessages(t *testing.T) {
 		for _, prefetch := range []int{0, 1, 3} {
 			var mu sync.Mutex
 			var ends []*counting
-			workers(t, g, of, 5, sar.Options{Prefetch: prefetch, Halo: edges.Halo(prefetch % 2)}, func(end comm.Transport) comm.Transport {
+			workers(t, g, of, 5, axis.Options{Prefetch: prefetch, Halo: edges.Halo(prefetch % 2)}, func(end comm.Transport) comm.Transport {
 				c := &counting{Transport: end}
 				mu.Lock()
 				defer mu.Unlock()
@@ -276,15 +277,15 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		l               paralleltest.Layer
 		rows, gradients int64 // halo exchanges of rows and of gradients
-		setting         sar.Options
+		setting         axis.Options
 	}{
-		"case 1":       {paralleltest.Named("symmetric twice"), 2, 2, sar.Options{Prefetch: 1}},
-		"maximum":      {paralleltest.Named("maximum"), 1, 1, sar.Options{}},
-		"case 2":       {paralleltest.Named("attention"), 2, 1, sar.Options{Prefetch: 2}},
-		"halo kept":    {paralleltest.Named("attention"), 1, 1, sar.Options{KeepHalo: true}},
-		"message":      {paralleltest.Named("message sum"), 2, 1, sar.Options{Prefetch: 1}},
-		"no gradients": {constantSource(), 1, 0, sar.Options{Prefetch: 1}},
-		"none of rows": {constantSource([2]int{4, 4}), 2, 0, sar.Options{Prefetch: 1}},
+		"case 1":       {paralleltest.Named("symmetric twice"), 2, 2, axis.Options{Prefetch: 1}},
+		"maximum":      {paralleltest.Named("maximum"), 1, 1, axis.Options{}},
+		"case 2":       {paralleltest.Named("attention"), 2, 1, axis.Options{Prefetch: 2}},
+		"halo kept":    {paralleltest.Named("attention"), 1, 1, axis.Options{KeepHalo: true}},
+		"message":      {paralleltest.Named("message sum"), 2, 1, axis.Options{Prefetch: 1}},
+		"no gradients": {constantSource(), 1, 0, axis.Options{Prefetch: 1}},
+		"none of rows": {constantSource([2]int{4, 4}), 2, 0, axis.Options{Prefetch: 1}},
 	} {
 		var rows, gradients, halo int64
 		var mu sync.Mutex
@@ -335,7 +336,7 @@ func TestPeakWithoutHalo(t *testing.T) {
 		"case 2": {paralleltest.Attention("", gnn.Attention{Heads: 1, SelfLoops: true}, width), .5},
 	} {
 		var peaks [3]float64
-		for i, o := range []sar.Options{{Prefetch: 1}, {KeepHalo: true}, {Prefetch: 1, Halo: edges.HaloCover}} {
+		for i, o := range []axis.Options{{Prefetch: 1}, {KeepHalo: true}, {Prefetch: 1, Halo: edges.HaloCover}} {
 			var mu sync.Mutex
 			workers(t, g, of, k, o, nil, func(w engine.Config, p *sar.Partition) {
 				c.l.Run(w, p, paralleltest.Stored, c.l.Blank(vertices))

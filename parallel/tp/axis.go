@@ -27,11 +27,11 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
-	"weft/partition"
 	"weft/tensor"
 )
 
@@ -45,16 +45,16 @@ type Axis struct {
 	types         []*vertexRows  // by vertex type
 	costs         *order.Costs
 	bytes         func(kind, columns int) int64    // that all workers send in an all-to-all of a vertex type's rows
-	redistributed func(module string, bytes int64) // Options.Redistributed
+	redistributed func(module string, bytes int64) // Env.Redistributed
 	epoch         int                              // for errors
 	partition     int                              // whose columns are sliced
-	wire          kernel.Format                    // sar.Options.Wire
-	allToAlls     int                              // so far in this epoch
-	idle          func()                           // takes the place of inner's work in a forward pass where the slice has no columns
-	wholeHeads    bool                             // slices of attention are whole heads
-	overlapping   bool                             // a slice has all rows that its edges read, so that chunks can be aggregated
+	wire          kernel.Format
+	allToAlls     int    // so far in this epoch
+	idle          func() // takes the place of inner's work in a forward pass where the slice has no columns
+	wholeHeads    bool   // slices of attention are whole heads
+	overlapping   bool   // a slice has all rows that its edges read, so that chunks can be aggregated
 
-	chunks    int                     // Options.Chunks
+	chunks    int                     // AggregationChunks
 	schedules map[direction]*schedule // made when first asked for
 }
 
@@ -68,42 +68,35 @@ type vertexRows struct {
 	once     *schedule        // of an all-to-all of all rows at once
 }
 
-// Options are the settings of the tensor axis.
-type Options struct {
-	sar.Options // of the aggregation inside a slice
-	// Chunks is the number of aggregation chunks; 0 chooses it for each aggregation. It changes no bits.
-	Chunks int
-	// Redistributed is called for each all-to-all of a module, with the bytes that this worker sends in it.
-	// It may be nil.
-	Redistributed func(module string, bytes int64)
-}
-
-// New returns the Axis of one worker of g.Slices. All workers of g.Slices have the same share. A team that
-// only plans has a communicator of comm.Plan. All workers of the mesh must call New, and then call the same
-// methods in the same order.
-func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Axis, error) {
-	inner, err := sar.New(team, g, s, order.Options{}, o.Options)
+// New returns the Axis of one worker of Groups.Slices. All workers of Groups.Slices have the same share. All
+// workers of the mesh must call New, and then call the same methods in the same order.
+func New(e axis.Env, o axis.Options) (*Axis, error) {
+	inside, within := e, o
+	inside.Explain, within.AggregationOrder = nil, order.Auto // the whole columns decide
+	inner, err := sar.New(inside, within)
 	if err != nil {
 		return nil, err
 	}
-	a := newAxis(team, g, inner, o)
+	g, s := e.Groups, e.Share
+	a := newAxis(e, inner, o)
 	for kind, t := range s.Edges.Types() {
 		a.slice(g, ownersOf(&s.Edges, kind, g.Mesh.Slices), t.IDs, inner.Schema().Types[kind].Vertices)
 	}
 	a.overlapping = g.Mesh.Partitions == 1
-	a.costs = NewCosts(team, g, s.Edges.Starts, w, o.Wire)
+	a.costs = NewCosts(e, o)
 	a.bytes = func(kind, columns int) int64 {
-		return redistributedBytes(team, s.Edges.Types()[kind].Starts, g.Mesh.Slices, columns, o.Wire)
+		return redistributedBytes(e.Team, s.Edges.Types()[kind].Starts, g.Mesh.Slices, columns, a.wire)
 	}
 	return a, nil
 }
 
 // newAxis makes an Axis without rows and without a cost table.
-func newAxis(team *kernel.Team, g mesh.Groups, inner *sar.Partition, o Options) *Axis {
+func newAxis(e axis.Env, inner *sar.Partition, o axis.Options) *Axis {
+	g := &e.Groups
 	return &Axis{
-		team: team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner,
-		redistributed: o.Redistributed, chunks: o.Chunks, schedules: map[direction]*schedule{},
-		partition: g.Partition, wire: o.Wire, idle: g.Halo.Meet,
+		team: e.Team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner,
+		redistributed: e.Redistributed, chunks: int(o.AggregationChunks), schedules: map[direction]*schedule{},
+		partition: g.Partition, wire: o.Wire.Format(e.Team.Storage), idle: g.Halo.Meet,
 	}
 }
 

@@ -1,8 +1,7 @@
 package tp
 
 import (
-	"weft/kernel"
-	"weft/parallel/mesh"
+	"weft/parallel/axis"
 	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
@@ -22,20 +21,23 @@ type Chunk struct {
 	Whole *partition.Edges
 }
 
-// NewCosts returns the cost table of the chunks of a worker. starts are the first row of each partition, and
-// the number of all rows.
-func NewCosts(team *kernel.Team, g mesh.Groups, starts []int, w order.Options, wire kernel.Format) *order.Costs {
-	return order.NewCosts(w, func(columns int) int64 { return 2 * redistributedBytes(team, starts, g.Mesh.Slices, columns, wire) })
+// NewCosts returns the cost table of a worker whose columns are sliced, of all its chunks.
+func NewCosts(e axis.Env, o axis.Options) *order.Costs {
+	starts, slices, wire := e.Share.Edges.Starts, e.Groups.Mesh.Slices, o.Wire.Format(e.Team.Storage)
+	return e.Costs(&o, func(columns int) int64 {
+		return 2 * redistributedBytes(e.Team, starts, slices, columns, wire)
+	})
 }
 
-// OfChunk returns the Axis of one worker of g.Slices for a chunk. All workers of the stage call it for the
+// OfChunk returns the Axis of one worker of Groups.Slices for a chunk. All workers of the stage call it for the
 // same chunks. With one chunk the workers own the same rows as without stages.
-func OfChunk(team *kernel.Team, g mesh.Groups, c Chunk, o Options) *Axis {
+func OfChunk(e axis.Env, c Chunk, o axis.Options) *Axis {
+	g := e.Groups
 	lists := c.owners(g.Mesh.Slices)
 	if c.Whole != nil {
 		lists = ownersOf(c.Whole, 0, g.Mesh.Slices)
 	}
-	a := newAxis(team, g, c.Inner, o)
+	a := newAxis(e, c.Inner, o)
 	a.slice(g, lists, c.Inner.Vertices(), c.Total)
 	a.costs, a.idle, a.wholeHeads = c.Costs, c.Idle, c.Whole == nil
 	return a

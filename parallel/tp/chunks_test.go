@@ -7,6 +7,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -29,7 +30,7 @@ func TestChunks(t *testing.T) {
 				for _, chunks := range []int{1, 2, 5, 1000} {
 					w, got := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}, l.Blank(g.Vertices())
 					w.Run(t, func(c engine.Config) {
-						a, err := tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{Chunks: chunks})
+						a, err := tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 						if err != nil {
 							panic(err)
 						}

@@ -7,6 +7,7 @@ import (
 
 	"weft/comm"
 	"weft/gnn"
+	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
@@ -24,7 +25,7 @@ func TestOneWorkerFails(t *testing.T) {
 		"no overlap": paralleltest.Propagation("", 6, gnn.Max, 1),
 	} {
 		pass := func(c engine.Config) {
-			a, err := tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{Chunks: 3})
+			a, err := tp.New(c.Env, axis.Options{AggregationChunks: 3})
 			if err != nil {
 				panic(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -27,7 +28,7 @@ func TestToRowsInvertsToSlices(t *testing.T) {
 			require.NoError(t, err)
 			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: &graph.Graph{Relations: []graph.Relation{relation}}}
 			w.Run(t, func(e engine.Config) {
-				a, err := tp.New(e.Team, e.Groups, e.Share, e.Order, tp.Options{Chunks: 3})
+				a, err := tp.New(e.Env, axis.Options{AggregationChunks: 3})
 				if err != nil {
 					panic(err)
 				}

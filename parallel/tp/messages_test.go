@@ -10,6 +10,7 @@ import (
 	"weft/comm"
 	"weft/comm/commtest"
 	"weft/gnn"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -63,7 +64,7 @@ func TestBoundedMessages(t *testing.T) {
 			}
 			layer := paralleltest.Propagation("sum", columns, gnn.Sum, 1)
 			w.Run(t, func(e engine.Config) {
-				a, err := tp.New(e.Team, e.Groups, e.Share, e.Order, tp.Options{Chunks: 1})
+				a, err := tp.New(e.Env, axis.Options{AggregationChunks: 1})
 				if err != nil {
 					panic(err)
 				}
@@ -167,7 +168,7 @@ func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 	w.Run(t, func(e engine.Config) {
 		e.Groups.World.Begin()
 		defer e.Groups.World.End()
-		a, err := tp.New(e.Team, e.Groups, e.Share, e.Order, tp.Options{})
+		a, err := tp.New(e.Env, axis.Options{})
 		if err != nil {
 			panic(err)
 		}
@@ -196,7 +197,7 @@ func TestAttentionReleasesSlices(t *testing.T) {
 	g := paralleltest.Small(t, true, false)
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}
 	w.Run(t, func(e engine.Config) {
-		a, err := tp.New(e.Team, e.Groups, e.Share, e.Order, tp.Options{})
+		a, err := tp.New(e.Env, axis.Options{})
 		if err != nil {
 			panic(err)
 		}

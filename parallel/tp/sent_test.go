@@ -10,6 +10,7 @@ import (
 	"weft/comm"
 	"weft/comm/commtest"
 	"weft/gnn"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -53,11 +54,12 @@ func TestSentBytes(t *testing.T) {
 				}
 				w.Run(t, func(e engine.Config) {
 					mine := &reported[e.Groups.Slice]
-					a, err := tp.New(e.Team, e.Groups, e.Share, e.Order, tp.Options{Redistributed: func(module string, bytes int64) {
+					e.Redistributed = func(module string, bytes int64) {
 						if module == c.layer.Name {
 							*mine = redistributions{mine.number + 1, mine.bytes + int(bytes)}
 						}
-					}})
+					}
+					a, err := tp.New(e.Env, axis.Options{})
 					if err != nil {
 						panic(err)
 					}

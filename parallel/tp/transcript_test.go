@@ -20,6 +20,7 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/kernel"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -425,7 +426,7 @@ func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts
 	}
 	got := l.Blank(g.Vertices())
 	w.Run(t, func(c engine.Config) {
-		a, err := tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{Chunks: chunks})
+		a, err := tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 		if err != nil {
 			panic(err)
 		}

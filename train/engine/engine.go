@@ -8,12 +8,9 @@ import (
 	"weft/checkpoint"
 	"weft/gnn"
 	"weft/internal/trace"
-	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
-	"weft/parallel/mesh"
-	"weft/parallel/order"
-	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -53,10 +50,9 @@ type Engine interface {
 
 // Config is what a worker builds its engine from. It holds nothing of the training loop.
 type Config struct {
-	Team   *kernel.Team
-	Groups mesh.Groups
-	Share  *partition.Share // of the worker's partition
-	Blocks []gnn.BlockSpec  // of the whole model
+	axis.Env
+	axis.Options
+	Blocks []gnn.BlockSpec // of the whole model
 	// Outputs are the vertex types whose rows are the model's output, ascending. With several stages, or for
 	// some vertices, that is the first. nil is the first.
 	Outputs []int
@@ -81,34 +77,11 @@ type Config struct {
 	// between aggregations, as autograd.Tape.Recompute; in a pipeline a chunk's whole forward pass. The bits
 	// are the same. Workers may differ in it.
 	Recompute bool
-	// Aggregated is called for each aggregation of a module, forward and backward, with edges × columns. It
-	// may be nil.
-	Aggregated func(module string, edgeColumns int64)
-	// Redistributed is called for each all-to-all between layouts that a module makes, with the bytes that
-	// this worker sends in it. All workers of the stage make it together. It may be nil.
-	Redistributed func(module string, bytes int64)
 	// Trace takes spans of the worker's main work. It may be nil. A goroutine beside that work has the track
 	// of its comm.Comm. Messages, waits and kernel calls are recorded elsewhere.
 	Trace *trace.Track
-	// Order says how each module chooses its order of work, and who is told of it.
-	Order order.Options
-	// AggregationChunks is tp.Options.Chunks, of the tensor axis.
-	AggregationChunks int
-	// Prefetch, KeepHalo, Halo, Delay and Smoothing are sar.Options, of the graph axis.
-	Prefetch  int
-	KeepHalo  bool
-	Halo      edges.Halo
-	Delay     bool
-	Smoothing sar.Smoothing
 	// Degrees are gnn.Env's.
 	Degrees gnn.Degrees
-	// DropEdge is that of sar.Options. A mesh of several stages has none.
-	DropEdge float64
-	// Wire is how workers send each other values of vertices and their gradients in training. Inference sends
-	// them as they are stored.
-	Wire kernel.Format
-	// Kept is sar.Options.Kept.
-	Kept func(epoch, columns int) int
 	// Stage has the options of the pipeline axis.
 	Stage StageOptions
 }
@@ -137,12 +110,14 @@ func (c *Config) All() int {
 // numbering numbers the vertices of the output.
 func (c *Config) numbering() partition.Numbering { return c.Share.Whole.Number(c.Outputs) }
 
-// edgeData says whether a block reads the features of the edges.
-func (c *Config) edgeData() edges.EdgeData {
+// env is what an axis knows of the worker.
+func (c *Config) env() axis.Env {
+	e := c.Env
+	e.EdgeData = edges.WithoutFeatures
 	if gnn.ReadEdgeFeatures(c.Blocks) {
-		return edges.WithFeatures
+		e.EdgeData = edges.WithFeatures
 	}
-	return edges.WithoutFeatures
+	return e
 }
 
 // Axis divides vertices and columns among workers. A model aggregates along it on this worker.

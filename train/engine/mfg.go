@@ -35,9 +35,7 @@ func NewMFG(c Config, vertices []int32) (m *MFG, err error) {
 	rows := slices.Clone(m.rows)
 	slices.Sort(rows)
 	schema := sar.SchemaOf(c.Share)
-	m.layers, m.needs, err = mfg.New(c.Team, c.Groups, c.Share, reaches(c.Blocks, schema), rows, c.Order, sar.Options{
-		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, EdgeData: c.edgeData(),
-	})
+	m.layers, m.needs, err = mfg.New(c.env(), c.Options, reaches(c.Blocks, schema), rows)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"weft/gnn"
 	"weft/internal/trace"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/chunked"
 	"weft/parallel/exchange"
 	"weft/tensor"
@@ -33,12 +34,10 @@ type Pipeline struct {
 
 // newPipeline makes the engine of a stage.
 func newPipeline(c Config) (*Pipeline, error) {
-	o := c.Stage.Options
-	o.Aggregated, o.Redistributed, o.Wire, o.EdgeData = c.Aggregated, c.Redistributed, c.Wire, c.edgeData()
 	if err := c.agree(); err != nil {
 		return nil, err
 	}
-	g, err := chunked.New(c.Team, c.Groups, c.Share, c.Order, o)
+	g, err := chunked.New(c.env(), c.Options, c.Stage.Division)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +74,7 @@ func (p *Pipeline) Vertices() []int32 {
 // order is the order of the chunks in an epoch, the same on all workers.
 func (p *Pipeline) order(epoch int) []int {
 	order := p.inOrder()
-	if !p.Stage.Fixed {
+	if p.ChunkOrder == axis.Shuffle {
 		r := rand.New(rand.NewPCG(p.Seed, uint64(epoch)))
 		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	}
@@ -89,7 +88,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 	exchange.Must(p.reducer.Beside(func(l *autograd.Ledger) {
 		order := p.order(epoch)
 		p.graph.Forward(epoch, order)
-		encoded := coding{p.Wire, autograd.Random{Seed: p.Seed, Epoch: epoch}}
+		encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: epoch}}
 		states, next := p.states(order, encoded), p.outbox(+1, p.worst, encoded)
 		var logits *tensor.Matrix
 		for _, k := range order {
@@ -174,7 +173,7 @@ func (p *Pipeline) span(direction string, k int) trace.Span {
 
 // warmUp takes the first snapshot from one exact forward pass, if the options say so.
 func (p *Pipeline) warmUp() {
-	if p.Stage.Warm && !p.warm {
+	if p.HistoryStart == axis.Warm && !p.warm {
 		p.warm = true
 		p.infer(len(p.model), p.graph.Warm).Release()
 	}

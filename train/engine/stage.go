@@ -12,17 +12,12 @@ import (
 	"weft/tensor"
 )
 
-// StageOptions are the options of the pipeline axis. All workers have the same, but for Report.
-// They are zero if the mesh has one stage.
+// StageOptions are what a stage knows of the pipeline. All workers have the same, but for Report. They are
+// zero if the mesh has one stage.
 type StageOptions struct {
 	// Cuts are the first block of each stage and, last, the number of blocks, as from gnn.Cut.
 	Cuts []int
-	// Options say what chunks read of each other. Aggregated is Config's.
-	chunked.Options
-	// Warm begins the history with an exact forward pass instead of zeros.
-	Warm bool
-	// Fixed takes the chunks in the same order in every epoch, instead of a random one.
-	Fixed bool
+	chunked.Division
 	// Report is called after each training pass with the times of this worker. It may be nil.
 	Report func(StageReport)
 }
@@ -44,7 +39,8 @@ func (c *Config) agree() error {
 		return nil
 	}
 	s := &c.Stage
-	told := fmt.Sprint(c.Seed, s.Cuts, s.Count, crc32.ChecksumIEEE(comm.Bytes(s.Chunks)), s.Fixed, s.Period, s.Warm, s.Stale)
+	told := fmt.Sprint(c.Seed, s.Cuts, s.Count, crc32.ChecksumIEEE(comm.Bytes(s.Of)),
+		c.ChunkOrder, c.HistoryPeriod, c.HistoryStart, c.StaleGradients)
 	return launch.Ranks{Comm: c.Groups.World}.Agree(told, func(rank int, _, _ string) error {
 		return refusal.Errorf("worker %d has other stages, chunks, chunk orders or history than worker 0: all workers need the same StageOptions and seed", rank)
 	})

@@ -29,18 +29,14 @@ func New(c Config) (Engine, error) {
 	if c.Groups.Mesh.Stages > 1 {
 		return newPipeline(c)
 	}
-	o := sar.Options{
-		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Halo, Wire: c.Wire, Kept: c.Kept, Delay: c.Delay, Smoothing: c.Smoothing,
-		EdgeData: c.edgeData(), Aggregated: c.Aggregated, DropEdge: c.DropEdge,
-	}
 	if c.Groups.Mesh.Slices > 1 {
-		a, err := tp.New(c.Team, c.Groups, c.Share, c.Order, tp.Options{Options: o, Chunks: c.AggregationChunks, Redistributed: c.Redistributed})
+		a, err := tp.New(c.env(), c.Options)
 		if err != nil {
 			return nil, err
 		}
 		return newWhole(c, a), nil
 	}
-	p, err := sar.New(c.Team, c.Groups, c.Share, c.Order, o)
+	p, err := sar.New(c.env(), c.Options)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 
+	"weft/parallel/axis"
 	"weft/tensor"
 )
 
@@ -21,7 +22,7 @@ type worst struct {
 
 // newWorst is nil if the order makes no difference: outside plans, and if it is fixed.
 func newWorst(p *Pipeline) *worst {
-	if !p.Team.Planning() || p.Stage.Fixed || len(p.passes) == 1 {
+	if !p.Team.Planning() || p.ChunkOrder == axis.Fixed || len(p.passes) == 1 {
 		return nil
 	}
 	return &worst{Pipeline: p, least: math.MaxInt64 / 2}

@@ -19,6 +19,7 @@ import (
 	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/turns"
 	"weft/partition"
@@ -453,7 +454,7 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 func (in *Inputs) within(ctx context.Context, number int, room turns.Room) (all Worker, host *comm.Host, err error) {
 	mem, holders := tensor.NewMeter(), in.Holders()
 	defer mem.Close()
-	spool := &turns.Spool{Memory: mem, Room: room, Small: in.WireSchedule != (setting.WireSchedule{}), Plan: true}
+	spool := &turns.Spool{Memory: mem, Room: room, Small: in.WireSchedule != (axis.WireSchedule{}), Plan: true}
 	host = comm.PlanHost(number, holders, spool)
 	if in.Offload != "" {
 		spool.Offload(host, nil, nil, int64(in.MemoryLimit))
@@ -546,7 +547,7 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, p *Worker) error
 			return err
 		}
 		number := 1 + epoch
-		if w.WireSchedule != (setting.WireSchedule{}) || w.Fetches != nil {
+		if w.WireSchedule != (axis.WireSchedule{}) || w.Fetches != nil {
 			number = w.Epochs // which sends most, or whose fetches they are
 		}
 		if _, _, err := w.TrainEpoch(number, nil); err != nil {
@@ -627,7 +628,7 @@ func chunks(w *worker.Worker) (c Chunks) {
 	if w.Mesh.Stages == 1 {
 		return c
 	}
-	own, rows := s.Chunks[edges.Starts[edges.P]:edges.Starts[edges.P+1]], make([]int, s.Count)
+	own, rows := s.Of[edges.Starts[edges.P]:edges.Starts[edges.P+1]], make([]int, s.Count)
 	for _, c := range own {
 		rows[c]++
 	}

@@ -16,6 +16,7 @@ import (
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/internal/trace"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/train"
 	"weft/train/plan"
@@ -33,7 +34,7 @@ func small(t *testing.T) *graph.Graph {
 
 func planner(g *graph.Graph) *Planner {
 	o := train.Defaults()
-	o.Model, o.Layers, o.Hidden, o.Threads, o.Chunks, o.ChunkOrder = "gcnii", 4, 8, 1, 4, setting.OrderFixed
+	o.Model, o.Layers, o.Hidden, o.Threads, o.Chunks, o.ChunkOrder = "gcnii", 4, 8, 1, 4, axis.Fixed
 	return &Planner{
 		Options: o, Graph: g, Machine: Machine{Cores: 2, Sharers: 1, Links: Links{Sends: 1e6, Receives: 1e6}},
 		Open: func(_ context.Context, r *setting.Resolved) (*train.Job, error) {

@@ -16,16 +16,7 @@ func writeCSV(to io.Writer, rows worker.Rows, t *Table) error {
 		return err
 	}
 	err := t.each(rows, func(r record) error {
-		line = append(line[:0], strconv.FormatInt(r.vertex, 10))
-		if t.Types != nil {
-			line = append(line, r.of)
-		}
-		if t.named() {
-			line = append(line, r.name)
-		}
-		if t.hasClass() {
-			line = append(line, r.class)
-		}
+		line = append(append(line[:0], strconv.FormatInt(r.vertex, 10)), r.words...)
 		for _, x := range r.numbers {
 			line = append(line, strconv.FormatFloat(float64(x), 'g', -1, 32))
 		}

@@ -33,14 +33,8 @@ func writeParquet(to io.Writer, rows worker.Rows, t *Table) error {
 	err := t.each(rows, func(r record) error {
 		row = row[:0]
 		add(parquet.Int64Value(r.vertex))
-		if t.Types != nil {
-			add(parquet.ByteArrayValue([]byte(r.of)))
-		}
-		if t.named() {
-			add(parquet.ByteArrayValue([]byte(r.name)))
-		}
-		if t.hasClass() {
-			add(parquet.ByteArrayValue([]byte(r.class)))
+		for _, word := range r.words {
+			add(parquet.ByteArrayValue([]byte(word)))
 		}
 		for _, x := range r.numbers {
 			add(parquet.FloatValue(x))

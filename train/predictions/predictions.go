@@ -117,9 +117,7 @@ func Encode(to io.Writer, ending string, rows worker.Rows, t Table) error {
 // record is a row of a table.
 type record struct {
 	vertex  int64
-	of      string // its type
-	name    string
-	class   string
+	words   []string // its type, name and class, those of them that the table has
 	numbers []float32
 }
 
@@ -164,18 +162,21 @@ const (
 )
 
 // header are the names of a table's columns, for rows of so many columns.
-func (t *Table) header(columns int) (names []string) {
-	names = append(names, vertexColumn)
-	if t.Types != nil {
-		names = append(names, typeColumn)
+func (t *Table) header(columns int) []string {
+	return slices.Concat([]string{vertexColumn}, t.words(typeColumn, nameColumn, classColumn), t.numbers(columns))
+}
+
+// words are those of the three that the table has.
+func (t *Table) words(of, name, class string) (words []string) {
+	for _, word := range []struct {
+		text  string
+		there bool
+	}{{of, t.Types != nil}, {name, t.named()}, {class, t.hasClass()}} {
+		if word.there {
+			words = append(words, word.text)
+		}
 	}
-	if t.named() {
-		names = append(names, nameColumn)
-	}
-	if t.hasClass() {
-		names = append(names, classColumn)
-	}
-	return append(names, t.numbers(columns)...)
+	return words
 }
 
 // named reports whether records have names of vertices.
@@ -183,23 +184,23 @@ func (t *Table) named() bool {
 	return t.Names != nil || slices.ContainsFunc(t.Types, func(of Type) bool { return of.Names != nil })
 }
 
-// place sets the vertex of a record to that of a row, with its type and name.
-func (t *Table) place(r *record, row int) {
+// place is the vertex of a row, with its type and name.
+func (t *Table) place(row int) (vertex int64, kind, name string) {
 	if t.Vertices != nil {
 		row = int(t.Vertices[row])
 	}
 	names := t.Names
 	for _, of := range t.Types {
-		r.of, names = of.Name, of.Names
+		kind, names = of.Name, of.Names
 		if row < of.Count {
 			break
 		}
 		row -= of.Count
 	}
-	r.vertex = int64(row)
 	if names != nil {
-		r.name = cell(names[row])
+		name = cell(names[row])
 	}
+	return int64(row), kind, name
 }
 
 // each passes the records of rows to use, until it fails. The next record overwrites the numbers of the last.
@@ -208,10 +209,9 @@ func (t *Table) each(rows worker.Rows, use func(record) error) error {
 	numbers := make([]float32, len(t.numbers(rows.Columns)))
 	for batch := range rows.Each {
 		for row := range slices.Chunk(batch, rows.Columns) {
-			r := record{numbers: numbers}
-			t.place(&r, at)
-			r.class = t.predict(numbers, row)
-			if err := use(r); err != nil {
+			vertex, kind, name := t.place(at)
+			class := t.predict(numbers, row)
+			if err := use(record{vertex, t.words(kind, name, class), numbers}); err != nil {
 				return err
 			}
 			at++

@@ -92,7 +92,7 @@ func TestLook(t *testing.T) {
 // says that it is under way.
 func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 	d := newDir(t, t.TempDir())
-	require.NoError(t, d.writeRun(smallRun()))
+	require.NoError(t, d.writeJSON(runFile, smallRun()))
 	if s := lookAt(t, d.Path); s.Status != Running {
 		t.Errorf("under way %+v", s)
 	}

@@ -1,13 +1,9 @@
 package rundir
 
 import (
-	"encoding/json"
-	"errors"
-	"io/fs"
 	"path/filepath"
 
 	"weft/internal/atomicfile"
-	"weft/internal/document"
 	"weft/internal/refusal"
 	"weft/train"
 	"weft/train/worker"
@@ -40,29 +36,19 @@ func (d *Dir) writeProfile(p *Profile) error {
 		atomicfile.Sweep(d.root, profileFile)
 		return nil
 	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	return d.write(profileFile, append(text, '\n'))
+	return d.writeJSON(profileFile, p)
 }
 
 // ReadProfile reads profile.json of a complete run; nil: it has none, as runs of earlier versions.
 func ReadProfile(dir string) (*Profile, error) {
-	path := filepath.Join(dir, profileFile)
-	text, err := document.Read(path, maxProfile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, refusal.Errorf("run directory %w", err)
-	}
+	const remedy = "restore it, or remove it: a report then leaves its part out"
 	p := &Profile{}
-	if err = document.JSON(text, runFormat, p); err == nil {
-		err = p.check()
+	there, err := readJSON(dir, profileFile, maxProfile, p, remedy)
+	if err != nil || !there {
+		return nil, err
 	}
-	if err != nil {
-		return nil, refusal.Errorf("%s: %w; restore it, or remove it: a report then leaves its part out", path, err)
+	if err := p.check(); err != nil {
+		return nil, refusal.Errorf("%s: %w; %s", filepath.Join(dir, profileFile), err, remedy)
 	}
 	return p, nil
 }

@@ -3,7 +3,6 @@
 package rundir
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,6 +48,14 @@ func Files() []string {
 	return []string{runFile, stateFile, configFile, metricsFile, profileFile, weightsFile, predictionsFile}
 }
 
+// Paths are the paths of the files of a run directory.
+func Paths(dir string) (paths []string) {
+	for _, name := range Files() {
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	return paths
+}
+
 const (
 	runFormat = 1         // the version of run.json
 	maxRun    = 256 << 20 // bytes of run.json that are read: the losses and seconds of millions of epochs
@@ -71,15 +78,11 @@ type Dir struct {
 // new folder under runs/, named by time, dataset and model; otherwise out must be new or empty. version is
 // that of the program, and store the path of the graph, "" for one that was made in memory.
 func New(out string, now time.Time, job *train.Job, version, store string) (*Dir, error) {
-	settings, err := job.Options.On(job.Mesh)
+	config, err := configOf(job)
 	if err != nil {
 		return nil, err
 	}
-	config, err := settings.YAML()
-	if err != nil {
-		return nil, err
-	}
-	d, err := makeDir(out, now, job.Dataset, settings.Model)
+	d, err := makeDir(out, now, job.Dataset, job.Options.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +92,15 @@ func New(out string, now time.Time, job *train.Job, version, store string) (*Dir
 		return nil, d.fail(err)
 	}
 	return d, nil
+}
+
+// configOf is the text of run.yaml.
+func configOf(job *train.Job) ([]byte, error) {
+	settings, err := job.Options.On(job.Mesh)
+	if err != nil {
+		return nil, err
+	}
+	return settings.YAML()
 }
 
 // begin makes the files that a run has from its start.
@@ -125,10 +137,25 @@ func (d *Dir) claim() (metrics *os.File, err error) {
 
 // write writes a small file.
 func (d *Dir) write(name string, text []byte) error {
-	return atomicfile.WriteIn(d.root, name, func(w io.Writer) error {
+	return atomicfile.WriteIn(d.root, name, writing(text))
+}
+
+// writeJSON writes a file with one JSON object.
+func (d *Dir) writeJSON(name string, object any) error {
+	return atomicfile.WriteIn(d.root, name, func(w io.Writer) error { return encodeJSON(w, object) })
+}
+
+// writing returns what writes a text.
+func writing(text []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
-	})
+	}
+}
+
+// refuseOut refuses the folder for a run that is given as out.
+func refuseOut(out, format string, args ...any) error {
+	return refusal.Errorf("%s %s: "+format, append([]any{refusal.Setting("out"), out}, args...)...)
 }
 
 func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
@@ -136,14 +163,14 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 		return makeNamed(filepath.Join("runs", now.Format("20060102-150405")+"-"+fileName(dataset)+"-"+model))
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
-		return nil, refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), out, err)
+		return nil, refuseOut(out, "%w; name another folder", err)
 	}
 	err := os.Mkdir(out, 0o777)
 	if err == nil {
 		return &Dir{Path: out, created: true}, nil
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
+		return nil, refuseOut(out, "%s; name another folder", reason(err))
 	}
 	all, err := os.ReadDir(out)
 	entries := slices.DeleteFunc(slices.Clone(all), leftover)
@@ -152,15 +179,14 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, refusal.Errorf("%s %s: a symbolic link to nothing; remove it, or name another folder",
-			refusal.Setting("out"), out)
+		return nil, refuseOut(out, "a symbolic link to nothing; remove it, or name another folder")
 	case err != nil:
-		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
+		return nil, refuseOut(out, "%s; name another folder", reason(err))
 	case isHeld(out):
-		return nil, refusal.Errorf("%s %s: another run is under way in the folder; name a new one", refusal.Setting("out"), out)
+		return nil, refuseOut(out, "another run is under way in the folder; name a new one")
 	case len(entries) > 0 && canContinue(out):
-		return nil, refusal.Errorf("%s %s: the folder holds a run that can continue: weft train %s %[2]s; or name a new folder",
-			refusal.Setting("out"), out, refusal.Setting("resume"))
+		return nil, refuseOut(out, "the folder holds a run that can continue: weft train %s %s; or name a new folder",
+			refusal.Setting("resume"), out)
 	case len(entries) > 0:
 		holds := entries[0].Name()
 		for _, e := range all {
@@ -168,8 +194,7 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 				holds += ", and " + e.Name() + " of a run that was killed"
 			}
 		}
-		return nil, refusal.Errorf("%s %s: the folder is not empty (it holds %s); name a new one",
-			refusal.Setting("out"), out, holds)
+		return nil, refuseOut(out, "the folder is not empty (it holds %s); name a new one", holds)
 	}
 	return &Dir{Path: out}, nil
 }
@@ -184,13 +209,13 @@ func MakeFolder(out string, now time.Time, dataset, model string, continues bool
 	if out != "" && continues {
 		_, missing := os.Lstat(out)
 		if err := os.MkdirAll(out, 0o777); err != nil {
-			return "", false, refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), out, err)
+			return "", false, refuseOut(out, "%w; name another folder", err)
 		}
 		return out, missing != nil, nil
 	}
 	if First(out) != "" {
-		return "", false, refusal.Errorf("%s %s: the folder holds runs; continue them with %s auto, or name a new folder",
-			refusal.Setting("out"), out, refusal.Setting("resume"))
+		return "", false, refuseOut(out, "the folder holds runs; continue them with %s auto, or name a new folder",
+			refusal.Setting("resume"))
 	}
 	d, err := makeDir(out, now, dataset, model)
 	if err != nil {
@@ -226,10 +251,7 @@ func IsBeside(path string) bool {
 
 // WriteSeveral writes what several runs came to together, as JSON, into the folder of their directories.
 func WriteSeveral(folder string, text []byte) error {
-	return atomicfile.Write(filepath.Join(folder, severalFile), func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return atomicfile.Write(filepath.Join(folder, severalFile), writing(text))
 }
 
 // leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
@@ -264,21 +286,16 @@ func canContinue(dir string) bool {
 
 // makeNamed makes a folder of that name; runs that start within the same second get a number behind it.
 func makeNamed(base string) (*Dir, error) {
-	if err := os.MkdirAll(filepath.Dir(base), 0o777); err != nil {
-		return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s",
-			err, refusal.Setting("out"))
-	}
-	for path, n := base, 2; ; n++ {
-		err := os.Mkdir(path, 0o777)
-		if err == nil {
+	err := os.MkdirAll(filepath.Dir(base), 0o777)
+	for path, n := base, 2; err == nil; n++ {
+		if err = os.Mkdir(path, 0o777); err == nil {
 			return &Dir{Path: path, created: true}, nil
 		}
-		if !errors.Is(err, fs.ErrExist) {
-			return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s",
-				err, refusal.Setting("out"))
+		if errors.Is(err, fs.ErrExist) {
+			path, err = fmt.Sprintf("%s-%d", base, n), nil
 		}
-		path = fmt.Sprintf("%s-%d", base, n)
 	}
+	return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s", err, refusal.Setting("out"))
 }
 
 // fileName makes a dataset's name or path fit for a file name.
@@ -299,15 +316,28 @@ func fileName(dataset string) string {
 
 func (d *Dir) file(name string) string { return filepath.Join(d.Path, name) }
 
-func (d *Dir) fail(err error) error { return fmt.Errorf("run directory %s: %w", d.Path, err) }
+// fail puts the directory in front of an error; nil stays nil.
+func (d *Dir) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("run directory %s: %w", d.Path, err)
+}
+
+// each takes the steps one after the other until one fails.
+func (d *Dir) each(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return d.fail(err)
+		}
+	}
+	return nil
+}
 
 // Epoch appends the line of an epoch to metrics.jsonl. It fails where the directory has been removed or
 // replaced, cannot be written to, or has no room for the results any more.
 func (d *Dir) Epoch(e train.Epoch) error {
-	if err := cmp.Or(d.line(e), d.check()); err != nil {
-		return d.fail(err)
-	}
-	return nil
+	return d.each(func() error { return d.line(e) }, d.check)
 }
 
 func (d *Dir) line(e train.Epoch) error {
@@ -426,21 +456,16 @@ func (d *Dir) Weights(version string, weights nn.State) error {
 	if d.Gone() { // somebody may be about to remove the rest
 		return d.fail(errGone)
 	}
-	err := atomicfile.WriteIn(d.root, weightsFile, func(w io.Writer) error {
+	return d.fail(atomicfile.WriteIn(d.root, weightsFile, func(w io.Writer) error {
 		return safetensors.Write(w, weights, map[string]string{"format": "pt", "weft": version})
-	})
-	if err != nil {
-		return d.fail(err)
-	}
-	return nil
+	}))
 }
 
 // Predictions writes the logits. It is meant for Job.OnLogits.
 func (d *Dir) Predictions(logits worker.Rows) error {
-	if err := atomicfile.WriteIn(d.root, predictionsFile, func(to io.Writer) error { return EncodePredictions(to, logits) }); err != nil {
-		return d.fail(err)
-	}
-	return nil
+	return d.fail(atomicfile.WriteIn(d.root, predictionsFile, func(to io.Writer) error {
+		return EncodePredictions(to, logits)
+	}))
 }
 
 // WriteVertices writes ids as a NumPy array of int64, which appears under its name when it is complete and on
@@ -470,19 +495,10 @@ func WriteVertices(path string, ids []int32) error {
 func (d *Dir) Finish(run *Run) error {
 	run.Finished, run.Summary.RunDir = time.Now(), d.Path
 	d.state.Status, d.state.Reason = run.status(), run.Reason
-	steps := []func() error{
-		d.metrics.Sync, func() error { return d.writeProfile(run.Profile) }, func() error { return d.writeRun(run) }, d.writeState, d.metrics.Close, d.root.Close,
-	}
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return d.fail(err)
-		}
-	}
-	return nil
-}
-
-func (d *Dir) writeRun(run *Run) error {
-	return atomicfile.WriteIn(d.root, runFile, func(w io.Writer) error { return EncodeRun(w, run) })
+	return d.each(d.metrics.Sync,
+		func() error { return d.writeProfile(run.Profile) },
+		func() error { return d.writeJSON(runFile, run) },
+		d.writeState, d.metrics.Close, d.root.Close)
 }
 
 // Discard takes back the directory of a run that did no work: what New made and nothing else. A run that was
@@ -493,10 +509,9 @@ func (d *Dir) Discard() {
 		_ = d.writeState() // else the run seems to have been killed
 	}
 	if d.metrics != nil && !d.reopened {
-		_ = d.root.Remove(stateFile)
-		_ = d.root.Remove(configFile)
-		_ = d.root.Remove(metricsFile)
-		_ = d.root.Remove(Checkpoints) // fails where one was written
+		for _, name := range []string{stateFile, configFile, metricsFile, Checkpoints} {
+			_ = d.root.Remove(name) // that of the checkpoints fails where one was written
+		}
 	}
 	if d.metrics != nil {
 		_ = d.metrics.Close()
@@ -554,17 +569,13 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 
 // Read opens the directory of a complete run: its record, its options and the path of its weights.
 func Read(dir string) (run Run, o setting.Options, weights string, err error) {
-	path := filepath.Join(dir, runFile)
-	text, err := document.Read(path, maxRun)
-	if errors.Is(err, fs.ErrNotExist) {
-		return run, o, "", noResults(dir)
+	there, err := readJSON(dir, runFile, maxRun, &run, fmt.Sprintf("train again, or give the weights of the run by %s %s",
+		refusal.Setting("init"), filepath.Join(dir, weightsFile)))
+	if err == nil && !there {
+		err = noResults(dir)
 	}
 	if err != nil {
-		return run, o, "", refusal.Errorf("run directory %w", err)
-	}
-	if err := document.JSON(text, runFormat, &run); err != nil {
-		return run, o, "", refusal.Errorf("%s: %w; train again, or give the weights of the run by %s %s", path, err,
-			refusal.Setting("init"), filepath.Join(dir, weightsFile))
+		return run, o, "", err
 	}
 	o = setting.Defaults()
 	o.Model = ""
@@ -575,6 +586,23 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 		return run, o, "", refusal.Damaged("%s: damaged: it names no model", filepath.Join(dir, configFile))
 	}
 	return run, o, filepath.Join(dir, weightsFile), nil
+}
+
+// readJSON reads a file of a run directory into object, if it is there. remedy is what to do where it is
+// damaged.
+func readJSON(dir, name string, limit int64, object any, remedy string) (there bool, err error) {
+	path := filepath.Join(dir, name)
+	text, err := document.Read(path, limit)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, refusal.Errorf("run directory %w", err)
+	}
+	if err := document.JSON(text, runFormat, object); err != nil {
+		return false, refusal.Errorf("%s: %w; %s", path, err, remedy)
+	}
+	return true, nil
 }
 
 // ReadPredictions reads the predictions of a complete run: a row of so many columns for each vertex.

@@ -1,7 +1,6 @@
 package rundir
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"weft/checkpoint"
-	"weft/internal/document"
 	"weft/internal/refusal"
 	"weft/train"
 )
@@ -53,27 +51,25 @@ const (
 
 // ReadState reads state.json of a run directory.
 func ReadState(dir string) (s State, err error) {
-	path := filepath.Join(dir, stateFile)
-	text, err := document.Read(path, 1<<20)
-	if _, results := os.Lstat(filepath.Join(dir, runFile)); errors.Is(err, fs.ErrNotExist) && results == nil {
-		return s, refusal.Errorf("%s: the run cannot continue: it has no %s, as those of earlier versions; begin a new one in another folder",
-			dir, stateFile)
+	const remedy = "restore it, or begin a new run in another folder"
+	there, err := readJSON(dir, stateFile, 1<<20, &s, remedy)
+	if err != nil {
+		return s, err
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		if First(dir) != "" {
-			return s, refusal.Errorf("%s: holds several runs, and is not the directory of one: continue them with the command that began them, %s %s and %s auto",
-				dir, refusal.Setting("out"), dir, refusal.Setting("resume"))
-		}
+	_, noResults := os.Lstat(filepath.Join(dir, runFile))
+	switch {
+	case there:
+	case noResults == nil:
+		return s, refusal.Errorf("%s: the run cannot continue: it has no %s, as those of earlier versions; begin a new one "+
+			"in another folder", dir, stateFile)
+	case First(dir) != "":
+		return s, refusal.Errorf("%s: holds several runs, and is not the directory of one: continue them with the command "+
+			"that began them, %s %s and %s auto", dir, refusal.Setting("out"), dir, refusal.Setting("resume"))
+	default:
 		return s, refusal.Errorf("%s: no run to continue: it has no %s; begin one there with weft train", dir, stateFile)
 	}
-	if err != nil {
-		return s, refusal.Errorf("run directory %w", err)
-	}
-	if err := document.JSON(text, runFormat, &s); err != nil {
-		return s, refusal.Errorf("%s: %w; restore it, or begin a new run in another folder", path, err)
-	}
 	if !slices.Contains([]Status{Running, Interrupted, Failed, Finished}, s.Status) {
-		return s, refusal.Damaged("%s: damaged: unknown status %q; restore it, or begin a new run in another folder", path, s.Status)
+		return s, refusal.Damaged("%s: damaged: unknown status %q; %s", filepath.Join(dir, stateFile), s.Status, remedy)
 	}
 	return s, nil
 }
@@ -101,13 +97,7 @@ func absolute(path string) string {
 	return path
 }
 
-func (d *Dir) writeState() error {
-	text, err := json.Marshal(d.state)
-	if err != nil {
-		return err
-	}
-	return d.write(stateFile, append(text, '\n'))
-}
+func (d *Dir) writeState() error { return d.writeJSON(stateFile, d.state) }
 
 // Fail records why the run failed.
 func (d *Dir) Fail(reason error) error {
@@ -143,27 +133,19 @@ func Reopen(path string) (d *Dir, err error) {
 
 // Continue makes the directory that of a job's run which continues, or begins again, now.
 func (d *Dir) Continue(now time.Time, job *train.Job, version, store string) error {
-	settings, err := job.Options.On(job.Mesh)
+	config, err := configOf(job)
 	if err != nil {
 		return err
 	}
-	config, err := settings.YAML()
-	if err != nil {
-		return err
-	}
-	if err := d.cleanCheckpoints(job); err != nil {
-		return d.fail(err)
-	}
-	if err := d.write(configFile, config); err != nil {
-		return d.fail(err)
-	}
-	before, _ := ReadState(d.Path) // what is damaged is written anew
-	d.state = begins(job, version, store, now)
-	d.state.Metric = before.Metric
-	if err := d.writeState(); err != nil {
-		return d.fail(err)
-	}
-	return nil
+	return d.each(
+		func() error { return d.cleanCheckpoints(job) },
+		func() error { return d.write(configFile, config) },
+		func() error {
+			before, _ := ReadState(d.Path) // what is damaged is written anew
+			d.state = begins(job, version, store, now)
+			d.state.Metric = before.Metric
+			return d.writeState()
+		})
 }
 
 // cleanCheckpoints removes checkpoints that the job does not need.
@@ -190,18 +172,14 @@ func (d *Dir) Resume(done []train.Epoch) error {
 			return d.fail(err)
 		}
 	}
-	if err := d.metrics.Truncate(0); err != nil {
-		return d.fail(err)
-	}
-	if _, err := d.metrics.Seek(0, 0); err != nil {
-		return d.fail(err)
+	steps := []func() error{
+		func() error { return d.metrics.Truncate(0) },
+		func() error { _, err := d.metrics.Seek(0, 0); return err },
 	}
 	for _, e := range done {
-		if err := d.line(e); err != nil {
-			return d.fail(err)
-		}
+		steps = append(steps, func() error { return d.line(e) })
 	}
-	return nil
+	return d.each(steps...)
 }
 
 // whyEnded says to people why a run ended.

@@ -21,8 +21,11 @@ import (
 // nn.EncodeState and nn.DecodeState are those of the weights.
 
 // EncodeRun writes the record of a run, as run.json has it.
-func EncodeRun(w io.Writer, run *Run) error {
-	text, err := json.Marshal(run)
+func EncodeRun(w io.Writer, run *Run) error { return encodeJSON(w, run) }
+
+// encodeJSON writes an object on one line, by one write.
+func encodeJSON(w io.Writer, object any) error {
+	text, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"weft/internal/refusal"
 )
 
 // sweepFile is the copy of a sweep's file in the folder of its runs.
@@ -19,9 +17,7 @@ const sweepFile = "sweep.yaml"
 // with the same text, or with former, which an earlier version wrote. The file that it returns is locked for
 // as long as a process has it open. A folder of another sweep, or of one that is at work, is refused.
 func ClaimSweep(folder string, text, former []byte) (*os.File, error) {
-	fail := func(err error) error {
-		return refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), folder, err)
-	}
+	fail := func(err error) error { return refuseOut(folder, "%w; name another folder", err) }
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, fail(err)
 	}
@@ -30,7 +26,7 @@ func ClaimSweep(folder string, text, former []byte) (*os.File, error) {
 		return nil, fail(err)
 	}
 	if len(entries) > 0 && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == sweepFile }) {
-		return nil, refusal.Errorf("%s %s: the folder is not empty; name a new one", refusal.Setting("out"), folder)
+		return nil, refuseOut(folder, "the folder is not empty; name a new one")
 	}
 	f, err := os.OpenFile(filepath.Join(folder, sweepFile), os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
@@ -45,15 +41,15 @@ func ClaimSweep(folder string, text, former []byte) (*os.File, error) {
 // claimSweep locks a sweep's file, and writes the text where it is new: empty.
 func claimSweep(f *os.File, folder string, text, former []byte) error {
 	if errors.Is(lock(f), errHeld) { // a file system without locks tells nobody
-		return refusal.Errorf("%s %s: another sweep is at work in the folder; wait for its end, or name another folder", refusal.Setting("out"), folder)
+		return refuseOut(folder, "another sweep is at work in the folder; wait for its end, or name another folder")
 	}
 	was, err := io.ReadAll(io.LimitReader(f, int64(max(len(text), len(former)))+1))
 	if err != nil || bytes.Equal(was, text) || len(was) > 0 && bytes.Equal(was, former) {
 		return err
 	}
 	if len(was) > 0 {
-		return refusal.Errorf("%s %s: the folder holds runs of another sweep, or of this one before its file changed; name another folder",
-			refusal.Setting("out"), folder)
+		return refuseOut(folder, "the folder holds runs of another sweep, or of this one before its file changed; "+
+			"name another folder")
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync()); err != nil {

@@ -29,11 +29,12 @@ var byteUnits = []struct {
 	{"", 1},
 }
 
-// parseBytes reads "4GiB", "512MB", "1.5 GB", "1000000" or "none".
-func parseBytes(text string) (Bytes, error) {
-	lower := strings.ToLower(strings.TrimSpace(text))
+// UnmarshalText implements encoding.TextUnmarshaler. It reads "4GiB", "512MB", "1.5 GB", "1000000" or "none".
+func (b *Bytes) UnmarshalText(text []byte) error {
+	lower := strings.ToLower(strings.TrimSpace(string(text)))
 	if lower == "none" {
-		return 0, nil
+		*b = 0
+		return nil
 	}
 	for _, unit := range byteUnits {
 		number, ok := strings.CutSuffix(lower, strings.ToLower(unit.name))
@@ -44,12 +45,13 @@ func parseBytes(text string) (Bytes, error) {
 		if x *= float64(unit.size); err != nil || !(x == 0 || x >= 1 && x < math.MaxInt64) {
 			break
 		}
-		return Bytes(math.Round(x)), nil
+		*b = Bytes(math.Round(x))
+		return nil
 	}
-	return 0, errors.New("must be an amount of memory as in 4GiB or 512MB, or none")
+	return errors.New("must be an amount of memory as in 4GiB or 512MB, or none")
 }
 
-// String writes the amount so that parseBytes reads the same amount: in the largest unit that divides it.
+// String writes the amount so that UnmarshalText reads the same amount: in the largest unit that divides it.
 func (b Bytes) String() string {
 	if b == 0 {
 		return "none"

@@ -7,6 +7,7 @@ import (
 
 	"weft/graph/generate"
 	"weft/internal/require"
+	"weft/parallel/axis"
 )
 
 // TestMorePartitionsThanVertices: the refusal names the setting that asks for too many partitions.
@@ -69,7 +70,7 @@ func TestPartitionsAreRefused(t *testing.T) {
 	} {
 		o := Defaults()
 		o.Layers, o.Parallel, o.Partitions, o.Offload = 3, c.parallel, c.partitions, c.offload
-		o.AggregationChunks = Chunks(c.aggregationChunks)
+		o.AggregationChunks = axis.Chunks(c.aggregationChunks)
 		if _, err := o.Resolve(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, %d partitions: %v, want %q", c.parallel, c.partitions, err, c.want)
 		}

@@ -17,18 +17,22 @@ type Interval struct {
 	Time   time.Duration
 }
 
-// parseInterval reads "20", "10m" or "never".
-func parseInterval(text string) (i Interval, err error) {
-	if text == "never" || text == "0" {
-		return i, nil
+// UnmarshalText implements encoding.TextUnmarshaler. It reads "20", "10m" or "never".
+func (i *Interval) UnmarshalText(bytes []byte) error {
+	text := string(bytes)
+	epochs, notNumber := strconv.Atoi(text)
+	span, notTime := time.ParseDuration(text)
+	switch {
+	case text == "never" || text == "0":
+		*i = Interval{}
+	case notNumber == nil && epochs > 0:
+		*i = Interval{Epochs: epochs}
+	case notTime == nil && span > 0:
+		*i = Interval{Time: span}
+	default:
+		return errors.New("must be a number of epochs, a time with its unit as in 30m, or 0 for never")
 	}
-	if i.Epochs, err = strconv.Atoi(text); err == nil && i.Epochs > 0 {
-		return i, nil
-	}
-	if i.Time, err = time.ParseDuration(text); err != nil || i.Time <= 0 {
-		return Interval{}, errors.New("must be a number of epochs, a time with its unit as in 30m, or 0 for never")
-	}
-	return i, nil
+	return nil
 }
 
 // slurmTime is a time as Slurm writes its limits: hours:minutes:seconds, or days and then hours, minutes and
@@ -61,7 +65,7 @@ func ParseTime(text string) (d time.Duration, err error) {
 	return d, nil
 }
 
-// String writes the interval so that parseInterval reads it.
+// String writes the interval so that UnmarshalText reads it.
 func (i Interval) String() string {
 	if i.Time > 0 {
 		return i.Time.String()

@@ -17,9 +17,9 @@ const Auto = "auto"
 // axisNames are those of a mesh in Parallel.
 var axisNames = []string{"graph", "tensor", "pipeline"}
 
-// axis is the number of workers along the axis of a mesh that has that name in Parallel, nil for another
+// along is the number of workers along the axis of a mesh that has that name in Parallel, nil for another
 // name.
-func axis(m *mesh.Mesh, name string) *int {
+func along(m *mesh.Mesh, name string) *int {
 	switch name {
 	case "graph":
 		return &m.Partitions
@@ -35,7 +35,7 @@ func axis(m *mesh.Mesh, name string) *int {
 func Axes(m mesh.Mesh) string {
 	var parts []string
 	for _, name := range axisNames {
-		if n := *axis(&m, name); n > 1 {
+		if n := *along(&m, name); n > 1 {
 			parts = append(parts, fmt.Sprintf("%s=%d", name, n))
 		}
 	}
@@ -55,7 +55,7 @@ func (o *Options) mesh() (mesh.Mesh, error) {
 	for part := range strings.SplitSeq(o.Parallel, ",") {
 		name, count, found := strings.Cut(part, "=")
 		n, err := strconv.Atoi(count)
-		switch size := axis(&m, name); {
+		switch size := along(&m, name); {
 		case o.Parallel == Auto:
 			return refuse("weft train chooses a mesh for a new run alone; give one, as in graph=4")
 		case !found:

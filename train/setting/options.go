@@ -8,9 +8,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/nn"
-	"weft/parallel/chunked"
-	"weft/parallel/edges"
-	"weft/parallel/order"
+	"weft/parallel/axis"
 	"weft/partition"
 	"weft/train/metric"
 	"weft/train/task"
@@ -29,7 +27,6 @@ type Options struct {
 	InputDropout      float64 `yaml:"input-dropout"`
 	TransformDropout  float64 `yaml:"transform-dropout"`
 	AttentionDropout  float64 `yaml:"attention-dropout"`
-	DropEdge          float64 `yaml:"drop-edge"`
 	EdgeFeatures      bool    `yaml:"edge-features"`      // of graph attention: scores use them
 	NormalizeFeatures string  `yaml:"normalize-features"` // one of normalizations
 	Norm              string  `yaml:"norm"`
@@ -99,45 +96,23 @@ type Options struct {
 	Threads     int    `yaml:"threads"`      // per worker, 0: all cores shared among the local workers
 	MemoryLimit Bytes  `yaml:"memory-limit"` // per worker, tensors and graph, 0: none
 	Precision   string `yaml:"precision"`
-	Wire        string `yaml:"wire"`     // one of wires
 	Parallel    string `yaml:"parallel"` // the mesh, "AXIS=N[,AXIS=N…]", empty: one worker
 
 	// Recompute: what the backward pass computes again, RecomputeAuto, RecomputeNone or RecomputeBlocks
 	Recompute string `yaml:"recompute"`
 
-	// AggregationOrder: one of order.Names
-	AggregationOrder string `yaml:"aggregation-order"`
+	axis.Options
 
 	// The graph axis.
 	// Partitions: of the graph, at least as many as workers, 0: as many
 	Partitions int `yaml:"partitions"`
 	// Offload: the folder where what is not at work rests, empty: none
-	Offload   string `yaml:"offload"`
-	Partition string `yaml:"partition"` // a method, or "auto": what is stored, or else metis or stream
-	Balance   string `yaml:"balance"`   // of partitions that are not stored yet, one of partition.Balances
-	Prefetch  int    `yaml:"prefetch"`  // messages of remote rows received ahead
-	// KeepHalo: receive all remote rows at once and keep them until the backward pass
-	KeepHalo bool `yaml:"keep-halo"`
-	// Halo: what travels between partitions in a linear aggregation, one of edges.HaloNames
-	Halo string `yaml:"halo"`
-	// HaloDelay: epochs by which halo rows and their gradients are late in training
-	HaloDelay int `yaml:"halo-delay"`
-	// HaloSmoothing: what moving averages replace with HaloDelay, one of smoothings
-	HaloSmoothing string `yaml:"halo-smoothing"`
-	// WireSchedule: how many columns of halo rows are sent in each epoch of training
-	WireSchedule WireSchedule  `yaml:"wire-schedule"`
-	CommTimeout  time.Duration `yaml:"comm-timeout"` // of every wait for another worker
+	Offload     string        `yaml:"offload"`
+	Partition   string        `yaml:"partition"`    // a method, or "auto": what is stored, or else metis or stream
+	Balance     string        `yaml:"balance"`      // of partitions that are not stored yet, one of partition.Balances
+	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
 
-	// The tensor axis.
-	AggregationChunks Chunks `yaml:"aggregation-chunks"` // of rows, 0: as many as suit
-
-	// The pipeline axis.
-	Chunks         Chunks `yaml:"chunks"`          // of the vertices, those of all partitions together, 0: as many as suit
-	ChunkMethod    string `yaml:"chunk-method"`    // one of partition.ChunkMethods
-	HistoryPeriod  int    `yaml:"history-period"`  // epochs for which history stays the same
-	HistoryStart   string `yaml:"history-start"`   // "zeros" or "warm"
-	ChunkOrder     string `yaml:"chunk-order"`     // "shuffle" or "fixed"
-	StaleGradients string `yaml:"stale-gradients"` // one of chunked.StaleNames
+	ChunkMethod string `yaml:"chunk-method"` // one of partition.ChunkMethods
 }
 
 // Defaults are the default options.
@@ -148,9 +123,9 @@ func Defaults() Options {
 		AttentionGradient: gnn.AttentionGradients[0], Aggregation: gnn.Aggregations[0], Jump: gnn.Jumps[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
 		Loss: task.Losses[0], FocalGamma: 2, ClassWeights: task.NoClassWeights, InitScheme: nn.InitSchemes[0], LR: 0.01, Optimizer: "adam", Schedule: "constant", PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
 		LinkSplit: task.DefaultShares, Negatives: 1, CheckpointEvery: Interval{Time: 10 * time.Minute},
-		Precision: precisions[0], Wire: wires[0], AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Balance: partition.AutoBalance, Prefetch: 1, Halo: edges.HaloNames[edges.HaloRows], HaloSmoothing: smoothings[0], CommTimeout: time.Minute,
-		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
-		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: RecomputeAuto,
+		Precision: precisions[0], Options: axis.Options{Prefetch: 1, HistoryPeriod: 23}, Recompute: RecomputeAuto,
+		Partition: autoPartition, Balance: partition.AutoBalance, CommTimeout: time.Minute,
+		ChunkMethod: partition.ChunkMethods()[0],
 	}
 }
 
@@ -169,12 +144,6 @@ var normalizations = []string{"none", "row", Standard}
 const bf16 = "bf16"
 
 var precisions = []string{"f32", bf16}
-
-// wires are how workers send values of vertices. The first is in the type that Precision stores them in.
-var wires = []string{"auto", "f32", bf16, "int8", "int4"}
-
-// smoothings are what moving averages replace of a late halo.
-var smoothings = []string{"none", "features", "gradients", "both"}
 
 // What the backward pass computes again instead of keeping it: nothing, or the values within each block of
 // the model. RecomputeAuto is RecomputeBlocks in a pipeline, and elsewhere where the memory limit needs it.

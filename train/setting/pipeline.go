@@ -7,17 +7,6 @@ import (
 	"weft/parallel/order"
 )
 
-var (
-	historyStarts = []string{"zeros", HistoryWarm} // what history is in the first epochs: zeros, or an exact pass
-	chunkOrders   = []string{"shuffle", OrderFixed}
-)
-
-// Words of HistoryStart and ChunkOrder.
-const (
-	HistoryWarm = "warm"
-	OrderFixed  = "fixed"
-)
-
 // chunksOfWorker is how many chunks there are for each worker, unless Chunks says otherwise (GNNPipe's K).
 const chunksOfWorker = 4
 
@@ -39,7 +28,7 @@ func (r *Resolved) checkPipeline() error {
 	case o.DropEdge > 0 && r.Spec.Uses("drop-edge"):
 		return refusal.Errorf("%s %v on the mesh %s: the edges of a stage's chunks are those of all epochs; leave it out, or take %s graph=%d",
 			refusal.Setting("drop-edge"), o.DropEdge, Axes(m), refusal.Setting("parallel"), r.Workers)
-	case o.AggregationOrder != order.Names[order.Auto] && k != m.Partitions:
+	case o.AggregationOrder != order.Auto && k != m.Partitions:
 		return refusal.Errorf("%s %s on the mesh %s: the order is given, as history holds what a layer aggregates; "+
 			"leave it out, or take %s %d: a chunk for each partition", refusal.Setting("aggregation-order"), o.AggregationOrder, Axes(m), chunks, m.Partitions)
 	}

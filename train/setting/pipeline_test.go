@@ -10,6 +10,7 @@ import (
 
 	"weft/gnn"
 	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/partition"
 )
@@ -18,7 +19,7 @@ import (
 // more than the smallest has rows.
 func TestChunksOfPartition(t *testing.T) {
 	for _, c := range []struct {
-		chunks    Chunks
+		chunks    axis.Chunks
 		mesh      mesh.Mesh
 		starts    []int
 		k, wanted int
@@ -30,7 +31,7 @@ func TestChunksOfPartition(t *testing.T) {
 		{6, mesh.Mesh{Stages: 2, Partitions: 3, Slices: 1}, []int{0, 40, 80, 100}, 2, 2},
 		{1, mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, []int{0, 5}, 1, 1},
 	} {
-		r := Resolved{Options: Options{Chunks: c.chunks}, Mesh: c.mesh}
+		r := Resolved{Options: Options{Options: axis.Options{AggregationChunks: c.chunks}}, Mesh: c.mesh}
 		if k, wanted := r.ChunksOfPartition(c.starts); k != c.k || wanted != c.wanted {
 			t.Errorf("%s of %v by %+v: %d of %d, want %d of %d", c.chunks, c.starts, c.mesh, k, wanted, c.k, c.wanted)
 		}
@@ -91,7 +92,7 @@ func TestRecomputeOnceABool(t *testing.T) {
 func TestSettingsOfAPipeline(t *testing.T) {
 	o := Defaults()
 	o.Parallel, o.Layers, o.Chunks, o.ChunkMethod, o.HistoryPeriod = "pipeline=2,graph=2", 4, 12, partition.Merged, 5
-	o.HistoryStart, o.ChunkOrder, o.StaleGradients, o.Recompute = HistoryWarm, OrderFixed, "keep", RecomputeNone
+	o.HistoryStart, o.ChunkOrder, o.StaleGradients, o.Recompute = axis.Warm, axis.Fixed, axis.Keep, RecomputeNone
 	written := writtenYAML(t, &o)
 	again := Defaults()
 	require.NoError(t, parseConfig(written, &again))

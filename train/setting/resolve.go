@@ -12,12 +12,10 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
-	"weft/kernel"
 	"weft/optim"
-	"weft/parallel/chunked"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -34,16 +32,8 @@ type Resolved struct {
 	Workers int
 	Spec    gnn.Spec
 	Kind    task.Kind
-	Order   order.Choice
-	Stale   chunked.Stale
-	// Travels is what travels between partitions, of Options.Halo.
-	Travels edges.Halo
-	// Smoothing is that of HaloSmoothing.
-	Smoothing sar.Smoothing
 	// Storage is the element type of Precision.
 	Storage tensor.Element
-	// Sent is the format of Wire.
-	Sent kernel.Format
 }
 
 // Resolve refuses options that make no sense, naming the setting and what would be accepted. Those of the
@@ -88,17 +78,10 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if o.Precision == bf16 {
 		r.Storage = tensor.BFloat16
 	}
-	if r.Sent, err = r.format(); err != nil {
-		return nil, err
-	}
-	if r.Order, err = o.order(); err != nil {
-		return nil, err
-	}
-	if r.Stale, err = chunked.ParseStale(o.StaleGradients); err != nil {
-		return nil, err
-	}
-	if r.Travels, err = edges.ParseHalo(o.Halo); err != nil {
-		return nil, err
+	if o.Wire == axis.Float32 && r.Storage == tensor.BFloat16 {
+		return nil, refusal.Errorf("%s %s: with %s %s values are stored in %s, and more bits would tell nothing more; "+
+			"leave it out, or take int8 or int4",
+			refusal.Setting("wire"), r.Wire, refusal.Setting("precision"), bf16, bf16)
 	}
 	if m != (mesh.Mesh{}) {
 		r.Parallel = Axes(m)
@@ -119,32 +102,6 @@ func (o *Options) CheckValues() error {
 		}
 	}
 	return nil
-}
-
-// order is the order of work of AggregationOrder. With a late halo auto is that of PipeGCN, whose workers
-// send each other the inputs of layers.
-func (o *Options) order() (order.Choice, error) {
-	choice, err := order.Parse(o.AggregationOrder)
-	if choice == order.Auto && o.HaloDelay > 0 {
-		choice = order.AggregateFirst
-	}
-	return choice, err
-}
-
-// format is the format of Wire.
-func (r *Resolved) format() (kernel.Format, error) {
-	switch {
-	case r.Wire == "int8":
-		return kernel.InInt8, nil
-	case r.Wire == "int4":
-		return kernel.InInt4, nil
-	case r.Wire == bf16 && r.Storage == tensor.Float32:
-		return kernel.InBFloat16, nil
-	case r.Wire == precisions[0] && r.Storage == tensor.BFloat16:
-		return 0, refusal.Errorf("%s %s: with %s %s values are stored in %s, and more bits would tell nothing more; leave it out, or take int8 or int4",
-			refusal.Setting("wire"), r.Wire, refusal.Setting("precision"), bf16, bf16)
-	}
-	return kernel.AsStored, nil
 }
 
 // divide divides the graph into as many partitions as Partitions says.
@@ -216,9 +173,9 @@ func (r *Resolved) checkMesh(given []string) error {
 	if err := r.checkDelay(); err != nil {
 		return err
 	}
-	if o := &r.Options; r.DropEdge > 0 && r.Spec.Uses("drop-edge") && r.Travels != edges.HaloRows && r.Mesh.Partitions > 1 {
+	if o := &r.Options; r.DropEdge > 0 && r.Spec.Uses("drop-edge") && r.Halo != edges.HaloRows && r.Mesh.Partitions > 1 {
 		return refusal.Errorf("%s %v with %s %s: partial sums are of the same edges in all epochs; take %s %s, or leave %s out", refusal.Setting("drop-edge"), o.DropEdge,
-			refusal.Setting("halo"), o.Halo, refusal.Setting("halo"), edges.HaloNames[edges.HaloRows], refusal.Setting("drop-edge"))
+			refusal.Setting("halo"), o.Halo, refusal.Setting("halo"), edges.HaloRows, refusal.Setting("drop-edge"))
 	}
 	return r.checkPipeline()
 }
@@ -226,12 +183,8 @@ func (r *Resolved) checkMesh(given []string) error {
 // checkDelay refuses a late halo where workers cannot hold one.
 func (r *Resolved) checkDelay() error {
 	m, delay, smoothing := r.Mesh, refusal.Setting("halo-delay"), refusal.Setting("halo-smoothing")
-	r.Smoothing = sar.Smoothing{
-		Features:  r.HaloSmoothing == "features" || r.HaloSmoothing == "both",
-		Gradients: r.HaloSmoothing == "gradients" || r.HaloSmoothing == "both",
-	}
 	switch {
-	case r.HaloDelay == 0 && r.Smoothing != sar.Smoothing{}:
+	case r.HaloDelay == 0 && r.HaloSmoothing != axis.NoSmoothing:
 		return refusal.Errorf("%s %s: belongs to a late halo; give %s 1, or leave it out", smoothing, r.HaloSmoothing, delay)
 	case r.HaloDelay == 0:
 	case r.TakesTurns():
@@ -240,7 +193,7 @@ func (r *Resolved) checkDelay() error {
 	case m.Slices > 1:
 		return refusal.Errorf("%s %d on the mesh %s: slices of columns would wait for each other all the same; take %s graph=%d, or leave it out",
 			delay, r.HaloDelay, Axes(m), refusal.Setting("parallel"), r.Workers)
-	case r.WireSchedule != WireSchedule{}:
+	case r.WireSchedule != axis.WireSchedule{}:
 		return refusal.Errorf("%s %d with %s %s: rows of the epoch before have other columns; leave one of the two out",
 			delay, r.HaloDelay, refusal.Setting("wire-schedule"), r.WireSchedule)
 	}

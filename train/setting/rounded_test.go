@@ -22,7 +22,8 @@ func TestRoundedUp(t *testing.T) {
 		999_000_001: "1.0 GB", 2_200_000_000: "2.2 GB", 2_200_000_001: "2.3 GB", 4_000_000_000_000_001: "4001 TB",
 	} {
 		got := b.RoundedUp()
-		if read, err := parseBytes(got); got != want || read < b || err != nil {
+		var read Bytes
+		if err := read.UnmarshalText([]byte(got)); got != want || read < b || err != nil {
 			t.Errorf("%d is written %q and read %d, %v, want %q", int64(b), got, int64(read), err, want)
 		}
 	}

@@ -2,6 +2,7 @@ package setting
 
 import (
 	"cmp"
+	"encoding"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,7 +18,7 @@ import (
 	"weft/internal/suggest"
 	"weft/nn"
 	"weft/optim"
-	"weft/parallel/chunked"
+	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
@@ -63,7 +64,7 @@ type Setting struct {
 	// isFile reports whether a value is a file, which a run that continues may find elsewhere; nil: none is
 	isFile func(string) bool
 	limits bounds // of a number
-	field  int    // index in Options
+	field  []int  // its index in Options
 }
 
 var settings = withFields([]Setting{
@@ -237,7 +238,7 @@ var settings = withFields([]Setting{
 	},
 	{Name: "precision", Group: MachineGroup, Choices: precisions, Meaning: "number format in which features, activations, their gradients and messages are stored, bf16 takes half the bytes of f32"},
 	{
-		Name: "wire", Group: MachineGroup, shared: true, Choices: wires,
+		Name: "wire", Group: MachineGroup, shared: true, Choices: axis.Wires,
 		Meaning: "number format in which workers send each other values of vertices and their gradients in training, int8 and int4 for stochastic rounding within the range of each row, auto for that of precision",
 	},
 	{Name: "parallel", Group: MachineGroup, changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4; auto takes the fastest exact mesh, as weft plan predicts it"},
@@ -280,7 +281,7 @@ var settings = withFields([]Setting{
 		Meaning: "epochs by which other workers' rows and gradients are late in training, which hides a slow link behind computation and makes training approximate (PipeGCN)",
 	},
 	{
-		Name: "halo-smoothing", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", Choices: smoothings,
+		Name: "halo-smoothing", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", Choices: axis.Smoothings,
 		Meaning: "what moving averages over epochs replace with halo-delay 1, rows of features, their gradients, or both",
 	},
 
@@ -302,15 +303,15 @@ var settings = withFields([]Setting{
 		Meaning: "epochs between two renewals of the history, the embeddings of earlier epochs",
 	},
 	{
-		Name: "history-start", Group: PipelineAxisGroup, axis: "pipeline", Choices: historyStarts,
+		Name: "history-start", Group: PipelineAxisGroup, axis: "pipeline", Choices: axis.HistoryStarts,
 		Meaning: "first content of the history, zeros, or warm for the embeddings of an exact forward pass",
 	},
 	{
-		Name: "chunk-order", Group: PipelineAxisGroup, axis: "pipeline", Choices: chunkOrders,
+		Name: "chunk-order", Group: PipelineAxisGroup, axis: "pipeline", Choices: axis.ChunkOrders,
 		Meaning: "order of the chunks, shuffle draws another one in each epoch",
 	},
 	{
-		Name: "stale-gradients", Group: PipelineAxisGroup, axis: "pipeline", Choices: chunked.StaleNames,
+		Name: "stale-gradients", Group: PipelineAxisGroup, axis: "pipeline", Choices: axis.StaleNames,
 		Meaning: "what to do with gradients to chunks that are already done, drop-scale drops them and doubles the others",
 	},
 })
@@ -372,10 +373,11 @@ func withFields(table []Setting) []Setting {
 	fields := reflect.VisibleFields(reflect.TypeFor[Options]())
 	for i := range table {
 		s := &table[i]
-		s.field = slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Tag.Get("yaml") == s.Name })
-		if s.field < 0 {
+		k := slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Tag.Get("yaml") == s.Name })
+		if k < 0 {
 			panic("Options has no field for the setting " + s.Name)
 		}
+		s.field = fields[k].Index
 	}
 	return table
 }
@@ -398,7 +400,7 @@ func (s Setting) Applies(o *Options) bool {
 
 // appliesTo reports whether the setting means anything on a mesh.
 func (s Setting) appliesTo(m mesh.Mesh) bool {
-	return (s.axis == "" || *axis(&m, s.axis) > 1) && (s.beside == "" || *axis(&m, s.beside) == 1) && (!s.shared || m.Workers() > 1)
+	return (s.axis == "" || *along(&m, s.axis) > 1) && (s.beside == "" || *along(&m, s.beside) == 1) && (!s.shared || m.Workers() > 1)
 }
 
 // turnsOff reports whether a value asks for nothing, which is so on any mesh.
@@ -418,7 +420,7 @@ func (o *Options) ResetOtherAxes(keep func(name string) bool) {
 	defaults := Defaults()
 	for _, s := range settings {
 		if !s.appliesTo(mesh) && !keep(s.Name) {
-			reflect.ValueOf(o).Elem().Field(s.field).Set(reflect.ValueOf(&defaults).Elem().Field(s.field))
+			reflect.ValueOf(o).Elem().FieldByIndex(s.field).Set(reflect.ValueOf(&defaults).Elem().FieldByIndex(s.field))
 		}
 	}
 }
@@ -429,7 +431,7 @@ func (s Setting) refuse(o *Options, m mesh.Mesh) error {
 	case s.axis == "":
 		return refusal.Errorf("%s %s: belongs to a mesh of more than one worker; give %s graph=N, or leave it out",
 			refusal.Setting(s.Name), s.Text(o), refusal.Setting("parallel"))
-	case *axis(&m, s.axis) > 1:
+	case *along(&m, s.axis) > 1:
 		return refusal.Errorf("%s %s: the %s axis of the mesh %s does without it; leave it out, or take %s %s=%d",
 			refusal.Setting(s.Name), s.Text(o), s.beside, Axes(m), refusal.Setting("parallel"), s.axis, m.Workers())
 	}
@@ -458,11 +460,13 @@ func (s Setting) Kind() string {
 }
 
 func (s Setting) pointer(o *Options) any {
-	return reflect.ValueOf(o).Elem().Field(s.field).Addr().Interface()
+	return reflect.ValueOf(o).Elem().FieldByIndex(s.field).Addr().Interface()
 }
 
 // Value is the setting's value in o: an int, uint64, float64, bool, string or Bytes.
-func (s Setting) Value(o *Options) any { return reflect.ValueOf(o).Elem().Field(s.field).Interface() }
+func (s Setting) Value(o *Options) any {
+	return reflect.ValueOf(o).Elem().FieldByIndex(s.field).Interface()
+}
 
 // Text is the setting's value in o, as Set reads it.
 func (s Setting) Text(o *Options) string { return fmt.Sprint(s.Value(o)) }
@@ -473,28 +477,22 @@ func (s Setting) Set(o *Options, text string) (err error) {
 	if _, word := s.pointer(o).(*bool); !word && s.limits.low == 0 && (text == "off" || text == "none") && s.Choices == nil && s.Kind() != "string" {
 		text = "0"
 	}
+	// Names are written in any case.
+	i := slices.IndexFunc(s.Choices, func(name string) bool { return strings.EqualFold(name, text) })
 	switch p := s.pointer(o).(type) {
 	case *string:
 		*p = text
-		// Names are written in any case.
-		if i := slices.IndexFunc(s.Choices, func(name string) bool { return strings.EqualFold(name, text) }); i >= 0 {
+		if i >= 0 {
 			*p = s.Choices[i]
 		}
 		if b, err := parseBool(text); err == nil && s.was != nil {
 			*p = s.was[b]
 		}
-	case *Bytes:
-		*p, err = parseBytes(text)
-	case *Chunks:
-		*p, err = parseChunks(text)
-	case *Interval:
-		*p, err = parseInterval(text)
-	case *WireSchedule:
-		*p, err = parseWireSchedule(text)
-	case *task.Shares:
-		*p, err = task.ParseShares(text)
-	case *task.Relations:
-		*p, err = task.ParseRelations(text)
+	case encoding.TextUnmarshaler:
+		if s.Choices != nil && i < 0 {
+			return errors.New(s.unknown(text))
+		}
+		err = p.UnmarshalText([]byte(text))
 	case *time.Duration:
 		if *p, err = ParseTime(text); err == nil && *p == 0 && s.Name != "max-time" {
 			err = errTime
@@ -537,13 +535,18 @@ func (s Setting) reject(o *Options) string {
 		if s.number != "" && isNumber(v) {
 			return fmt.Sprintf("a number is for %s now; here %s", refusal.Setting(s.number), suggest.OneOf(v, s.Choices))
 		}
-		return "unknown " + s.Name + "; " + suggest.OneOf(v, s.Choices)
+		return s.unknown(v)
 	case int:
 		return s.limits.reject(float64(v))
 	case float64:
 		return s.limits.reject(v)
 	}
 	return ""
+}
+
+// unknown says that a word is none of the choices.
+func (s Setting) unknown(word string) string {
+	return "unknown " + s.Name + "; " + suggest.OneOf(word, s.Choices)
 }
 
 // bounds are the accepted values of a number. Infinities and NaN are never accepted.

@@ -152,25 +152,27 @@ type Shares [3]float64
 // DefaultShares are those of link prediction without a setting.
 var DefaultShares = Shares{85, 5, 10}
 
-// ParseShares reads "85/5/10".
-func ParseShares(text string) (s Shares, err error) {
-	fields, sum := strings.Split(text, "/"), 0.0
-	for i := range s {
-		if len(fields) != len(s) {
+// UnmarshalText implements encoding.TextUnmarshaler. It reads "85/5/10".
+func (s *Shares) UnmarshalText(text []byte) error {
+	var read Shares
+	fields, sum := strings.Split(string(text), "/"), 0.0
+	for i := range read {
+		if len(fields) != len(read) {
 			break
 		}
-		if s[i], err = strconv.ParseFloat(fields[i], 64); err != nil || !(s[i] >= 0) {
-			s[i] = math.NaN()
+		x, err := strconv.ParseFloat(fields[i], 64)
+		if err != nil || !(x >= 0) {
+			x = math.NaN()
 		}
-		sum += s[i]
+		read[i], sum = x, sum+x
 	}
-	if !(math.Abs(sum-100) < 1e-9) || s[0] == 0 {
-		return s, errors.New("must be three percentages that add up to 100, the first above 0, as in 85/5/10")
+	if !(math.Abs(sum-100) < 1e-9) || read[0] == 0 {
+		return errors.New("must be three percentages that add up to 100, the first above 0, as in 85/5/10")
 	}
-	return s, nil
+	*s = read
+	return nil
 }
 
-// String writes the percentages so that ParseShares reads them.
 func (s Shares) String() string { return fmt.Sprintf("%v/%v/%v", s[0], s[1], s[2]) }
 
 // Relations are the relations that link prediction learns, each as its source type, its name and its target
@@ -178,14 +180,17 @@ func (s Shares) String() string { return fmt.Sprintf("%v/%v/%v", s[0], s[1], s[2
 // first vertex type.
 type Relations string
 
-// ParseRelations reads "author,writes,paper;paper,cites,paper".
-func ParseRelations(text string) (Relations, error) {
-	for _, triple := range Relations(text).triples() {
+// UnmarshalText implements encoding.TextUnmarshaler. It reads "author,writes,paper;paper,cites,paper".
+func (r *Relations) UnmarshalText(text []byte) error {
+	read := Relations(text)
+	for _, triple := range read.triples() {
 		if slices.Contains(triple[:], "") {
-			return "", errors.New("must be a source type, a relation and a target type, as in author,writes,paper, and several with ; between them")
+			return errors.New("must be a source type, a relation and a target type, as in author,writes,paper, " +
+				"and several with ; between them")
 		}
 	}
-	return Relations(text), nil
+	*r = read
+	return nil
 }
 
 // triples are the relations; nil: none is named. A relation that is no triple has empty names.

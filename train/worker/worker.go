@@ -15,9 +15,9 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/optim"
+	"weft/parallel/axis"
 	"weft/parallel/links"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -243,16 +243,18 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 		}
 	}
 	return w, engine.Config{
+		Env: axis.Env{
+			Team: team, Groups: w.Groups, Share: w.Share, Epochs: c.Epochs,
+			Explain: c.Explain, Aggregated: w.aggregated, Redistributed: w.redistributed,
+		},
+		Options: c.Options.Options,
 		Degrees: degrees,
-		Team:    team, Groups: w.Groups, Share: w.Share, Blocks: w.Blocks, Outputs: kinds, Seed: c.Seed, InitScheme: c.InitScheme, Trace: world.Track(),
+		Blocks:  w.Blocks, Outputs: kinds, Seed: c.Seed, InitScheme: c.InitScheme, Trace: world.Track(),
 		Loss:          func(output *autograd.Var) (float64, *tensor.Matrix) { return w.Task.Loss(w.epoch, output) },
-		NormalizeRows: c.NormalizeFeatures == "row", Standard: w.Standard, VaryingInput: c.InputDropout > 0 || c.DropEdge > 0 || c.LabelInput > 0, DropEdge: c.DropEdge,
+		NormalizeRows: c.NormalizeFeatures == "row", Standard: w.Standard, VaryingInput: c.InputDropout > 0 || c.DropEdge > 0 || c.LabelInput > 0,
 		LabelInput: engine.LabelInput{LabelInput: nn.LabelInput{Share: c.LabelInput, Seed: c.Seed}, Split: c.Split, Columns: c.Outputs},
-		Aggregated: w.aggregated, Redistributed: w.redistributed,
-		Order:    order.Options{Choice: c.Order, Explain: c.Explain},
-		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Halo: c.Travels, Delay: c.HaloDelay > 0, Smoothing: c.Smoothing, Wire: c.Sent, Kept: c.kept(), Recompute: c.Savings.Recompute,
-		AggregationChunks: int(c.AggregationChunks),
-		Stage:             w.Stage,
+		Recompute:  c.Savings.Recompute,
+		Stage:      w.Stage,
 	}, nil
 }
 
@@ -270,14 +272,6 @@ func (c *Config) outputTypes(share *partition.Share) ([]int, error) {
 			refusal.Setting("link-relation"), c.LinkRelation, refusal.Setting("model"))
 	}
 	return kinds, nil
-}
-
-// kept is the schedule of the columns that halo rows are sent of.
-func (c *Config) kept() func(epoch, columns int) int {
-	if c.WireSchedule == (setting.WireSchedule{}) {
-		return nil
-	}
-	return func(epoch, columns int) int { return c.WireSchedule.Kept(columns, epoch, c.Epochs) }
 }
 
 // infers sets the worker's engine.
@@ -298,11 +292,9 @@ func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 	if s.Cuts, err = gnn.Cut(w.Blocks, grid.Stages, whole.Vertices, whole.Edges); err != nil {
 		return s, err
 	}
-	s.Stale, s.Period = w.Stale, w.HistoryPeriod
-	s.Warm, s.Fixed = w.HistoryStart == setting.HistoryWarm, w.ChunkOrder == setting.OrderFixed
 	s.Report = func(r engine.StageReport) { w.spent = r }
 	s.Count, _ = w.ChunksOfPartition(w.Share.Edges.Starts)
-	s.Chunks = w.ChunkOf
+	s.Of = w.ChunkOf
 	return s, nil
 }
 

@@ -22,7 +22,9 @@ import (
 // Archive is an open .npz file, a zip archive whose entries are .npy files, one per key, or a folder of such
 // files. Complaints about it are refusals that name the file or folder and the array.
 type Archive struct {
+	Fields  // of the archive
 	Path    string
+	folder  string    // in which keys are, with a slash behind it; empty: that of all
 	file    io.Closer // or folder
 	entries map[string]opener
 	others  []string // names of entries that are no arrays
@@ -38,6 +40,7 @@ const maxEntries = 1000
 // the path there as its key, as an entry of an archive has.
 func OpenArchive(path string) (*Archive, error) {
 	a := &Archive{Path: path, entries: map[string]opener{}}
+	a.Fields = Fields{a}
 	list := a.listFile
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		list = a.listFolder
@@ -143,13 +146,23 @@ func (a *Archive) listFolder() error {
 	return err
 }
 
+// In returns the arrays in a folder of the archive. They are open as long as that is.
+func (a *Archive) In(folder string) *Archive {
+	in := *a
+	in.folder, in.Fields = folder+"/", Fields{&in}
+	return &in
+}
+
+// Key returns the name in the archive of a key.
+func (a *Archive) Key(key string) string { return a.folder + key }
+
 // Close closes the file or folder.
 func (a *Archive) Close() { _ = a.file.Close() }
 
 // Has reports whether there are arrays of all those keys.
 func (a *Archive) Has(keys ...string) bool {
 	for _, key := range keys {
-		if a.entries[key] == nil {
+		if a.entries[a.Key(key)] == nil {
 			return false
 		}
 	}
@@ -162,9 +175,9 @@ func (a *Archive) Group(keys ...string) (there bool, err error) {
 	var here, missing []string
 	for _, key := range keys {
 		if a.Has(key) {
-			here = append(here, key)
+			here = append(here, a.Key(key))
 		} else {
-			missing = append(missing, key)
+			missing = append(missing, a.Key(key))
 		}
 	}
 	if len(here) > 0 && len(missing) > 0 {
@@ -270,7 +283,7 @@ type Entry struct {
 
 // Open opens the entry of a key that exists. The size that it claims is capped as said at Array. Errors do
 // not name the array.
-func (a *Archive) Open(key string) (*Entry, error) { return a.entries[key]() }
+func (a *Archive) Open(key string) (*Entry, error) { return a.entries[a.Key(key)]() }
 
 // Sum compares the checksum of the entry, where all of it has been read.
 func (e *Entry) Sum() error {
@@ -313,5 +326,5 @@ func (a *Archive) Header(key string) (npy.Header, error) {
 
 // Refuse puts the file and the array before an error.
 func (a *Archive) Refuse(key string, err error) error {
-	return refusal.Errorf("%s: array %q: %w", a.Path, key, err)
+	return refusal.Errorf("%s: array %q: %w", a.Path, a.Key(key), err)
 }

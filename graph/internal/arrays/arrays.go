@@ -229,7 +229,7 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 		if len(marks) != vertices {
 			return nil, refusal.Errorf("%d truth values for %d vertices: give one for each", len(marks), vertices)
 		}
-		return Marked(marks)
+		return marked(marks, vertices, 1)
 	}
 	ids, err := a.Int64s()
 	if err != nil {
@@ -299,41 +299,50 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 // Each list ascends.
 func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != vertices || vertices == 0 {
-		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for each vertex", a.Shape, vertices)
+		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for each vertex",
+			a.Shape, vertices)
 	}
+	splits := width(a.Shape)
+	return masks(a, vertices, splits, 1, splits)
+}
+
+// MaskRows is Masks for a mask of V truth values, or of splits × V.
+func MaskRows(a *npy.Array, vertices int) ([][]int64, error) {
+	n := len(a.Shape)
+	if n < 1 || n > 2 || a.Shape[n-1] != vertices {
+		return nil, refusal.Errorf("has shape %v: each mask has a row per split, with %d values", a.Shape, vertices)
+	}
+	splits := 1
+	if n == 2 {
+		splits = a.Shape[0]
+	}
+	return masks(a, vertices, splits, vertices, 1)
+}
+
+// masks takes the truth values of so many splits apart, which lie that far from each other, and those of a
+// split a step from vertex to vertex.
+func masks(a *npy.Array, vertices, splits, apart, step int) ([][]int64, error) {
 	marks, err := a.Bools()
 	if err != nil {
 		return nil, err
 	}
-	splits := len(marks) / vertices
-	if err := CheckSplits(splits); err != nil {
-		return nil, err
+	if splits > graph.MaxSplits {
+		return nil, refusal.Errorf("masks of %d splits: at most %d are read", splits, graph.MaxSplits)
 	}
 	of := make([][]int64, splits)
 	for k := range of {
-		if of[k], err = marked(marks[k:], splits); err != nil {
+		if of[k], err = marked(marks[k*apart:], vertices, step); err != nil {
 			return nil, err
 		}
 	}
 	return of, nil
 }
 
-// CheckSplits refuses more splits than a graph has.
-func CheckSplits(n int) error {
-	if n > graph.MaxSplits {
-		return refusal.Errorf("masks of %d splits: at most %d are read", n, graph.MaxSplits)
-	}
-	return nil
-}
-
-// Marked lists the positions that are true.
-func Marked(marks []bool) ([]int64, error) { return marked(marks, 1) }
-
-// marked lists the true ones of every so many marks, counted in steps.
-func marked(marks []bool, step int) ([]int64, error) {
+// marked lists the true ones of so many marks, each a step behind the one before.
+func marked(marks []bool, n, step int) ([]int64, error) {
 	count := 0
-	for k := 0; k < len(marks); k += step {
-		if marks[k] {
+	for k := range n {
+		if marks[k*step] {
 			count++
 		}
 	}
@@ -341,9 +350,9 @@ func marked(marks []bool, step int) ([]int64, error) {
 		return nil, err
 	}
 	ids := make([]int64, 0, count)
-	for k := 0; k < len(marks); k += step {
-		if marks[k] {
-			ids = append(ids, int64(k/step))
+	for k := range n {
+		if marks[k*step] {
+			ids = append(ids, int64(k))
 		}
 	}
 	return ids, nil

@@ -22,38 +22,66 @@ func (f Fields) Edges(key string) (e streamed.Edges, err error) {
 	if err != nil {
 		return e, err
 	}
-	e.Count = int64(edges)
+	return f.edgesWith(edges, EdgeArrays{Open: func() (EndsReader, error) {
+		return OpenEnds(EndsOptions{
+			Open: func() (*Entry, error) { return f.Open(key) }, ByEnd: key == EdgeIndexKey,
+			Low: math.MinInt32, High: [2]int64{math.MaxInt32 + 1, math.MaxInt32 + 1},
+			Outside: func(element int, id, _ int64) error { return npy.ExceedsInt32(element, id) },
+		})
+	}, Refuse: func(err error) error { return f.Refuse(key, err) }})
+}
+
+// EdgesAt are edges in memory, without weights and features, with those of Edges. refuse says that an error
+// is about them.
+func (f Fields) EdgesAt(ends graph.Edges, refuse func(error) error) (streamed.Edges, error) {
+	open := func() (EndsReader, error) { return EndsInMemory(ends.Source, ends.Target), nil }
+	return f.edgesWith(ends.Len(), EdgeArrays{Open: open, Refuse: refuse})
+}
+
+// EndsInMemory reads the ends of edges in memory.
+func EndsInMemory(source, target []int32) EndsReader { return &inMemory{source, target} }
+
+type inMemory struct{ source, target []int32 }
+
+// Next implements EndsReader.
+func (m *inMemory) Next() (source, target []int32, err error) {
+	if len(m.source) == 0 {
+		return nil, nil, io.EOF
+	}
+	source, target = m.source, m.target
+	m.source, m.target = nil, nil
+	return source, target, nil
+}
+
+// Close implements EndsReader.
+func (m *inMemory) Close() {}
+
+// edgesWith are so many edges of a list, with edge_weight and edge_attr, where these are there.
+func (f Fields) edgesWith(edges int, list EdgeArrays) (e streamed.Edges, err error) {
+	e.Count, e.Refuse = int64(edges), list.Refuse
 	if e.Weighted = f.Has(weightsKey); e.Weighted {
-		if h, err = f.Header(weightsKey); err == nil {
-			err = f.checkWeights(h.Shape, edges)
-		}
+		h, err := f.Header(weightsKey)
 		if err != nil {
 			return e, err
 		}
+		if len(h.Shape) != 1 || h.Shape[0] != edges {
+			return e, f.refusef(weightsKey, "has shape %v: it must be one number for each of %d edges", h.Shape, edges)
+		}
+		list.Weights = f.beside(weightsKey, 1)
+		list.Weights.Check = f.checkFiniteWeights
 	}
 	if f.Has(edgeFeaturesKey) {
-		if h, err = f.Header(edgeFeaturesKey); err == nil {
+		h, err := f.Header(edgeFeaturesKey)
+		if err == nil {
 			e.Columns, err = f.edgeColumns(h.Shape, edges)
 		}
 		if err != nil {
 			return e, err
 		}
 	}
-	e.Refuse = func(err error) error { return f.Refuse(key, err) }
-	list := EdgeArrays{Open: func() (EndsReader, error) {
-		return OpenEnds(EndsOptions{
-			Open: func() (*Entry, error) { return f.Open(key) }, ByEnd: key == EdgeIndexKey,
-			Low: math.MinInt32, High: [2]int64{math.MaxInt32 + 1, math.MaxInt32 + 1},
-			Outside: func(element int, id, _ int64) error { return npy.ExceedsInt32(element, id) },
-		})
-	}, Refuse: e.Refuse}
-	if e.Weighted {
-		list.Weights = f.beside(weightsKey, 1)
-		list.Weights.Check = f.checkFiniteWeights
-	}
-	if e.Columns > 0 {
-		list.Features = f.beside(edgeFeaturesKey, e.Columns)
-		list.Features.Check = func(rows []float32, first int) error { return f.checkEdgeFeatures(rows, e.Columns, first) }
+	if columns := e.Columns; columns > 0 {
+		list.Features = f.beside(edgeFeaturesKey, columns)
+		list.Features.Check = func(rows []float32, first int) error { return f.checkEdgeFeatures(rows, columns, first) }
 	}
 	e.Each = list.Each
 	return e, nil
@@ -270,13 +298,6 @@ func (f Fields) weighted(key string, refuse func(error) error) (some bool, err e
 		some = some || slices.ContainsFunc(rows, func(w float32) bool { return w != 1 })
 		at += len(rows)
 	}
-}
-
-// DenseRows are the features under a key, and how many rows they have, if they stay dense and can be read in
-// blocks. Otherwise rows is nil.
-func (f Fields) DenseRows(key string, keepDense bool) (rows *streamed.Rows, n int, err error) {
-	refuse := func(err error) error { return f.Refuse(key, err) }
-	return OpenDense(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
 }
 
 // OpenDense are the rows of a matrix, and how many there are, if they stay dense and can be read in blocks.

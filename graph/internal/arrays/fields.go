@@ -78,23 +78,6 @@ const (
 	edgeFeaturesKey = "edge_attr"
 )
 
-// EdgeIndex reads edge_index.
-func (f Fields) EdgeIndex() (graph.Edges, error) {
-	array, err := f.Array(EdgeIndexKey)
-	if err != nil {
-		return graph.Edges{}, err
-	}
-	n, err := f.countEdges(EdgeIndexKey, array.Shape)
-	if err != nil {
-		return graph.Edges{}, err
-	}
-	ids, err := array.Int32s()
-	if err != nil {
-		return graph.Edges{}, f.Refuse(EdgeIndexKey, err)
-	}
-	return graph.Edges{Source: ids[:n:n], Target: ids[n:]}, nil
-}
-
 // countEdges returns how many edges an array of that shape has: 2 × E under EdgeIndexKey, E × 2 under any
 // other.
 func (f Fields) countEdges(key string, shape []int) (int, error) {
@@ -109,52 +92,12 @@ func (f Fields) countEdges(key string, shape []int) (int, error) {
 	return 0, f.refusef(key, "has shape %v: it must be E × 2, source and target", shape)
 }
 
-// Weights reads edge_weight.
-func (f Fields) Weights(edges int) ([]float32, error) {
-	array, err := f.Array(weightsKey)
-	if err == nil {
-		err = f.checkWeights(array.Shape, edges)
-	}
-	if err != nil {
-		return nil, err
-	}
-	w, err := array.Float32s()
-	if err != nil {
-		return nil, f.Refuse(weightsKey, err)
-	}
-	return w, f.checkFiniteWeights(w, 0)
-}
-
-func (f Fields) checkWeights(shape []int, edges int) error {
-	if len(shape) != 1 || shape[0] != edges {
-		return f.refusef(weightsKey, "has shape %v: it must be one number for each of %d edges", shape, edges)
-	}
-	return nil
-}
-
 // checkFiniteWeights refuses weights that are no finite numbers, of which the first is that of edge first.
 func (f Fields) checkFiniteWeights(w []float32, first int) error {
 	if k := NotFinite(w); k >= 0 {
 		return f.refusef(weightsKey, "edge %d of the file has the weight %v", first+k, w[k])
 	}
 	return nil
-}
-
-// EdgeFeatures reads edge_attr, a number or a row of numbers for each of the edges.
-func (f Fields) EdgeFeatures(e *graph.Edges) error {
-	array, err := f.Array(edgeFeaturesKey)
-	if err != nil {
-		return err
-	}
-	columns, err := f.edgeColumns(array.Shape, e.Len())
-	if err != nil || columns == 0 {
-		return err
-	}
-	if e.Features, err = array.Float32s(); err != nil {
-		return f.Refuse(edgeFeaturesKey, err)
-	}
-	e.FeatureColumns = columns
-	return f.checkEdgeFeatures(e.Features, columns, 0)
 }
 
 // edgeColumns returns how many features an edge has in an array of that shape; 0 where there is no edge.
@@ -179,11 +122,25 @@ func (f Fields) checkEdgeFeatures(rows []float32, columns, first int) error {
 	return nil
 }
 
-// Features reads the features of so many vertices.
+// AnyRows as a number of vertices stands for any.
+const AnyRows = -1
+
+// Features opens the features of so many vertices. They are read when they are needed if they stay dense and
+// can be read in blocks, and at once otherwise.
 func (f Fields) Features(key string, vertices int, keepDense bool) (*Matrix, error) {
-	m, err := f.Matrix(key, keepDense)
+	refuse := func(err error) error { return f.Refuse(key, err) }
+	dense, rows, err := OpenDense(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
 	if err != nil {
 		return nil, err
+	}
+	m := &Matrix{InBlocks: dense, Rows: rows}
+	if dense == nil {
+		if m, err = f.Matrix(key, keepDense); err != nil {
+			return nil, err
+		}
+	}
+	if vertices == AnyRows {
+		return m, nil
 	}
 	return m, f.Rows(key, m.Rows, vertices)
 }
@@ -204,21 +161,27 @@ func (f Fields) Labels(key string, vertices int) (graph.Labels, error) {
 // BatchKey is the name of the ids of the vertices' graphs, where several are stored as one.
 const BatchKey = "batch"
 
-// Graphs reads batch, if it is there: a whole number for each of so many vertices, the same for those of a
-// graph.
-func (f Fields) Graphs(g *graph.Graph, vertices int) error {
-	if !f.Has(BatchKey) {
-		return nil
-	}
-	ids, err := f.GraphIDs(vertices)
-	if err != nil {
+// GiveGraphs tells a graph which graph each vertex is of, by ids of these: whole numbers, of the vertices of
+// each type in turn, the same for those of a graph.
+func GiveGraphs(g *graph.Graph, ids [][]int64) (err error) {
+	var all []int32
+	if all, g.Graphs, err = graph.NumberGraphs(slices.Concat(ids...)); err != nil {
 		return err
 	}
-	if g.GraphOf, g.Graphs, err = graph.NumberGraphs(ids); err != nil {
-		return f.Refuse(BatchKey, err)
+	for t, of := range ids {
+		n := len(of)
+		to := &g.GraphOf
+		if t > 0 {
+			to = &g.Others[t-1].GraphOf
+		}
+		*to, all = all[:n:n], all[n:]
 	}
-	g.Notes = append(g.Notes, fmt.Sprintf("%s, by %q", Counted(g.Graphs, "graph"), BatchKey))
 	return nil
+}
+
+// GraphsNote says how many graphs a file has that names the graph of each vertex.
+func GraphsNote(graphs int) string {
+	return fmt.Sprintf("%s, by %q", Counted(graphs, "graph"), BatchKey)
 }
 
 // GraphIDs reads batch, which is there, of so many vertices.

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"weft/graph"
+	"weft/graph/streamed"
 	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
@@ -23,8 +24,9 @@ const (
 // Matrix is the features that a file holds, and how many rows it has.
 type Matrix struct {
 	graph.Features
-	Rows int
-	ByID bool // the file says which vertex each row is of
+	InBlocks *streamed.Rows // they are read when they are needed; nil: they are in Features
+	Rows     int
+	ByID     bool // the file says which vertex each row is of
 	// Note says that the file holds them otherwise; empty where it does not.
 	Note string
 }
@@ -34,6 +36,19 @@ func (m *Matrix) Of(g *graph.Graph) {
 	g.Features = m.Features
 	if m.Note != "" {
 		g.Notes = append(g.Notes, m.Note)
+	}
+}
+
+// Give gives the features to a type of vertices, by its number, and adds the note to the graph's notes.
+func (m *Matrix) Give(g *streamed.Graph, vertexType int) {
+	of := g.InMemory
+	if g.Types[vertexType].Rows = m.InBlocks; vertexType == 0 {
+		of.Features = m.Features
+	} else {
+		of.Others[vertexType-1].Features = m.Features
+	}
+	if m.Note != "" {
+		of.Notes = append(of.Notes, m.Note)
 	}
 }
 

@@ -1,4 +1,4 @@
-package setting
+package axis
 
 import (
 	"errors"
@@ -26,19 +26,20 @@ const (
 	scheduleForm = "must be none, or varco, varco:slope=A, varco:from=C or varco:slope=A,from=C, for A of 0 or more and C above 1"
 )
 
-// parseWireSchedule reads "none", "varco" or "varco:slope=5,from=128".
-func parseWireSchedule(text string) (s WireSchedule, err error) {
-	text = strings.ToLower(text)
-	if text == noSchedule {
-		return s, nil
+// UnmarshalText implements encoding.TextUnmarshaler. It reads "none", "varco" or "varco:slope=5,from=128".
+func (s *WireSchedule) UnmarshalText(text []byte) error {
+	name, list, some := strings.Cut(strings.ToLower(string(text)), ":")
+	if name == noSchedule && !some {
+		*s = WireSchedule{}
+		return nil
 	}
-	name, list, some := strings.Cut(text, ":")
 	if name != varco {
-		return s, errors.New(scheduleForm)
+		return errors.New(scheduleForm)
 	}
-	s = WireSchedule{Slope: usualSlope, From: usualFrom}
+	read := WireSchedule{Slope: usualSlope, From: usualFrom}
 	if !some {
-		return s, nil
+		*s = read
+		return nil
 	}
 	given := map[string]bool{}
 	for part := range strings.SplitSeq(list, ",") {
@@ -47,20 +48,20 @@ func parseWireSchedule(text string) (s WireSchedule, err error) {
 		switch {
 		case err != nil || given[name]:
 		case name == "slope" && value >= 0 && !math.IsInf(value, 1):
-			s.Slope = value
+			read.Slope = value
 			given[name] = true
 			continue
 		case name == "from" && value > 1 && value <= mostFrom:
-			s.From = value
+			read.From = value
 			given[name] = true
 			continue
 		}
-		return WireSchedule{}, errors.New(scheduleForm)
+		return errors.New(scheduleForm)
 	}
-	return s, nil
+	*s = read
+	return nil
 }
 
-// String writes the schedule so that parseWireSchedule reads it.
 func (s WireSchedule) String() string {
 	switch s {
 	case WireSchedule{}:

@@ -1,8 +1,14 @@
-package setting
+package axis
 
 import (
+	"encoding"
+	"fmt"
 	"math"
+	"reflect"
+	"strings"
 	"testing"
+
+	"weft/parallel/order"
 )
 
 // TestWireSchedule: c(k) = max(c_max − a·(c_max − c_min)·k/K, c_min) by hand, for c_min = 1 (Cerviño et al.,
@@ -29,8 +35,8 @@ func TestWireSchedule(t *testing.T) {
 		{"none", 1, 4, 0, 10, 10},
 		{"None", 1, 4, 0, 10, 10},
 	} {
-		s, err := parseWireSchedule(c.text)
-		if err != nil {
+		var s, again WireSchedule
+		if err := s.UnmarshalText([]byte(c.text)); err != nil {
 			t.Error(err)
 		}
 		if got := s.Ratio(c.epoch, c.epochs); s != (WireSchedule{}) && math.Abs(got-c.ratio) > 1e-9 {
@@ -39,7 +45,7 @@ func TestWireSchedule(t *testing.T) {
 		if got := s.Kept(c.columns, c.epoch, c.epochs); got != c.sends {
 			t.Errorf("%s, epoch %d of %d: %d of %d columns, want %d", c.text, c.epoch, c.epochs, got, c.columns, c.sends)
 		}
-		if again, err := parseWireSchedule(s.String()); err != nil || again != s {
+		if err := again.UnmarshalText([]byte(s.String())); err != nil || again != s {
 			t.Errorf("%s is written as %s, %v", c.text, s, err)
 		}
 	}
@@ -47,8 +53,51 @@ func TestWireSchedule(t *testing.T) {
 		t.Errorf("a mean epoch sends %v of all columns, want %v", got, want)
 	}
 	for _, text := range []string{"", "varco:", "linear", "varco:slope", "varco:slope=-1", "varco:from=1", "varco:from=NaN", "varco:slope=Inf", "varco:slope=2,slope=3", "varco:a=2"} {
-		if s, err := parseWireSchedule(text); err == nil {
+		var s WireSchedule
+		if err := s.UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q is read as %v", text, s)
+		}
+	}
+}
+
+// TestWords: each choice is found by its name, in any case, and others are refused.
+func TestWords(t *testing.T) {
+	for name, want := range map[string]fmt.Stringer{
+		"auto": AsStored, "f32": Float32, "bf16": BFloat16, "int8": Int8, "INT4": Int4,
+		"none": NoSmoothing, "features": OfFeatures, "gradients": OfGradients, "both": OfBoth,
+		"zeros": Zeros, "Warm": Warm, "shuffle": Shuffle, "fixed": Fixed,
+		"drop-scale": DropScale, "drop": Drop, "keep": Keep,
+	} {
+		word := reflect.New(reflect.TypeOf(want))
+		read := word.Interface().(encoding.TextUnmarshaler)
+		if err := read.UnmarshalText([]byte(name)); err != nil || word.Elem().Interface() != any(want) {
+			t.Errorf("%s is read as %v, %v", name, word.Elem(), err)
+		}
+		if !strings.EqualFold(want.String(), name) {
+			t.Errorf("%s is written as %s", name, want)
+		}
+		if err := read.UnmarshalText([]byte("nonsense")); err == nil {
+			t.Errorf("nonsense is a %T", want)
+		}
+	}
+}
+
+// TestOrderOfALateHalo: PipeGCN's workers send the inputs of layers, and another order is used where it is
+// given.
+func TestOrderOfALateHalo(t *testing.T) {
+	for _, c := range []struct {
+		delay       int
+		given, want order.Choice
+	}{
+		{0, order.Auto, order.Auto},
+		{0, order.AggregateFirst, order.AggregateFirst},
+		{1, order.Auto, order.AggregateFirst},
+		{1, order.AggregateFirst, order.AggregateFirst},
+		{1, order.TransformFirst, order.TransformFirst},
+	} {
+		o := Options{HaloDelay: c.delay, AggregationOrder: c.given}
+		if got := o.order(); got != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }

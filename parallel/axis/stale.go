@@ -1,9 +1,6 @@
-package chunked
+package axis
 
-import (
-	"fmt"
-	"slices"
-)
+import "weft/internal/suggest"
 
 // Stale says how to treat gradients between chunks. The backward pass computes the chunks in reverse order.
 // So a chunk gets the gradients from later chunks in time. Gradients from earlier chunks come too late.
@@ -19,14 +16,10 @@ const (
 	Keep
 )
 
-// StaleNames are the names of the choices, as settings spell them.
+// StaleNames are the names of the choices.
 var StaleNames = []string{DropScale: "drop-scale", Drop: "drop", Keep: "keep"}
 
-// ParseStale returns the choice of that name, one of StaleNames.
-func ParseStale(name string) (Stale, error) {
-	i := slices.Index(StaleNames, name)
-	if i < 0 {
-		return DropScale, fmt.Errorf("unknown treatment of stale gradients %q", name)
-	}
-	return Stale(i), nil
-}
+func (s Stale) String() string { return StaleNames[s] }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Stale) UnmarshalText(text []byte) error { return suggest.Parse(s, text, StaleNames) }

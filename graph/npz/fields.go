@@ -1,0 +1,352 @@
+package npz
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
+	"weft/internal/refusal"
+)
+
+// The arrays that list the types of the layout with types: their names, and source, name and target of
+// each relation.
+const (
+	vertexTypesKey = "vertex_types"
+	edgeTypesKey   = "edge_types"
+)
+
+// sparseFeatures are the arrays of features that are a SciPy csr_matrix.
+var sparseFeatures = [...]string{"x_data", "x_indices", "x_indptr", "x_shape"}
+
+// The arrays of a type of vertices and of a relation.
+var (
+	vertexKeys = append([]string{"num_nodes", "x", "y", classNamesKey, arrays.BatchKey},
+		slices.Concat(arrays.MaskKeys[:], sparseFeatures[:])...)
+	edgeKeys = append([]string{arrays.EdgeIndexKey, "edge_weight", "edge_attr"}, arrays.EdgeSplitKeys...)
+)
+
+// vertexType is the arrays of a type of vertices. Without types there is one, whose name is empty.
+type vertexType struct {
+	*arrays.Archive
+	name  string
+	count int
+}
+
+// relation is the arrays of a relation, with the numbers of the types that it joins.
+type relation struct {
+	*arrays.Archive
+	name           string
+	source, target int
+	key            string // of the edges
+}
+
+// isTyped reports whether the archive has the layout with types.
+func (a *archive) isTyped() bool { return a.Has(vertexTypesKey) || a.Has(edgeTypesKey) }
+
+// fields opens the layouts whose arrays have the names of PyTorch Geometric, but perhaps for the list of
+// edges. The type that has labels comes first, and the others in their order.
+func (a *archive) fields() (*streamed.Graph, error) {
+	list := a.oneType
+	if a.isTyped() {
+		list = a.types
+	}
+	vertices, relations, err := list()
+	if err != nil {
+		return nil, err
+	}
+	g := &streamed.Graph{InMemory: &graph.Graph{}, Source: a.Path, Types: make([]streamed.Type, len(vertices))}
+	total := 0
+	for _, r := range relations {
+		of := streamed.Relation{Source: vertices[r.source].name, Name: r.name, Target: vertices[r.target].name}
+		if of.Edges, err = r.Edges(r.key); err != nil {
+			return nil, err
+		}
+		if !a.isTyped() {
+			of.Refuse = func(err error) error { return refusal.Errorf("%s: %w", a.Path, err) }
+		}
+		if of.EdgeSplit, err = r.EdgeSplit(); err != nil {
+			return nil, err
+		}
+		g.Relations, total = append(g.Relations, of), total+int(of.Count)
+	}
+	if err := a.count(vertices, relations, g.Relations, total); err != nil {
+		return nil, err
+	}
+	return g, a.giveVertices(g, vertices, total)
+}
+
+// oneType are the arrays of a graph without types. It refuses others.
+func (a *archive) oneType() ([]vertexType, []relation, error) {
+	key := "edges"
+	if a.Has(arrays.EdgeIndexKey) {
+		key = arrays.EdgeIndexKey
+	}
+	known := append([]string{key, "edge_weight", "edge_attr"}, slices.Concat(vertexKeys, arrays.EdgeSplitKeys)...)
+	return []vertexType{{Archive: a.Archive}}, []relation{{Archive: a.Archive, key: key}}, a.Only(known...)
+}
+
+// types reads which types and relations there are, and refuses arrays of others.
+func (a *archive) types() (vertices []vertexType, relations []relation, err error) {
+	if _, err := a.Group(vertexTypesKey, edgeTypesKey); err != nil {
+		return nil, nil, err
+	}
+	names, err := listed(a.Archive, vertexTypesKey, 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	ends, err := listed(a.Archive, edgeTypesKey, 3)
+	if err != nil {
+		return nil, nil, err
+	}
+	known := []string{vertexTypesKey, edgeTypesKey}
+	for k, name := range names {
+		if slices.Contains(names[:k], name) {
+			return nil, nil, refusal.Errorf("%s: array %q has %.60q twice: name each type once", a.Path, vertexTypesKey, name)
+		}
+		v := vertexType{Archive: a.In("vertices/" + graph.FolderName(name)), name: name}
+		vertices = append(vertices, v)
+		for _, key := range vertexKeys {
+			known = append(known, v.Key(key))
+		}
+	}
+	for triple := range slices.Chunk(ends, 3) {
+		folder := "edges/" + graph.FolderName(strings.Join(triple, "__"))
+		r := relation{Archive: a.In(folder), name: triple[1], key: arrays.EdgeIndexKey}
+		for i, to := range []*int{&r.source, &r.target} {
+			end := triple[2*i]
+			if *to = slices.Index(names, end); *to < 0 {
+				return nil, nil, refusal.Errorf("%s: array %q joins vertices of the type %.60q, which %q does not list",
+					a.Path, edgeTypesKey, end, vertexTypesKey)
+			}
+		}
+		if !r.Has(r.key) {
+			return nil, nil, refusal.Errorf("%s: has no array %q, the edges of a relation that %q lists",
+				a.Path, r.Key(r.key), edgeTypesKey)
+		}
+		relations = append(relations, r)
+		for _, key := range edgeKeys {
+			known = append(known, r.Key(key))
+		}
+	}
+	if len(vertices) == 0 || len(relations) == 0 {
+		return nil, nil, refusal.Errorf("%s: lists %d types of vertices and %d relations: give at least one of each",
+			a.Path, len(vertices), len(relations))
+	}
+	for _, key := range a.Names() {
+		if !slices.Contains(known, key) {
+			return nil, nil, refusal.Errorf("%s: array %.80q is not read: leave it out; a type has %s, and a relation %s",
+				a.Path, key, arrays.Listed(vertexKeys), arrays.Listed(edgeKeys))
+		}
+	}
+	return vertices, relations, nil
+}
+
+// listed reads a vector of names, or a matrix of so many names in a row.
+func listed(a *arrays.Archive, key string, columns int) ([]string, error) {
+	array, err := a.Array(key)
+	if err != nil {
+		return nil, err
+	}
+	shape := array.Shape
+	if columns == 1 && len(shape) != 1 || columns > 1 && (len(shape) != 2 || shape[1] != columns) {
+		return nil, a.Refuse(key, refusal.Errorf("has shape %v: it must be a list of names, with %d for each", shape, columns))
+	}
+	names, err := array.Strings()
+	if err != nil {
+		return nil, a.Refuse(key, err)
+	}
+	return names, nil
+}
+
+// count sets how many vertices each type has: what its arrays say, else the largest id of an end and one. The
+// relations have so many edges in all.
+func (a *archive) count(vertices []vertexType, relations []relation, edges []streamed.Relation, total int) (err error) {
+	held := total // rows of what the file has
+	for k := range vertices {
+		v := &vertices[k]
+		if v.count, err = v.Vertices(total); err != nil {
+			return err
+		}
+		if v.count == 0 && v.Has("x_indptr") {
+			if v.count, err = v.Count("x_indptr"); err != nil {
+				return err
+			}
+			v.count--
+		}
+		if v.count == 0 {
+			if err := a.countByEdges(vertices, k, relations, edges, total); err != nil {
+				return err
+			}
+		}
+		if v.Has("x") || v.Has("y") || v.Has("x_indptr") {
+			held += v.count
+		}
+	}
+	claimed := int64(0) // a relation without edges has a row for each vertex all the same
+	for _, r := range relations {
+		claimed += int64(max(vertices[r.source].count, vertices[r.target].count))
+	}
+	if claimed > arrays.MaxClaims(held) {
+		return refusal.Errorf("%s: %d relations of %d vertices in all, with %d edges: too many for what the file holds",
+			a.Path, len(relations), claimed, total)
+	}
+	return nil
+}
+
+// countByEdges sets how many vertices type k has: the largest id of an end and one.
+func (a *archive) countByEdges(vertices []vertexType, k int, relations []relation, edges []streamed.Relation, total int) error {
+	v, largest := &vertices[k], int32(-1)
+	for i, r := range relations {
+		if r.source != k && r.target != k {
+			continue
+		}
+		source, target, err := edges[i].Largest()
+		if err != nil {
+			return err
+		}
+		if r.source == k {
+			largest = max(largest, source)
+		}
+		if r.target == k {
+			largest = max(largest, target)
+		}
+	}
+	switch v.count = int(largest) + 1; {
+	case v.count > 0 && int64(v.count) <= arrays.MaxVertices(total):
+		return nil
+	case a.isTyped():
+		return refusal.Errorf("%s: %d vertices of the type %q for %d edges: give their number as %q",
+			a.Path, v.count, v.name, total, v.Key("num_nodes"))
+	}
+	return refusal.Errorf("%s: the largest id of %d edges is %d: give the number of vertices as num_nodes",
+		a.Path, total, largest)
+}
+
+// giveVertices gives the graph, of so many edges, what its types of vertices have, in their order: that with
+// labels first.
+func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges int) error {
+	first, of := -1, g.InMemory
+	for k, v := range vertices {
+		switch {
+		case !v.Has("y"):
+		case first >= 0:
+			return refusal.Errorf("%s: the arrays %q and %q are both labels: leave out all but those to learn",
+				a.Path, vertices[first].Key("y"), v.Key("y"))
+		default:
+			first = k
+		}
+	}
+	own := vertices[max(first, 0)]
+	vertices = append([]vertexType{own}, slices.Delete(slices.Clone(vertices), max(first, 0), max(first, 0)+1)...)
+	of.Type, of.Count = own.name, own.count
+	for _, v := range vertices[1:] {
+		of.Others = append(of.Others, graph.VertexType{Type: v.name, Count: v.count})
+	}
+	of.Notes = []string{fmt.Sprintf("%d edges, as the file lists them", edges)}
+	if a.isTyped() {
+		of.Notes[0] = fmt.Sprintf("%s of %s, as the file lists them",
+			arrays.Counted(edges, "edge"), arrays.Counted(len(g.Relations), "relation"))
+	}
+	if err := a.giveGraphs(of, vertices); err != nil {
+		return err
+	}
+	for t, v := range vertices {
+		m, err := a.featuresOf(v)
+		if err != nil {
+			return err
+		}
+		if m.Note != "" && a.isTyped() {
+			m.Note = fmt.Sprintf("%q: %s", v.Key("x"), m.Note)
+		}
+		m.Give(g, t)
+		labels, err := a.labels(v)
+		if err != nil {
+			return err
+		}
+		if t == 0 {
+			of.Labels = labels
+		}
+	}
+	var err error
+	of.Splits, err = own.Splits(arrays.MaskKeys, of.Count, &of.Labels, arrays.Masks)
+	return err
+}
+
+// giveGraphs tells the graph which graph each vertex is of, if its types have that.
+func (a *archive) giveGraphs(g *graph.Graph, vertices []vertexType) error {
+	if !slices.ContainsFunc(vertices, func(v vertexType) bool { return v.Has(arrays.BatchKey) }) {
+		return nil
+	}
+	ids := make([][]int64, len(vertices))
+	for t, v := range vertices {
+		if !v.Has(arrays.BatchKey) {
+			return refusal.Errorf("%s: has no array %q, which other types have: give it to all", a.Path, v.Key(arrays.BatchKey))
+		}
+		var err error
+		if ids[t], err = v.GraphIDs(v.count); err != nil {
+			return err
+		}
+	}
+	if err := arrays.GiveGraphs(g, ids); err != nil {
+		return vertices[0].Refuse(arrays.BatchKey, err)
+	}
+	g.Notes = append(g.Notes, arrays.GraphsNote(g.Graphs))
+	return nil
+}
+
+// featuresOf opens the features of a type, dense or sparse, if it has some.
+func (a *archive) featuresOf(v vertexType) (*arrays.Matrix, error) {
+	sparse, err := v.Group(sparseFeatures[:]...)
+	switch {
+	case err != nil:
+		return nil, err
+	case sparse && v.Has("x"):
+		return nil, refusal.Errorf("%s: has features twice, as %q and as %q: leave one out",
+			a.Path, v.Key("x"), v.Key(sparseFeatures[0]))
+	case sparse:
+		return readSparseFeatures(v.Archive, "x_", v.count)
+	case v.Has("x"):
+		return v.Features("x", v.count, a.options.DenseFeatures)
+	}
+	return &arrays.Matrix{}, nil
+}
+
+// labels reads the labels of a type, and the names of their classes, which may be more than vertices have;
+// none, if there are none.
+func (a *archive) labels(v vertexType) (l graph.Labels, err error) {
+	const key = classNamesKey
+	if !v.Has("y") {
+		if v.Has(key) {
+			return l, v.Refuse(key, refusal.Errorf("there are no labels %q: leave it out", v.Key("y")))
+		}
+		return l, nil
+	}
+	if l, err = v.Labels("y", v.count); err != nil || !v.Has(key) {
+		return l, err
+	}
+	names, err := listed(v.Archive, key, 1)
+	switch {
+	case err != nil:
+		return l, err
+	case l.Class == nil:
+		return l, v.Refuse(key, refusal.Errorf("labels %q are not one class id for each vertex, and only these have names: "+
+			"leave it out", v.Key("y")))
+	case len(names) < l.Classes:
+		return l, v.Refuse(key, refusal.Errorf("has %d names, and %q has %d classes: name each class",
+			len(names), v.Key("y"), l.Classes))
+	}
+	known := make(map[string]bool, len(names))
+	for _, name := range names {
+		if !utf8.ValidString(name) || known[name] {
+			return l, v.Refuse(key, refusal.Errorf("the name %.40q is there twice, or is not UTF-8: give each class a name "+
+				"of its own", name))
+		}
+		known[name] = true
+	}
+	l.Classes, l.Names = len(names), names
+	return l, nil
+}

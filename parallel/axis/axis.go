@@ -1,0 +1,96 @@
+// Package axis has what all axes of parallelism take: the settings of an aggregation, and what an axis knows
+// of its worker. The packages of the axes (sar, tensor, chunked, mfg) pass both on unchanged, and read a
+// setting where it acts.
+package axis
+
+import (
+	"weft/kernel"
+	"weft/parallel/edges"
+	"weft/parallel/mesh"
+	"weft/parallel/order"
+	"weft/partition"
+)
+
+// Options are the settings of how a model aggregates on a mesh. A field's yaml tag is its name as a flag and
+// as a key of a configuration file. The words of the fields parse themselves.
+type Options struct {
+	// Wire is how workers send each other values of vertices and their gradients in training.
+	Wire Wire `yaml:"wire"`
+	// AggregationOrder says whether a layer transforms or aggregates first.
+	AggregationOrder order.Choice `yaml:"aggregation-order"`
+	// DropEdge is the probability with which an epoch of training leaves out an edge. Halo is then HaloRows.
+	DropEdge float64 `yaml:"drop-edge"`
+
+	// The graph axis.
+	// Prefetch is how many messages of other workers' rows are received ahead of the one that is aggregated.
+	Prefetch int `yaml:"prefetch"`
+	// KeepHalo receives all halo rows at once, and keeps them until the layer's backward pass. Without it,
+	// as in SAR, a worker holds a few messages at a time, and fetches rows again in the backward pass. The
+	// option shows the memory that SAR saves.
+	KeepHalo bool `yaml:"keep-halo"`
+	// Halo says what travels between partitions in a linear aggregation. Other aggregations need rows.
+	Halo edges.Halo `yaml:"halo"`
+	// HaloDelay is by how many epochs, 0 or 1, the halo is late in training (PipeGCN). With 1 layers read the
+	// rows that other workers sent in the epoch before, and add the gradients of that epoch to those of their
+	// own rows. Training is approximate. Inference is not.
+	HaloDelay int `yaml:"halo-delay"`
+	// HaloSmoothing replaces what comes with HaloDelay by moving averages.
+	HaloSmoothing Smoothing `yaml:"halo-smoothing"`
+	// WireSchedule says how many columns of rows and their gradients are sent in an epoch of training.
+	WireSchedule WireSchedule `yaml:"wire-schedule"`
+
+	// The tensor axis.
+	// AggregationChunks is the number of aggregation chunks; 0 chooses it for each aggregation. It changes no
+	// bits.
+	AggregationChunks Chunks `yaml:"aggregation-chunks"`
+
+	// The pipeline axis.
+	// Chunks is the number of chunks of vertices, those of all partitions together; 0: as many as suit.
+	Chunks Chunks `yaml:"chunks"`
+	// HistoryPeriod is the number of epochs between two snapshots of the history, at least 1.
+	HistoryPeriod int `yaml:"history-period"`
+	// HistoryStart is what the history is in the first epochs.
+	HistoryStart HistoryStart `yaml:"history-start"`
+	// ChunkOrder is the order of the chunks in an epoch.
+	ChunkOrder ChunkOrder `yaml:"chunk-order"`
+	// StaleGradients says what to do with gradients to chunks that are already done.
+	StaleGradients Stale `yaml:"stale-gradients"`
+}
+
+// Env is what an axis knows of its worker.
+type Env struct {
+	Team   *kernel.Team // that only plans: Groups are of comm.Plan
+	Groups mesh.Groups
+	Share  *partition.Share // of the worker's partition
+	// Epochs is the number of epochs of the run, which a WireSchedule divides.
+	Epochs int
+	// EdgeData says whether message functions get the features of the edges.
+	EdgeData edges.EdgeData
+	// Tile is the number of columns of a BFloat16 sum over several partitions that are Float32 at a time; 0
+	// chooses it for each aggregation. It changes no bits.
+	Tile int
+
+	// Explain is called once for each layer, in its first forward pass, with its module path and what it
+	// does. It may be nil.
+	Explain func(path, what string)
+	// Aggregated is called with the edges × columns of each pass of a module over the edges, forward and
+	// backward. It may be nil. Self loops are not counted, as they are a factor of each row.
+	Aggregated func(path string, edgeColumns int64)
+	// Redistributed is called for each all-to-all between layouts that a module makes, with the bytes that
+	// this worker sends in it. All workers of the stage make it together. It may be nil.
+	Redistributed func(path string, bytes int64)
+}
+
+// Costs makes the worker's table of what each order of work costs. moved is that of order.NewCosts.
+func (e *Env) Costs(o *Options, moved func(columns int) int64) *order.Costs {
+	return order.NewCosts(order.Options{Choice: o.order(), Explain: e.Explain}, moved)
+}
+
+// order is how a layer finds its order of work. With a late halo auto is that of PipeGCN, whose workers send
+// each other the inputs of layers.
+func (o *Options) order() order.Choice {
+	if o.AggregationOrder == order.Auto && o.HaloDelay > 0 {
+		return order.AggregateFirst
+	}
+	return o.AggregationOrder
+}

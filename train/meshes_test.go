@@ -1,0 +1,339 @@
+package train
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/train/metric"
+	"weft/train/setting"
+	"weft/train/task"
+)
+
+// feature is something that a run may have: a graph and options, and the meshes that must give what one
+// worker gives. A mesh such as graph=2/4 has four partitions that two workers hold in turns.
+type feature struct {
+	g *graph.Graph
+	Options
+	meshes []string
+	of     []int32                                       // each vertex's partition; nil: partitions are random
+	on     func(o *Options, mesh string)                 // what is set on the mesh alone; nil: nothing
+	job    func(j *Job)                                  // what else a job has; nil: nothing
+	right  func(t *testing.T, one *Result)               // asserts what one worker gives by definition; nil: nothing
+	also   func(t *testing.T, mesh string, many *Result) // asserts more of a run on a mesh; nil: nothing
+	bounds
+}
+
+// bounds are how far the results of several workers may be from those of one.
+type bounds struct {
+	losses float64 // relative; 0: 1e-5
+	scores float64 // of metrics
+	logits float64 // of logits and embeddings; 0: they are not compared
+}
+
+// alike compares what two runs learned, within bounds.
+func alike(t *testing.T, what string, got, want *Result, b bounds) {
+	t.Helper()
+	if b.losses == 0 {
+		b.losses = 1e-5
+	}
+	if d := away(want.Losses, got.Losses); !(d <= b.losses) {
+		t.Errorf("%s: the losses differ by %.1e: %v, want %v", what, d, got.Losses, want.Losses)
+	}
+	near := func(name string, x, y float64) {
+		if math.IsNaN(x) != math.IsNaN(y) || math.Abs(x-y) > b.scores {
+			t.Errorf("%s: %s %v, want %v", what, name, x, y)
+		}
+	}
+	if got.Metric != want.Metric {
+		t.Errorf("%s: the metric is %s, want %s", what, got.Metric, want.Metric)
+	}
+	near("validation", got.Val, want.Val)
+	near("test", got.Test, want.Test)
+	if len(got.Weights) != len(want.Weights) {
+		t.Errorf("%s: %d weights, want %d", what, len(got.Weights), len(want.Weights))
+	}
+	if k, l := got.Links, want.Links; l != nil {
+		if k.TrainEdges != l.TrainEdges || k.ValEdges != l.ValEdges || k.TestEdges != l.TestEdges || !slices.Equal(k.Types, l.Types) || len(k.Test) != len(l.Test) {
+			t.Errorf("%s: %+v, want %+v", what, k, l)
+		}
+		for name, x := range l.Test {
+			near(name, float64(k.Test[name]), float64(x))
+		}
+	}
+	if len(got.Logits) != len(want.Logits) {
+		t.Fatalf("%s: %d logits, want %d", what, len(got.Logits), len(want.Logits))
+	}
+	for i, z := range want.Logits {
+		if d := math.Abs(float64(z - got.Logits[i])); b.logits > 0 && d > b.logits*math.Max(1, math.Abs(float64(z))) {
+			t.Fatalf("%s: logit %d is %v, want %v", what, i, got.Logits[i], z)
+		}
+	}
+}
+
+// TestMeshes: "the training curve is the same regardless of the number of machines", for every feature, with
+// dropout. So are metrics, and predictions in the graph's order. Memory, messages and aggregated edges are
+// those of the plan, to the byte. Partitions that take turns on one worker have the bits of as many workers.
+// The suites of parallel/paralleltest compare more meshes with one worker, on a smaller graph. The learning
+// rate is .001 mostly: at .01 Adam amplifies single roundings.
+func TestMeshes(t *testing.T) {
+	for name, f := range features(t) {
+		t.Run(name, func(t *testing.T) {
+			job := func(mesh string) *Job {
+				j := onMesh(f.g, f.Options, mesh)
+				if k := 1 + int(slices.Max(append(f.of, -1))); mesh == fmt.Sprint("graph=", k) {
+					j = divided(t, f.g, f.Options, k, f.of)
+				}
+				if strings.HasPrefix(mesh, "pipeline") {
+					j.Options.Chunks = 1 // with several chunks the embeddings of others are stale
+				}
+				if f.on != nil {
+					f.on(&j.Options, mesh)
+				}
+				if f.job != nil {
+					f.job(j)
+				}
+				return j
+			}
+			alone := &Job{Graph: f.g, Options: f.Options}
+			if f.job != nil {
+				f.job(alone)
+			}
+			one, _ := planAndRun(t, alone)
+			if f.right != nil {
+				f.right(t, one)
+			}
+			for _, mesh := range f.meshes {
+				many, _ := planAndRun(t, job(mesh))
+				alike(t, mesh, many, one, f.bounds)
+				if many.Links != nil && many.Workers > 1 && many.Communication.Links.Bytes == 0 || len(many.SentBytes) != many.Workers {
+					t.Errorf("%s: workers sent %d bytes, %+v", mesh, many.SentBytes, many.Communication)
+				}
+				if f.also != nil {
+					f.also(t, mesh, many)
+				}
+				if held, partitions, turns := strings.Cut(mesh, "/"); turns && held == "graph=1" {
+					sameResults(t, many, mustRun(t, job(fmt.Sprintf("graph=%s/%s", partitions, partitions))))
+				}
+			}
+		})
+	}
+}
+
+// features are all that a run may have.
+func features(t *testing.T) map[string]feature {
+	all := map[string]feature{}
+	networkFeatures(t, all)
+	labelFeatures(t, all)
+	linkFeatures(t, all)
+	return all
+}
+
+// networkFeatures are the models, each on partitions, with rows, covers and halos that are kept in turn, and
+// on one of two meshes with slices.
+func networkFeatures(t *testing.T, all map[string]feature) {
+	g := tangled(t)
+	models := networks()
+	for _, model := range gnn.Decouplable() {
+		for _, teleport := range []float64{0, .1} {
+			o := Defaults()
+			o.Model, o.Layers, o.Hidden, o.Epochs, o.Decoupled, o.Teleport = model, 3, 24, 2, true, teleport
+			models[fmt.Sprintf("decoupled %s, teleport %v", model, teleport)] = o
+		}
+	}
+	for i, name := range slices.Sorted(maps.Keys(models)) {
+		o := models[name]
+		o.LR, o.Epochs = .001, 2 // the second has the gradients of all weights in its loss
+		f := feature{g: g, Options: o, meshes: []string{"graph=3", []string{"tensor=3", "graph=2,tensor=2"}[i%2]}, bounds: bounds{scores: .005, logits: .005}}
+		if o.Decoupled {
+			f.meshes = f.meshes[1:]
+		}
+		if o.Model == "gin" {
+			// Sums over a hub's 1500 in-neighbours round differently, and batch norm divides by their spread
+			f.losses = 5e-5
+		}
+		f.on = func(o *Options, mesh string) {
+			switch {
+			case mesh == "graph=3":
+				o.KeepHalo, o.Halo = i%2 == 1, haloOf(o, i%3)
+			case mesh == "tensor=3" && o.Aggregation != "max":
+				o.AggregationChunks = 5
+			}
+		}
+		all[name] = f
+	}
+}
+
+// labelFeatures are kinds of features and labels of vertices, and of losses.
+func labelFeatures(t *testing.T, all map[string]feature) {
+	g := tangled(t)
+	with := func(g *graph.Graph, change func(o *Options), meshes ...string) feature {
+		o := Defaults()
+		o.Model, o.LR, o.Epochs, o.Threads = "gcn", .001, 3, 1
+		change(&o)
+		return feature{g: g, Options: o, meshes: meshes, bounds: bounds{scores: .005}}
+	}
+	all["label smoothing"] = with(g, func(o *Options) { o.LabelSmoothing = .2 }, "graph=3")
+	all["balanced, smoothed"] = with(g, func(o *Options) { o.ClassWeights, o.LabelSmoothing = task.Balanced, .1 }, "graph=3")
+	all["focal, balanced"] = with(g, func(o *Options) { o.ClassWeights, o.Loss = task.Balanced, task.Focal }, "graph=2,tensor=2", "tensor=2")
+	small := tangle(t, 700, 3000)
+	all["a loss of one's own"] = feature{
+		g: small, Options: ownOptions("sage", "graph=1"), meshes: []string{"graph=2", "graph=4", "tensor=2"},
+		job: func(j *Job) { j.Loss, j.Options.Norm = weighted, "layer" }, bounds: bounds{scores: .02},
+		right: func(t *testing.T, one *Result) { weightedByHand(t, small, one) },
+		also:  func(t *testing.T, _ string, many *Result) { weightedByHand(t, small, many) },
+	}
+
+	values := with(withValues(g), func(o *Options) { o.Model, o.Loss = "sage", task.HuberLoss }, "graph=3", "graph=2,tensor=2", "tensor=2", "graph=1/4")
+	values.scores = .1 // of years
+	values.right = func(t *testing.T, one *Result) {
+		if one.Metric != metric.RMSE {
+			t.Errorf("the metric is %s", one.Metric)
+		}
+	}
+	all["values"] = values
+	staged := with(withValues(g), func(o *Options) { o.Model, o.Layers = "gcnii", 4 }, "pipeline=2")
+	staged.scores = .1
+	staged.also = func(t *testing.T, _ string, many *Result) {
+		if n := len(many.Weights["target.mean"].Float32); n != 2 {
+			t.Errorf("means of %d values", n)
+		}
+	}
+	all["values on stages"] = staged
+	standard := with(g, func(o *Options) { o.Model, o.NormalizeFeatures = "sage", setting.Standard }, "graph=3", "graph=2,tensor=2", "pipeline=2", "graph=1/4")
+	standard.also = func(t *testing.T, mesh string, many *Result) {
+		if n := len(many.Weights["features.mean"].Float32); n != g.Features.Columns {
+			t.Errorf("%s: means of %d features", mesh, n)
+		}
+	}
+	all["standard features"] = standard
+
+	for name, g := range labelled(t) {
+		f := with(g, func(o *Options) {
+			o.Layers, o.Hidden, o.Epochs, o.LabelInput, o.Dropout = 3, 64, 4, .5, .1
+		}, "graph=3", "graph=2,tensor=2", "tensor=2", "graph=1/4")
+		f.scores = .02
+		all["label input, "+name] = f
+	}
+	oddFeatures(t, g, all)
+}
+
+// oddFeatures have empty partitions, a worker without training vertices, a worker with all of them, sparse
+// features with dropout, and several labels for each vertex.
+func oddFeatures(t *testing.T, g *graph.Graph, all map[string]feature) {
+	sparse, several := *g, *g
+	sparse.Features = graph.Features{Columns: 40, Indptr: []int64{0}}
+	several.Labels, several.Metric = graph.Labels{Classes: 3}, "roc-auc"
+	for v := range g.Vertices() {
+		for c := int32(v % 7); c < 40; c += 1 + int32(v)*c%12 {
+			sparse.Features.Indices, sparse.Features.Data = append(sparse.Features.Indices, c), append(sparse.Features.Data, float32((v+int(c))%10)/10)
+		}
+		sparse.Features.Indptr = append(sparse.Features.Indptr, int64(len(sparse.Features.Indices)))
+		for c := range 3 {
+			several.Labels.Multi = append(several.Labels.Multi, float32((int(g.Labels.Class[v])>>c)&1))
+		}
+	}
+	trains := make([]int32, g.Vertices()) // all training vertices on worker 2, nothing on worker 1
+	for v := range trains {
+		trains[v] = 3 * int32(v%2)
+	}
+	for _, v := range g.Splits[0].Train {
+		trains[v] = 2
+	}
+	for name, g := range map[string]*graph.Graph{"dense": g, "sparse": &sparse, "several labels": &several} {
+		for _, model := range []string{"gcn", "sage", "gat"} {
+			o := Defaults()
+			o.Model, o.Norm, o.InputDropout, o.LR, o.Epochs = model, "batch", .3, .001, 6
+			all[fmt.Sprintf("odd partitions, %s, %s", name, model)] = feature{g: g, Options: o, meshes: []string{"graph=4"}, of: trains, bounds: bounds{scores: .005}}
+		}
+	}
+}
+
+// linkFeatures are what link prediction may have: decoders, measures, stored splits, and relations between
+// types. One graph is directed, with isolated vertices, parallel edges and an empty partition.
+func linkFeatures(t *testing.T, all map[string]feature) {
+	g := tangled(t)
+	of := func(g *graph.Graph) []int32 { // nothing on worker 1
+		of := make([]int32, g.Vertices())
+		for v := range of {
+			of[v] = 2 * int32(v%2)
+		}
+		return of
+	}
+	held := func(t *testing.T, one *Result) {
+		if n := one.Links; n.TrainEdges == 0 || n.ValEdges == 0 || n.TestEdges == 0 || one.Val != float64(n.Val[one.Metric]) {
+			t.Errorf("%+v, validation %v", n, one.Val)
+		}
+		if ranked := one.Metric != metric.ROCAUC; ranked != (len(one.Links.Test) == len(metric.LinkNamesOf(graph.NoNegatives))) {
+			t.Errorf("measured by %s: %v", one.Metric, one.Links.Test)
+		}
+	}
+	add := func(name string, g *graph.Graph, of []int32, b bounds, change func(o *Options), meshes ...string) {
+		all["links, "+name] = feature{g: g, Options: linked(change), meshes: meshes, of: of, right: held, bounds: b}
+	}
+	near := bounds{scores: .002, logits: 1e-4}
+	add("dot", g, of(g), near, nil, "graph=3", "tensor=3")
+	add("distmult", g, nil, near, func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", "distmult", "batch", .1 }, "graph=4", "graph=2,tensor=2")
+	add("among", g, of(g), near, func(o *Options) { o.EvalNegatives, o.Metric, o.Direction = 50, "hits@10", "out" }, "graph=3", "tensor=2")
+	add("area", g, nil, near, func(o *Options) { o.Metric, o.Dropout = metric.ROCAUC, .3 }, "graph=4", "graph=2,tensor=2/3")
+	add("area by attention", g, nil, near, func(o *Options) { o.Metric, o.Model = metric.ROCAUC, "gat" }, "graph=3", "tensor=3")
+
+	types := severalTypes(t)
+	add("of types", types, nil, near, func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" }, "graph=2", "graph=3")
+	bought, _, _, _ := shop(t, 1)
+	bought = withKnows(t, bought)
+	for name, c := range map[string]struct {
+		of     []int32
+		change func(o *Options)
+	}{
+		"first at one end": {nil, func(o *Options) {
+			o.Model, o.LinkRelation, o.Decoder, o.Dropout = "sage", "user,buys,item", "distmult", .2
+		}},
+		"several": {of(bought), func(o *Options) { o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20 }},
+		"first at no end": {nil, func(o *Options) {
+			o.Model, o.LinkRelation, o.Layers, o.Metric = "gat", "user,knows,tag", 3, metric.ROCAUC
+		}},
+	} {
+		// Roundings decide about one edge of some 60
+		add(name, bought, c.of, bounds{scores: .03, logits: 1e-4}, c.change, "graph=2", "graph=3", "graph=4", "tensor=2", "graph=2,tensor=2", "graph=1/3")
+	}
+
+	given := func(name string, g *graph.Graph, change func(o *Options), right func(t *testing.T, o *Options, one *Result), meshes ...string) {
+		f := feature{g: g, Options: linked(change), meshes: meshes, bounds: bounds{scores: .011}} // an edge of 102
+		f.right = func(t *testing.T, one *Result) { right(t, &f.Options, one) }
+		all["links, given, "+name] = f
+	}
+	for form, change := range map[graph.NegativeForm]func(o *Options){
+		graph.SharedNegatives: func(o *Options) { o.Model = "rgcn" },
+		graph.TargetNegatives: func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" },
+		graph.NoNegatives:     func(o *Options) { o.Model, o.EvalNegatives = "rgcn", 40 },
+	} {
+		g := benchmarked(t, form)
+		given(string(form), g, change, func(t *testing.T, o *Options, one *Result) {
+			if l := one.Links; l.TrainEdges != 300 || l.ValEdges != 71 || l.TestEdges != 102 {
+				t.Errorf("%+v", l)
+			}
+			if form != graph.NoNegatives {
+				asOGB(t, g, one, o, nil)
+			}
+		}, "graph=2", "graph=4", "tensor=2", "graph=2,tensor=2", "graph=2/4")
+		if form == graph.NoNegatives {
+			continue
+		}
+		both := splitShop(t, form)
+		alone := *both
+		alone.Relations = slices.Clone(both.Relations)
+		alone.Relations[1].EdgeSplit = nil
+		for relation, of := range map[string]*graph.Graph{"": both, "user,buys,item": &alone} { // whose splits are learned
+			first := map[string]int32{"user": 70, "tag": 160}
+			given(fmt.Sprintf("%s between types %s", form, relation), both, func(o *Options) {
+				o.Model, o.Decoder, o.Epochs, o.LinkRelation = "sage", "distmult", 3, task.Relations(relation)
+			}, func(t *testing.T, o *Options, one *Result) { asOGB(t, of, one, o, first) }, "graph=2", "graph=3", "tensor=2", "graph=2,tensor=2")
+		}
+	}
+}
