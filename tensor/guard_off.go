@@ -8,4 +8,4 @@ const guard = 0
 
 func protect(p unsafe.Pointer, _ int) unsafe.Pointer { return p }
 
-func forbid(unsafe.Pointer, int) {}
+func forbidWrites(unsafe.Pointer, int) {}

@@ -34,7 +34,7 @@ func TestGuardPages(t *testing.T) {
 	}
 }
 
-// TestPlanFaults: in a debug build who reads or writes the elements of a plan's matrix faults.
+// TestPlanFaults: in a debug build who writes to a plan's matrix faults. Who reads it finds zeros.
 func TestPlanFaults(t *testing.T) {
 	debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(false)
@@ -42,21 +42,13 @@ func TestPlanFaults(t *testing.T) {
 	defer meter.Close()
 	meter.Plan()
 	m := meter.New(tensor.Buffers, 1, 1)
-	sum := float32(0)
-	for name, touch := range map[string]func(){
-		"read":  func() { sum += m.Floats()[0] },
-		"write": func() { m.Floats()[0] = 1 },
-	} {
-		func() {
-			defer func() {
-				if p, ok := recover().(error); !ok || !strings.Contains(p.Error(), "invalid memory address") {
-					t.Errorf("%s: %v, want a fault", name, p)
-				}
-			}()
-			touch()
-		}()
+	if x := m.Floats()[0]; x != 0 || meter.Peak() == 0 {
+		t.Errorf("a plan's matrix has %v, and is charged %d bytes", x, meter.Peak())
 	}
-	if m.Release(); meter.Peak() == 0 || sum != 0 {
-		t.Errorf("a plan's matrix is charged %d bytes, and has %v", meter.Peak(), sum)
-	}
+	defer func() {
+		if p, ok := recover().(error); !ok || !strings.Contains(p.Error(), "invalid memory address") {
+			t.Errorf("%v, want a fault", p)
+		}
+	}()
+	m.Floats()[0] = 1
 }

@@ -195,8 +195,10 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 	}
 	if sums != nil {
 		exchange.Must(l.comm.SumDoubles(comm.Gradient, sums))
-		for i, s := range sums {
-			d.Grad.Floats()[i] += float32(s)
+		if into := d.Grad.Floats(); !l.team.Planning() {
+			for i, s := range sums {
+				into[i] += float32(s)
+			}
 		}
 	}
 	return loss, grad
