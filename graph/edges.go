@@ -2,7 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"slices"
 
 	"weft/internal/memory"
 )
@@ -140,14 +139,4 @@ func (r *Relation) duplicates() int64 {
 		}
 	}
 	return n
-}
-
-// sorted reports whether every row's sources ascend.
-func (r *Relation) sorted() bool {
-	for v := range len(r.Indptr) - 1 {
-		if !slices.IsSorted(r.Sources[r.Indptr[v]:r.Indptr[v+1]]) {
-			return false
-		}
-	}
-	return true
 }

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,63 +140,6 @@ func TestFolderReplaces(t *testing.T) {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{"parts"}, left(t, parent)); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// TestMoveAside: if a file system cannot exchange two names, the old directory is renamed first.
-func TestMoveAside(t *testing.T) {
-	parent := t.TempDir()
-	dir := filepath.Join(parent, "parts")
-	folder(t, dir, map[string]*Part{"old": part(dense())})
-	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Abort()
-	if err := f.AddInt32s("new.npy", []int32{1}); err != nil {
-		t.Fatal(err)
-	}
-	name, err := f.s.moveAside()
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := filepath.Join(parent, name)
-	if diff := cmp.Diff([]string{"new.npy"}, left(t, dir)); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, old)); diff != "" {
-		t.Error(diff)
-	}
-	// The next CreateFolder removes the old directory.
-	if f, err = CreateFolder(filepath.Dir(dir), filepath.Base(dir)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(old); !os.IsNotExist(err) {
-		t.Errorf("%s was left: %v", old, err)
-	}
-	if err := f.Abort(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestMoveAsideFails: if the new directory cannot be renamed, the old directory gets its name back.
-func TestMoveAsideFails(t *testing.T) {
-	parent := t.TempDir()
-	dir := filepath.Join(parent, "parts")
-	folder(t, dir, map[string]*Part{"old": part(dense())})
-	f, err := CreateFolder(parent, "parts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Abort()
-	if err := f.s.parent.RemoveAll(f.s.hidden); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.s.moveAside(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v", err)
-	}
-	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 }

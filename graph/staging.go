@@ -143,7 +143,7 @@ func (s *staging) begin(openParent func() (*os.Root, error)) (err error) {
 	}
 	if s.parent, err = openParent(); err == nil {
 		atomicfile.Sweep(s.parent, filepath.Base(s.final))
-		if err = s.makeHidden(); err != nil {
+		if s.hidden, s.dir, s.lock, err = atomicfile.MakeHidden(s.parent, filepath.Base(s.final)); err != nil {
 			_ = s.parent.Close()
 		}
 	}
@@ -187,37 +187,6 @@ func (s *staging) removeParents() {
 		_ = os.Remove(dir)
 	}
 	s.made = nil
-}
-
-// makeHidden makes the hidden directory and locks it, so that atomicfile.Sweep in another process leaves it.
-func (s *staging) makeHidden() error {
-	const attempts = 10
-	for range attempts {
-		hidden := atomicfile.Hidden(filepath.Base(s.final))
-		if err := s.parent.Mkdir(hidden, 0o777); err != nil {
-			return err
-		}
-		dir, err := s.parent.OpenRoot(hidden)
-		if errors.Is(err, fs.ErrNotExist) { // swept before it was locked
-			continue
-		}
-		if err != nil {
-			return errors.Join(err, s.parent.Remove(hidden))
-		}
-		lock, err := dir.Open(".")
-		if err != nil {
-			return errors.Join(err, dir.Close(), s.parent.Remove(hidden))
-		}
-		// On a file system without locks Sweep removes nothing.
-		swept := errors.Is(unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
-		if _, err := s.parent.Lstat(hidden); swept || err != nil {
-			_ = errors.Join(lock.Close(), dir.Close())
-			continue
-		}
-		s.hidden, s.dir, s.lock = hidden, dir, lock
-		return nil
-	}
-	return fmt.Errorf("other processes keep removing its temporary directory")
 }
 
 // failure returns the first error, with the name of the store.
@@ -324,8 +293,7 @@ func (s *staging) mkdir() {
 func (s *staging) rename() error {
 	inUse.Lock()
 	defer inUse.Unlock()
-	// renameat(2) itself, as Root.Rename does not replace an empty directory.
-	err := s.renameat(s.hidden, filepath.Base(s.final), 0)
+	err := atomicfile.Rename(s.parent, s.hidden, filepath.Base(s.final), 0)
 	if s.over && (errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY)) {
 		return s.replace()
 	}
@@ -341,45 +309,14 @@ func (s *staging) rename() error {
 // replace gives the hidden directory its final name and removes what had it. The lock inUse is held. Whoever
 // is killed between the two leaves the old directory under the hidden name, where the next sweep finds it.
 func (s *staging) replace() error {
-	old := s.hidden
-	err := s.renameat(s.hidden, filepath.Base(s.final), unix.RENAME_EXCHANGE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		old, err = s.moveAside()
-	}
+	final := filepath.Base(s.final)
+	old, err := atomicfile.Replace(s.parent, s.hidden, final, atomicfile.Hidden(final))
 	if err != nil {
 		return fmt.Errorf("replacing the one that is there: %w", err)
 	}
 	err = s.parent.RemoveAll(old)
 	s.leave()
 	return err
-}
-
-// moveAside is replace on a file system that cannot exchange two names, as NFS: for a moment nothing has the
-// final name. It returns the name in the parent that the old directory has now.
-func (s *staging) moveAside() (old string, err error) {
-	final := filepath.Base(s.final)
-	old = atomicfile.Hidden(final)
-	if err := s.renameat(final, old, 0); err != nil {
-		return "", err
-	}
-	if err := s.renameat(s.hidden, final, 0); err != nil {
-		return "", errors.Join(err, s.renameat(old, final, 0))
-	}
-	return old, nil
-}
-
-// renameat renames within the parent.
-func (s *staging) renameat(from, to string, flags uint) error {
-	at, err := s.parent.Open(".")
-	if err != nil {
-		return err
-	}
-	defer at.Close()
-	fd := int(at.Fd())
-	if flags == 0 {
-		return unix.Renameat(fd, from, fd, to)
-	}
-	return unix.Renameat2(fd, from, fd, to, flags)
 }
 
 // create creates a file of the store.

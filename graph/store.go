@@ -24,7 +24,7 @@ func Open(dir string) (*Graph, error) {
 	}
 	m := &mappings{wayOut: importAgain}
 	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, path: dir, mapped: m}
-	err = Guard(dir, func() error {
+	err = guard(dir, importAgain, func() error {
 		if err := g.readTypes(m, dir, d); err != nil {
 			return err
 		}
@@ -54,14 +54,12 @@ func (g *Graph) Guard(f func() error) error {
 	if g.mapped != nil {
 		return guard(g.path, g.mapped.wayOut, f)
 	}
-	return Guard(g.path, f)
+	return guard(g.path, importAgain, f)
 }
 
-// Guard runs f, which reads files mapped under path. Where such a file is cut or cannot be read any more, f
-// ends and Guard returns an error that names the path; without it the program would die. It covers f's own
+// guard runs f, which reads files mapped under path. Where such a file is cut or cannot be read any more, f
+// ends and guard returns an error that names the path; without it the program would die. It covers f's own
 // goroutine and Go code only.
-func Guard(path string, f func() error) error { return guard(path, importAgain, f) }
-
 func guard(path, wayOut string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

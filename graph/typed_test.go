@@ -131,7 +131,7 @@ func TestTypedIsNotWritten(t *testing.T) {
 		"place of work/names.json: 1 names":  func(g *Graph) { g.Others[1].Names = []string{"x"} },
 		"author/features_data":               func(g *Graph) { g.Others[0].Features.Data[0] = nan },
 		"author__works__place of work/indic": func(g *Graph) { g.Relations[2].Sources[0] = 3 },
-		"not both among":                     func(g *Graph) { g.Relations[1].Source = "writer" },
+		`no vertex type "writer"`:            func(g *Graph) { g.Relations[1].Source = "writer" },
 	} {
 		g := typed()
 		spoil(g)

@@ -12,9 +12,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// Write writes the graph to a new store in dir, which must not exist or be empty. It sorts the sources of
-// each row. The store appears under its name only when it is complete and on disk. A failure leaves nothing
-// behind.
+// Write writes the graph to a new store in dir, which must not exist or be empty. The store appears under its
+// name only when it is complete and on disk. A failure leaves nothing behind.
 func (g *Graph) Write(dir string) error {
 	return g.WriteWith(dir, nil, func(string) error { return nil })
 }
@@ -22,11 +21,7 @@ func (g *Graph) Write(dir string) error {
 // WriteWith is Write with a line of progress, and calls add before the complete store gets its name. add gets
 // the temporary path of the store. It may open the store and write partitions into it.
 func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) error) error {
-	g, err := g.ascending()
-	if err == nil {
-		err = g.check(everything)
-	}
-	if err != nil {
+	if err := g.check(everything); err != nil {
 		return refusal.Errorf("%s is not written: %w", dir, err)
 	}
 	s, err := stage(dir)
@@ -39,33 +34,6 @@ func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) 
 	s.description(describe(g), symmetric(g.Relations))
 	s.publishWith(add)
 	return s.failure()
-}
-
-// ascending returns the graph with the sources of every row in ascending order. It shares arrays that are
-// sorted.
-func (g *Graph) ascending() (*Graph, error) {
-	types, copied := g.Types(), *g
-	copied.Relations = slices.Clone(g.Relations)
-	for i := range copied.Relations {
-		r := &copied.Relations[i]
-		s, t, err := g.Joins(r)
-		if err != nil {
-			return g, err
-		}
-		if err := checkIndptr(indptrFile, r.Indptr, types[t].Count, len(r.Sources)); err != nil {
-			return g, inFolder(g.layout().edges(r.Ends()), err)
-		}
-		if r.sorted() {
-			continue
-		}
-		sorted, err := NewBipartite(types[s].Count, types[t].Count, r.Edges())
-		if err != nil {
-			return g, err
-		}
-		sorted.Source, sorted.Name, sorted.Target, sorted.Symmetric, sorted.EdgeSplit = r.Source, r.Name, r.Target, r.Symmetric, r.EdgeSplit
-		*r = sorted
-	}
-	return &copied, nil
 }
 
 // Writer writes a store, or a part of a graph, in batches, so that a graph larger than memory can be written.
@@ -174,8 +142,8 @@ func (w *Writer) Features(t, columns, stored int, batches Batches[*Features]) er
 			if err := f.check(len(f.Indptr)-1, everything); err != nil || len(f.Indptr) == 1 {
 				return err
 			}
-			ends = shifted(ends, f.Indptr)
-			put(indptr, ends)
+			ends = appendRows(append(ends[:0], ends[len(ends)-1]), f.Indptr)
+			put(indptr, ends[1:])
 			put(indices, f.Indices)
 			put(data, f.Data)
 			return s.err
@@ -185,17 +153,6 @@ func (w *Writer) Features(t, columns, stored int, batches Batches[*Features]) er
 		data.close()
 	})
 	return s.failure()
-}
-
-// shifted returns the ends of a batch's rows, of which there is one at least. ends are those of the batch
-// before, and their memory is used again.
-func shifted(ends, indptr []int64) []int64 {
-	before := ends[len(ends)-1]
-	ends = ends[:0]
-	for _, end := range indptr[1:] {
-		ends = append(ends, before+end)
-	}
-	return ends
 }
 
 // Classes writes the labels of the first type that Create was announced, −1 where a vertex has none.
@@ -319,8 +276,8 @@ func (w *Writer) edges(r int, files relationFiles, edges int64, d *relationDescr
 				return err
 			}
 			row += b.rows()
-			ends = shifted(ends, b.Indptr)
-			put(indptr, ends)
+			ends = appendRows(append(ends[:0], ends[len(ends)-1]), b.Indptr)
+			put(indptr, ends[1:])
 			put(indices, b.Sources)
 			put(weights, b.Weights)
 			put(features, b.EdgeFeatures)

@@ -361,9 +361,9 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	}
 	shares := make([]*Share, a.K)
 	err := g.Guard(func() error {
-		d, parts := newDivider(g, a, nil), make([]*heldPart, a.K)
+		d, parts := newDivider(g, a, nil), make([]*graph.Held, a.K)
 		err := d.in(func(p int, part *graph.Part) (sink, error) {
-			parts[p] = holdPart(part)
+			parts[p] = graph.Hold(part)
 			return parts[p], nil
 		})
 		if err == nil {

@@ -28,10 +28,6 @@ type importRequest struct {
 	changes  *changes
 	flags    *pflag.FlagSet // all flags of the command
 	progress graph.Progress
-
-	// What reading the whole graph finds out:
-	division  *partition.Assignment // how the source divided the vertices; nil: it did not
-	symmetric bool                  // the reader has made it so
 }
 
 // source returns the only source.
@@ -72,20 +68,6 @@ func (r *importRequest) checkDense(dense bool) error {
 		return refusal.Errorf("--dense-features: %s comes without dense features; leave it out", r.source())
 	}
 	return nil
-}
-
-// opened returns a graph that was opened, which will have the request's split.
-func (r *importRequest) opened(g *streamed.Graph, err error) (*streamed.Graph, error) {
-	if g == nil || err != nil {
-		return nil, err
-	}
-	g.Prepare = func() error {
-		if err := r.checkDense(g.Dense()); err != nil || r.changes.split == "" {
-			return err
-		}
-		return r.changes.makeSplits(g.InMemory)
-	}
-	return g, nil
 }
 
 // importName is the name of the command.
@@ -229,25 +211,27 @@ func leaksOf(store string) (warnings []string, err error) {
 	return warnings, g.Close()
 }
 
-// makeStore imports in a stream where that is possible.
+// makeStore imports the graph: in a stream, unless a change needs it in memory.
 func (r *importRequest) makeStore() (*contents, error) {
 	if r.reader.prepare != nil {
 		if err := r.reader.prepare(); err != nil {
 			return nil, err
 		}
 	}
-	if r.reader.stream == nil || r.changes.needGraph() {
-		return r.readAndWrite()
-	}
-	g, err := r.reader.stream(r)
+	r.progress.Of("reading "+r.source(), 0, 0)
+	g, err := r.reader.open(r)
 	if err != nil {
 		return nil, err
 	}
-	if g == nil {
-		return r.readAndWrite()
-	}
 	defer g.Close()
-	g.Symmetrize = g.Symmetrize || r.changes.symmetrize
+	if r.changes.needGraph() {
+		if g, err = r.change(g); err != nil {
+			return nil, err
+		}
+	} else {
+		g.Symmetrize = g.Symmetrize || r.changes.symmetrize
+		g.Prepare = func() error { return r.prepare(g) }
+	}
 	g.InMemory.Provenance, g.Progress = r.provenance(g.InMemory.Provenance), r.progress
 	w, err := g.Write(r.store)
 	if err != nil {
@@ -256,41 +240,40 @@ func (r *importRequest) makeStore() (*contents, error) {
 	return &contents{w.Graph, w.Edges, w.Weighted, w.OneClass}, nil
 }
 
-// readAndWrite reads a graph, applies the changes, and writes it.
-func (r *importRequest) readAndWrite() (*contents, error) {
-	r.progress.Of("reading "+r.source(), 0, 0)
-	g, err := r.reader.whole(r)
+// prepare makes the splits that were asked for.
+func (r *importRequest) prepare(g *streamed.Graph) error {
+	if err := r.checkDense(g.Dense()); err != nil || r.changes.split == "" {
+		return err
+	}
+	return r.changes.makeSplits(g.InMemory)
+}
+
+// change reads a graph into memory, and applies the changes.
+func (r *importRequest) change(g *streamed.Graph) (*streamed.Graph, error) {
+	whole, err := g.Read()
 	if err != nil {
 		return nil, err
 	}
-	defer g.Close()
 	dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
-	if err := r.checkDense(slices.ContainsFunc(g.Types(), dense)); err != nil {
+	if err := r.checkDense(slices.ContainsFunc(whole.Types(), dense)); err != nil {
 		return nil, err
 	}
-	if g, err = r.changes.apply(g, r.symmetric); err != nil {
+	if whole, err = r.changes.apply(whole, g.Symmetrize); err != nil {
 		return nil, err
 	}
-	g.Provenance = r.provenance(g.Provenance)
-	if err := writeStore(r.store, g, r.division, r.progress); err != nil {
-		return nil, err
-	}
-	return contentsOf(g), nil
+	changed := streamed.Of(whole, g.Source)
+	changed.Add = g.Add
+	return changed, nil
 }
 
-// writeStore writes the store of a graph, with the partitions a unless nil.
-func writeStore(store string, g *graph.Graph, a *partition.Assignment, progress graph.Progress) error {
-	return g.WriteWith(store, progress, func(store string) error {
-		if a == nil {
-			return nil
-		}
-		g, err := graph.Open(store)
-		if err != nil {
-			return err
-		}
-		_, err = partition.Write(store, g, a, progress)
-		return errors.Join(err, g.Close())
-	})
+// writePartitions writes the partitions of a store.
+func writePartitions(store string, a *partition.Assignment, progress graph.Progress) error {
+	g, err := graph.Open(store)
+	if err != nil {
+		return err
+	}
+	_, err = partition.Write(store, g, a, progress)
+	return errors.Join(err, g.Close())
 }
 
 // changed lists the flags that were given, by name.

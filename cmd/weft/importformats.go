@@ -34,14 +34,22 @@ type format struct {
 	flags func(*pflag.FlagSet, *changes) reader
 }
 
-// reader reads graphs in a foreign format. The caller then applies the request's changes to them.
+// reader opens graphs in a foreign format.
 type reader struct {
 	// prepare refuses flags that make no sense, before the source is read; nil: all make sense.
 	prepare func() error
-	whole   func(*importRequest) (*graph.Graph, error) // into memory
-	// stream opens a graph with the request's split, to be written without having it in memory. A nil graph
-	// must be in memory as a whole. nil: all must.
-	stream func(*importRequest) (*streamed.Graph, error)
+	open    func(*importRequest) (*streamed.Graph, error)
+}
+
+// inMemory is a reader of graphs that are read into memory as a whole.
+func inMemory(read func(*importRequest) (*graph.Graph, error)) reader {
+	return reader{open: func(r *importRequest) (*streamed.Graph, error) {
+		g, err := read(r)
+		if err != nil {
+			return nil, err
+		}
+		return streamed.Of(g, r.source()), nil
+	}}
 }
 
 // formats are the formats in the order of the help.
@@ -50,7 +58,7 @@ var formats = []format{
 		name: "planetoid", source: "PREFIX", example: "data/ind.cora stores/cora",
 		short: "citation graphs as published with Planetoid: PREFIX.x, PREFIX.graph, …",
 		flags: func(*pflag.FlagSet, *changes) reader {
-			return reader{whole: func(r *importRequest) (*graph.Graph, error) { return planetoid.Read(r.source()) }}
+			return inMemory(func(r *importRequest) (*graph.Graph, error) { return planetoid.Read(r.source()) })
 		},
 	},
 	{
@@ -96,16 +104,16 @@ var formats = []format{
 		flags: func(flags *pflag.FlagSet, _ *changes) reader {
 			var o ppi.Options
 			denseFlag(flags, &o.DenseFeatures)
-			return reader{whole: func(r *importRequest) (*graph.Graph, error) { return ppi.Read(r.source(), o) }}
+			return inMemory(func(r *importRequest) (*graph.Graph, error) { return ppi.Read(r.source(), o) })
 		},
 	},
 	{
 		name: "debian", source: "DIR", example: debian.Lists + " stores/debian",
 		short: "a Debian machine's package index, as apt-get update leaves it",
 		flags: func(_ *pflag.FlagSet, c *changes) reader {
-			return reader{whole: func(r *importRequest) (*graph.Graph, error) {
+			return inMemory(func(r *importRequest) (*graph.Graph, error) {
 				return debian.Read(r.source(), debian.Options{Seed: c.seed})
-			}}
+			})
 		},
 	},
 	{
@@ -141,8 +149,7 @@ func npzFlags(flags *pflag.FlagSet, c *changes) reader {
 			}
 			return nil
 		},
-		whole:  func(r *importRequest) (*graph.Graph, error) { return npz.Read(r.source(), o) },
-		stream: func(r *importRequest) (*streamed.Graph, error) { return r.opened(npz.Open(r.source(), o)) },
+		open: func(r *importRequest) (*streamed.Graph, error) { return npz.Open(r.source(), o) },
 	}
 }
 
@@ -150,10 +157,7 @@ func pygFlags(flags *pflag.FlagSet, _ *changes) reader {
 	var o pyg.Options
 	flags.StringVar(&o.Target, "target", "", "the vertex `type` whose labels to learn, if several types have labels")
 	denseFlag(flags, &o.DenseFeatures)
-	return reader{
-		whole:  func(r *importRequest) (*graph.Graph, error) { return pyg.Read(r.source(), o) },
-		stream: func(r *importRequest) (*streamed.Graph, error) { return r.opened(pyg.Open(r.source(), o)) },
-	}
+	return reader{open: func(r *importRequest) (*streamed.Graph, error) { return pyg.Open(r.source(), o) }}
 }
 
 func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
@@ -176,14 +180,10 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 	flags.IntVar(&o.Vertices, "vertices", 0, "number of vertices (default: the largest id plus one)")
 	flags.BoolVar(&o.Strings, "string-ids", false,
 		"vertices are named by any text; rows of arrays without ids are in the order in which names first appear")
-	of := func(r *importRequest) edgelist.Options {
+	return reader{open: func(r *importRequest) (*streamed.Graph, error) {
 		o.Path, o.Progress = r.source(), r.progress
-		return o
-	}
-	return reader{
-		whole:  func(r *importRequest) (*graph.Graph, error) { return edgelist.Read(of(r)) },
-		stream: func(r *importRequest) (*streamed.Graph, error) { return r.opened(edgelist.Open(of(r))) },
-	}
+		return edgelist.Open(o)
+	}}
 }
 
 func ogbFlags(flags *pflag.FlagSet, c *changes) reader {
@@ -197,7 +197,7 @@ func ogbFlags(flags *pflag.FlagSet, c *changes) reader {
 		"add the inverse of each edge; =false does not (default: as OGB does for this folder's name)")
 	flags.StringVar(&o.FromEdges, "features-from-edges", "",
 		"`name`, mean or sum: make a vertex's features of those of the edges into it")
-	of := func(r *importRequest) ogb.Options {
+	return reader{open: func(r *importRequest) (*streamed.Graph, error) {
 		o.Folder, o.Symmetrize, o.Progress = r.source(), c.symmetrize, r.progress
 		switch {
 		case inverse:
@@ -208,15 +208,8 @@ func ogbFlags(flags *pflag.FlagSet, c *changes) reader {
 		if c.split != "" {
 			o.Rule = &ogb.Rule{Spec: c.split, Splits: c.splits, Seed: c.seed}
 		}
-		return o
-	}
-	return reader{
-		whole: func(r *importRequest) (*graph.Graph, error) {
-			r.symmetric = c.symmetrize
-			return ogb.Read(of(r))
-		},
-		stream: func(r *importRequest) (*streamed.Graph, error) { return ogb.Open(of(r)) }, // with its split
-	}
+		return ogb.Open(o)
+	}}
 }
 
 // splitOrRule is the value of --split for a source with named splits: the name of a split, or a rule.
@@ -253,10 +246,10 @@ func rdfFlags(flags *pflag.FlagSet, _ *changes) reader {
 	flags.StringVar(&o.Label, "label", "", "`column` of these tables with their classes")
 	flags.StringArrayVar(&o.Without, "without-predicate", nil,
 		"`IRI` of a predicate whose triples to leave out, such as one that gives the label away; may be repeated")
-	return reader{whole: func(r *importRequest) (*graph.Graph, error) {
+	return inMemory(func(r *importRequest) (*graph.Graph, error) {
 		o.Paths = r.sources
 		return rdf.Read(o)
-	}}
+	})
 }
 
 func kgFlags(flags *pflag.FlagSet, _ *changes) reader {
@@ -264,10 +257,10 @@ func kgFlags(flags *pflag.FlagSet, _ *changes) reader {
 	flags.BoolVar(&o.Reciprocal, "reciprocal", false,
 		"add to each relation its reverse, rev_NAME, with the reverse of its split: heads are then learned and "+
 			"ranked as tails are")
-	return reader{whole: func(r *importRequest) (*graph.Graph, error) {
+	return inMemory(func(r *importRequest) (*graph.Graph, error) {
 		o.Path = r.source()
 		return kg.Read(o)
-	}}
+	})
 }
 
 // dglFlags is of DGL's files. The partitions of a graph that DGL divided are imported, too.
@@ -302,26 +295,20 @@ func dglFlags(flags *pflag.FlagSet, c *changes) reader {
 			}
 			return nil
 		},
-		stream: func(r *importRequest) (*streamed.Graph, error) {
+		open: func(r *importRequest) (*streamed.Graph, error) {
 			g, division, err := dgl.Open(r.source(), o)
-			if err == nil && division != nil { // the partitions are written beside it
-				g.Close()
-				return nil, nil
-			}
-			return r.opened(g, err)
-		},
-		whole: func(r *importRequest) (*graph.Graph, error) {
-			g, division, err := dgl.Read(r.source(), o)
 			if err != nil || division == nil {
 				return g, err
 			}
 			if c.largest {
+				g.Close()
 				return nil, refusal.Errorf("--largest-component: it numbers vertices anew, and the partitions of %s are "+
 					"of these; leave it out", r.source())
 			}
-			g.Notes = append(g.Notes, fmt.Sprintf("DGL's %d partitions are stored with the graph, for --parallel "+
-				"graph=%d --partition dgl", division.K, division.K))
-			r.division = &partition.Assignment{K: division.K, Of: division.Of, Method: partition.DGL}
+			g.InMemory.Notes = append(g.InMemory.Notes, fmt.Sprintf("DGL's %d partitions are stored with the graph, for "+
+				"--parallel graph=%d --partition dgl", division.K, division.K))
+			a := &partition.Assignment{K: division.K, Of: division.Of, Method: partition.DGL}
+			g.Add = func(store string) error { return writePartitions(store, a, r.progress) }
 			return g, nil
 		},
 	}

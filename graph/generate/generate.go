@@ -10,7 +10,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// sink takes a graph in batches, as a *graph.Writer does.
+// sink takes a graph in batches: a graph.Writer or a graph.Held.
 type sink interface {
 	In(r int, edges int64, like *graph.Relation, batches graph.Batches[*graph.Relation]) error
 	Features(t, columns, stored int, batches graph.Batches[*graph.Features]) error
@@ -35,7 +35,7 @@ func Write(dir string, o Options) error {
 		return refusal.Errorf("%s: a graph of %d vertices and %d classes %w", dir, vertices, o.Classes, err)
 	}
 	g := o.announced()
-	g.Count, g.Features.Columns, g.Relations[0].Symmetric = vertices, o.Features, o.both()
+	g.Features.Columns, g.Relations[0].Symmetric = o.Features, o.both()
 	w, err := graph.Create(dir, g)
 	if err != nil {
 		return err
@@ -53,11 +53,17 @@ func Graph(o Options) (*graph.Graph, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	m := newArrays(&o)
-	if err := produce(&o, edgeBudget(), m, nil); err != nil {
+	return hold(&o, edgeBudget(), nil)
+}
+
+// hold is produce into memory.
+func hold(o *Options, budget int64, scratch func() (*os.File, error)) (*graph.Graph, error) {
+	g := o.announced()
+	if err := produce(o, budget, graph.Hold(&graph.Part{Graph: g}), scratch); err != nil {
 		return nil, err
 	}
-	return &m.graph, nil
+	g.Count = 0 // there is a row for each vertex
+	return g, nil
 }
 
 // metric is the metric of generated graphs, whose classes are balanced.
@@ -65,8 +71,9 @@ const metric = "accuracy"
 
 // announced is the graph without what comes in batches.
 func (o *Options) announced() *graph.Graph {
+	vertices, _ := o.size()
 	return &graph.Graph{
-		Metric: metric, Provenance: o.command(), Labels: graph.Labels{Classes: o.Classes},
+		Count: vertices, Metric: metric, Provenance: o.command(), Labels: graph.Labels{Classes: o.Classes},
 		Relations: []graph.Relation{{Indptr: []int64{0}}},
 	}
 }
@@ -136,55 +143,5 @@ func produceLabels(vertices int, classes *classes, write func([]int64) error) er
 		}
 		first += rows
 	}
-	return nil
-}
-
-// arrays is the sink of Graph.
-type arrays struct{ graph graph.Graph }
-
-func newArrays(o *Options) *arrays {
-	vertices, edges := o.size()
-	m := &arrays{*o.announced()}
-	r, l, f := &m.graph.Relations[0], &m.graph.Labels, &m.graph.Features
-	r.Indptr, r.Sources, l.Class = append(make([]int64, 0, vertices+1), 0), make([]int32, 0, edges), make([]int64, 0, vertices)
-	if o.Features > 0 {
-		f.Columns, f.Dense = o.Features, make([]float32, 0, vertices*o.Features)
-	}
-	return m
-}
-
-// In implements sink.
-func (m *arrays) In(_ int, _ int64, _ *graph.Relation, batches graph.Batches[*graph.Relation]) error {
-	r := &m.graph.Relations[0]
-	return batches(func(rows *graph.Relation) error {
-		for _, end := range rows.Indptr[1:] {
-			r.Indptr = append(r.Indptr, int64(len(r.Sources))+end)
-		}
-		r.Sources = append(r.Sources, rows.Sources...)
-		return nil
-	})
-}
-
-// Features implements sink.
-func (m *arrays) Features(_, _, _ int, batches graph.Batches[*graph.Features]) error {
-	f := &m.graph.Features
-	return batches(func(rows *graph.Features) error {
-		f.Dense = append(f.Dense, rows.Dense...)
-		return nil
-	})
-}
-
-// Classes implements sink.
-func (m *arrays) Classes(batches graph.Batches[[]int64]) error {
-	l := &m.graph.Labels
-	return batches(func(class []int64) error {
-		l.Class = append(l.Class, class...)
-		return nil
-	})
-}
-
-// Splits implements sink.
-func (m *arrays) Splits(splits []graph.Split) error {
-	m.graph.Splits = splits
 	return nil
 }

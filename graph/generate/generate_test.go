@@ -116,13 +116,13 @@ func TestSeedDecidesAll(t *testing.T) {
 }
 
 // onDisk makes a graph in memory, with a disk for edges beyond the budget, and says whether some waited there.
-func onDisk(t *testing.T, o *Options, budget int64) (m *arrays, waited bool, err error) {
-	m, dir := newArrays(o), filepath.Join(t.TempDir(), "store")
-	err = produce(o, budget, m, func() (*os.File, error) {
+func onDisk(t *testing.T, o *Options, budget int64) (g *graph.Graph, waited bool, err error) {
+	dir := filepath.Join(t.TempDir(), "store")
+	g, err = hold(o, budget, func() (*os.File, error) {
 		waited = true
 		return graph.Scratch(dir)
 	})
-	return m, waited, err
+	return g, waited, err
 }
 
 // The graph is the same for any memory budget (hence of passes) and any number of threads, with and without a
@@ -133,12 +133,12 @@ func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 			for _, budget := range []int64{300, 4000, edgeBudget()} {
 				func() {
 					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
-					m := newArrays(&o)
-					disk, _, err := onDisk(t, &o, max(budget, 2000))
-					if err := errors.Join(produce(&o, budget, m, nil), err); err != nil {
+					disk, _, failed := onDisk(t, &o, max(budget, 2000))
+					held, err := hold(&o, budget, nil)
+					if err := errors.Join(failed, err); err != nil {
 						t.Fatal(err)
 					}
-					if d := diff(want, &m.graph) + diff(want, &disk.graph); d != "" {
+					if d := diff(want, held) + diff(want, disk); d != "" {
 						t.Errorf("%d threads, %d bytes: %s", threads, budget, d)
 					}
 				}()
@@ -413,7 +413,7 @@ func TestNoRoomToWait(t *testing.T) {
 	fulldisk.Run(t, func(full func(uint64, func())) {
 		o := Options{Kind: Uniform, Vertices: 4000, Degree: 30, Classes: 3, Seed: 2}
 		want := inMemory(t, o)
-		var disk *arrays
+		var disk *graph.Graph
 		var waited bool
 		var err error
 		full(10_000, func() { disk, waited, err = onDisk(t, &o, 100_000) })
@@ -423,7 +423,7 @@ func TestNoRoomToWait(t *testing.T) {
 		if !waited {
 			t.Fatal("nothing was to wait")
 		}
-		if d := diff(want, &disk.graph); d != "" {
+		if d := diff(want, disk); d != "" {
 			t.Error(d)
 		}
 	})

@@ -113,22 +113,34 @@ func replace(dir *os.Root, name string, old fs.FileInfo, write func(io.Writer) e
 
 // create makes the temporary file of a name and locks it, against the sweep of another process.
 func create(dir *os.Root, name string) (f *os.File, hidden string, err error) {
+	hidden, f, err = hide(dir, name, "file", func(hidden string) (*os.File, error) {
+		// Not os.CreateTemp, whose files only their owner can read: this one gets the permissions that any
+		// new file gets.
+		return dir.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	})
+	return f, hidden, err
+}
+
+// hide has make make and open what has a hidden name, and locks it. nil of make: it was swept before it was
+// open.
+func hide(dir *os.Root, name, what string, make func(hidden string) (*os.File, error)) (hidden string, f *os.File, err error) {
 	const attempts = 10
 	for range attempts {
 		hidden = Hidden(name)
-		// Not os.CreateTemp, whose files only their owner can read: this one gets the permissions that any
-		// new file gets.
-		if f, err = dir.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
-			return nil, "", err
+		if f, err = make(hidden); err != nil {
+			return "", nil, err
+		}
+		if f == nil {
+			continue
 		}
 		// A file system without locks locks the sweep out as well.
 		swept := errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 		if _, err := dir.Lstat(hidden); !swept && err == nil {
-			return f, hidden, nil
+			return hidden, f, nil
 		}
 		_ = f.Close()
 	}
-	return nil, "", errors.New("other processes keep removing its temporary file")
+	return "", nil, errors.New("other processes keep removing its temporary " + what)
 }
 
 // Sweep removes what processes that are no more, killed or without power, have left of a name in dir: the

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"golang.org/x/sys/unix"
+
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/atomicfile"
@@ -215,7 +217,10 @@ func TestInterrupted(t *testing.T) {
 	}
 	others := []string{mine, link}
 	slices.Sort(others)
-	unlock, err := lock(busy)
+	lock, err := os.Open(busy)
+	if err == nil {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,8 +238,12 @@ func TestInterrupted(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left, slices.Sorted(slices.Values(append(others, busy)))) {
 		t.Errorf("left %v, want what another process works in and what is not weft's", left)
 	}
-	unlock()
-	sweep(parent, d.Name)
+	root, err := os.OpenRoot(parent)
+	if err := errors.Join(err, lock.Close()); err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	atomicfile.Sweep(root, d.Name)
 	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left, others) {
 		t.Errorf("left %v", left)
 	}

@@ -56,14 +56,20 @@ func (m *Making) Do(ctx context.Context) error {
 	if err := m.Replaceable(); err != nil {
 		return err
 	}
-	sweep(folder, name)
-	scratch, release, err := makeScratch(folder, name)
+	parent, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
 	}
-	defer release()
-	defer remove(scratch)
-	fresh := filepath.Join(scratch, "new")
+	defer parent.Close()
+	atomicfile.Sweep(parent, name)
+	hidden, scratch, release, err := atomicfile.MakeHidden(parent, name)
+	if err != nil {
+		return err
+	}
+	defer release.Close()
+	defer scratch.Close()
+	defer remove(scratch.Name())
+	fresh := filepath.Join(scratch.Name(), "new")
 	made := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -92,28 +98,11 @@ func (m *Making) Do(ctx context.Context) error {
 	if err := m.Replaceable(); err != nil { // again, as making it takes a while
 		return err
 	}
-	if err := place(fresh, final, filepath.Join(scratch, "old")); err != nil && !sources.Made(m.Store) {
+	_, err = atomicfile.Replace(parent, filepath.Join(hidden, "new"), name, filepath.Join(hidden, "old"))
+	if err != nil && !sources.Made(m.Store) {
 		return err
 	}
 	return atomicfile.SyncDir(folder)
-}
-
-// place moves a store to its final path, and what has that path to old or to where the store was.
-func place(store, final, old string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, store, unix.AT_FDCWD, final, unix.RENAME_EXCHANGE)
-	switch {
-	case errors.Is(err, unix.ENOENT): // nothing has it
-		return os.Rename(store, final)
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // NFS: for a moment nothing has it
-		_ = os.Rename(final, old) // fails when there is none
-		return os.Rename(store, final)
-	case errors.Is(err, unix.EXDEV): // a lower layer of a container's file system has it, which cannot be moved
-		if err := os.RemoveAll(final); err != nil {
-			return err
-		}
-		return os.Rename(store, final)
-	}
-	return err
 }
 
 // The waits for another process that makes the store: how long between two looks, and after how many Say is

@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"weft/graph"
 	"weft/graph/generate"
 )
@@ -319,38 +317,5 @@ func TestMakingThroughALink(t *testing.T) {
 	}
 	if n := vertices(t, elsewhere); n != 20 {
 		t.Errorf("%d vertices", n)
-	}
-}
-
-// TestPlaceOverALowerLayer: what an image has is replaced in a container, whose file system can move it
-// nowhere.
-func TestPlaceOverALowerLayer(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
-	for _, name := range []string{"lower/final", "upper", "work", "merged"} {
-		if err := os.MkdirAll(path(name), 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(t, path("lower/final/one"), "")
-	layers := "lowerdir=" + path("lower") + ",upperdir=" + path("upper") + ",workdir=" + path("work")
-	if err := unix.Mount("overlay", path("merged"), "overlay", 0, layers); err != nil {
-		t.Skipf("no file system of layers can be mounted: %v", err)
-	}
-	defer func() {
-		if err := unix.Unmount(path("merged"), 0); err != nil {
-			t.Error(err)
-		}
-	}()
-	fresh, final := path("merged/fresh"), path("merged/final")
-	if err := os.Mkdir(fresh, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(fresh, "two"), "")
-	if err := place(fresh, final, path("merged/old")); err != nil {
-		t.Fatal(err)
-	}
-	if left, _ := filepath.Glob(path("merged/*/*")); !slices.Equal(left, []string{filepath.Join(final, "two")}) {
-		t.Errorf("left %q", left)
 	}
 }

@@ -70,51 +70,6 @@ func ReadFile(path string) ([]byte, error) {
 	return content.Bytes(), err
 }
 
-// Mapping is a file that is mapped into memory, read-only.
-type Mapping struct{ Content []byte }
-
-// Map maps the regular file of that name. One that is cut afterwards makes an access fault: read it under
-// debug.SetPanicOnFault.
-func Map(path string) (*Mapping, error) {
-	f, size, err := Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return mapped(f, size)
-}
-
-// MapIn is Map for the file of that name in a folder. A link that leads out of the folder is refused.
-func MapIn(folder *os.Root, name string) (*Mapping, error) {
-	f, size, err := OpenIn(folder, name)
-	if err != nil {
-		return nil, err
-	}
-	return mapped(f, size)
-}
-
-// mapped maps an open file and closes it.
-func mapped(f *os.File, size int64) (*Mapping, error) {
-	defer f.Close() // the mapping outlives the descriptor
-	if size == 0 {  // nothing can be mapped
-		return &Mapping{}, nil
-	}
-	content, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("%s: mapping it: %w", f.Name(), err)
-	}
-	return &Mapping{content}, nil
-}
-
-// Close removes the mapping. The content must not be used afterwards.
-func (m *Mapping) Close() error {
-	if m.Content == nil {
-		return nil
-	}
-	content := m.Content
-	m.Content = nil
-	return unix.Munmap(content)
-}
-
 func kind(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():

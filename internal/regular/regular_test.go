@@ -71,37 +71,17 @@ func TestWithinAFolder(t *testing.T) {
 	}
 	defer root.Close()
 	for _, name := range []string{"file", "within"} {
-		m, err := MapIn(root, name)
-		if err != nil || string(m.Content) != "text" {
-			t.Fatalf("%s: %v, %v", name, m, err)
+		f, size, err := OpenIn(root, name)
+		if err != nil || size != int64(len("text")) {
+			t.Fatalf("%s: %d bytes, %v", name, size, err)
 		}
-		if err := m.Close(); err != nil {
+		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
 	}
 	for name, want := range map[string]string{"out": "a link leads out of the folder " + dir, "dangling": "no such file", "missing": "no such file", "sub": "is a directory"} {
-		if _, err := MapIn(root, name); !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, name)+": "+want) {
+		if _, _, err := OpenIn(root, name); !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, name)+": "+want) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}
-	}
-}
-
-func TestMap(t *testing.T) {
-	dir := t.TempDir()
-	for _, want := range []string{"", "content"} {
-		path := filepath.Join(dir, "file"+want)
-		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		m, err := Map(path)
-		if err != nil || string(m.Content) != want {
-			t.Fatalf("%v, %v", m, err)
-		}
-		if err := errors.Join(m.Close(), m.Close()); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := Map(dir); !refusal.Is(err) {
-		t.Errorf("a folder: %v", err)
 	}
 }

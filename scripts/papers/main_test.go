@@ -45,7 +45,7 @@ func TestGraph(t *testing.T) {
 	for v, class := range g.Labels.Class {
 		if class >= 0 {
 			found, classes[class] = append(found, int64(v)), true
-			if want := p.class(p.ids.of(uint64(v))); want != int(class) {
+			if want := p.class(v); want != int(class) {
 				t.Errorf("vertex %d has the class %d, want %d", v, class, want)
 			}
 		}
@@ -57,28 +57,13 @@ func TestGraph(t *testing.T) {
 	for v := range g.Vertices() {
 		most = max(most, r.Indptr[v+1]-r.Indptr[v])
 		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
-			if p.class(p.ids.of(uint64(u))) == p.class(p.ids.of(uint64(v))) {
+			if p.class(int(u)) == p.class(v) {
 				within++
 			}
 		}
 	}
 	if most < 10*161_569/11_106 || within < 161_569*3/4 {
 		t.Errorf("at most %d in-edges, %d edges within classes", most, within)
-	}
-}
-
-// TestPermutation: each position has an id of its own, and of finds it.
-func TestPermutation(t *testing.T) {
-	p := newPermutation(1000, 2_654_435_761, 7)
-	seen := map[uint64]bool{}
-	for x := range uint64(1000) {
-		seen[p.at(x)] = true
-		if p.of(p.at(x)) != x {
-			t.Errorf("%d → %d → %d", x, p.at(x), p.of(p.at(x)))
-		}
-	}
-	if len(seen) != 1000 {
-		t.Errorf("%d ids", len(seen))
 	}
 }
 

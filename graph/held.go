@@ -1,0 +1,97 @@
+package graph
+
+import "slices"
+
+// Held takes what a Writer takes, and keeps it in memory.
+type Held struct{ *Part }
+
+// Hold begins a part, or with the graph alone a whole one. The graph has what a Writer is announced.
+func Hold(p *Part) *Held {
+	p.Out = make([]Relation, len(p.Graph.Relations))
+	for i := range p.Out {
+		p.Out[i].Symmetric = p.Graph.Relations[i].Symmetric
+	}
+	return &Held{p}
+}
+
+// Features is as that of a Writer.
+func (h *Held) Features(t, columns, stored int, batches Batches[*Features]) error {
+	f, vertices := &h.Graph.Features, h.Graph.Types()[t].Count
+	if t > 0 {
+		f = &h.Graph.Others[t-1].Features
+	}
+	f.Columns = columns
+	if stored < 0 {
+		f.Dense = make([]float32, 0, vertices*columns)
+	} else {
+		f.Indptr = make([]int64, 1, vertices+1)
+		f.Indices, f.Data = make([]int32, 0, stored), make([]float32, 0, stored)
+	}
+	return batches(func(b *Features) error {
+		f.Dense = append(f.Dense, b.Dense...)
+		f.Indptr = appendRows(f.Indptr, b.Indptr)
+		f.Indices, f.Data = append(f.Indices, b.Indices...), append(f.Data, b.Data...)
+		return nil
+	})
+}
+
+// Classes is as that of a Writer.
+func (h *Held) Classes(batches Batches[[]int64]) error {
+	l := &h.Graph.Labels
+	l.Class = make([]int64, 0, h.Graph.Own())
+	return batches(func(class []int64) error {
+		l.Class = append(l.Class, class...)
+		return nil
+	})
+}
+
+// Splits is as that of a Writer.
+func (h *Held) Splits(splits []Split) error {
+	h.Graph.Splits = splits
+	return nil
+}
+
+// In is as that of a Writer.
+func (h *Held) In(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
+	in := &h.Graph.Relations[r]
+	if in.EdgeColumns = like.EdgeColumns; like.EdgeFeatures != nil {
+		in.EdgeFeatures = make([]float32, 0, edges*int64(like.EdgeColumns))
+	}
+	return in.hold(edges, like, batches)
+}
+
+// Out is as that of a Writer.
+func (h *Held) Out(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
+	return h.Part.Out[r].hold(edges, like, batches)
+}
+
+// hold appends batches of so many edges to a relation.
+func (r *Relation) hold(edges int64, like *Relation, batches Batches[*Relation]) error {
+	r.Indptr, r.Sources = []int64{0}, make([]int32, 0, edges)
+	if like.Weights != nil {
+		r.Weights = make([]float32, 0, edges)
+	}
+	return batches(func(b *Relation) error {
+		r.Indptr = appendRows(r.Indptr, b.Indptr)
+		r.Sources, r.Weights = append(r.Sources, b.Sources...), append(r.Weights, b.Weights...)
+		r.EdgeFeatures = append(r.EdgeFeatures, b.EdgeFeatures...)
+		return nil
+	})
+}
+
+// appendRows appends the ends of a batch's rows, which begin at 0.
+func appendRows(indptr, batch []int64) []int64 {
+	if len(batch) == 0 {
+		return indptr
+	}
+	before := indptr[len(indptr)-1]
+	for _, end := range batch[1:] {
+		indptr = append(indptr, before+end)
+	}
+	return indptr
+}
+
+// Written is as that of a Writer.
+func (h *Held) Written(r int) (*Graph, error) {
+	return &Graph{Relations: slices.Clip(h.Graph.Relations[r : r+1])}, nil
+}

@@ -1,0 +1,78 @@
+package atomicfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// MakeHidden makes a hidden directory for what will have the name in parent. It stays locked against the sweep
+// of another process until lock is closed, or the process ends.
+func MakeHidden(parent *os.Root, name string) (hidden string, dir *os.Root, lock *os.File, err error) {
+	hidden, lock, err = hide(parent, name, "directory", func(hidden string) (*os.File, error) {
+		if err := parent.Mkdir(hidden, 0o777); err != nil {
+			return nil, err
+		}
+		f, err := parent.Open(hidden)
+		if errors.Is(err, fs.ErrNotExist) { // swept already
+			return nil, nil
+		}
+		if err != nil {
+			return nil, errors.Join(err, parent.Remove(hidden))
+		}
+		return f, nil
+	})
+	if err != nil {
+		return "", nil, nil, err
+	}
+	if dir, err = parent.OpenRoot(hidden); err != nil {
+		return "", nil, nil, errors.Join(err, lock.Close(), parent.Remove(hidden))
+	}
+	return hidden, dir, lock, nil
+}
+
+// Replace gives the directory from, which lies in parent, the name to. What has that name is under from
+// afterwards, or under aside where the file system cannot exchange two names; whoever is killed between the
+// two leaves it there. It returns its name.
+func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
+	err = Rename(parent, from, to, unix.RENAME_EXCHANGE)
+	switch {
+	case errors.Is(err, unix.ENOENT): // nothing has the name
+		return from, Rename(parent, from, to, 0)
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // NFS
+		return aside, moveAside(parent, from, to, aside)
+	case errors.Is(err, unix.EXDEV): // a lower layer of a container's file system has it, which cannot be moved
+		if err := parent.RemoveAll(to); err != nil {
+			return "", err
+		}
+		return from, Rename(parent, from, to, 0)
+	}
+	return from, err
+}
+
+// moveAside is Replace without an exchange: for a moment nothing has the name.
+func moveAside(parent *os.Root, from, to, aside string) error {
+	if err := Rename(parent, to, aside, 0); err != nil {
+		return err
+	}
+	if err := Rename(parent, from, to, 0); err != nil {
+		return errors.Join(err, Rename(parent, aside, to, 0))
+	}
+	return nil
+}
+
+// Rename is renameat2(2) within a directory. Unlike Root.Rename it replaces an empty directory.
+func Rename(parent *os.Root, from, to string, flags uint) error {
+	at, err := parent.Open(".")
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	fd := int(at.Fd())
+	if flags == 0 {
+		return unix.Renameat(fd, from, fd, to)
+	}
+	return unix.Renameat2(fd, from, fd, to, flags)
+}

@@ -1,0 +1,112 @@
+package atomicfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// inFolder makes folders below a new one, each with a file of its own name.
+func inFolder(t *testing.T, names ...string) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	for _, name := range names {
+		if err := errors.Join(root.MkdirAll(name, 0o777), root.WriteFile(filepath.Join(name, filepath.Base(name)), nil, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// holds fails unless the folder of that name has the file, alone.
+func holds(t *testing.T, root *os.Root, name, file string) {
+	t.Helper()
+	entries, err := fs.ReadDir(root.FS(), name)
+	if err != nil || len(entries) != 1 || entries[0].Name() != file {
+		t.Errorf("%s has %v, %v, want %q", name, entries, err, file)
+	}
+}
+
+// A new directory takes the name, and the old one is where Replace says.
+func TestReplace(t *testing.T) {
+	root := inFolder(t, "hidden/new", "old")
+	if old, err := Replace(root, "hidden/new", "old", "hidden/aside"); err != nil || old != "hidden/new" {
+		t.Errorf("%q, %v", old, err)
+	}
+	holds(t, root, "old", "new")
+	holds(t, root, "hidden/new", "old")
+	if _, err := Replace(root, "hidden/new", "none", "hidden/aside"); err != nil {
+		t.Error(err)
+	}
+	holds(t, root, "none", "old")
+}
+
+// Where two names cannot be exchanged, the old directory is renamed first. If the new one cannot be renamed,
+// it gets its name back.
+func TestMoveAside(t *testing.T) {
+	root := inFolder(t, "new", "old")
+	if err := moveAside(root, "new", "old", "aside"); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, root, "old", "new")
+	holds(t, root, "aside", "old")
+	if err := moveAside(root, "new", "old", "again"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+	holds(t, root, "old", "new")
+}
+
+// A hidden directory that is locked stays when another process sweeps.
+func TestMakeHidden(t *testing.T) {
+	root := inFolder(t)
+	hidden, dir, lock, err := MakeHidden(root, "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	for _, there := range []bool{true, false} {
+		Sweep(root, "name")
+		if _, err := root.Lstat(hidden); (err == nil) != there {
+			t.Errorf("there %v: %v", there, err)
+		}
+		_ = lock.Close()
+	}
+}
+
+// What an image has is replaced in a container, whose file system can move it nowhere.
+func TestReplaceOverALowerLayer(t *testing.T) {
+	root := inFolder(t, "lower/final", "upper", "work", "merged")
+	path := func(name string) string { return filepath.Join(root.Name(), name) }
+	layers := "lowerdir=" + path("lower") + ",upperdir=" + path("upper") + ",workdir=" + path("work")
+	if err := unix.Mount("overlay", path("merged"), "overlay", 0, layers); err != nil {
+		t.Skipf("no file system of layers can be mounted: %v", err)
+	}
+	defer func() {
+		if err := unix.Unmount(path("merged"), 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	merged, err := os.OpenRoot(path("merged"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer merged.Close()
+	if err := errors.Join(merged.Mkdir("fresh", 0o777), merged.WriteFile("fresh/two", nil, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Replace(merged, "fresh", "final", "old"); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(path("merged/final/*")); !slices.Equal(left, []string{path("merged/final/two")}) {
+		t.Errorf("left %q", left)
+	}
+}
