@@ -12,6 +12,7 @@ import (
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/tensor"
 )
 
@@ -53,9 +54,7 @@ func TestStoresWhatIsRead(t *testing.T) {
 					}
 				}
 				st, err := g.structure(a)
-				if err != nil {
-					panic(err)
-				}
+				exchange.Must(err)
 				if st.rows() != stored {
 					t.Errorf("replica %d stores %d rows, want %d", me, st.rows(), stored)
 				}
@@ -86,9 +85,7 @@ func checkColumns(t rapid.TB, st *structure) {
 			}
 			return m
 		})
-		if err != nil {
-			panic(err)
-		}
+		exchange.Must(err)
 		for i, b := range e.Remote() {
 			for at, x := range columns[i].Floats() {
 				if want := b.IDs.Int32s()[at]; x != float32(want) {

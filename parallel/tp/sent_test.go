@@ -11,6 +11,7 @@ import (
 	"weft/comm/commtest"
 	"weft/gnn"
 	"weft/parallel/axis"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -60,9 +61,7 @@ func TestSentBytes(t *testing.T) {
 						}
 					}
 					a, err := tp.New(e.Env, axis.Options{})
-					if err != nil {
-						panic(err)
-					}
+					exchange.Must(err)
 					c.layer.Run(e, a, paralleltest.Stored, c.layer.Blank(g.Vertices()))
 					mu.Lock()
 					defer mu.Unlock()

@@ -21,6 +21,7 @@ import (
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/axis"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -425,9 +426,7 @@ func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts
 	got := l.Blank(g.Vertices())
 	w.Run(t, func(c engine.Config) {
 		a, err := tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
-		if err != nil {
-			panic(err)
-		}
+		exchange.Must(err)
 		s := scripts[c.Groups.Slice]
 		for _, v := range a.Vertices() {
 			s.own = append(s.own, int(v))
