@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weft/internal/assert"
 )
 
 // On a terminal one line is written over and taken off in the end; elsewhere nothing is shown.
@@ -80,9 +82,7 @@ func terminal(t *testing.T) (tty *os.File, said func() string) {
 		all <- string(text)
 	}()
 	return tty, func() string {
-		if err := tty.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, tty.Close())
 		return <-all
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
@@ -144,7 +144,5 @@ func TestManySources(t *testing.T) {
 	d.graph = graphOf(t, vertices, list)
 	number := func(epoch int, v int32) float32 { return float32((int(v)*7+epoch*3)%19 - 9) }
 	tr := &trial{divided: d, orders: [][]int{{2, 0, 1}, {1, 2, 0}}, x: number, dz: number}
-	if diff := cmp.Diff(tr.definition(list), tr.run(t)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, tr.definition(list), tr.run(t))
 }

@@ -10,6 +10,7 @@ import (
 	"weft/comm"
 	"weft/comm/commtest"
 	"weft/gnn"
+	"weft/internal/assert"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
@@ -176,9 +177,7 @@ func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 	var all sync.WaitGroup
 	for worker, h := range hosts {
 		all.Go(func() {
-			if err := h.Close(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, h.Close())
 		})
 		if most := spools[worker].most; most > 4*(workers-1) {
 			t.Errorf("worker %d: %d messages at a time", worker, most)
