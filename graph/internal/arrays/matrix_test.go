@@ -14,6 +14,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/npy"
+	"weft/internal/require"
 )
 
 // saved is what numpy.save writes of float32 values.
@@ -24,9 +25,7 @@ func saved(t *testing.T, values []float32, shape ...int) []byte {
 	if err == nil {
 		err = w.WriteFloat32s(values)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return b.Bytes()
 }
 
@@ -91,9 +90,7 @@ func TestFirstRowsDoNotDecide(t *testing.T) {
 			if v < full {
 				row = ones
 			}
-			if err := c.add(row); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.add(row))
 		}
 		if c.dense == nil {
 			t.Fatal("the first rows were not made dense")
@@ -116,9 +113,7 @@ func rowOf(n int, x float32) []float32 {
 func read(t *testing.T, text string, most int64) *numbers {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("x.csv", []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile("x.csv", []byte(text), 0o666))
 	return &numbers{path: "x.csv", size: int64(len(text)), most: most}
 }
 
@@ -184,18 +179,14 @@ func TestTextIsRefused(t *testing.T) {
 func TestBombIsRefused(t *testing.T) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	row := strings.Repeat("1,", 999) + "1\n"
 	for range 8000 {
 		if _, err := io.WriteString(z, row); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	if _, err := read(t, b.String(), 1<<30).matrix(false); err == nil || !strings.Contains(err.Error(), "as no table does") {
 		t.Errorf("%d bytes: error %v", b.Len(), err)
 	}
