@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -12,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/graph"
-	"weft/internal/foreign"
 	"weft/internal/npy"
+	"weft/internal/require"
 )
 
 // saved is what numpy.save writes of float32 values.
@@ -24,9 +25,7 @@ func saved(t *testing.T, values []float32, shape ...int) []byte {
 	if err == nil {
 		err = w.WriteFloat32s(values)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return b.Bytes()
 }
 
@@ -91,9 +90,7 @@ func TestFirstRowsDoNotDecide(t *testing.T) {
 			if v < full {
 				row = ones
 			}
-			if err := c.add(row); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.add(row))
 		}
 		if c.dense == nil {
 			t.Fatal("the first rows were not made dense")
@@ -112,10 +109,12 @@ func rowOf(n int, x float32) []float32 {
 	return row
 }
 
-// read reads a table of text.
-func read(t *testing.T, text string, most int64) (*numbers, error) {
+// read returns a table of text in the file x.csv.
+func read(t *testing.T, text string, most int64) *numbers {
 	t.Helper()
-	return newNumbers(strings.NewReader(text), foreign.Recognize([]byte(text)), "x.csv", most)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("x.csv", []byte(text), 0o666))
+	return &numbers{path: "x.csv", size: int64(len(text)), most: most}
 }
 
 func TestText(t *testing.T) {
@@ -140,11 +139,7 @@ func TestText(t *testing.T) {
 		{"a;b\n.5;-2e3\n", "<f8", []int{1, 2}, []float32{.5, -2000}},
 		{"\xef\xbb\xbf\"5\"\t7\n", "<i8", []int{1, 2}, []float32{5, 7}},
 	} {
-		tab, err := read(t, c.text, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := tab.all()
+		a, err := read(t, c.text, 10).all()
 		if err != nil {
 			t.Errorf("%q: %v", c.text, err)
 			continue
@@ -173,10 +168,7 @@ func TestTextIsRefused(t *testing.T) {
 		{"\x00\x01", "x.csv: is no text: give what numpy.save writes, or CSV"},
 		{"\x1f\x8b\x00", "x.csv: a damaged gzip file"},
 	} {
-		tab, err := read(t, c.text, 3)
-		if err == nil {
-			_, err = tab.matrix(false)
-		}
+		_, err := read(t, c.text, 3).matrix(false)
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%q: error %v, want %q", c.text, err, c.want)
 		}
@@ -187,23 +179,15 @@ func TestTextIsRefused(t *testing.T) {
 func TestBombIsRefused(t *testing.T) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	row := strings.Repeat("1,", 999) + "1\n"
 	for range 8000 {
 		if _, err := io.WriteString(z, row); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	tab, err := read(t, b.String(), 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tab.matrix(false); err == nil || !strings.Contains(err.Error(), "as no table does") {
+	require.NoError(t, z.Close())
+	if _, err := read(t, b.String(), 1<<30).matrix(false); err == nil || !strings.Contains(err.Error(), "as no table does") {
 		t.Errorf("%d bytes: error %v", b.Len(), err)
 	}
 }
