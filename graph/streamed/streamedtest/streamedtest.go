@@ -17,6 +17,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/streamed"
+	"weft/internal/alloctest"
 	"weft/internal/refusal"
 )
 
@@ -176,5 +177,46 @@ func BeyondMemory(t testing.TB, left int64, edges int64, open func() (*streamed.
 	w, err := g.Write(filepath.Join(t.TempDir(), "store"))
 	if err != nil || w.Edges != edges {
 		t.Errorf("%+v, error %v; want %d edges", w, err, edges)
+	}
+}
+
+// WantRefused fails unless the graph that open opens is refused in one line that begins with the path and has
+// the text, and in the same words when it is written in a stream.
+func WantRefused(t testing.TB, open func() (*streamed.Graph, error), path, want string) {
+	t.Helper()
+	_, err := read(open)
+	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), path) || !strings.Contains(err.Error(), want) ||
+		strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v, want a refusal in one line with %s and %q", err, path, want)
+		return
+	}
+	Refused(t, open, err)
+}
+
+// read reads the graph that open opens into memory.
+func read(open func() (*streamed.Graph, error)) (*graph.Graph, error) {
+	g, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	return g.Read()
+}
+
+// AnyBytes reads and writes the graph that open opens, whose files have so many bytes, of any value. It is
+// whole, or refused; and it allocates no more than the files can ask for.
+func AnyBytes(t testing.TB, open func() (*streamed.Graph, error), bytes int) {
+	t.Helper()
+	var g *graph.Graph
+	var err error
+	alloctest.Reading(t, bytes, func() { g, err = read(open) })
+	Try(t, open, err)
+	if err != nil && !refusal.Is(err) {
+		t.Errorf("%v is not a refusal", err)
+	}
+	if err == nil {
+		if err := g.Check(); err != nil {
+			t.Error(err)
+		}
 	}
 }
