@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/graph/streamed/streamedtest"
 )
 
 // TestEdgeSplits: the lists of a split of edges are those that golden.py has of PyG's RandomLinkSplit, and
@@ -43,7 +43,6 @@ func TestEdgeSplits(t *testing.T) {
 	if s := g.Relations[0].EdgeSplit; s.Negatives != graph.TargetNegatives || !slices.Equal(s.Edges[0], []int32{0, 3, 1, 2}) || !slices.Equal(s.Negative[2], []int32{0, 2, 3}) {
 		t.Errorf("%+v", s)
 	}
-	if _, err := Read("testdata/refused-links.pt", Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), "does not say which edge_type each edge has") {
-		t.Errorf("%v, want a refusal of lists without types", err)
-	}
+	path := "testdata/refused-links.pt"
+	streamedtest.WantRefused(t, opening(path, Options{}), path, "does not say which edge_type each edge has")
 }

@@ -16,7 +16,6 @@ import (
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
-	"weft/internal/refusal"
 )
 
 // TestFilesInStream: the files that PyG wrote are written in a stream to the store of the graph in memory.
@@ -194,22 +193,14 @@ func TestInStream(t *testing.T) {
 	}
 	columns[100_000] = vertices
 	path := savedCSR(t, row("", "LongStorage", bounds, vertices+1), row("", "LongStorage", columns, edges), row("", "FloatStorage", values, edges), vertices, vertices)
-	_, err := Read(path, Options{})
-	if want := `"adj_t": column 331 of a sparse matrix of 331 columns`; !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want a refusal with %s", err, want)
-	}
-	streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
+	streamedtest.WantRefused(t, opening(path, Options{}), path, `"adj_t": column 331 of a sparse matrix of 331 columns`)
 	byEnd[edges+100_000] = vertices
 	for want, tensors := range map[string][]tensorOf{
 		`"edge_index": edge 100000 (`: {row("edge_index", "LongStorage", byEnd, 2, edges), labels},
 		`"edge_index": a tensor of float32, where integers are due: save it after .long()`: {row("edge_index", "FloatStorage", x, 2, 100), labels},
 	} {
 		path := saved(t, tensors...)
-		_, err := Read(path, Options{})
-		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want a refusal with %s", err, want)
-		}
-		streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
+		streamedtest.WantRefused(t, opening(path, Options{}), path, want)
 	}
 }
 

@@ -3,12 +3,14 @@
 package streamedtest
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -207,16 +209,47 @@ func read(open func() (*streamed.Graph, error)) (*graph.Graph, error) {
 // whole, or refused; and it allocates no more than the files can ask for.
 func AnyBytes(t testing.TB, open func() (*streamed.Graph, error), bytes int) {
 	t.Helper()
+	Try(t, open, anyBytes(t, open, bytes))
+}
+
+// anyBytes is AnyBytes without writing the graph. It returns why it is refused.
+func anyBytes(t testing.TB, open func() (*streamed.Graph, error), bytes int) error {
+	t.Helper()
 	var g *graph.Graph
 	var err error
 	alloctest.Reading(t, bytes, func() { g, err = read(open) })
-	Try(t, open, err)
 	if err != nil && !refusal.Is(err) {
 		t.Errorf("%v is not a refusal", err)
 	}
 	if err == nil {
 		if err := g.Check(); err != nil {
 			t.Error(err)
+		}
+	}
+	return err
+}
+
+// Damaged opens a file that is cut at many places, which must be refused, and one in which single bytes are
+// others, from so many bytes on.
+func Damaged(t testing.TB, content []byte, from int, open func(path string) func() (*streamed.Graph, error)) {
+	t.Helper()
+	dir, files := t.TempDir(), 0
+	write := func(content []byte) func() (*streamed.Graph, error) {
+		path := filepath.Join(dir, fmt.Sprint(files)) // writing over a file waits for the disk
+		files++
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return open(path)
+	}
+	for n := from; n < len(content); n += 1 + n/64 {
+		WantRefused(t, write(content[:n]), dir, "")
+	}
+	for at := from; at < len(content); at += 17 {
+		changed := slices.Clone(content)
+		changed[at] ^= 0x55
+		if open := write(changed); anyBytes(t, open, len(content)) != nil {
+			Try(t, open, refusal.Errorf("damaged"))
 		}
 	}
 }
