@@ -21,11 +21,13 @@ type feature struct {
 	g *graph.Graph
 	Options
 	meshes []string
-	of     []int32                                       // each vertex's partition; nil: partitions are random
-	on     func(o *Options, mesh string)                 // what is set on the mesh alone; nil: nothing
-	job    func(j *Job)                                  // what else a job has; nil: nothing
-	right  func(t *testing.T, one *Result)               // asserts what one worker gives by definition; nil: nothing
-	also   func(t *testing.T, mesh string, many *Result) // asserts more of a run on a mesh; nil: nothing
+	of     []int32 // each vertex's partition; nil: partitions are random
+	// Unless nil, on is what is set on the mesh alone, and job what else a job has. right asserts what one worker
+	// gives by definition, and also more of a run on a mesh.
+	on    func(o *Options, mesh string)
+	job   func(j *Job)
+	right func(t *testing.T, one *Result)
+	also  func(t *testing.T, mesh string, many *Result)
 	bounds
 }
 
@@ -59,7 +61,8 @@ func alike(t *testing.T, what string, got, want *Result, b bounds) {
 		t.Errorf("%s: %d weights, want %d", what, len(got.Weights), len(want.Weights))
 	}
 	if k, l := got.Links, want.Links; l != nil {
-		if k.TrainEdges != l.TrainEdges || k.ValEdges != l.ValEdges || k.TestEdges != l.TestEdges || !slices.Equal(k.Types, l.Types) || len(k.Test) != len(l.Test) {
+		counts, wanted := [3]int{k.TrainEdges, k.ValEdges, k.TestEdges}, [3]int{l.TrainEdges, l.ValEdges, l.TestEdges}
+		if counts != wanted || !slices.Equal(k.Types, l.Types) || len(k.Test) != len(l.Test) {
 			t.Errorf("%s: %+v, want %+v", what, k, l)
 		}
 		for name, x := range l.Test {
@@ -70,7 +73,7 @@ func alike(t *testing.T, what string, got, want *Result, b bounds) {
 		t.Fatalf("%s: %d logits, want %d", what, len(got.Logits), len(want.Logits))
 	}
 	for i, z := range want.Logits {
-		if d := math.Abs(float64(z - got.Logits[i])); b.logits > 0 && d > b.logits*math.Max(1, math.Abs(float64(z))) {
+		if d := math.Abs(float64(z - got.Logits[i])); b.logits > 0 && d > b.logits*max(1, math.Abs(float64(z))) {
 			t.Fatalf("%s: logit %d is %v, want %v", what, i, got.Logits[i], z)
 		}
 	}
@@ -111,7 +114,8 @@ func TestMeshes(t *testing.T) {
 			for _, mesh := range f.meshes {
 				many, _ := planAndRun(t, job(mesh))
 				alike(t, mesh, many, one, f.bounds)
-				if many.Links != nil && many.Workers > 1 && many.Communication.Links.Bytes == 0 || len(many.SentBytes) != many.Workers {
+				silent := many.Links != nil && many.Workers > 1 && many.Communication.Links.Bytes == 0
+				if silent || len(many.SentBytes) != many.Workers {
 					t.Errorf("%s: workers sent %d bytes, %+v", mesh, many.SentBytes, many.Communication)
 				}
 				if f.also != nil {
@@ -149,7 +153,10 @@ func networkFeatures(t *testing.T, all map[string]feature) {
 	for i, name := range slices.Sorted(maps.Keys(models)) {
 		o := models[name]
 		o.LR, o.Epochs = .001, 2 // the second has the gradients of all weights in its loss
-		f := feature{g: g, Options: o, meshes: []string{"graph=3", []string{"tensor=3", "graph=2,tensor=2"}[i%2]}, bounds: bounds{scores: .005, logits: .005}}
+		f := feature{
+			g: g, Options: o, meshes: []string{"graph=3", []string{"tensor=3", "graph=2,tensor=2"}[i%2]},
+			bounds: bounds{scores: .005, logits: .005},
+		}
 		if o.Decoupled {
 			f.meshes = f.meshes[1:]
 		}
@@ -179,8 +186,13 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 		return feature{g: g, Options: o, meshes: meshes, bounds: bounds{scores: .005}}
 	}
 	all["label smoothing"] = with(g, func(o *Options) { o.LabelSmoothing = .2 }, "graph=3")
-	all["balanced, smoothed"] = with(g, func(o *Options) { o.ClassWeights, o.LabelSmoothing = task.Balanced, .1 }, "graph=3")
-	all["focal, balanced"] = with(g, func(o *Options) { o.ClassWeights, o.Loss = task.Balanced, task.Focal }, "graph=2,tensor=2", "tensor=2")
+	all["balanced, smoothed"] = with(
+		g, func(o *Options) { o.ClassWeights, o.LabelSmoothing = task.Balanced, .1 }, "graph=3",
+	)
+	all["focal, balanced"] = with(
+		g, func(o *Options) { o.ClassWeights, o.Loss = task.Balanced, task.Focal }, "graph=2,tensor=2",
+		"tensor=2",
+	)
 	small := tangle(t, 700, 3000)
 	all["a loss of one's own"] = feature{
 		g: small, Options: ownOptions("sage", "graph=1"), meshes: []string{"graph=2", "graph=4", "tensor=2"},
@@ -189,7 +201,10 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 		also:  func(t *testing.T, _ string, many *Result) { weightedByHand(t, small, many) },
 	}
 
-	values := with(withValues(g), func(o *Options) { o.Model, o.Loss = "sage", task.HuberLoss }, "graph=3", "graph=2,tensor=2", "tensor=2", "graph=1/4")
+	values := with(
+		withValues(g), func(o *Options) { o.Model, o.Loss = "sage", task.HuberLoss }, "graph=3",
+		"graph=2,tensor=2", "tensor=2", "graph=1/4",
+	)
 	values.scores = .1 // of years
 	values.right = func(t *testing.T, one *Result) {
 		if one.Metric != metric.RMSE {
@@ -205,7 +220,10 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 		}
 	}
 	all["values on stages"] = staged
-	standard := with(g, func(o *Options) { o.Model, o.NormalizeFeatures = "sage", setting.Standard }, "graph=3", "graph=2,tensor=2", "pipeline=2", "graph=1/4")
+	standard := with(
+		g, func(o *Options) { o.Model, o.NormalizeFeatures = "sage", setting.Standard }, "graph=3",
+		"graph=2,tensor=2", "pipeline=2", "graph=1/4",
+	)
 	standard.also = func(t *testing.T, mesh string, many *Result) {
 		if n := len(many.Weights["features.mean"].Float32); n != g.Features.Columns {
 			t.Errorf("%s: means of %d features", mesh, n)
@@ -231,7 +249,8 @@ func oddFeatures(t *testing.T, g *graph.Graph, all map[string]feature) {
 	several.Labels, several.Metric = graph.Labels{Classes: 3}, "roc-auc"
 	for v := range g.Vertices() {
 		for c := int32(v % 7); c < 40; c += 1 + int32(v)*c%12 {
-			sparse.Features.Indices, sparse.Features.Data = append(sparse.Features.Indices, c), append(sparse.Features.Data, float32((v+int(c))%10)/10)
+			sparse.Features.Indices = append(sparse.Features.Indices, c)
+			sparse.Features.Data = append(sparse.Features.Data, float32((v+int(c))%10)/10)
 		}
 		sparse.Features.Indptr = append(sparse.Features.Indptr, int64(len(sparse.Features.Indices)))
 		for c := range 3 {
@@ -249,7 +268,9 @@ func oddFeatures(t *testing.T, g *graph.Graph, all map[string]feature) {
 		for _, model := range []string{"gcn", "sage", "gat"} {
 			o := Defaults()
 			o.Model, o.Norm, o.InputDropout, o.LR, o.Epochs = model, "batch", .3, .001, 6
-			all[fmt.Sprintf("odd partitions, %s, %s", name, model)] = feature{g: g, Options: o, meshes: []string{"graph=4"}, of: trains, bounds: bounds{scores: .005}}
+			all[fmt.Sprintf("odd partitions, %s, %s", name, model)] = feature{
+				g: g, Options: o, meshes: []string{"graph=4"}, of: trains, bounds: bounds{scores: .005},
+			}
 		}
 	}
 }
@@ -266,25 +287,48 @@ func linkFeatures(t *testing.T, all map[string]feature) {
 		return of
 	}
 	held := func(t *testing.T, one *Result) {
-		if n := one.Links; n.TrainEdges == 0 || n.ValEdges == 0 || n.TestEdges == 0 || one.Val != float64(n.Val[one.Metric]) {
+		n := one.Links
+		if min(n.TrainEdges, n.ValEdges, n.TestEdges) == 0 || one.Val != float64(n.Val[one.Metric]) {
 			t.Errorf("%+v, validation %v", n, one.Val)
 		}
-		if ranked := one.Metric != metric.ROCAUC; ranked != (len(one.Links.Test) == len(metric.LinkNamesOf(graph.NoNegatives))) {
+		ranked := len(n.Test) == len(metric.LinkNamesOf(graph.NoNegatives))
+		if ranked != (one.Metric != metric.ROCAUC) {
 			t.Errorf("measured by %s: %v", one.Metric, one.Links.Test)
 		}
 	}
-	add := func(name string, g *graph.Graph, of []int32, b bounds, change func(o *Options), meshes ...string) {
-		all["links, "+name] = feature{g: g, Options: linked(change), meshes: meshes, of: of, right: held, bounds: b}
+	add := func(
+		name string, g *graph.Graph, of []int32, b bounds, change func(o *Options), meshes ...string,
+	) {
+		all["links, "+name] = feature{
+			g: g, Options: linked(change), meshes: meshes, of: of, right: held, bounds: b,
+		}
 	}
 	near := bounds{scores: .002, logits: 1e-4}
 	add("dot", g, of(g), near, nil, "graph=3", "tensor=3")
-	add("distmult", g, nil, near, func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", "distmult", "batch", .1 }, "graph=4", "graph=2,tensor=2")
-	add("among", g, of(g), near, func(o *Options) { o.EvalNegatives, o.Metric, o.Direction = 50, "hits@10", "out" }, "graph=3", "tensor=2")
-	add("area", g, nil, near, func(o *Options) { o.Metric, o.Dropout = metric.ROCAUC, .3 }, "graph=4", "graph=2,tensor=2/3")
-	add("area by attention", g, nil, near, func(o *Options) { o.Metric, o.Model = metric.ROCAUC, "gat" }, "graph=3", "tensor=3")
+	add(
+		"distmult", g, nil, near,
+		func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", "distmult", "batch", .1 }, "graph=4",
+		"graph=2,tensor=2",
+	)
+	add(
+		"among", g, of(g), near,
+		func(o *Options) { o.EvalNegatives, o.Metric, o.Direction = 50, "hits@10", "out" }, "graph=3",
+		"tensor=2",
+	)
+	add(
+		"area", g, nil, near, func(o *Options) { o.Metric, o.Dropout = metric.ROCAUC, .3 }, "graph=4",
+		"graph=2,tensor=2/3",
+	)
+	add(
+		"area by attention", g, nil, near, func(o *Options) { o.Metric, o.Model = metric.ROCAUC, "gat" },
+		"graph=3", "tensor=3",
+	)
 
 	types := severalTypes(t)
-	add("of types", types, nil, near, func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" }, "graph=2", "graph=3")
+	add(
+		"of types", types, nil, near, func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" }, "graph=2",
+		"graph=3",
+	)
 	bought, _, _, _ := shop(t, 1)
 	bought = withKnows(t, bought)
 	for name, c := range map[string]struct {
@@ -294,17 +338,28 @@ func linkFeatures(t *testing.T, all map[string]feature) {
 		"first at one end": {nil, func(o *Options) {
 			o.Model, o.LinkRelation, o.Decoder, o.Dropout = "sage", "user,buys,item", "distmult", .2
 		}},
-		"several": {of(bought), func(o *Options) { o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20 }},
+		"several": {
+			of(bought),
+			func(o *Options) { o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20 },
+		},
 		"first at no end": {nil, func(o *Options) {
 			o.Model, o.LinkRelation, o.Layers, o.Metric = "gat", "user,knows,tag", 3, metric.ROCAUC
 		}},
 	} {
 		// Roundings decide about one edge of some 60
-		add(name, bought, c.of, bounds{scores: .03, logits: 1e-4}, c.change, "graph=2", "graph=3", "graph=4", "tensor=2", "graph=2,tensor=2", "graph=1/3")
+		add(
+			name, bought, c.of, bounds{scores: .03, logits: 1e-4}, c.change, "graph=2", "graph=3", "graph=4",
+			"tensor=2", "graph=2,tensor=2", "graph=1/3",
+		)
 	}
 
-	given := func(name string, g *graph.Graph, change func(o *Options), right func(t *testing.T, o *Options, one *Result), meshes ...string) {
-		f := feature{g: g, Options: linked(change), meshes: meshes, bounds: bounds{scores: .011}} // an edge of 102
+	given := func(
+		name string, g *graph.Graph, change func(o *Options),
+		right func(t *testing.T, o *Options, one *Result), meshes ...string,
+	) {
+		f := feature{
+			g: g, Options: linked(change), meshes: meshes, bounds: bounds{scores: .011},
+		} // an edge of 102
 		f.right = func(t *testing.T, one *Result) { right(t, &f.Options, one) }
 		all["links, given, "+name] = f
 	}
@@ -329,11 +384,15 @@ func linkFeatures(t *testing.T, all map[string]feature) {
 		alone := *both
 		alone.Relations = slices.Clone(both.Relations)
 		alone.Relations[1].EdgeSplit = nil
-		for relation, of := range map[string]*graph.Graph{"": both, "user,buys,item": &alone} { // whose splits are learned
+		// By relation, whose splits are learned
+		for relation, of := range map[string]*graph.Graph{"": both, "user,buys,item": &alone} {
 			first := map[string]int32{"user": 70, "tag": 160}
-			given(fmt.Sprintf("%s between types %s", form, relation), both, func(o *Options) {
+			change := func(o *Options) {
 				o.Model, o.Decoder, o.Epochs, o.LinkRelation = "sage", "distmult", 3, task.Relations(relation)
-			}, func(t *testing.T, o *Options, one *Result) { asOGB(t, of, one, o, first) }, "graph=2", "graph=3", "tensor=2", "graph=2,tensor=2")
+			}
+			right := func(t *testing.T, o *Options, one *Result) { asOGB(t, of, one, o, first) }
+			name := fmt.Sprintf("%s between types %s", form, relation)
+			given(name, both, change, right, "graph=2", "graph=3", "tensor=2", "graph=2,tensor=2")
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/realdata"
+	"weft/internal/require"
 )
 
 // ring is a graph of ten vertices of one type, with edges v→v+1 and v→v+3, of which one comes twice.
@@ -75,18 +76,14 @@ func shop() *dgltest.Graph {
 func write(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 
 func read(t testing.TB, path string, o Options) (*graph.Graph, *Division) {
 	t.Helper()
 	g, d, err := Read(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g, d
 }
 
@@ -197,9 +194,7 @@ func refused(t *testing.T, path string, o Options, want string) {
 // A graph of several types begins with the one that has labels.
 func TestTypes(t *testing.T) {
 	want, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop())), only)
-	if err := want.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, want.Check())
 	if want.Type != "game" || want.Count != 4 || len(want.Others) != 2 || want.Others[0].Type != "dev" || want.Others[1].Features.Columns != 2 {
 		t.Errorf("types %q, %+v", want.Type, want.Others)
 	}
@@ -319,9 +314,7 @@ func TestRealGraph(t *testing.T) {
 		t.Errorf("%d vertices, %d edges", g.Vertices(), g.Edges())
 	}
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for magic, at := range map[uint64]int{heteroMagic: 4112, csrMagic: 4128, unitMagic: 4337, cooMagic: 4570, tensorMagic: 4594} {
 		if got := binary.LittleEndian.Uint64(content[at:]); got != magic {
 			t.Errorf("%#x at byte %d, want %#x", got, at, magic)

@@ -25,6 +25,7 @@ import (
 	"weft/internal/foreign"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 func TestPublishedGraphs(t *testing.T) {
@@ -51,13 +52,9 @@ func TestPublishedGraphs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, err := Read(realdata.File(t, name), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			symmetric, err := g.Symmetrize()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := facts{
 				Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(symmetric.Edges()), Columns: g.Features.Columns,
 				NonZero: len(g.Features.Data) + len(g.Features.Dense), Classes: g.Labels.Classes, Splits: len(g.Splits),
@@ -110,19 +107,13 @@ func writeWith(t testing.TB, begin func(*zip.Writer, entry) (io.Writer, error), 
 	z := zip.NewWriter(&b)
 	for _, e := range entries {
 		w, err := begin(z, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := w.Write([]byte(e.file)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
+	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
 	return path
 }
 
@@ -249,9 +240,7 @@ func TestLayouts(t *testing.T) {
 func inStream(t *testing.T, path string, o Options, whole *graph.Graph) {
 	t.Helper()
 	g, err := Open(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer g.Close()
 	streamedtest.Equal(t, g, whole)
 }
@@ -272,13 +261,9 @@ func TestDirection(t *testing.T) {
 		{"graph.npz", fields(), Options{}, 3, "3 edges, as the file lists them"},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
-		if err := os.Rename(write(t, c.entries...), path); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Rename(write(t, c.entries...), path))
 		g, err := Read(path, c.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if g.Edges() != c.edges || !slices.Equal(g.Notes, []string{c.note}) {
 			t.Errorf("%s, %+v: %d edges, %q; want %d, %q", c.name, c.options, g.Edges(), g.Notes, c.edges, c.note)
 		}
@@ -440,9 +425,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 			return z.Create(e.key + ".npy")
 		}, c.entries...)
 		g, err := Read(path, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if notes, warnings := strings.Join(g.Notes[1:], ""), strings.Join(g.Warnings, ""); notes != c.notes || strings.TrimPrefix(warnings, path+": ") != c.warnings {
 			t.Errorf("notes %q, warnings %q; want %q and %q", notes, warnings, c.notes, c.warnings)
 		}
@@ -459,9 +442,7 @@ func TestSeveralGraphs(t *testing.T) {
 	edges := []entry{array("edges", "<i4", "(2, 2)", []int32{0, 2, 3, 1}), array("num_nodes", "<i8", "()", []int64{4})}
 	path := write(t, append(edges, array("batch", "<i8", "(4,)", []int64{21, 20, 21, 20}))...)
 	g, err := Read(path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	inStream(t, path, Options{}, g)
 	if g.Graphs != 2 || !slices.Equal(g.GraphOf, []int32{1, 0, 1, 0}) || !slices.Contains(g.Notes, `2 graphs, by "batch"`) {
 		t.Errorf("%d graphs %v, notes %q", g.Graphs, g.GraphOf, g.Notes)
@@ -494,9 +475,7 @@ func TestEdgeSplit(t *testing.T) {
 	} {
 		path := write(t, slices.Concat(edgeList(), lists, c.given)...)
 		g, err := Read(path, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		inStream(t, path, Options{}, g)
 		if got := *g.Relations[0].EdgeSplit; !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v, want %+v", got, c.want)
@@ -517,9 +496,7 @@ func TestEdgeSplit(t *testing.T) {
 func TestOtherFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text.npz")
-	if err := os.WriteFile(text, []byte("0 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(text, []byte("0 1\n"), 0o600))
 	for _, path := range []string{text, filepath.Join(dir, "missing.npz")} {
 		streamedtest.WantRefused(t, opening(path), path, ".npz file")
 	}
@@ -540,9 +517,7 @@ func TestOtherEntries(t *testing.T) {
 
 func TestCutFileSaysSo(t *testing.T) {
 	path := write(t, edgeList()...)
-	if err := os.Truncate(path, 200); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(path, 200))
 	streamedtest.WantRefused(t, opening(path), path, "cut short")
 }
 
@@ -562,16 +537,12 @@ func TestLyingSizesAllocateLittle(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, entries := range [][]entry{sparse(), heterophilous(), edgeList(), fields(), typed()} {
 		content, err := os.ReadFile(write(f, entries...))
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(content)
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		path := filepath.Join(t.TempDir(), "graph.npz")
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, content, 0o600))
 		streamedtest.AnyBytes(t, opening(path), len(content))
 	})
 }
@@ -604,9 +575,7 @@ func TestWithoutMemory(t *testing.T) {
 func TestPlanetoid(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "ind.cora")
 	for _, suffix := range []string{".x", ".test.index"} {
-		if err := os.WriteFile(prefix+suffix, []byte("\x80\x02]q\x00."), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(prefix+suffix, []byte("\x80\x02]q\x00."), 0o600))
 	}
 	want := "weft import planetoid reads the files of Planetoid, by the prefix " + prefix
 	for _, suffix := range []string{".x", ".test.index", ""} { // the last is not there
@@ -620,9 +589,7 @@ func TestPlanetoid(t *testing.T) {
 func TestClassNames(t *testing.T) {
 	names := func(shape string, runes ...int32) entry { return array("class_names", "<U1", shape, runes) }
 	g, err := Read(write(t, append(fields(), names("(3,)", 'r', 'g', 'b'))...), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if l := g.Labels; l.Classes != 3 || !slices.Equal(l.Names, []string{"r", "g", "b"}) || !slices.Equal(l.Class, []int64{1, 0, 1}) {
 		t.Errorf("labels %+v", l)
 	}

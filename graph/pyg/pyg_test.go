@@ -14,6 +14,7 @@ import (
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
+	"weft/internal/require"
 )
 
 // expected is a graph as testdata/golden.py writes it down.
@@ -36,13 +37,9 @@ type expected struct {
 func golden(t *testing.T) map[string]expected {
 	t.Helper()
 	content, err := os.ReadFile("testdata/expected.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := map[string]expected{}
-	if err := json.Unmarshal(content, &all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(content, &all))
 	return all
 }
 
@@ -128,13 +125,9 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s: provenance %q", name, g.Provenance)
 		}
 		got, err := json.Marshal(written(g))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var read expected
-		if err := json.Unmarshal(got, &read); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(got, &read))
 		if diff := cmp.Diff(want, read); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -144,9 +137,7 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob("testdata/*.pt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".pt")
 		if _, ok := all[name]; !ok && !strings.HasPrefix(name, "refused-") && !strings.HasPrefix(name, "links") && !strings.HasPrefix(name, "several") && name != "float-labels" {
@@ -186,9 +177,7 @@ func TestRefused(t *testing.T) {
 // Labels that are floats, and not whole, are values to predict.
 func TestFloatLabels(t *testing.T) {
 	g, err := Read("testdata/float-labels.pt", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if l := &g.Labels; l.Columns != 1 || len(l.Values) != g.Own() || l.Values[0]-float32(int(l.Values[0])) != .5 || l.Classes != 0 {
 		t.Errorf("labels %+v", l)
 	}
@@ -198,9 +187,7 @@ func TestFloatLabels(t *testing.T) {
 func TestSparseFeatures(t *testing.T) {
 	for keep, sparse := range map[bool]bool{false: true, true: false} {
 		g, err := Read("testdata/wide.pt", Options{DenseFeatures: keep})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if g.Features.Sparse() != sparse || strings.Contains(fmt.Sprint(g.Notes), "stored as sparse rows") != sparse {
 			t.Errorf("dense features %v: sparse %v, notes %q", keep, g.Features.Sparse(), g.Notes)
 		}
@@ -215,9 +202,7 @@ func TestNotes(t *testing.T) {
 		{"testdata/floats.pt", `"y": floats, all of them whole numbers: read as class ids`},
 	} {
 		g, err := Read(c.path, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, c.want) }) {
 			t.Errorf("%s: notes %q, want one that begins with %q", c.path, g.Notes, c.want)
 		}
@@ -228,9 +213,7 @@ func TestNotes(t *testing.T) {
 func pickled(t testing.TB, code string, zeros int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.pt")
-	if err := os.WriteFile(path, archive(t, code, make([]byte, 8*zeros)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, archive(t, code, make([]byte, 8*zeros)), 0o600))
 	return path
 }
 
@@ -344,26 +327,20 @@ func TestSharedTypesAreRefused(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.pt")
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	for _, file := range files {
 		if strings.HasSuffix(file, "wide.pt") {
 			continue
 		}
 		content, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		code, numbers := pulled(f, content)
 		f.Add(code, numbers)
 	}
 	f.Add([]byte(dict(text("edge_index"), ids(20, 2, 3))+"."), make([]byte, 160))
 	f.Fuzz(func(t *testing.T, code, numbers []byte) {
 		path := filepath.Join(t.TempDir(), "x.pt")
-		if err := os.WriteFile(path, archive(t, string(code), numbers), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, archive(t, string(code), numbers), 0o600))
 		streamedtest.AnyBytes(t, opening(path, Options{}), len(code)+len(numbers))
 	})
 }

@@ -16,14 +16,13 @@ import (
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
+	"weft/internal/require"
 )
 
 // TestFilesInStream: the files that PyG wrote are written in a stream to the store of the graph in memory.
 func TestFilesInStream(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.pt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, path := range files {
 		name := strings.TrimSuffix(filepath.Base(path), ".pt")
 		if strings.HasPrefix(name, "refused") || name == "two-labels" {
@@ -37,9 +36,7 @@ func TestFilesInStream(t *testing.T) {
 				continue
 			}
 			whole, err := Read(path, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			streamedtest.Equal(t, g, whole)
 			g.Close()
 		}
@@ -103,9 +100,7 @@ func savedAs(t testing.TB, code string, tensors ...tensorOf) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "graph.pt")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	z := zip.NewWriter(f)
 	write := func(name string, content []byte) {
@@ -115,21 +110,15 @@ func savedAs(t testing.TB, code string, tensors ...tensorOf) string {
 		if err == nil {
 			_, err = w.Write(content)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	write("data.pkl", []byte(code))
 	for k, one := range tensors {
 		content, err := binary.Append(nil, binary.LittleEndian, one.values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		write(fmt.Sprint("data/", k), content)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	return path
 }
 

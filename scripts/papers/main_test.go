@@ -10,6 +10,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/ogb"
+	"weft/internal/require"
 	"weft/partition"
 	"weft/train"
 	"weft/train/setting"
@@ -18,13 +19,9 @@ import (
 func generated(t *testing.T, share float64) *graph.Graph {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "ogbn_papers100M")
-	if err := run([]string{"graph", folder, fmt.Sprint(share)}, nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, run([]string{"graph", folder, fmt.Sprint(share)}, nil, nil))
 	g, err := ogb.Read(ogb.Options{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
@@ -45,7 +42,7 @@ func TestGraph(t *testing.T) {
 	for v, class := range g.Labels.Class {
 		if class >= 0 {
 			found, classes[class] = append(found, int64(v)), true
-			if want := p.class(p.ids.of(uint64(v))); want != int(class) {
+			if want := p.class(v); want != int(class) {
 				t.Errorf("vertex %d has the class %d, want %d", v, class, want)
 			}
 		}
@@ -57,7 +54,7 @@ func TestGraph(t *testing.T) {
 	for v := range g.Vertices() {
 		most = max(most, r.Indptr[v+1]-r.Indptr[v])
 		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
-			if p.class(p.ids.of(uint64(u))) == p.class(p.ids.of(uint64(v))) {
+			if p.class(int(u)) == p.class(v) {
 				within++
 			}
 		}
@@ -67,58 +64,31 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestPermutation: each position has an id of its own, and of finds it.
-func TestPermutation(t *testing.T) {
-	p := newPermutation(1000, 2_654_435_761, 7)
-	seen := map[uint64]bool{}
-	for x := range uint64(1000) {
-		seen[p.at(x)] = true
-		if p.of(p.at(x)) != x {
-			t.Errorf("%d → %d → %d", x, p.at(x), p.of(p.at(x)))
-		}
-	}
-	if len(seen) != 1000 {
-		t.Errorf("%d ids", len(seen))
-	}
-}
-
 // TestPlan: the plan from counts sends what the formula of docs/architecture.md says. It needs nearly what a
 // graph in random partitions with these counts needs, which are as equal as the counts say.
 func TestPlan(t *testing.T) {
 	const k = 4
 	g, err := generated(t, 1e-4).Symmetrize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	settings := map[string]string{"model": "sage", "layers": "3", "hidden": "256", "norm": "batch", "partition": "random"}
 	c := counts{Workers: k, Vertices: g.Vertices(), Edges: g.Edges()}
 	options, err := setting.FromTexts(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	options.Parallel = fmt.Sprintf("graph=%d", k)
 	a, err := partition.Assign(context.Background(), g, options.Assignment(g, k))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	shares, err := partition.Split(g, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	made := shares[0].Whole.Statistics
 	c.CutShare, c.HaloRows = float64(made.CutEdges)/float64(c.Edges), made.Replication()-1
 	cases := []planned{{Settings: settings, counts: c}}
-	if err := planAll(context.Background(), cases); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, planAll(context.Background(), cases))
 	p := cases[0]
 	if want := int64(2 * 4 * (256 + 172) * k * (k - 1) * c.halo()); p.SentBytes != want {
 		t.Errorf("%d bytes are sent, want %d", p.SentBytes, want)
 	}
 	real, err := (&train.Job{Graph: g, Options: options}).Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	need, want := p.TensorBytes+p.GraphBytes, real.PeakTensorBytes[0]+real.GraphBytes[0]
 	if math.Abs(float64(need)/float64(want)-1) > 0.05 {
 		t.Errorf("a worker needs %d bytes by counts, and %d by the graph itself", need, want)

@@ -1,7 +1,6 @@
 package arrays
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,20 +110,4 @@ func (r *RowIDs) features(f *graph.Features) (err error) {
 	}
 	*f = sorted
 	return nil
-}
-
-// takeID cuts the id off a line, and keeps it until the line is a row.
-func (t *numbers) takeID(line []byte) (rest []byte, err error) {
-	var id []byte
-	var more bool
-	if line = bytes.TrimLeft(line, " \t"); len(line) > 0 && line[0] == '"' {
-		id, rest, more = bytes.Cut(line[1:], append([]byte(`"`), t.separator...))
-	} else {
-		id, rest, more = bytes.Cut(line, t.separator)
-	}
-	if !more {
-		return nil, refusal.Errorf("1 column, where the header has %d", t.columns+1)
-	}
-	t.id = append(t.id[:0], bytes.TrimSpace(id)...)
-	return rest, nil
 }

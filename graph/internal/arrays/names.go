@@ -146,9 +146,8 @@ func (t *numbers) nameClass(line []byte) (row bool, err error) {
 	if n == nil || n.numbers || t.columns != 1 {
 		return false, nil
 	}
-	line = bytes.TrimSpace(line)
-	name := unquoted(line)
-	n.alone = n.alone || len(t.fields) == 1 || len(name) < len(line)
+	name := t.name(line)
+	n.alone = n.alone || len(t.fields) == 1
 	if x, _ := t.number(name); math.IsNaN(x) { // unlabelled
 		return false, nil
 	}
@@ -164,12 +163,12 @@ func (t *numbers) nameClass(line []byte) (row bool, err error) {
 	return true, nil
 }
 
-// unquoted takes the double quotes off a field of CSV; a quote inside is written twice (RFC 4180).
-func unquoted(field []byte) []byte {
-	if end := len(field) - 1; end > 0 && field[0] == '"' && field[end] == '"' {
-		return bytes.ReplaceAll(field[1:end], []byte(`""`), []byte(`"`))
+// name is the only field of a line, or all of it.
+func (t *numbers) name(line []byte) []byte {
+	if len(t.fields) == 1 {
+		return t.fields[0]
 	}
-	return field
+	return bytes.TrimSpace(line)
 }
 
 func (n *classNames) add(name []byte) (int32, error) {

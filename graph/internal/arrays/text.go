@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"weft/graph/internal/lines"
 	"weft/graph/internal/table"
@@ -26,7 +27,7 @@ type numbers struct {
 	lines *lines.Reader
 	ahead [][]byte // lines that were read to understand the first one
 
-	separator []byte // nil before the first line; a space is any number of spaces
+	separator table.Separator // 0 before the first line
 	columns   int
 	rows      int64
 	fields    [][]byte
@@ -40,15 +41,15 @@ type numbers struct {
 	id        []byte      // of the last line
 }
 
-// counted counts the bytes that are read.
+// counted counts the bytes that are read, ahead of the table where they are compressed.
 type counted struct {
 	r io.Reader
-	n int
+	n atomic.Int64
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	c.n += n
+	c.n.Add(int64(n))
 	return n, err
 }
 
@@ -121,9 +122,11 @@ func isComment(line []byte) bool {
 // parse takes the values from a line; row is false for a header.
 func (t *numbers) parse(line []byte) (row bool, err error) {
 	if t.ids != nil {
-		if line, err = t.takeID(line); err != nil {
-			return false, t.lines.Errorf("%w", err)
+		id, rest, more := t.separator.Cut(line)
+		if !more {
+			return false, t.lines.Errorf("1 column, where the header has %d", t.columns+1)
 		}
+		t.id, line = append(t.id[:0], id...), rest
 	}
 	if err := t.split(line); err != nil {
 		return false, t.lines.Errorf("%w", err)
@@ -141,13 +144,13 @@ func (t *numbers) parse(line []byte) (row bool, err error) {
 		t.columns--
 		return false, nil
 	}
-	if one := first && t.isOneName(line); one || first && t.isHeader() {
+	if one := first && t.isOneName(); one || first && t.isHeader() {
 		if len(t.fields[0]) == 0 {
 			return false, t.lines.Errorf("the first column has no name, as pandas writes its index: write it with index=False")
 		}
-		t.names.begin(unquoted(bytes.TrimSpace(line)))
+		t.names.begin(t.name(line))
 		if one {
-			t.columns, t.names.spaced = 1, t.separator[0] == ' ' && !isQuoted(line)
+			t.columns, t.names.spaced = 1, true
 			return false, nil
 		}
 		return false, t.narrow()
@@ -189,25 +192,15 @@ func (t *numbers) isHeader() bool {
 }
 
 // isOneName reports whether the first line of labels is the name of a class, or of their column, although it
-// has separators: in quotes as a whole, or words and numbers between spaces.
-func (t *numbers) isOneName(line []byte) bool {
-	if t.names == nil || t.columns < 2 {
-		return false
-	}
-	return isQuoted(line) || t.separator[0] == ' ' && t.hasWord() && !t.isHeader()
-}
-
-// isQuoted reports whether a line is one field in quotes.
-func isQuoted(line []byte) bool {
-	line = bytes.TrimSpace(line)
-	name := unquoted(line)
-	return len(name) < len(line) && bytes.Count(line, []byte{'"'}) == 2+2*bytes.Count(name, []byte{'"'})
+// has spaces: words and numbers.
+func (t *numbers) isOneName() bool {
+	return t.names != nil && t.columns > 1 && t.separator == ' ' && t.hasWord() && !t.isHeader()
 }
 
 // narrow is called after a header. Labels whose header has spaces have one column, unless the next line has
 // several numbers.
 func (t *numbers) narrow() error {
-	if t.names == nil || t.separator[0] != ' ' || t.columns < 2 {
+	if t.names == nil || t.separator != ' ' || t.columns < 2 {
 		return nil
 	}
 	for {
@@ -239,30 +232,14 @@ func (t *numbers) hasWord() bool {
 
 // split cuts a line into fields.
 func (t *numbers) split(line []byte) (err error) {
-	if t.separator == nil {
-		t.separator = []byte(" ")
-		for _, s := range []string{",", ";", "\t"} {
-			if bytes.Contains(line, []byte(s)) {
-				t.separator = []byte(s)
-				break
-			}
-		}
+	if t.separator == 0 {
+		t.separator = table.SeparatorOf(line, ",;\t")
 	}
-	if t.fields, err = memory.Grow(t.fields[:0], 1+bytes.Count(line, t.separator)); err != nil {
-		return err
+	t.fields, err = t.separator.Split(t.fields[:0], line)
+	if len(t.fields) == 0 {
+		t.fields = append(t.fields, nil)
 	}
-	if t.separator[0] == ' ' {
-		line = bytes.TrimSpace(line)
-	}
-	for more := true; more; {
-		var field []byte
-		field, line, more = bytes.Cut(line, t.separator)
-		if t.separator[0] == ' ' {
-			line = bytes.TrimLeft(line, " ")
-		}
-		t.fields = append(t.fields, bytes.Trim(field, " \t\""))
-	}
-	return nil
+	return err
 }
 
 // number returns the value of a field.
@@ -283,8 +260,8 @@ func (t *numbers) number(field []byte) (x float64, ok bool) {
 // check refuses a file that expands to more values than a table does. One column has no more than there may
 // be rows.
 func (t *numbers) check(kept int) error {
-	if t.columns > 1 && kept > valuesOfAnyFile+valuesOfAByte*t.file.n {
-		return refusal.Errorf("%s: its first %d bytes expand to %d values, as no table does; unpack it if it is one", t.path, t.file.n, kept)
+	if t.columns > 1 && int64(kept) > valuesOfAnyFile+valuesOfAByte*t.file.n.Load() {
+		return refusal.Errorf("%s: its first %d bytes expand to %d values, as no table does; unpack it if it is one", t.path, t.file.n.Load(), kept)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"weft/graph/streamed"
 	"weft/internal/alloctest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // Equal writes a graph in a stream, and fails unless the store and what Write says of it are those of whole.
@@ -32,9 +33,7 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 	if err == nil {
 		err = whole.Write(inMemory)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stores := [2]map[string]string{Files(t, inMemory), Files(t, inStream)}
 	for _, files := range stores { // their record has the times of files, and no sums of those that grew
 		if record, there := files["checked.json"]; there {
@@ -68,13 +67,9 @@ func Both(t testing.TB, read func(symmetrize bool) (*graph.Graph, error), open f
 	t.Helper()
 	for _, symmetrize := range []bool{false, true} {
 		whole, err := read(symmetrize)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		g, err := open(symmetrize)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if g == nil {
 			t.Fatal("not in a stream")
 		}
@@ -87,9 +82,7 @@ func Both(t testing.TB, read func(symmetrize bool) (*graph.Graph, error), open f
 		}
 		if rule := "random:50/25/25"; whole.Labels.There() {
 			g.Prepare = func() error { return g.InMemory.MakeSplits(rule, 2, 7) }
-			if err := whole.MakeSplits(rule, 2, 7); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, whole.MakeSplits(rule, 2, 7))
 		}
 		w = Equal(t, g, whole)
 	}
@@ -108,9 +101,7 @@ func Files(t testing.TB, dir string) map[string]string {
 		files[path] = string(data)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return files
 }
 
@@ -164,9 +155,7 @@ func BeyondMemory(t testing.TB, left int64, edges int64, open func() (*streamed.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.Sys-now.HeapIdle) + left))
 	opened := func() *streamed.Graph {
 		g, err := open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return g
 	}
 	whole := opened()
@@ -237,9 +226,7 @@ func Damaged(t testing.TB, content []byte, from int, open func(path string) func
 	write := func(content []byte) func() (*streamed.Graph, error) {
 		path := filepath.Join(dir, fmt.Sprint(files)) // writing over a file waits for the disk
 		files++
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, content, 0o600))
 		return open(path)
 	}
 	for n := from; n < len(content); n += 1 + n/64 {
