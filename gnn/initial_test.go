@@ -21,7 +21,7 @@ func TestInitialBlocks(t *testing.T) {
 	for _, diagonal := range []int{0, 4} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		defer team.Memory.Close()
-		s, schema := gnn.Spec{Model: "rgcn", Layers: 2, Hidden: hidden, DiagonalBlocks: diagonal, Direction: "in", Norm: "none", Activation: "relu"}, gnn.OneType(features, 0)
+		s, schema := gnn.Spec{Model: "rgcn", Layers: 2, Hidden: hidden, NumBlocks: diagonal, Direction: "in", Norm: "none", Activation: "relu"}, gnn.OneType(features, 0)
 		blocks, err := s.Blocks(schema, classes)
 		require.NoError(t, err)
 		params := nn.NewParams(team, 1)

@@ -56,7 +56,7 @@ func forms() (specs []gnn.Spec) {
 		}
 		if s.Uses("bases") {
 			bases, blocks := s, s
-			bases.Bases, blocks.DiagonalBlocks = 2, 1
+			bases.Bases, blocks.NumBlocks = 2, 1
 			specs = append(specs, bases, blocks)
 		}
 		if s.Uses("shared-weights") {

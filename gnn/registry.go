@@ -13,35 +13,39 @@ import (
 
 // Spec holds the settings of a model that is known by name.
 type Spec struct {
-	Model              string // one of Names
-	Layers             int
-	Hidden             int     // of all heads together
-	Heads, OutputHeads int     // graph attention; several output heads are averaged
-	Norm               string  // one of Norms, empty: none
-	Activation         string  // one of Activations
-	Residual           bool    // the input of each hidden block but the first is added to its output
-	Direction          string  // in, out, both
-	Dropout            float64 // after each layer but the last
-	InputDropout       float64 // on the features
-	EdgeFeatures       bool    // graph attention: uses the features of the edges
-	TransformDropout   float64 // graph attention: on the transformed features
-	AttentionDropout   float64 // graph attention: on the coefficients
+	Model            string  `yaml:"model"` // one of Names
+	Layers           int     `yaml:"layers"`
+	Hidden           int     `yaml:"hidden"`            // width of a hidden layer, over all heads together
+	Heads            int     `yaml:"heads"`             // of graph attention
+	OutputHeads      int     `yaml:"output-heads"`      // of the last layer, averaged
+	Norm             string  `yaml:"norm"`              // one of Norms, empty: none
+	Activation       string  `yaml:"activation"`        // one of Activations
+	Residual         bool    `yaml:"residual"`          // the input of each hidden block but the first is added to its output
+	Direction        string  `yaml:"direction"`         // in, out, both
+	Dropout          float64 `yaml:"dropout"`           // after each layer but the last
+	InputDropout     float64 `yaml:"input-dropout"`     // on the features
+	EdgeFeatures     bool    `yaml:"edge-features"`     // graph attention: uses the features of the edges
+	TransformDropout float64 `yaml:"transform-dropout"` // graph attention: on the transformed features
+	AttentionDropout float64 `yaml:"attention-dropout"` // graph attention: on the coefficients
 	// Decoupled: an MLP of Layers layers, followed by rounds of the model's aggregation
-	Decoupled         bool
-	Teleport          float64 // of the rounds
-	Rounds            int     // 0: as many as published for appnp and sgc, and as many as Layers for other models
-	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
-	BlockForm         string  // one of BlockForms, empty: plain
-	Aggregation       string  // GraphSAGE: one of Aggregations, empty: mean
-	Jump              string  // one of Jumps, empty: none
+	Decoupled bool    `yaml:"decoupled"`
+	Teleport  float64 `yaml:"teleport"` // of the rounds
+	// Rounds: 0: as many as published for appnp and sgc, and as many as Layers for other models
+	Rounds            int    `yaml:"rounds"`
+	AttentionGradient string `yaml:"attention-gradient"` // decoupled graph attention: one of AttentionGradients
+	BlockForm         string `yaml:"blocks"`             // one of BlockForms, empty: plain
+	Aggregation       string `yaml:"aggregation"`        // GraphSAGE: one of Aggregations, empty: mean
+	Jump              string `yaml:"jk"`                 // one of Jumps, empty: none
 	// R-GCN: the number of bases of the basis decomposition, or of blocks of the block-diagonal one; 0: not
 	// used
-	Bases, DiagonalBlocks int
-	Embed                 int // columns of the embedding of vertices without features; 0: none
+	Bases         int `yaml:"bases"`
+	NumBlocks     int `yaml:"num-blocks"`
+	NodeEmbedding int `yaml:"node-embedding"` // columns of the embedding of vertices without features; 0: none
 	// GCNII: the share of the initial residual, the strength of the weights, and whether aggregation and
 	// initial residual share one weight. APPNP: Alpha is the teleport
-	Alpha, Theta  float64
-	SharedWeights bool
+	Alpha         float64 `yaml:"alpha"`
+	Theta         float64 `yaml:"theta"`
+	SharedWeights bool    `yaml:"shared-weights"`
 }
 
 // Norms are the names of the norms. Auto is layer norm if norms come before convolutions, and none otherwise.
@@ -407,8 +411,8 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 			}
 		}
 	}
-	if bare := slices.ContainsFunc(reads, func(t VertexType) bool { return t.Columns == 0 }); s.Embed > 0 && !bare {
-		return refusal.Errorf("%s %d: all vertices that are read have features; leave it out", refusal.Setting("node-embedding"), s.Embed)
+	if bare := slices.ContainsFunc(reads, func(t VertexType) bool { return t.Columns == 0 }); s.NodeEmbedding > 0 && !bare {
+		return refusal.Errorf("%s %d: all vertices that are read have features; leave it out", refusal.Setting("node-embedding"), s.NodeEmbedding)
 	}
 	if !schema.Typed() {
 		return nil
@@ -453,15 +457,15 @@ func (s Spec) layers(kind ModelKind, features, edge, classes int) (specs []Block
 
 // read returns how many columns the first block reads: those of the features or, without features, of the
 // embedding.
-func (s *Spec) read(features int) int { return cmp.Or(features, s.Embed) }
+func (s *Spec) read(features int) int { return cmp.Or(features, s.NodeEmbedding) }
 
 // embedding returns the embedding that the first block reads if the vertices have no features, in a model for
 // one vertex type; nil: they have features.
 func (s *Spec) embedding(e Env) *nn.Param {
-	if s.Embed == 0 || e.Types[0].Columns > 0 {
+	if s.NodeEmbedding == 0 || e.Types[0].Columns > 0 {
 		return nil
 	}
-	return e.embedding(0, s.Embed)
+	return e.embedding(0, s.NodeEmbedding)
 }
 
 // decoupled describes the decoupled form of a model. Its MLP has the initial values of GCN's layers:

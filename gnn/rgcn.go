@@ -55,7 +55,7 @@ type rgcnTarget struct {
 // layers all types share all weights.
 func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 	s, one := l.spec, len(l.schema.Types) == 1
-	c := &RGCN{blocks: s.DiagonalBlocks, relations: make([]rgcnRelation, len(l.schema.Relations)), targets: make([]rgcnTarget, len(l.schema.Types))}
+	c := &RGCN{blocks: s.NumBlocks, relations: make([]rgcnRelation, len(l.schema.Relations)), targets: make([]rgcnTarget, len(l.schema.Types))}
 	count := len(l.schema.Relations)
 	if s.Bases > 0 && len(l.computed.relations[l.i]) > 0 {
 		c.comp = e.Params.Matrix(l.path("comp"), count, s.Bases, nn.Glorot(count, s.Bases))
@@ -113,7 +113,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 
 // rgcnWeight makes so many matrices for one vertex type as source.
 func (l *typedLayer) rgcnWeight(name string, i, matrices int, e Env) *nn.Param {
-	in, blocks := l.in[i], l.spec.DiagonalBlocks
+	in, blocks := l.in[i], l.spec.NumBlocks
 	switch {
 	case in == 0:
 		return e.Params.Table(name, e.Rows[i], matrices, l.out, nn.Glorot(e.Rows[i].Total, l.out))

@@ -201,7 +201,7 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 	t := &typed{spec: &s, kind: kind, schema: schema, computed: layers, widths: make([]int, len(schema.Types))}
 	for i, v := range schema.Types {
 		if t.widths[i] = v.Columns; v.Columns == 0 {
-			t.widths[i] = s.Embed
+			t.widths[i] = s.NodeEmbedding
 		}
 	}
 	in := schema.Types[0].Columns
@@ -232,7 +232,7 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 			"which adds the other direction as relations, and leave %s out",
 			refusal.Setting("direction"), s.Direction, refusal.Setting("reverse-relations"), refusal.Setting("direction"))
 	}
-	if s.Embed == 0 && kind.relations == nil {
+	if s.NodeEmbedding == 0 && kind.relations == nil {
 		for i, t := range schema.Types {
 			if computed.rows[0][i] && t.Columns == 0 {
 				return refusal.Errorf("%s %s: vertices of type %q have no features; learn some for them with %s N, or take %s rgcn, "+
@@ -240,7 +240,7 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 			}
 		}
 	}
-	if reads := func(t VertexType) bool { return t.Columns > 0 || s.Embed > 0 }; s.InputDropout > 0 && !slices.ContainsFunc(schema.Types, reads) {
+	if reads := func(t VertexType) bool { return t.Columns > 0 || s.NodeEmbedding > 0 }; s.InputDropout > 0 && !slices.ContainsFunc(schema.Types, reads) {
 		return refusal.Errorf("%s %v: the vertices have no features; leave it out, or learn some with %s N", refusal.Setting("input-dropout"),
 			s.InputDropout, refusal.Setting("node-embedding"))
 	}
@@ -248,7 +248,7 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 		if c := schema.Types[i].Columns; c > 0 {
 			return c
 		}
-		return s.Embed
+		return s.NodeEmbedding
 	}
 	for i, relations := range computed.relations {
 		for _, k := range relations {
@@ -265,15 +265,15 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 			}
 		}
 	}
-	if s.DiagonalBlocks == 0 {
+	if s.NumBlocks == 0 {
 		return nil
 	}
 	divides := func(n int, of string) error {
-		if n%s.DiagonalBlocks == 0 {
+		if n%s.NumBlocks == 0 {
 			return nil
 		}
 		return refusal.Errorf("%s %d does not divide %s, %d: blocks are of equal size; take another number, or %s N",
-			refusal.Setting("num-blocks"), s.DiagonalBlocks, of, n, refusal.Setting("bases"))
+			refusal.Setting("num-blocks"), s.NumBlocks, of, n, refusal.Setting("bases"))
 	}
 	for i, t := range schema.Types {
 		if !computed.rows[0][i] {
@@ -281,7 +281,7 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 		}
 		if width(i) == 0 {
 			return refusal.Errorf("%s %d: vertices of type %q have no features whose weights could have blocks; learn some with %s N, or take %s N",
-				refusal.Setting("num-blocks"), s.DiagonalBlocks, t.Name, refusal.Setting("node-embedding"), refusal.Setting("bases"))
+				refusal.Setting("num-blocks"), s.NumBlocks, t.Name, refusal.Setting("node-embedding"), refusal.Setting("bases"))
 		}
 		if err := divides(width(i), fmt.Sprintf("the number of features of %q", t.Name)); err != nil {
 			return err
@@ -328,8 +328,8 @@ func (l *typedLayer) build(e Env) *TypedLayer {
 		t := &b.Types[i]
 		if l.i == 0 && l.computed.rows[0][i] {
 			t.Input = nn.Dropout{Path: l.inputPath(i), P: s.InputDropout}
-			if v.Columns == 0 && s.Embed > 0 {
-				t.Embedding = e.embedding(i, s.Embed)
+			if v.Columns == 0 && s.NodeEmbedding > 0 {
+				t.Embedding = e.embedding(i, s.NodeEmbedding)
 			}
 		}
 		norm := l.ofType(fmt.Sprintf("norms.%d", l.i), i)

@@ -103,7 +103,7 @@ func testTypedGolden(t *testing.T, file, input string) {
 		Activation: meta["act"], Direction: "in",
 	}
 	if s.Model == "rgcn" {
-		s.Bases, s.DiagonalBlocks = g.number("bases"), g.number("blocks")
+		s.Bases, s.NumBlocks = g.number("bases"), g.number("blocks")
 	}
 	classes := tensors["logits"].Shape[1]
 	blocks, err := s.Blocks(p.Schema(), classes)
@@ -278,18 +278,18 @@ func TestTypedRefused(t *testing.T) {
 		{citations(7, 7), func(s *gnn.Spec) { s.Model = "gine" }, `it uses edge features, and the edges of "paper__cites__paper" have none`},
 		{citations(7, 5), func(s *gnn.Spec) { s.Model, s.Layers = "gin", 1 }, `those of "author__writes__paper" have 5 and 7 columns`},
 		{citations(7, 0), func(*gnn.Spec) {}, `vertices of type "author" have no features; learn some for them with node-embedding N, or take model rgcn`},
-		{citations(7, 5), func(s *gnn.Spec) { s.Embed = 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
-		{citations(7, 0), func(s *gnn.Spec) { s.Model, s.Embed = "mlp", 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
+		{citations(7, 5), func(s *gnn.Spec) { s.NodeEmbedding = 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
+		{citations(7, 0), func(s *gnn.Spec) { s.Model, s.NodeEmbedding = "mlp", 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
 		{
 			gnn.Schema{Types: citations(7, 5).Types, Relations: citations(7, 5).Relations, Outputs: []int{0, 1}},
 			func(s *gnn.Spec) { s.Model = "mlp" },
 			`model mlp: it computes rows of the vertex type "paper" alone, and those of "author" are wanted; take model sage, gat or rgcn`,
 		},
 		{citations(0, 0), func(s *gnn.Spec) { s.Model, s.InputDropout = "rgcn", .5 }, "input-dropout 0.5: the vertices have no features; leave it out, or learn some with node-embedding N"},
-		{citations(6, 4), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 4 }, `num-blocks 4 does not divide the number of features of "paper", 6`},
-		{citations(8, 4), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 4 }, "num-blocks 4 does not divide the number of classes, 6"},
-		{citations(8, 0), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 2 }, `vertices of type "author" have no features whose weights could have blocks`},
-		{citations(8, 0), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks, s.Embed = "rgcn", 2, 3 }, `num-blocks 2 does not divide the number of features of "author", 3`},
+		{citations(6, 4), func(s *gnn.Spec) { s.Model, s.NumBlocks = "rgcn", 4 }, `num-blocks 4 does not divide the number of features of "paper", 6`},
+		{citations(8, 4), func(s *gnn.Spec) { s.Model, s.NumBlocks = "rgcn", 4 }, "num-blocks 4 does not divide the number of classes, 6"},
+		{citations(8, 0), func(s *gnn.Spec) { s.Model, s.NumBlocks = "rgcn", 2 }, `vertices of type "author" have no features whose weights could have blocks`},
+		{citations(8, 0), func(s *gnn.Spec) { s.Model, s.NumBlocks, s.NodeEmbedding = "rgcn", 2, 3 }, `num-blocks 2 does not divide the number of features of "author", 3`},
 		{gnn.Schema{ // without authors after the first layer no paper is left after the second
 			Types:     []gnn.VertexType{{Name: "paper", Columns: 3}, {Name: "author", Columns: 3}},
 			Relations: []gnn.Relation{{Name: "author__writes__paper", Source: 1}},
@@ -317,7 +317,7 @@ func TestTypedReach(t *testing.T) {
 	defer team.Memory.Close()
 	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g.graph())}, axis.Options{})
 	require.NoError(t, err)
-	s := gnn.Spec{Model: "sage", Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in", Embed: 3, Residual: true, Dropout: .5, InputDropout: .2}
+	s := gnn.Spec{Model: "sage", Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in", NodeEmbedding: 3, Residual: true, Dropout: .5, InputDropout: .2}
 	blocks, err := s.Blocks(p.Schema(), 2)
 	require.NoError(t, err)
 	params := nn.NewParams(team, 1)

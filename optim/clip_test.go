@@ -19,7 +19,7 @@ func TestClipOfSmallNorms(t *testing.T) {
 		team, ps := newParams(t)
 		a, b := ps.Bias("a", 1, nn.Constant(0)), ps.Bias("b", 1, nn.Constant(0))
 		a.Grad.Floats()[0], b.Grad.Floats()[0] = 3e-6, 4e-6
-		newOptimizer(t, optim.Settings{Name: "sgd", Rate: 1e6, Clip: c.clip}, team, ps).Step(1)
+		newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: 1e6, Clip: c.clip}, team, ps).Step(1)
 		for p, want := range map[*nn.Param]float64{a: -3 * c.scale, b: -4 * c.scale} {
 			if got := float64(p.Value.Floats()[0]); math.Abs(got-want) > 1e-5 {
 				t.Errorf("clip %v: %s moves to %v, want %v", c.clip, p.Name, got, want)
@@ -40,6 +40,8 @@ func TestClipOfTheWholeModel(t *testing.T) {
 		}
 		return append([]float64{144, 16}, own...) // a norm of 13
 	}
-	newOptimizer(t, optim.Settings{Name: "sgd", Rate: 1, Clip: 1, Squares: squares}, team, ps).Step(1)
+	o := newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: 1, Clip: 1}, team, ps)
+	o.Squares = squares
+	o.Step(1)
 	near(t, "a", a.Value.Floats(), []float32{-3. / 13})
 }

@@ -13,16 +13,13 @@ import (
 
 // Settings choose an optimizer.
 type Settings struct {
-	Name                string  // one of Names
-	Rate                float64 // learning rate
-	WeightDecay         float64 // of parameters with nn.WeightDecay
-	ConvWeightDecay     float64 // of parameters with nn.ConvDecay
-	DecayFirstLayerOnly bool
-	Momentum            float64 // of SGD, in [0, 1)
-	Clip                float64 // largest 2-norm of all gradients together; 0: no limit
-	// Squares takes the squared 2-norm of the gradient of each parameter, and returns those of all parameters
-	// of the model in its order, for Clip. nil: the parameters are the whole model's.
-	Squares func(own []float64) []float64
+	Optimizer           string  `yaml:"optimizer"`         // one of Names
+	LR                  float64 `yaml:"lr"`                // learning rate
+	WeightDecay         float64 `yaml:"weight-decay"`      // of parameters with nn.WeightDecay
+	ConvWeightDecay     float64 `yaml:"conv-weight-decay"` // of parameters with nn.ConvDecay
+	DecayFirstLayerOnly bool    `yaml:"decay-first-layer-only"`
+	Momentum            float64 `yaml:"momentum"` // of SGD, in [0, 1)
+	Clip                float64 `yaml:"clip"`     // largest 2-norm of all gradients together; 0: no limit
 }
 
 // Names are the optimizers: Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), and stochastic
@@ -34,6 +31,10 @@ const SGD = "sgd"
 
 // Optimizer holds the state of one run.
 type Optimizer struct {
+	// Squares takes the squared 2-norm of the gradient of each parameter, and returns those of all parameters
+	// of the model in its order, for Clip. nil: the parameters are the whole model's.
+	Squares func(own []float64) []float64
+
 	s      Settings
 	team   *kernel.Team
 	params []*nn.Param
@@ -44,7 +45,7 @@ type Optimizer struct {
 // New returns an optimizer for the parameters.
 func New(s Settings, team *kernel.Team, params []*nn.Param) (*Optimizer, error) {
 	buffers := 2
-	switch s.Name {
+	switch s.Optimizer {
 	case "adam", "adamw":
 	case SGD:
 		buffers = 0
@@ -52,7 +53,7 @@ func New(s Settings, team *kernel.Team, params []*nn.Param) (*Optimizer, error) 
 			buffers = 1
 		}
 	default:
-		return nil, fmt.Errorf("unknown optimizer %q", s.Name)
+		return nil, fmt.Errorf("unknown optimizer %q", s.Optimizer)
 	}
 	o := &Optimizer{s: s, team: team, params: params, state: make([][2]*tensor.Matrix, len(params))}
 	for i, p := range params {
@@ -66,7 +67,7 @@ func New(s Settings, team *kernel.Team, params []*nn.Param) (*Optimizer, error) 
 // Step updates the parameters from their gradients. The learning rate is multiplied by factor (a Schedule's).
 func (o *Optimizer) Step(factor float64) {
 	o.step++
-	rate, clip := o.s.Rate*factor, 1.0
+	rate, clip := o.s.LR*factor, 1.0
 	if o.s.Clip > 0 {
 		clip = math.Min(1, o.s.Clip/(o.norm()+1e-6))
 	}
@@ -84,7 +85,7 @@ func (o *Optimizer) Step(factor float64) {
 func (o *Optimizer) update(p *nn.Param, state [2]*tensor.Matrix, rate, clip float64) {
 	p.Value.Thaw() // what the training pass has kept
 	decay := o.s.decay(p)
-	if o.s.Name == SGD {
+	if o.s.Optimizer == SGD {
 		o.team.SGD(p.Value, p.Grad, state[0], kernel.SGDStep{
 			Rate: rate, Momentum: o.s.Momentum, Decay: decay, Clip: clip, First: o.step == 1,
 		})
@@ -92,7 +93,7 @@ func (o *Optimizer) update(p *nn.Param, state [2]*tensor.Matrix, rate, clip floa
 	}
 	o.team.Adam(p.Value, p.Grad, state[0], state[1], kernel.AdamStep{
 		Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8,
-		Decay: decay, Clip: clip, Step: int(o.step), Decoupled: o.s.Name == "adamw",
+		Decay: decay, Clip: clip, Step: int(o.step), Decoupled: o.s.Optimizer == "adamw",
 	})
 }
 
@@ -115,8 +116,8 @@ func (o *Optimizer) norm() float64 {
 	for i, p := range o.params {
 		squares[i] = o.team.SumSquares(p.Grad)
 	}
-	if o.s.Squares != nil {
-		squares = o.s.Squares(squares)
+	if o.Squares != nil {
+		squares = o.Squares(squares)
 	}
 	sum := 0.0
 	for _, x := range squares {
@@ -128,7 +129,7 @@ func (o *Optimizer) norm() float64 {
 // Arrays lists the state, under PyTorch's names.
 func (o *Optimizer) Arrays() []checkpoint.Array {
 	names := [2]string{"exp_avg", "exp_avg_sq"}
-	if o.s.Name == SGD {
+	if o.s.Optimizer == SGD {
 		names[0] = "momentum_buffer"
 	}
 	all := []checkpoint.Array{{Name: "optimizer/step", Count: &o.step}}

@@ -57,8 +57,8 @@ func TestGolden(t *testing.T) {
 				Clip        *float64 `json:"clip"`
 			}
 			require.NoError(t, json.Unmarshal([]byte(text), &torch))
-			s := optim.Settings{Rate: torch.LR, Momentum: torch.Momentum, WeightDecay: torch.WeightDecay}
-			s.Name, _, _ = strings.Cut(name, "-")
+			s := optim.Settings{LR: torch.LR, Momentum: torch.Momentum, WeightDecay: torch.WeightDecay}
+			s.Optimizer, _, _ = strings.Cut(name, "-")
 			if torch.Clip != nil {
 				s.Clip = *torch.Clip
 			}
@@ -104,7 +104,7 @@ func TestDecayOfTheFirstLayer(t *testing.T) {
 			ps.Weight("1.weight", 2, 2, nn.Constant(1))
 			ps.Attention("1.att", 1, 2)
 			team.Fill(ps.List[3].Value, 1)
-			newOptimizer(t, optim.Settings{Name: name, Rate: .1, WeightDecay: .5, DecayFirstLayerOnly: firstOnly}, team, ps).Step(1)
+			newOptimizer(t, optim.Settings{Optimizer: name, LR: .1, WeightDecay: .5, DecayFirstLayerOnly: firstOnly}, team, ps).Step(1)
 			for i, want := range []bool{true, false, !firstOnly, !firstOnly} {
 				if decayed := ps.List[i].Value.Floats()[0] != 1; decayed != want {
 					t.Errorf("%s, first layer only %v: %s decayed: %v, want %v", name, firstOnly, ps.List[i].Name, decayed, want)
@@ -120,7 +120,7 @@ func TestTwoDecays(t *testing.T) {
 	ps.Weight("linear", 1, 1, nn.Constant(1))
 	ps.Matrix("conv", 1, 1, nn.Constant(1)).Decay = nn.ConvDecay
 	ps.Bias("bias", 1, nn.Constant(1))
-	newOptimizer(t, optim.Settings{Name: "sgd", Rate: 1, WeightDecay: .25, ConvWeightDecay: .5}, team, ps).Step(1)
+	newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: 1, WeightDecay: .25, ConvWeightDecay: .5}, team, ps).Step(1)
 	for i, want := range []float32{.75, .5, 1} {
 		if got := ps.List[i].Value.Floats()[0]; got != want {
 			t.Errorf("%s is %v, want %v", ps.List[i].Name, got, want)
@@ -134,7 +134,7 @@ func TestClip(t *testing.T) {
 		team, ps := newParams(t)
 		a, b := ps.Bias("a", 1, nn.Constant(0)), ps.Bias("b", 1, nn.Constant(0))
 		a.Grad.Floats()[0], b.Grad.Floats()[0] = 3, 4
-		newOptimizer(t, optim.Settings{Name: "sgd", Rate: 1, Clip: c.clip}, team, ps).Step(1)
+		newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: 1, Clip: c.clip}, team, ps).Step(1)
 		near(t, fmt.Sprint("clip ", c.clip), []float32{a.Value.Floats()[0], b.Value.Floats()[0]}, []float32{float32(-3 * c.step), float32(-4 * c.step)})
 		if a.Grad.Floats()[0] != 3 {
 			t.Error("the gradient was changed")
@@ -147,7 +147,7 @@ func TestRateFactor(t *testing.T) {
 		team, ps := newParams(t)
 		p := ps.Bias("p", 1, nn.Constant(0))
 		p.Grad.Floats()[0] = 1
-		o := newOptimizer(t, optim.Settings{Name: name, Rate: .5}, team, ps)
+		o := newOptimizer(t, optim.Settings{Optimizer: name, LR: .5}, team, ps)
 		o.Step(0)
 		if v := p.Value.Floats()[0]; v != 0 {
 			t.Errorf("%s: a step with a factor of 0 ends at %v", name, v)
@@ -159,7 +159,7 @@ func TestRateFactor(t *testing.T) {
 
 func TestUnknownOptimizer(t *testing.T) {
 	team, ps := newParams(t)
-	if _, err := optim.New(optim.Settings{Name: "lion"}, team, ps.List); err == nil || !strings.Contains(err.Error(), `"lion"`) {
+	if _, err := optim.New(optim.Settings{Optimizer: "lion"}, team, ps.List); err == nil || !strings.Contains(err.Error(), `"lion"`) {
 		t.Errorf("%v", err)
 	}
 }
@@ -170,18 +170,18 @@ func TestStateMemory(t *testing.T) {
 	for _, c := range []struct {
 		s     optim.Settings
 		pages int64
-	}{{optim.Settings{Name: "adam"}, 6}, {optim.Settings{Name: "adamw"}, 6}, {optim.Settings{Name: "sgd", Momentum: .9}, 3}, {optim.Settings{Name: "sgd"}, 0}} {
+	}{{optim.Settings{Optimizer: "adam"}, 6}, {optim.Settings{Optimizer: "adamw"}, 6}, {optim.Settings{Optimizer: "sgd", Momentum: .9}, 3}, {optim.Settings{Optimizer: "sgd"}, 0}} {
 		team, ps := newParams(t)
 		ps.Weight("w", 64, 32, nn.Constant(0)) // two pages
 		ps.Bias("b", 5, nn.Constant(0))
 		o := newOptimizer(t, c.s, team, ps)
 		o.Step(1)
 		if live := team.Memory.Live(tensor.Optimizer); live != c.pages*4096 {
-			t.Errorf("%s holds %d bytes", c.s.Name, live)
+			t.Errorf("%s holds %d bytes", c.s.Optimizer, live)
 		}
 		o.Release()
 		if live := team.Memory.Live(tensor.Optimizer); live != 0 {
-			t.Errorf("%s holds %d bytes after Release", c.s.Name, live)
+			t.Errorf("%s holds %d bytes after Release", c.s.Optimizer, live)
 		}
 	}
 }

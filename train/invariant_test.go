@@ -58,9 +58,9 @@ func networks() map[string]Options {
 		"gcnii":    with(func(o *Options) { o.Model = "gcnii"; o.InputDropout = .2; o.WeightDecay, o.ConvWeightDecay = 5e-4, .01 }),
 		"separate": with(func(o *Options) { o.Model = "gcnii"; o.SharedWeights = false; o.Direction = "out" }),
 		"resgcn":   with(func(o *Options) { o.Model, o.Activation = "resgcn", "gelu" }),
-		"blocks":   with(func(o *Options) { o.Model, o.Blocks, o.Norm = "sage", "residual", "batch" }),
+		"blocks":   with(func(o *Options) { o.Model, o.BlockForm, o.Norm = "sage", "residual", "batch" }),
 		"blocks-gat": with(func(o *Options) {
-			o.Model, o.Blocks, o.Heads = "gat", "residual", 4
+			o.Model, o.BlockForm, o.Heads = "gat", "residual", 4
 			o.AttentionDropout = .3
 		}),
 		"appnp": with(func(o *Options) { o.Model = "appnp"; o.Norm = "batch"; o.InputDropout = .2 }),

@@ -61,7 +61,7 @@ func chunksOf(c *worker.Config, partitions string) string {
 	switch {
 	case c.HaloDelay > 0:
 		division := fmt.Sprintf("%d %s", c.Mesh.Partitions, partitions)
-		if c.AggregationOrder == order.Auto && c.Spec.Uses("aggregation-order") {
+		if c.AggregationOrder == order.Auto && c.Uses("aggregation-order") {
 			division += ofInputs
 		}
 		return division

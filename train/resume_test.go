@@ -102,7 +102,7 @@ func resumes() map[string]Options {
 	add("gcn", "tensor=2", func(o *Options) { o.Model, o.Select = "gcn", setting.SelectLoss })
 	add("decoupled", "graph=2,tensor=2", func(o *Options) { o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd"; o.Momentum = .9 })
 	add("turns", "tensor=2", func(o *Options) { o.Model, o.Partitions, o.Partition = "gat", 3, "random" })
-	add("residual", "", func(o *Options) { o.Blocks, o.Layers = "residual", 3 })
+	add("residual", "", func(o *Options) { o.BlockForm, o.Layers = "residual", 3 })
 	add("gcnii", "pipeline=2", deep)
 	add("warm", "pipeline=2", func(o *Options) { deep(o); o.HistoryStart, o.ChunkOrder = axis.Warm, axis.Fixed })
 	add("keep", "pipeline=3", func(o *Options) {

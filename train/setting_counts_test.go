@@ -59,7 +59,7 @@ func TestEachSettingCounts(t *testing.T) {
 		bases = append(bases, o)
 		if kind, _ := gnn.KindOf(model); kind.ResidualBlocks() {
 			o := o
-			o.Blocks, o.OutputHeads, o.LR = "residual", 1, .001
+			o.BlockForm, o.OutputHeads, o.LR = "residual", 1, .001
 			bases = append(bases, o)
 		}
 		if slices.Contains(gnn.Decouplable(), model) {
@@ -93,7 +93,7 @@ func TestEachSettingCounts(t *testing.T) {
 				want := s.Applies(&changed) && !listed
 				if counts := !slices.Equal(run(t, g, changed).Losses, was); counts != want {
 					t.Errorf("%s, task %s, %s blocks, decoupled %v: %s %s instead of %q changes the losses: %v, want %v %s",
-						o.Model, o.Task, o.Blocks, o.Decoupled, s.Name, text, s.Text(&o), counts, want, exempt.why)
+						o.Model, o.Task, o.BlockForm, o.Decoupled, s.Name, text, s.Text(&o), counts, want, exempt.why)
 				}
 			}
 		}
@@ -148,9 +148,12 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 	case "init":
 		return []string{weightsFileOf(t, g, *o)}
 	}
-	switch v := s.Value(o).(type) {
-	case string:
+	if v := s.Text(o); s.Choices != nil {
 		return slices.DeleteFunc(slices.Clone(s.Choices), func(word string) bool { return word == v || word == "auto" || word == optim.PlateauSchedule })
+	}
+	switch v := s.Value(o).(type) {
+	case string: // of which the test does not know another
+		return nil
 	case bool:
 		return []string{strconv.FormatBool(!v)}
 	case int:

@@ -70,7 +70,7 @@ func (p planned) warnings() (warnings []string) {
 	}
 	if first.UnusedEdgeFeatures > 0 {
 		said := "the graph has edge features, which " + o.Model + " does not use"
-		if p.settings.Spec.Uses("edge-features") {
+		if p.settings.Uses("edge-features") {
 			said += fmt.Sprintf("; %s has it use them", refusal.Setting("edge-features"))
 		}
 		if kind, _ := gnn.KindOf(o.Model); first.UnusedEdgeFeatures == 1 && kind.EdgeWeights {
@@ -137,7 +137,7 @@ func (p planned) model() []string {
 	switch {
 	case o.Decoupled:
 		model = "decoupled " + model
-	case o.Blocks != gnn.BlockForms[0]:
+	case o.BlockForm != gnn.BlockForms[0]:
 		model += " in residual blocks"
 	}
 	lines := []string{fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, o.Spec.Depth(),

@@ -229,6 +229,7 @@ func TestAveragesAreWhole(t *testing.T) {
 		got := map[string]int{} // elements by module path and part
 		s.workers(t, func(c engine.Config) {
 			c.HaloDelay, c.HaloSmoothing, c.Recompute, c.Wire = 1, axis.OfBoth, false, wire
+			c.AggregationOrder = order.TransformFirst
 			c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) {
 				return 0, logits.Tape().Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
 			}

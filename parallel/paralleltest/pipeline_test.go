@@ -94,7 +94,7 @@ func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	require.NoError(t, err)
 	Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
 		c.Blocks, c.Seed, c.Training, c.Recompute = blocks, 7, true, s.recompute
-		c.Options = s.options
+		c.Options.Options = s.options
 		c.Stage.Cuts, c.Stage.Count, c.Stage.Of = cuts, s.chunks, inPartitions(s.of, s.mesh.Partitions, s.chunk)
 		do(c)
 	})

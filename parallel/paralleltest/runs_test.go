@@ -210,9 +210,9 @@ var variants = []variant{
 	{name: "decoupled, gradient stopped", uses: "attention-gradient", set: func(o *train.Options) {
 		o.Decoupled, o.AttentionGradient, o.AttentionDropout, o.Heads = true, "stop", .4, 1
 	}, halo: func(o *train.Options) { o.KeepHalo = true }},
-	{name: "residual blocks", blocks: true, set: func(o *train.Options) { o.Blocks = "residual" }, halo: inCovers},
+	{name: "residual blocks", blocks: true, set: func(o *train.Options) { o.BlockForm = "residual" }, halo: inCovers},
 	{name: "residual blocks, both directions, batch norm", blocks: true, directions: 2, set: func(o *train.Options) {
-		o.Blocks, o.Direction, o.Norm = "residual", "both", "batch"
+		o.BlockForm, o.Direction, o.Norm = "residual", "both", "batch"
 	}},
 	{name: "separate weights", uses: "shared-weights", set: func(o *train.Options) { o.SharedWeights, o.Direction = false, "out" }},
 	{name: "attention dropout", uses: "attention-dropout", set: func(o *train.Options) { o.AttentionDropout = .4 }},
@@ -226,7 +226,7 @@ var variants = []variant{
 		o.EdgeFeatures, o.AttentionDropout = true, .4
 	}, halo: func(o *train.Options) { o.KeepHalo = true }},
 	{name: "edge features in residual blocks", uses: "edge-features", blocks: true, set: func(o *train.Options) {
-		o.EdgeFeatures, o.Blocks, o.AttentionDropout = true, "residual", .3
+		o.EdgeFeatures, o.BlockForm, o.AttentionDropout = true, "residual", .3
 	}},
 }
 

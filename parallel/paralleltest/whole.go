@@ -21,6 +21,7 @@ import (
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/setting"
 )
 
 // Whole is the Partition of a whole graph on one worker.
@@ -88,7 +89,7 @@ func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
 			held := slices.Index(groups.Holders, groups.Halo.Rank())
 			team := kernel.NewTeam(1+rank%2, meters[rank])
 			team.Storage = w.Storage
-			f(engine.Config{Env: axis.Env{Team: team, Groups: groups, Share: shares[held]}})
+			f(engine.Config{Env: axis.Env{Team: team, Groups: groups, Share: shares[held]}, Resolved: &setting.Resolved{}})
 		})
 	}
 	all.Wait()

@@ -97,7 +97,7 @@ func TestKeysOnTheWire(t *testing.T) {
 			if m.Stages > 1 {
 				o.Layers, o.Chunks = 4, 2
 			}
-			o.Blocks, o.OutputHeads = "plain", 4 // rows of 20 columns in all layers
+			o.BlockForm, o.OutputHeads = "plain", 4 // rows of 20 columns in all layers
 			got := asPlanned(t, (&Case{Mesh: m}).job(t, g, o))
 			return got.Communication.Halo.Bytes
 		}

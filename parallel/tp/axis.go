@@ -24,6 +24,7 @@ package tp
 
 import (
 	"weft/autograd"
+	"weft/checkpoint"
 	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
@@ -157,6 +158,15 @@ func (a *Axis) Places(kind int) []int32 { return a.types[kind].places }
 
 // Schema returns the schema of the graph.
 func (a *Axis) Schema() gnn.Schema { return a.inner.Schema() }
+
+// Arrays lists what the aggregation inside the slice holds from one epoch to the next.
+func (a *Axis) Arrays() []checkpoint.Array { return a.inner.Arrays() }
+
+// Restore loads what a checkpoint holds of Arrays.
+func (a *Axis) Restore(from *checkpoint.Checkpoint) error { return a.inner.Restore(from) }
+
+// Settle waits until no message of the last epoch is on its way.
+func (a *Axis) Settle() error { return a.inner.Settle() }
 
 // BeginEpoch begins an epoch. Errors name it.
 func (a *Axis) BeginEpoch(epoch int) {

@@ -13,6 +13,7 @@ import (
 	"weft/parallel/edges"
 	"weft/partition"
 	"weft/tensor"
+	"weft/train/setting"
 )
 
 // Inference computes a model's results on one worker. All workers of the mesh call the same methods in the
@@ -39,7 +40,12 @@ type Engine interface {
 	// gradients of the whole mesh's loss. It returns this worker's part of that loss: the sum of all parts is
 	// the loss.
 	Train(epoch int) (loss float64)
-	// Arrays lists what the engine holds from one epoch to the next, besides Params.
+	Lasting
+}
+
+// Lasting is what an engine or its axis holds from one epoch to the next, besides Params.
+type Lasting interface {
+	// Arrays lists it.
 	Arrays() []checkpoint.Array
 	// Settle waits until no message of the last epoch is on its way. It comes before anybody reads Arrays,
 	// and before the run ends.
@@ -48,10 +54,10 @@ type Engine interface {
 	Restore(from *checkpoint.Checkpoint) error
 }
 
-// Config is what a worker builds its engine from. It holds nothing of the training loop.
+// Config is what a worker builds its engine from.
 type Config struct {
 	axis.Env
-	axis.Options
+	*setting.Resolved
 	Blocks []gnn.BlockSpec // of the whole model
 	// Outputs are the vertex types whose rows are the model's output, ascending. With several stages, or for
 	// some vertices, that is the first. nil is the first.
@@ -59,18 +65,11 @@ type Config struct {
 	// Loss takes this worker's logits, (vertices of Vertices) × classes. It returns their part of the mesh's
 	// loss, and their gradient.
 	Loss func(logits *autograd.Var) (loss float64, grad *tensor.Matrix)
-	Seed uint64 // of initial parameters and dropout
-	// InitScheme is what the initial weights of linear layers are drawn from, one of nn.InitSchemes.
-	InitScheme string
-	// NormalizeRows divides each vertex's features by their sum.
-	NormalizeRows bool
 	// Standard standardises the columns of dense features. nil: they stay as they are.
 	Standard *Standard
-	// VaryingInput says that the model's input varies between epochs, as with input dropout. Nothing computed
-	// from it is cached.
-	VaryingInput bool
-	// LabelInput has labels in the input. A mesh of several stages has none.
-	LabelInput LabelInput
+	// LabelColumns is the number of columns that labels have in the input, with label-input: behind the
+	// features, 1 for a label that is shown, else 0. A mesh of several stages has none.
+	LabelColumns int
 	// Training says that gradients are needed.
 	Training bool
 	// Recompute computes values again in the backward pass instead of keeping them: with one stage those
@@ -84,6 +83,12 @@ type Config struct {
 	Degrees gnn.Degrees
 	// Stage has the options of the pipeline axis.
 	Stage StageOptions
+}
+
+// variesInput reports whether the model's input varies between epochs: nothing computed from it is cached then.
+// Nor is it in a pipeline, whose history treats what is computed from the features as any other state.
+func (c *Config) variesInput() bool {
+	return c.InputDropout > 0 || c.DropEdge > 0 || c.LabelInput > 0 || c.Groups.Mesh.Stages > 1
 }
 
 // observe tells Trace in which layers the operations on a tape are. forward is the part that the forward pass
@@ -138,4 +143,6 @@ type Axis interface {
 	Propagator(path string, along gnn.Along) gnn.Propagator
 	// BeginEpoch begins an epoch. Errors name it.
 	BeginEpoch(epoch int)
+	// Lasting is what the axis holds from one epoch to the next: a late halo.
+	Lasting
 }

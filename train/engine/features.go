@@ -60,13 +60,13 @@ func loadFeatures(c Config, rows *autograd.RowSet, vertices []int32) *features {
 func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32) *features {
 	team := c.Team
 	l := loader{
-		team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places, normalize: c.NormalizeRows, standard: c.Standard,
+		team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places, normalize: c.NormalizeFeatures == "row", standard: c.Standard,
 		labels: c.labelsOf(v), columns: v.Features.Columns,
 	}
 	if l.labels != nil {
-		l.columns += c.LabelInput.Columns
+		l.columns += c.LabelColumns
 	}
-	f := &features{rows: rows, varying: c.VaryingInput}
+	f := &features{rows: rows, varying: c.variesInput()}
 	if !l.from.Sparse() {
 		f.dense = team.Memory.NewElement(tensor.Features, team.Storage, rows.Here, l.columns)
 		l.fill(f.dense, func(i int) int { return i * l.columns })

@@ -8,14 +8,6 @@ import (
 	"weft/tensor"
 )
 
-// LabelInput has labels of training vertices in the input, in columns behind the features: 1 for a label that
-// is shown, else 0.
-type LabelInput struct {
-	nn.LabelInput
-	Split   int
-	Columns int // of labels
-}
-
 // labels are those of a share's rows that training vertices have.
 type labels struct {
 	of       *graph.Labels
@@ -24,12 +16,12 @@ type labels struct {
 
 // labelsOf returns the labels of the rows of the first vertex type; nil if they are no input.
 func (c *Config) labelsOf(v *partition.Values) *labels {
-	if c.LabelInput.Share == 0 || v != &c.Share.Values {
+	if c.LabelInput == 0 || v != &c.Share.Values {
 		return nil
 	}
 	l := &labels{&v.Labels, make([]bool, v.Rows)}
-	if c.LabelInput.Split < len(v.Splits) {
-		for _, row := range v.Splits[c.LabelInput.Split].Train {
+	if c.Split < len(v.Splits) {
+		for _, row := range v.Splits[c.Split].Train {
 			l.training[row] = true
 		}
 	}
@@ -107,7 +99,7 @@ func (c *Config) findLabels(f *features, l *loader) *shown {
 	if l.labels == nil {
 		return nil
 	}
-	s := &shown{LabelInput: c.LabelInput.LabelInput, epoch: -1}
+	s := &shown{LabelInput: nn.LabelInput{Share: c.LabelInput, Seed: c.Seed}, epoch: -1}
 	if f.sparse == nil {
 		s.values = []labelValues{{in: f.dense}}
 	} else {

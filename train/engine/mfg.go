@@ -35,7 +35,7 @@ func NewMFG(c Config, vertices []int32) (m *MFG, err error) {
 	rows := slices.Clone(m.rows)
 	slices.Sort(rows)
 	schema := sar.SchemaOf(c.Share)
-	m.layers, m.needs, err = mfg.New(c.env(), c.Options, reaches(c.Blocks, schema), rows)
+	m.layers, m.needs, err = mfg.New(c.env(), c.Options.Options, reaches(c.Blocks, schema), rows)
 	if err != nil {
 		return nil, err
 	}

@@ -37,14 +37,13 @@ func newPipeline(c Config) (*Pipeline, error) {
 	if err := c.agree(); err != nil {
 		return nil, err
 	}
-	g, err := chunked.New(c.env(), c.Options, c.Stage.Division)
+	g, err := chunked.New(c.env(), c.Options.Options, c.Stage.Division)
 	if err != nil {
 		return nil, err
 	}
 	from, to := c.Stage.Cuts[c.Groups.Stage], c.Stage.Cuts[c.Groups.Stage+1]
 	p := &Pipeline{Config: c, from: from, graph: g, params: nn.NewParams(c.Team, c.Seed)}
 	p.params.InitScheme = c.InitScheme
-	p.VaryingInput = true // the history treats what is computed from the features as any other state
 	for _, chunk := range g.Chunks {
 		c := &pass{Chunk: chunk}
 		if p.first() {

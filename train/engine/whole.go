@@ -2,7 +2,6 @@ package engine
 
 import (
 	"weft/autograd"
-	"weft/checkpoint"
 	"weft/gnn"
 	"weft/internal/trace"
 	"weft/nn"
@@ -14,9 +13,9 @@ import (
 // Whole is the Engine of a worker that holds all layers: one tape, forward and backward.
 type Whole struct {
 	Config
+	Lasting  // of the axis; all else that a Whole keeps it can compute again
 	axis     Axis
-	graph    *sar.Partition // the axis, if that is the graph axis alone
-	features []*features    // by vertex type
+	features []*features // by vertex type
 	params   *nn.Params
 	model    gnn.Model
 	vertices []int32 // as Vertices
@@ -30,25 +29,23 @@ func New(c Config) (Engine, error) {
 		return newPipeline(c)
 	}
 	if c.Groups.Mesh.Slices > 1 {
-		a, err := tp.New(c.env(), c.Options)
+		a, err := tp.New(c.env(), c.Options.Options)
 		if err != nil {
 			return nil, err
 		}
 		return newWhole(c, a), nil
 	}
-	p, err := sar.New(c.env(), c.Options)
+	p, err := sar.New(c.env(), c.Options.Options)
 	if err != nil {
 		return nil, err
 	}
-	w := newWhole(c, p)
-	w.graph = p
-	return w, nil
+	return newWhole(c, p), nil
 }
 
 // newWhole builds the model in the team's memory, along the axis a of the worker's share. It copies the
 // features of the axis' rows there.
 func newWhole(c Config, a Axis) *Whole {
-	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed), vertices: a.Vertices()}
+	w := &Whole{Config: c, Lasting: a, axis: a, params: nn.NewParams(c.Team, c.Seed), vertices: a.Vertices()}
 	if c.Outputs != nil {
 		n := c.numbering()
 		w.vertices = n.List(c.Share, a.Places)
@@ -88,30 +85,6 @@ func (w *Whole) Train(epoch int) (loss float64) {
 		span.End()
 	}))
 	return loss
-}
-
-// Arrays implements Engine: a late halo. All else that a Whole keeps it can compute again.
-func (w *Whole) Arrays() []checkpoint.Array {
-	if w.graph == nil {
-		return nil
-	}
-	return w.graph.Arrays()
-}
-
-// Restore implements Engine.
-func (w *Whole) Restore(from *checkpoint.Checkpoint) error {
-	if w.graph == nil {
-		return nil
-	}
-	return w.graph.Restore(from)
-}
-
-// Settle implements Engine.
-func (w *Whole) Settle() error {
-	if w.graph == nil {
-		return nil
-	}
-	return w.graph.Settle()
 }
 
 // Infer runs the model forward.

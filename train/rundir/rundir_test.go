@@ -406,7 +406,7 @@ func TestRunUnderOldNames(t *testing.T) {
 		t.Error(err, diff)
 	}
 	o.OutFeatures = 0 // of another task
-	if r, err := o.Resolve(); err != nil || r.Spec.DiagonalBlocks != 4 || r.Spec.Embed != 3 {
+	if r, err := o.Resolve(); err != nil || r.Spec.NumBlocks != 4 || r.Spec.NodeEmbedding != 3 {
 		t.Errorf("%v: another model", err)
 	}
 }

@@ -22,10 +22,10 @@ func (r *Resolved) checkPipeline() error {
 	case k%m.Partitions > 0:
 		return refusal.Errorf("%s %d on the mesh %s: the %d partitions have equally many chunks; take %s %d or %d",
 			chunks, k, Axes(m), m.Partitions, chunks, k/m.Partitions*m.Partitions, (k/m.Partitions+1)*m.Partitions)
-	case gnn.OverVertices(o.Norm) && r.Spec.Uses("norm") && k != m.Partitions:
+	case gnn.OverVertices(o.Norm) && r.Uses("norm") && k != m.Partitions:
 		return refusal.Errorf("%s %s on the mesh %s: its mean is over all vertices, of which a stage has one chunk at a time; "+
 			"take %s layer, or %s %d: a chunk for each partition", refusal.Setting("norm"), o.Norm, Axes(m), refusal.Setting("norm"), chunks, m.Partitions)
-	case o.DropEdge > 0 && r.Spec.Uses("drop-edge"):
+	case o.DropEdge > 0 && r.Uses("drop-edge"):
 		return refusal.Errorf("%s %v on the mesh %s: the edges of a stage's chunks are those of all epochs; leave it out, or take %s graph=%d",
 			refusal.Setting("drop-edge"), o.DropEdge, Axes(m), refusal.Setting("parallel"), r.Workers)
 	case o.AggregationOrder != order.Auto && k != m.Partitions:

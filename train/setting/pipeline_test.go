@@ -31,7 +31,7 @@ func TestChunksOfPartition(t *testing.T) {
 		{6, mesh.Mesh{Stages: 2, Partitions: 3, Slices: 1}, []int{0, 40, 80, 100}, 2, 2},
 		{1, mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, []int{0, 5}, 1, 1},
 	} {
-		r := Resolved{Options: Options{Options: axis.Options{AggregationChunks: c.chunks}}, Mesh: c.mesh}
+		r := Resolved{Options: Options{Options: axis.Options{Chunks: c.chunks}}, Mesh: c.mesh}
 		if k, wanted := r.ChunksOfPartition(c.starts); k != c.k || wanted != c.wanted {
 			t.Errorf("%s of %v by %+v: %d of %d, want %d of %d", c.chunks, c.starts, c.mesh, k, wanted, c.k, c.wanted)
 		}

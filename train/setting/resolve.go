@@ -30,7 +30,6 @@ type Resolved struct {
 	Mesh mesh.Mesh
 	// Workers is their number: that of the mesh's places, or less if workers hold several partitions each.
 	Workers int
-	Spec    gnn.Spec
 	Kind    task.Kind
 	// Storage is the element type of Precision.
 	Storage tensor.Element
@@ -46,7 +45,7 @@ func (o *Options) Resolve(given ...string) (*Resolved, error) {
 		return r, err
 	}
 	spec := r.Spec
-	spec.DiagonalBlocks, spec.Embed = 0, 0 // the graph has a part in whether they can be
+	spec.NumBlocks, spec.NodeEmbedding = 0, 0 // the graph has a part in whether they can be
 	blocks, err := spec.Blocks(gnn.OneType(1, 1), 1)
 	if err == nil {
 		err = checkStages(r.Mesh, blocks)
@@ -65,7 +64,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if err := o.CheckValues(); err != nil {
 		return nil, err
 	}
-	r = &Resolved{Options: *o, Mesh: m, Spec: o.spec(), Kind: o.kind()}
+	r = &Resolved{Options: *o, Mesh: m, Kind: o.kind()}
 	if err := r.checkTask(); err != nil {
 		return nil, err
 	}
@@ -173,7 +172,7 @@ func (r *Resolved) checkMesh(given []string) error {
 	if err := r.checkDelay(); err != nil {
 		return err
 	}
-	if o := &r.Options; r.DropEdge > 0 && r.Spec.Uses("drop-edge") && r.Halo != edges.HaloRows && r.Mesh.Partitions > 1 {
+	if o := &r.Options; r.DropEdge > 0 && r.Uses("drop-edge") && r.Halo != edges.HaloRows && r.Mesh.Partitions > 1 {
 		return refusal.Errorf("%s %v with %s %s: partial sums are of the same edges in all epochs; take %s %s, or leave %s out", refusal.Setting("drop-edge"), o.DropEdge,
 			refusal.Setting("halo"), o.Halo, refusal.Setting("halo"), edges.HaloRows, refusal.Setting("drop-edge"))
 	}
@@ -229,7 +228,7 @@ func (r *Resolved) checkModel(given []string) error {
 	if kind.OneDirection && o.Direction == "both" {
 		return refusal.Errorf("%s both: %s aggregates along one direction; take %s in or out", direction, o.Model, direction)
 	}
-	if o.spec().UsesEdgeFeatures() && o.Direction != "in" {
+	if o.UsesEdgeFeatures() && o.Direction != "in" {
 		return refusal.Errorf("%s %s: %s uses edge features, which are stored for the edges as they are, and not for reversed ones; "+
 			"import the graph with %s or %s, which give reversed edges the same features, and take %s in", direction, o.Direction, o.Model,
 			refusal.Setting("symmetrize"), refusal.Setting("reverse-relations"), direction)
@@ -260,7 +259,7 @@ func (r *Resolved) checkModel(given []string) error {
 				refusal.Setting(s.Name), s.Text(o), o.Model, decoupled)
 		case s.Name == "aggregation-order" || s.Name == "aggregation-chunks":
 			return refusal.Errorf("%s %s: with %s %s a layer aggregates first, in one chunk; leave it out", refusal.Setting(s.Name), s.Text(o), refusal.Setting("aggregation"), o.Aggregation)
-		case s.Name == "output-heads" && o.Blocks == gnn.BlockForms[0]:
+		case s.Name == "output-heads" && o.BlockForm == gnn.BlockForms[0]:
 			return refusal.Errorf("%s %s: with %s %s no attention layer computes the logits; leave it out", refusal.Setting(s.Name), s.Text(o), refusal.Setting("jk"), o.Jump)
 		case slices.Contains(kind.Settings, s.Name): // of its plain form alone
 			return refusal.Errorf("%s %s: residual blocks do without it; leave it out, or take %s plain", refusal.Setting(s.Name), s.Text(o), refusal.Setting("blocks"))
@@ -268,13 +267,13 @@ func (r *Resolved) checkModel(given []string) error {
 			return refusal.Errorf("%s %s: belongs to a decoupled model; give %s, or leave it out", refusal.Setting(s.Name), s.Text(o), decoupled)
 		}
 	}
-	if r.Spec.Uses("heads") && o.Hidden%o.Heads != 0 {
+	if r.Uses("heads") && o.Hidden%o.Heads != 0 {
 		return refusal.Errorf("%s %d does not divide %s %d: each head of %s gets an equal share of the hidden width",
 			refusal.Setting("heads"), o.Heads, refusal.Setting("hidden"), o.Hidden, o.Model)
 	}
-	if o.Task == task.Link && o.Decoder == task.DistMult && o.Blocks != gnn.BlockForms[0] {
+	if o.Task == task.Link && o.Decoder == task.DistMult && o.BlockForm != gnn.BlockForms[0] {
 		return refusal.Errorf("%s %s: its weights have the name of the linear decoder of %s %s, decoder.weight; take %s dot, or %s plain",
-			refusal.Setting("decoder"), o.Decoder, refusal.Setting("blocks"), o.Blocks, refusal.Setting("decoder"), refusal.Setting("blocks"))
+			refusal.Setting("decoder"), o.Decoder, refusal.Setting("blocks"), o.BlockForm, refusal.Setting("decoder"), refusal.Setting("blocks"))
 	}
 	return nil
 }
@@ -284,7 +283,7 @@ func (r *Resolved) checkModel(given []string) error {
 func (r *Resolved) checkBlocks() error {
 	n, blocks, bases := r.NumBlocks, refusal.Setting("num-blocks"), refusal.Setting("bases")
 	switch {
-	case n == 0 || !r.Spec.Uses("num-blocks"):
+	case n == 0 || !r.Uses("num-blocks"):
 	case r.Bases > 0:
 		return refusal.Errorf("%s %d and %s %d: relations share weights in one of the two ways; leave one out", bases, r.Bases, blocks, n)
 	case r.Layers > 1 && r.Hidden%n != 0:
@@ -373,7 +372,7 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 
 // CheckSome refuses a model or a mesh that cannot predict some vertices alone.
 func (r *Resolved) CheckSome() error {
-	if gnn.OverAll(r.Norm) && r.Spec.Uses("norm") {
+	if gnn.OverAll(r.Norm) && r.Uses("norm") {
 		return refusal.Errorf("%s: %s %s takes its mean over all vertices, and so a vertex's prediction depends on all; leave %s out, which predicts all",
 			refusal.Setting("vertices"), refusal.Setting("norm"), r.Norm, refusal.Setting("vertices"))
 	}
@@ -402,7 +401,7 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features
 		}
 	}
 	if r.RequireEdgeFeatures && !gnn.ReadEdgeFeatures(blocks) {
-		if r.Spec.Uses("edge-features") {
+		if r.Uses("edge-features") {
 			return nil, refusal.Errorf("%s: the model %s uses edge features only with %s; give that, or leave it out",
 				refusal.Setting("require-edge-features"), r.Model, refusal.Setting("edge-features"))
 		}
@@ -489,7 +488,7 @@ func (r *Resolved) Standardises(whole *partition.Whole) bool {
 // checkGraphs refuses several graphs for a norm whose statistics are of all vertices: each graph would have
 // its own, as by PyG's batch.
 func (r *Resolved) checkGraphs(whole *partition.Whole) error {
-	if whole.Graphs < 2 || !gnn.OverAll(r.Norm) || !r.Spec.Uses("norm") {
+	if whole.Graphs < 2 || !gnn.OverAll(r.Norm) || !r.Uses("norm") {
 		return nil
 	}
 	return refusal.Errorf("%s %s: its statistics are those of one graph, and the store has %d graphs; take batch or layer, or give one graph",
@@ -507,20 +506,7 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 
 // kind is the kind of task.
 func (o *Options) kind() task.Kind {
-	return task.New(task.Options{
-		Name: o.Task, Metric: o.Metric, Split: o.Split, Loss: o.Loss, FocalGamma: o.FocalGamma, ClassWeights: o.ClassWeights, LabelSmoothing: o.LabelSmoothing, LabelInput: o.LabelInput, Seed: o.Seed, Shares: o.LinkSplit, Relations: o.LinkRelation, Negatives: o.Negatives,
-		EvalNegatives: o.EvalNegatives, Columns: cmp.Or(o.OutFeatures, o.Hidden), Decoder: o.Decoder,
-	})
-}
-
-// spec is the named model.
-func (o *Options) spec() gnn.Spec {
-	return gnn.Spec{
-		Model: o.Model, Layers: o.Layers, Hidden: o.Hidden, Heads: o.Heads, OutputHeads: o.OutputHeads, Norm: o.Norm,
-		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
-		EdgeFeatures: o.EdgeFeatures, TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
-		Decoupled: o.Decoupled, Teleport: o.Teleport, Rounds: o.Rounds, AttentionGradient: o.AttentionGradient, BlockForm: o.Blocks, Aggregation: o.Aggregation, Jump: o.Jump,
-		Bases: o.Bases, DiagonalBlocks: o.NumBlocks, Embed: o.NodeEmbedding,
-		Alpha: o.Alpha, Theta: o.Theta, SharedWeights: o.SharedWeights,
-	}
+	goal := o.Goal
+	goal.OutFeatures = cmp.Or(goal.OutFeatures, o.Hidden)
+	return task.New(goal)
 }

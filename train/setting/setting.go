@@ -395,7 +395,7 @@ func (s Setting) Models() []string {
 
 // Applies reports whether the setting changes anything for the model that o describes.
 func (s Setting) Applies(o *Options) bool {
-	return (s.task == "" || s.task == o.Task) && (!s.some || o.spec().Uses(s.Name))
+	return (s.task == "" || s.task == o.Task) && (!s.some || o.Uses(s.Name))
 }
 
 // appliesTo reports whether the setting means anything on a mesh.

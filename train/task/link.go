@@ -51,17 +51,17 @@ type LinkType struct {
 // name, or else in every relation from the first vertex type to itself. The model's output is an embedding of
 // each vertex of the types that they join. Validation and test edges carry no messages. A graph that has a
 // split of edges gives all of them.
-type linkPrediction struct{ Options }
+type linkPrediction struct{ Goal }
 
 // draw says how edges are drawn at random.
 func (k linkPrediction) draw() *links.Draw {
-	return &links.Draw{Seed: k.Seed, Shares: k.Shares, Relations: k.Relations.triples()}
+	return &links.Draw{Seed: k.Seed, Shares: k.LinkSplit, Relations: k.LinkRelation.triples()}
 }
 
 func (linkPrediction) Metrics() []string { return metric.LinkNames }
 
 func (k linkPrediction) Metric(whole *partition.Whole, _ *graph.Labels) (string, error) {
-	return metric.ChooseOfEdges(k.Options.Metric, givenIn(whole))
+	return metric.ChooseOfEdges(k.Goal.Metric, givenIn(whole))
 }
 
 // givenIn returns the form of the negative edges that a graph gives.
@@ -72,7 +72,7 @@ func givenIn(whole *partition.Whole) graph.NegativeForm {
 	return whole.EdgeSplits[0].Negatives
 }
 
-func (k linkPrediction) Outputs(*partition.Whole) int { return k.Columns }
+func (k linkPrediction) Outputs(*partition.Whole) int { return k.OutFeatures }
 
 func (k linkPrediction) Types(s *partition.Share) ([]int, error) {
 	of, err := k.draw().Supervised(s)
@@ -85,8 +85,8 @@ func (k linkPrediction) Types(s *partition.Share) ([]int, error) {
 // Check refuses settings of what the graph's split of edges gives. Begin checks what only the edges tell.
 func (k linkPrediction) Check(whole *partition.Whole) error {
 	switch given := givenIn(whole); {
-	case len(whole.EdgeSplits) > 0 && k.Shares != DefaultShares:
-		return refusal.Errorf("%s %s: the graph has a split of edges; leave it out, or import the graph without that split", refusal.Setting("link-split"), k.Shares)
+	case len(whole.EdgeSplits) > 0 && k.LinkSplit != DefaultShares:
+		return refusal.Errorf("%s %s: the graph has a split of edges; leave it out, or import the graph without that split", refusal.Setting("link-split"), k.LinkSplit)
 	case given != graph.NoNegatives && k.EvalNegatives > 0:
 		return refusal.Errorf("%s %d: the graph's split gives the negative edges; leave it out", refusal.Setting("eval-negatives"), k.EvalNegatives)
 	}
@@ -112,7 +112,7 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &linkTask{Env: e, options: k.Options, edges: edges}
+	l := &linkTask{Env: e, goal: k.Goal, edges: edges}
 	if l.types, err = k.typesIn(e.Share); err != nil {
 		return nil, err
 	}
@@ -123,10 +123,10 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 	if !l.any(links.Train) {
 		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: %s %s learns those between different vertices of its only type, "+
 			"or of the type that has labels, or of the relations that %s names, and %s %s divides them",
-			refusal.Setting("task"), Link, refusal.Setting("link-relation"), refusal.Setting("link-split"), k.Shares)}
+			refusal.Setting("task"), Link, refusal.Setting("link-relation"), refusal.Setting("link-split"), k.LinkSplit)}
 	}
 	if k.Decoder == DistMult {
-		p := e.Params.Matrix(decoderWeights, edges.Relations(), k.Columns, nn.Glorot(edges.Relations(), k.Columns))
+		p := e.Params.Matrix(decoderWeights, edges.Relations(), k.OutFeatures, nn.Glorot(edges.Relations(), k.OutFeatures))
 		l.decoder = links.Decoder{Weights: p.Value, Grad: p.Grad}
 	}
 	l.metric, err = k.Metric(&e.Share.Whole, nil)
@@ -158,7 +158,7 @@ func Fetches(k Kind, e Env, epoch int) (*links.Fetches, error) {
 	if err != nil {
 		return nil, err
 	}
-	return edges.Fetches(epoch, of.Columns, of.Negatives)
+	return edges.Fetches(epoch, of.OutFeatures, of.Negatives)
 }
 
 // MeasureLinks measures embeddings of the vertices that the task predicts, rows × columns in the order of the
@@ -170,8 +170,8 @@ func MeasureLinks(k Kind, e Env, embeddings []float32, weights nn.State) (*Links
 		return nil, err
 	}
 	l := made.(*linkTask)
-	if n := l.edges.Vertices(); len(embeddings) != n*l.options.Columns {
-		return nil, refusal.Errorf("%d numbers of embeddings, where %d columns of %d vertices are measured", len(embeddings), l.options.Columns, n)
+	if n := l.edges.Vertices(); len(embeddings) != n*l.goal.OutFeatures {
+		return nil, refusal.Errorf("%d numbers of embeddings, where %d columns of %d vertices are measured", len(embeddings), l.goal.OutFeatures, n)
 	}
 	decoder := nn.State{}
 	if w, there := weights[decoderWeights]; there && l.decoder.Weights != nil {
@@ -180,7 +180,7 @@ func MeasureLinks(k Kind, e Env, embeddings []float32, weights nn.State) (*Links
 	if err := e.Params.Load(decoder); err != nil {
 		return nil, err
 	}
-	h := e.Team.Memory.New(tensor.Activations, len(embeddings)/l.options.Columns, l.options.Columns)
+	h := e.Team.Memory.New(tensor.Activations, len(embeddings)/l.goal.OutFeatures, l.goal.OutFeatures)
 	defer h.Release()
 	copy(h.Floats(), embeddings)
 	return l.report(h, metric.LinkNamesOf(l.edges.Negatives)...)
@@ -189,7 +189,7 @@ func MeasureLinks(k Kind, e Env, embeddings []float32, weights nn.State) (*Links
 // linkTask is link prediction on a worker.
 type linkTask struct {
 	Env
-	options Options
+	goal    Goal
 	metric  string
 	edges   *links.Edges
 	types   []LinkType
@@ -199,7 +199,7 @@ type linkTask struct {
 // any reports whether any worker has edges of a part. In a plan a worker knows only its own edges: others may
 // have some.
 func (l *linkTask) any(part links.Part) bool {
-	return l.edges.Counts[part] > 0 || l.Team.Planning() && l.World.Size() > 1 && (l.stored() || l.options.Shares[part] > 0)
+	return l.edges.Counts[part] > 0 || l.Team.Planning() && l.World.Size() > 1 && (l.stored() || l.goal.LinkSplit[part] > 0)
 }
 
 // stored reports whether the graph has a split of edges.
@@ -208,7 +208,7 @@ func (l *linkTask) stored() bool { return len(l.Share.Whole.EdgeSplits) > 0 }
 func (l *linkTask) Metric() string { return l.metric }
 
 func (l *linkTask) Loss(epoch int, embeddings *autograd.Var) (float64, *tensor.Matrix) {
-	return l.edges.Loss(embeddings.Value(), l.decoder, epoch, l.options.Negatives)
+	return l.edges.Loss(embeddings.Value(), l.decoder, epoch, l.goal.Negatives)
 }
 
 func (l *linkTask) ValidationLoss(embeddings *autograd.Var) float64 {

@@ -18,7 +18,7 @@ import (
 // regression is the task of predicting values of vertices. The model learns them as standard scores, by the
 // mean and the standard deviation over the training vertices. Predictions and metrics are in the values' own
 // units.
-type regression struct{ Options }
+type regression struct{ Goal }
 
 // distances are the losses of values, by name.
 var distances = map[string]nn.Distance{MeanSquared: nn.Squared, MeanAbsolute: nn.Absolute, HuberLoss: nn.Huber}
@@ -26,7 +26,7 @@ var distances = map[string]nn.Distance{MeanSquared: nn.Squared, MeanAbsolute: nn
 func (regression) Metrics() []string { return metric.ValueNames }
 
 func (k regression) Metric(*partition.Whole, *graph.Labels) (string, error) {
-	return metric.ChooseOfValues(k.Options.Metric)
+	return metric.ChooseOfValues(k.Goal.Metric)
 }
 
 func (regression) Outputs(whole *partition.Whole) int { return whole.ValueColumns }

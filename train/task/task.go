@@ -98,10 +98,10 @@ const (
 // kinds makes each task, the default first.
 var kinds = []struct {
 	name string
-	make func(Options) Kind
+	make func(Goal) Kind
 }{
-	{Vertex, func(o Options) Kind { return ofVertices{o} }},
-	{Link, func(o Options) Kind { return linkPrediction{o} }},
+	{Vertex, func(o Goal) Kind { return ofVertices{o} }},
+	{Link, func(o Goal) Kind { return linkPrediction{o} }},
 }
 
 // Names are the tasks, the default first.
@@ -112,34 +112,34 @@ func Names() (names []string) {
 	return names
 }
 
-// Options are the settings of a task.
-type Options struct {
-	Name   string // one of Names
-	Metric string // one of the kind's, or metric.Auto
+// Goal says what is learned.
+type Goal struct {
+	Task   string `yaml:"task"`   // one of Names
+	Metric string `yaml:"metric"` // one of the kind's, or metric.Auto
+	Seed   uint64 `yaml:"seed"`   // of all that is drawn
 
 	// Of Vertex.
-	Split          int     // the index of a stored split
-	Loss           string  // one of Losses
-	FocalGamma     float64 // γ of Focal, above 0
-	ClassWeights   string  // NoClassWeights, Balanced or a file
-	LabelSmoothing float64 // in [0, 1)
-	LabelInput     float64 // nn.LabelInput's share, 0: labels are no input
-
-	Seed uint64 // of what is drawn
+	Split          int     `yaml:"split"`           // the index of a stored split
+	Loss           string  `yaml:"loss"`            // one of Losses
+	FocalGamma     float64 `yaml:"focal-gamma"`     // γ of Focal, above 0
+	ClassWeights   string  `yaml:"class-weights"`   // NoClassWeights, Balanced or a file
+	LabelSmoothing float64 `yaml:"label-smoothing"` // in [0, 1)
+	LabelInput     float64 `yaml:"label-input"`     // nn.LabelInput's share, 0: labels are no input
 
 	// Of Link.
-	Shares        Shares
-	Relations     Relations
-	Negatives     int    // negative edges drawn for each training edge
-	EvalNegatives int    // negatives that each positive edge is ranked among, 0: all vertices of the target's type
-	Columns       int    // of an embedding
-	Decoder       string // one of Decoders
+	LinkSplit    Shares    `yaml:"link-split"`
+	LinkRelation Relations `yaml:"link-relation"` // empty: those of a stored split, or of the first vertex type
+	Negatives    int       `yaml:"negatives"`     // negative edges drawn for each training edge
+	// EvalNegatives: negatives that each positive edge is ranked among, 0: all vertices of the target's type
+	EvalNegatives int    `yaml:"eval-negatives"`
+	OutFeatures   int    `yaml:"out-features"` // columns of an embedding, 0: those of a hidden layer
+	Decoder       string `yaml:"decoder"`      // one of Decoders
 }
 
-// New returns the kind that the options describe, or nil if there is none of that name.
-func New(o Options) Kind {
+// New returns the kind that the goal describes, or nil if there is none of that name.
+func New(o Goal) Kind {
 	for _, k := range kinds {
-		if k.name == o.Name {
+		if k.name == o.Task {
 			return k.make(o)
 		}
 	}

@@ -32,7 +32,7 @@ var Losses = []string{AutoLoss, CrossEntropy, Focal, MeanSquared, MeanAbsolute, 
 
 // ofVertices is the task of predicting the labels of vertices: classification of classes, regression of
 // values.
-type ofVertices struct{ Options }
+type ofVertices struct{ Goal }
 
 // of is the task on a graph.
 func (k ofVertices) of(whole *partition.Whole) Kind {
@@ -67,12 +67,12 @@ func (k ofVertices) Predicts(params *nn.Params, weights nn.State) func(*tensor.M
 
 // classification is the task of predicting the classes of vertices: by softmax, or by σ if a vertex may have
 // several labels.
-type classification struct{ Options }
+type classification struct{ Goal }
 
 func (classification) Metrics() []string { return metric.VertexNames }
 
 func (k classification) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
-	return metric.Choose(k.Options.Metric, whole, l)
+	return metric.Choose(k.Goal.Metric, whole, l)
 }
 
 func (classification) Outputs(whole *partition.Whole) int { return whole.Classes }

@@ -29,7 +29,7 @@ func TestSplitThatIsNotThere(t *testing.T) {
 		{two, 0, 2, "split 2: the number of splits that the graph has is 2"},
 		{two, 0, 3, "split 3: the number of splits that the graph has is 2"},
 	} {
-		got, err := "", New(Options{Name: Vertex, Split: c.split, ClassWeights: NoClassWeights}).Check(&partition.Whole{Splits: c.splits, Graphs: c.graphs})
+		got, err := "", New(Goal{Task: Vertex, Split: c.split, ClassWeights: NoClassWeights}).Check(&partition.Whole{Splits: c.splits, Graphs: c.graphs})
 		if err != nil {
 			if got = err.Error(); !refusal.Is(err) {
 				t.Errorf("%v is no refusal", err)
@@ -77,7 +77,7 @@ func TestBeginOfSeveralLabels(t *testing.T) {
 		s.Values.Labels = graph.Labels{Classes: 3, Multi: make([]float32, 4*3)}
 		s.Values.Splits = []graph.Split{{Train: []int64{0}, Val: validation}}
 		s.Whole.Splits = []graph.SplitSizes{{Train: 1, Val: len(validation)}}
-		begun, err := New(Options{Name: Vertex, Metric: metric.Auto, ClassWeights: NoClassWeights}).Begin(Env{Team: team, Share: s})
+		begun, err := New(Goal{Task: Vertex, Metric: metric.Auto, ClassWeights: NoClassWeights}).Begin(Env{Team: team, Share: s})
 		require.NoError(t, err)
 		c := begun.(*classes)
 		if m := c.targets.Multi; m.Rows != 4 || m.Cols != 3 || c.targets.Class != nil {

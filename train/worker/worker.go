@@ -152,11 +152,11 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share, 
 		return nil, refusal.Errorf("%[1]s %[2]s: nothing is held out for validation; give another split, or take %[1]s %[3]s",
 			refusal.Setting("schedule"), c.Schedule, optim.Schedules[0])
 	}
-	w.Optimizer, err = optim.New(optim.Settings{
-		Name: c.Optimizer, Rate: c.LR, WeightDecay: c.WeightDecay, ConvWeightDecay: c.ConvWeightDecay,
-		DecayFirstLayerOnly: c.DecayFirstLayerOnly, Momentum: c.Momentum, Clip: c.Clip, Squares: w.squares,
-	}, team, w.Params.List)
-	return w, err
+	if w.Optimizer, err = optim.New(c.Settings, team, w.Params.List); err != nil {
+		return nil, err
+	}
+	w.Optimizer.Squares = w.squares
+	return w, nil
 }
 
 // onOther makes the worker of the model on another graph.
@@ -247,14 +247,10 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 			Team: team, Groups: w.Groups, Share: w.Share, Epochs: c.Epochs,
 			Explain: c.Explain, Aggregated: w.aggregated, Redistributed: w.redistributed,
 		},
-		Options: c.Options.Options,
-		Degrees: degrees,
-		Blocks:  w.Blocks, Outputs: kinds, Seed: c.Seed, InitScheme: c.InitScheme, Trace: world.Track(),
-		Loss:          func(output *autograd.Var) (float64, *tensor.Matrix) { return w.Task.Loss(w.epoch, output) },
-		NormalizeRows: c.NormalizeFeatures == "row", Standard: w.Standard, VaryingInput: c.InputDropout > 0 || c.DropEdge > 0 || c.LabelInput > 0,
-		LabelInput: engine.LabelInput{LabelInput: nn.LabelInput{Share: c.LabelInput, Seed: c.Seed}, Split: c.Split, Columns: c.Outputs},
-		Recompute:  c.Savings.Recompute,
-		Stage:      w.Stage,
+		Resolved: c.Resolved, Recompute: c.Savings.Recompute, Stage: w.Stage,
+		Blocks: w.Blocks, Outputs: kinds, Degrees: degrees, Standard: w.Standard, LabelColumns: c.Outputs,
+		Loss:  func(output *autograd.Var) (float64, *tensor.Matrix) { return w.Task.Loss(w.epoch, output) },
+		Trace: world.Track(),
 	}, nil
 }
 
