@@ -79,9 +79,10 @@ levels: packages ## the numerical tests at each SIMD level below this machine's
 		case $$level in portable) isa=SSE41;; *) isa=AVX2;; esac; \
 		WEFT_SIMD=$$level ONEDNN_MAX_CPU_ISA=$$isa $(GOTEST) -count=1 ./kernel ./autograd ./nn ./optim ./gnn ./parallel/... ./train/... || exit; done
 
-guard: packages ## the numerical tests with a guard page at each end of every matrix
+guard: packages ## the numerical tests with a guard page at each end of every matrix, and plans that must not write to matrices
 	$(GOTEST) -tags weftdebug ./tensor ./kernel ./autograd
-	$(GOTEST) -tags weftdebug -run TestOffload ./train
+	$(GOTEST) -tags weftdebug -run 'TestOffload|Plan' ./train
+	$(GOTEST) -tags weftdebug -run 'Plan|Late' ./parallel/paralleltest
 
 bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"
 	bin/weft bench $(ARGS)

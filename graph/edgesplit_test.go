@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // divided is a graph of two types whose relation from a to b has a split.
@@ -17,9 +18,7 @@ func divided(t *testing.T, s *EdgeSplit) *Graph {
 	t.Helper()
 	g := &Graph{Type: "b", Count: 3, Others: []VertexType{{Type: "a", Count: 5}}}
 	r, err := NewBipartite(5, 3, Edges{Source: []int32{4, 0}, Target: []int32{2, 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.Source, r.Name, r.Target, r.EdgeSplit = "a", "x", "b", s
 	g.Relations = []Relation{r}
 	return g
@@ -34,17 +33,11 @@ func TestEdgeSplitStored(t *testing.T) {
 		{Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{nil, {1, 2, 0, 0, 2, 1}, {}}},
 	} {
 		g, dir := divided(t, s), filepath.Join(t.TempDir(), "store")
-		if err := g.Write(dir); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.Write(dir))
 		stored, err := Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		alone, err := OpenEdgeSplits(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, got := range []*Graph{stored, alone} {
 			split := got.Relations[0].EdgeSplit
 			if split.Negatives != s.Negatives {
@@ -64,9 +57,7 @@ func TestEdgeSplitStored(t *testing.T) {
 			t.Errorf("%+v, %v", summary.EdgeSplits, err)
 		}
 		files, err := Files(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, name := range files {
 			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 				t.Error(err)
@@ -88,13 +79,9 @@ func TestEdgeSplitStored(t *testing.T) {
 		// A changed id is found at the next opening.
 		file := filepath.Join(dir, "edges", "a__x__b", "val_edges.npy")
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		data[len(data)-1] = 1
-		if err := os.WriteFile(file, data, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, data, 0o666))
 		for _, open := range []func(string) (*Graph, error){Open, OpenEdgeSplits} {
 			if _, err := open(dir); !refusal.Is(err) || !strings.HasPrefix(err.Error(), file+": edge 1 has an end ") {
 				t.Errorf("%v, want a refusal of %s", err, file)
@@ -137,15 +124,11 @@ func TestEdgeSplitRefused(t *testing.T) {
 // stays.
 func TestEdgeSplitRelabelled(t *testing.T) {
 	r, err := NewRelation(4, Edges{Source: []int32{0}, Target: []int32{1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.EdgeSplit = &EdgeSplit{Edges: [3][]int32{{0, 1}, {2, 1}, {}}, Negatives: SharedNegatives, Negative: [3][]int32{1: {1, 2}, 2: {}}}
 	g := &Graph{Relations: []Relation{r}}
 	some, err := g.Induced([]bool{true, true, true, false})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := &EdgeSplit{Edges: [3][]int32{{0, 1}, {2, 1}, {}}, Negatives: SharedNegatives, Negative: [3][]int32{{}, {1, 2}, {}}}
 	if d := cmp.Diff(want, some.Relations[0].EdgeSplit); d != "" {
 		t.Error(d)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // Arrays are stored with their type, in a graph of one and of several, and listed with its files.
@@ -76,17 +77,13 @@ func TestArraysInAStream(t *testing.T) {
 	}}
 	parent := t.TempDir()
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
-	if err := g.Write(written); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Write(written))
 	begin := func(store string) *Writer {
 		w, err := Create(store, &Graph{Count: 3, Relations: []Relation{{Indptr: []int64{0}}}})
 		if err == nil {
 			err = w.In(0, 0, &Relation{}, each([]*Relation{{Indptr: make([]int64, 4)}}))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return w
 	}
 	w := begin(streamed)
@@ -94,13 +91,9 @@ func TestArraysInAStream(t *testing.T) {
 		shape ArrayShape
 		rows  []float32
 	}{{ArrayShape{"node_year", Int64, 1}, []float32{-1, 2, 1 << 24}}, {ArrayShape{"node_place", Float32, 2}, g.Arrays[1].Floats}} {
-		if err := w.Array(0, c.shape, each([][]float32{c.rows[:2], c.rows[2:]})); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Array(0, c.shape, each([][]float32{c.rows[:2], c.rows[2:]})))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Close())
 	for _, name := range left(t, written) {
 		a, errA := os.ReadFile(filepath.Join(written, name))
 		b, errB := os.ReadFile(filepath.Join(streamed, name))

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // part makes a Part of a larger graph from dense() or sparse(). Its edges have sources that are not its own
@@ -74,21 +75,13 @@ func addPart(f *Folder, name string, p *Part) error {
 func folder(t testing.TB, dir string, parts map[string]*Part) {
 	t.Helper()
 	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Abort()
 	for name, p := range parts {
-		if err := addPart(f, name, p); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, addPart(f, name, p))
 	}
-	if err := f.AddInt32s("ids.npy", []int32{1, 2}); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.AddInt32s("ids.npy", []int32{1, 2}))
+	require.NoError(t, f.Commit())
 }
 
 func TestPartRoundTrip(t *testing.T) {
@@ -97,9 +90,7 @@ func TestPartRoundTrip(t *testing.T) {
 	folder(t, dir, parts)
 	for name, want := range parts {
 		got, err := OpenPart(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -121,18 +112,12 @@ func TestFolderReplaces(t *testing.T) {
 	dir := filepath.Join(parent, "parts")
 	folder(t, dir, map[string]*Part{"old": part(dense())})
 	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := addPart(f, "new", part(sparse())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, addPart(f, "new", part(sparse())))
 	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, dir)); diff != "" {
 		t.Errorf("before: %s", diff)
 	}
-	if err := f.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Commit())
 	if diff := cmp.Diff([]string{"new"}, left(t, dir)); diff != "" {
 		t.Errorf("after: %s", diff)
 	}
@@ -167,9 +152,7 @@ func TestFolderBehindALink(t *testing.T) {
 func TestFolderKeepsItsError(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "parts")
 	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tooLong := strings.Repeat("x", 300)
 	if err := addPart(f, tooLong, part(dense())); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("error %v", err)
@@ -207,16 +190,12 @@ func TestFilesAndCheckStored(t *testing.T) {
 	for _, g := range []*Graph{dense(), sparse(), {Relations: []Relation{{Indptr: []int64{0, 0}}}}} {
 		dir := stored(t, g)
 		files, err := Files(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if diff := cmp.Diff(left(t, dir), files, cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
 			t.Error(diff)
 		}
 		opened, err := Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := opened.CheckStored(dir); err != nil {
 			t.Error(err)
 		}
@@ -236,20 +215,14 @@ func FuzzOpenPart(f *testing.F) {
 	folder(f, good, map[string]*Part{"0": part(dense())})
 	for k, file := range files {
 		b, err := os.ReadFile(filepath.Join(good, "0", file))
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(uint8(k), b)
 		f.Add(uint8(k), b[:len(b)/2])
 	}
 	f.Fuzz(func(t *testing.T, which uint8, content []byte) {
 		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(filepath.Join(good, "0"))); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, files[int(which)%len(files)]), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(good, "0"))))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, files[int(which)%len(files)]), content, 0o644))
 		p, err := OpenPart(dir)
 		if err != nil {
 			if !refusal.Is(err) || !strings.Contains(err.Error(), dir) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // large is a store that is large enough for a record, and the path of its features.
@@ -34,19 +35,13 @@ func large(t *testing.T) (dir, features string) {
 func overwrite(t *testing.T, path string, data ...byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := f.WriteAt(data, info.Size()-int64(len(data))); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Close())
 }
 
 // notANumber is a little-endian float32 that no features may have.
@@ -63,9 +58,7 @@ func refusedBy(t *testing.T, err error, path string) {
 func TestRecordOfChecks(t *testing.T) {
 	dir, features := large(t)
 	info, err := os.Stat(features)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	open := func() error {
 		g, err := Open(dir)
 		if err == nil {
@@ -77,9 +70,7 @@ func TestRecordOfChecks(t *testing.T) {
 	overwrite(t, features, notANumber...)
 	refusedBy(t, open(), features)
 	// The disk changes it, beneath the file system: only the checksums tell.
-	if err := os.Chtimes(features, info.ModTime(), info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chtimes(features, info.ModTime(), info.ModTime()))
 	if err := open(); err != nil {
 		t.Errorf("checked again: %v", err)
 	}
@@ -87,9 +78,7 @@ func TestRecordOfChecks(t *testing.T) {
 	// Without the record, all is checked.
 	record := filepath.Join(dir, checkedFile)
 	text, err := os.ReadFile(record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, change := range map[string]string{
 		"no record":                "",
 		"damaged":                  string(text[:len(text)/2]),
@@ -97,13 +86,9 @@ func TestRecordOfChecks(t *testing.T) {
 		"without the description":  strings.Replace(string(text), descriptionFile, "other.json", 1),
 		"without the damaged file": strings.Replace(string(text), featuresFile, "other.npy", 1),
 	} {
-		if err := os.WriteFile(record, []byte(change), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(record, []byte(change), 0o666))
 		if change == "" {
-			if err := os.Remove(record); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Remove(record))
 		}
 		t.Run(name, func(t *testing.T) { refusedBy(t, open(), features) })
 	}
@@ -113,9 +98,7 @@ func TestRecordOfChecks(t *testing.T) {
 func TestSums(t *testing.T) {
 	dir, _ := large(t)
 	files, err := Files(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sums := Sums(dir)
 	for _, name := range files {
 		if sum, err := Sum(filepath.Join(dir, name)); err != nil || sums[name] != sum {
@@ -167,33 +150,23 @@ func TestFlippedBits(t *testing.T) {
 		},
 	} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.npy"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, path := range paths {
 			if name := filepath.Base(path); name == featuresDataFile {
 				continue
 			}
 			info, err := os.Stat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, bit := range []byte{0x80, 0x40} { // the sign of the last number, and far out of range
 				overwrite(t, path, data[len(data)-1]^bit)
-				if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 				refusedBy(t, open(dir), path)
 				flipped++
 			}
 			overwrite(t, path, data[len(data)-1])
-			if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 		}
 		if err := open(dir); err != nil {
 			t.Errorf("with the bytes that were written: %v", err)
@@ -230,9 +203,7 @@ func TestSymmetryIsRecorded(t *testing.T) {
 	known := func(want bool) {
 		t.Helper()
 		g, err := Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer g.Close()
 		if s := summarize(t, g); g.Relations[0].Symmetric != want || s.Symmetric != want {
 			t.Errorf("known to be symmetric: %v; inspected: %v; want %v", g.Relations[0].Symmetric, s.Symmetric, want)
@@ -240,9 +211,7 @@ func TestSymmetryIsRecorded(t *testing.T) {
 	}
 	known(true)
 	later := time.Now().Add(time.Hour)
-	if err := os.Chtimes(filepath.Join(dir, indicesFile), later, later); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chtimes(filepath.Join(dir, indicesFile), later, later))
 	known(false)
 	kept, err := g.Relations[0].Where(func(int64, int32, int32) bool { return true })
 	if err != nil || kept.Symmetric {
@@ -254,26 +223,16 @@ func TestSymmetryIsRecorded(t *testing.T) {
 func TestSumOfACutFile(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source")
-	if err := os.WriteFile(source, make([]byte, 1<<16), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(source, make([]byte, 1<<16), 0o666))
 	from, err := os.Open(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer from.Close()
 	content, err := unix.Mmap(int(from.Fd()), 0, 1<<16, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer unix.Munmap(content)
-	if err := os.Truncate(source, 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(source, 0))
 	f, err := os.Create(filepath.Join(dir, "copy"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	err = guard(source, importAgain, func() error {
 		_, err := (&summed{f: f, hash: sha256.New(), tell: func(int) {}}).Write(content)

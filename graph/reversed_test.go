@@ -3,6 +3,8 @@ package graph
 import (
 	"slices"
 	"testing"
+
+	"weft/internal/require"
 )
 
 // TestReversed: every edge leads the other way, with its weight, and twice is the relation itself.
@@ -10,9 +12,7 @@ func TestReversed(t *testing.T) {
 	r, err := NewRelation(5, Edges{
 		Source: []int32{0, 3, 3, 1, 4, 4, 2}, Target: []int32{1, 1, 0, 3, 4, 1, 3}, Weights: []float32{1, 2, 3, 4, 5, 6, 7},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	back := r.Reversed(5)
 	if want := []int64{0, 1, 2, 3, 5, 7}; !slices.Equal(back.Indptr, want) {
 		t.Errorf("rows begin at %v, want %v", back.Indptr, want)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestMerge: the rows of each graph follow those of the one before. The adjacency is block-diagonal.
@@ -20,12 +21,8 @@ func TestMerge(t *testing.T) {
 	b.Features = Features{Columns: 3, Indptr: []int64{0, 1, 1, 3, 3}, Indices: []int32{2, 0, 1}, Data: []float32{7, 8, 9}}
 	b.Notes, c.Notes = []string{"one", "two"}, []string{"two"}
 	g, err := Merge([]*Graph{a, b, c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, g.Check())
 	one, e := dense().Relations[0], Relation{Indptr: []int64{0}, EdgeColumns: 2}
 	for k := range 3 {
 		for v := range 4 {
@@ -48,9 +45,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("merged (-want +got):\n%s", diff)
 	}
 	sparseTwice, err := Merge([]*Graph{sparse(), sparse()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if f := &sparseTwice.Features; !f.Sparse() || !slices.Equal(f.Indptr, []int64{0, 2, 2, 3, 5, 5, 6}) || sparseTwice.Labels.Classes != 2 || len(sparseTwice.Labels.Multi) != 12 {
 		t.Errorf("features %+v, labels %+v", f, sparseTwice.Labels)
 	}
@@ -71,9 +66,7 @@ func TestMergeTyped(t *testing.T) {
 	a, b, c := one(2, 1, Edges{Source: []int32{0}, Target: []int32{1}}), one(3, 0, Edges{}), one(2, 2, Edges{Source: []int32{1, 0}, Target: []int32{0, 0}})
 	c.Others[0].Features.Dense = []float32{7, 8}
 	g := must(Merge([]*Graph{a, b, c}))
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Check())
 	writes, cites, authors := g.Relations[0].Edges(), g.Relations[1].Edges(), g.Others[0]
 	if !slices.Equal(g.GraphOf, []int32{0, 0, 1, 1, 1, 2, 2}) || !slices.Equal(authors.GraphOf, []int32{0, 2, 2}) || authors.Count != 3 || g.Graphs != 3 ||
 		!slices.Equal(authors.Features.Dense, []float32{0, 7, 8}) {
@@ -213,9 +206,7 @@ func TestSplitByGraph(t *testing.T) {
 	for v := range g.GraphOf {
 		g.GraphOf[v] = int32(v % 7 * 3 % 20)
 	}
-	if err := g.MakeSplits("graphs:60/20/20", 2, 1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.MakeSplits("graphs:60/20/20", 2, 1))
 	sizes := [][3]int{}
 	for _, s := range g.Splits {
 		var size [3]int

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // labelledGraph has vertices in classes in turn; every fifth is unlabelled.
@@ -82,9 +83,7 @@ func TestSplitsPartTheLabelledVertices(t *testing.T) {
 
 func TestPerClassCounts(t *testing.T) {
 	g := labelledGraph(1000, 4)
-	if err := g.MakeSplits("per-class=7,9", 1, 5); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.MakeSplits("per-class=7,9", 1, 5))
 	for part, want := range map[*[]int64]int{&g.Splits[0].Train: 7, &g.Splits[0].Val: 9} {
 		count := make([]int, 4)
 		for _, v := range *part {
@@ -105,9 +104,7 @@ func TestCountsInAllAreUniform(t *testing.T) {
 		g.Labels.Class[v] = 1
 	}
 	const splits = 500
-	if err := g.MakeSplits(fmt.Sprintf("per-class=%d,=%d,=%d", train, val, val), splits, 3); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.MakeSplits(fmt.Sprintf("per-class=%d,=%d,=%d", train, val, val), splits, 3))
 	of := [2]int{}
 	for _, s := range g.Splits {
 		for part, list := range [][]int64{s.Val, s.Test} {
@@ -137,9 +134,7 @@ func TestSplitsStay(t *testing.T) {
 		},
 	} {
 		g := labelledGraph(20, 2)
-		if err := g.MakeSplits(spec, 1, 1); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.MakeSplits(spec, 1, 1))
 		if d := cmp.Diff(want, g.Splits[0]); d != "" {
 			t.Errorf("%s: %s", spec, d)
 		}
@@ -151,9 +146,7 @@ func TestSplitsAreSeeded(t *testing.T) {
 	splits := func(spec string, count int, seed uint64) []Split {
 		t.Helper()
 		g := labelledGraph(500, 3)
-		if err := g.MakeSplits(spec, count, seed); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.MakeSplits(spec, count, seed))
 		return g.Splits
 	}
 	for _, spec := range []string{"random:60/20/20", "per-class=20,30", "per-class=20,=30,=40"} {
@@ -235,9 +228,7 @@ func TestRandomPercentagesAreKept(t *testing.T) {
 		a := rapid.IntRange(2, 90).Draw(t, "train")
 		b := rapid.IntRange(2, 98-a).Draw(t, "validation")
 		g := labelledGraph(n, 3)
-		if err := g.MakeSplits(fmt.Sprintf("random:%d/%d/%d", a, b, 100-a-b), 1, 9); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.MakeSplits(fmt.Sprintf("random:%d/%d/%d", a, b, 100-a-b), 1, 9))
 		labelled := float64(n - n/5)
 		for i, share := range []int{a, b, 100 - a - b} {
 			got := len([][]int64{g.Splits[0].Train, g.Splits[0].Val, g.Splits[0].Test}[i])
@@ -263,9 +254,7 @@ func FuzzParseSplit(f *testing.F) {
 func TestRenumber(t *testing.T) {
 	l := Labels{Classes: 2, Class: []int64{1, -1, 0}, Names: []string{"blue", "red"}}
 	stored := l.Class
-	if err := l.Renumber([]string{"red", "green", "blue"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Renumber([]string{"red", "green", "blue"}))
 	if want := []int64{0, -1, 2}; l.Classes != 3 || !slices.Equal(l.Class, want) || l.ClassName(1) != "green" {
 		t.Errorf("labels %+v, want %v", l, want)
 	}

@@ -10,13 +10,12 @@ import (
 
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 func TestMissingParentsAreMade(t *testing.T) {
 	parent := t.TempDir()
-	if err := dense().Write(filepath.Join(parent, "a", "b", "store")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, dense().Write(filepath.Join(parent, "a", "b", "store")))
 	w := create(t, filepath.Join(parent, "a", "c", "d", "store"), dense())
 	if err := w.Abort(); err != nil {
 		t.Error(err)
@@ -55,13 +54,9 @@ func TestSweep(t *testing.T) {
 	defer w.Abort()
 	stale, other := atomicfile.Hidden("store"), ".store.old.tmp"
 	for _, name := range []string{stale, other, atomicfile.Hidden("another")} {
-		if err := os.MkdirAll(filepath.Join(parent, name, "indices.npy"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Join(parent, name, "indices.npy"), 0o755))
 	}
-	if err := dense().Write(store); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, dense().Write(store))
 	if names := left(t, parent); len(names) != 4 || strings.Contains(strings.Join(names, " "), stale) {
 		t.Errorf("left %v", names)
 	}
@@ -98,9 +93,7 @@ func TestStoreMadeMeanwhile(t *testing.T) {
 	parent := t.TempDir()
 	store := filepath.Join(parent, "store")
 	w := oneVertex(t, store)
-	if err := dense().Write(store); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, dense().Write(store))
 	if err := w.Close(); !refusal.Is(err) || !strings.Contains(err.Error(), "another process made it meanwhile") {
 		t.Errorf("error %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"weft/internal/npy/npytest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 var nan = float32(math.NaN())
@@ -52,9 +53,7 @@ func sparse() *Graph {
 func stored(t testing.TB, g *Graph) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
-	if err := g.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Write(dir))
 	return dir
 }
 
@@ -82,9 +81,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := stored(t, g)
 			got, err := Open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer got.Close()
 			if diff := same(g, got); diff != "" {
 				t.Error(diff)
@@ -105,9 +102,7 @@ func TestRoundTripOfAnyGraph(t *testing.T) {
 		e := Edges{Source: ids.Draw(t, "sources")}
 		e.Target = rapid.SliceOfN(rapid.Int32Range(0, int32(v-1)), e.Len(), e.Len()).Draw(t, "targets")
 		r, err := NewRelation(v, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		g := &Graph{Relations: []Relation{r}, Labels: Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v, v).Draw(t, "class")}}
 		for range rapid.IntRange(0, 3).Draw(t, "splits") {
 			var s Split
@@ -120,13 +115,9 @@ func TestRoundTripOfAnyGraph(t *testing.T) {
 		}
 		dir := filepath.Join(parent, "store")
 		defer os.RemoveAll(dir)
-		if err := g.Write(dir); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.Write(dir))
 		got, err := Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer got.Close()
 		if diff := same(g, got); diff != "" {
 			t.Fatal(diff)
@@ -143,9 +134,7 @@ func TestLongDescriptions(t *testing.T) {
 		t.Errorf("graph.json is shorter than 1 MiB: %v, %v", info, err)
 	}
 	opened, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := opened.Close(); err != nil {
 		t.Error(err)
 	}
@@ -164,14 +153,10 @@ func TestLongDescriptions(t *testing.T) {
 func TestOpenMaps(t *testing.T) {
 	dir := stored(t, dense())
 	g, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer g.Close()
 	f, err := os.OpenFile(filepath.Join(dir, featuresFile), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	// 4 as a float32, behind a header of 128 bytes
 	if _, err := f.WriteAt([]byte{0, 0, 0x80, 0x40}, 128); err != nil {
@@ -233,9 +218,7 @@ func refuses(t *testing.T, make func() *Graph, cases []damage) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			dir := stored(t, make())
-			if err := c.do(dir); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.do(dir))
 			_, err := Open(dir)
 			if err == nil || !refusal.Is(err) {
 				t.Fatalf("got %v, want a refusal", err)
@@ -356,9 +339,7 @@ func TestDamagedSparseStoreIsRefused(t *testing.T) {
 func TestNoStoreIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	for _, path := range []string{filepath.Join(dir, "nosuch"), dir, file} {
 		_, err := Open(path)
 		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), "import or generate one") {
@@ -373,13 +354,9 @@ func TestGuard(t *testing.T) {
 	g.Relations[0].Indptr = make([]int64, 1<<14) // several pages
 	dir := stored(t, g)
 	g, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer g.Close()
-	if err := os.Truncate(filepath.Join(dir, indptrFile), 64); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(filepath.Join(dir, indptrFile), 64))
 	if err := g.Guard(g.Check); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v, want an error that names the store", err)
 	}
@@ -411,12 +388,8 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, content []byte) {
 		dir, c := t.TempDir(), fuzzed[int(which)%len(fuzzed)]
-		if err := os.CopyFS(dir, os.DirFS(good[c.typed])); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, c.file), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.CopyFS(dir, os.DirFS(good[c.typed])))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, c.file), content, 0o644))
 		g, err := Open(dir)
 		if err != nil {
 			if !refusal.Is(err) || !strings.Contains(err.Error(), dir) {

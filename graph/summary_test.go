@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"weft/internal/require"
 )
 
 func TestSummarizeDense(t *testing.T) {
@@ -60,9 +62,7 @@ func TestSymmetric(t *testing.T) {
 			want = want && count[[2]int32{pair[1], pair[0]}] == n
 		}
 		r, err := NewRelation(v, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		g := &Graph{Relations: []Relation{r}}
 		if got := summarize(t, g).Symmetric; got != want {
 			t.Fatalf("edges %v: symmetric %v, want %v", count, got, want)
@@ -107,19 +107,11 @@ func TestSummarizePasses(t *testing.T) {
 	}
 }
 
-func summarize(t require, g *Graph) Summary {
+func summarize(t rapid.TB, g *Graph) Summary {
 	t.Helper()
 	s, err := g.Summarize(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
-}
-
-// require is what a test and a rapid test have.
-type require interface {
-	Helper()
-	Fatal(...any)
 }
 
 // A Transposer lists, in ranges of any size, what Reversed lists at once.
@@ -138,9 +130,7 @@ func TestTransposer(t *testing.T) {
 			}
 		}
 		r, err := NewBipartite(sources, targets, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want := r.Reversed(sources)
 		cut := rapid.IntRange(0, targets).Draw(t, "rows of the first part")
 		parts := []*Relation{
@@ -154,15 +144,11 @@ func TestTransposer(t *testing.T) {
 			parts[0].Weights, parts[1].Weights = r.Weights[:r.Indptr[cut]], r.Weights[r.Indptr[cut]:]
 		}
 		transposer, err := NewTransposer(parts, func(f func() error) error { return f() }, func() {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for lo := 0; lo < sources; {
 			hi := rapid.IntRange(lo+1, sources).Draw(t, "end")
 			got, err := transposer.List(lo, hi)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			first, end := want.Indptr[lo], want.Indptr[hi]
 			for row := lo; row <= hi; row++ {
 				if got.Indptr[row-lo] != want.Indptr[row]-first {

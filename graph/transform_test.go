@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // drawGraph draws a small directed graph with self loops, duplicate edges and isolated vertices, weights and
@@ -97,9 +98,7 @@ func onGraphs(t *testing.T, property func(t *rapid.T, g *Graph)) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGraph(t)
 		before, err := g.Induced(slices.Repeat([]bool{true}, g.Vertices())) // a copy
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		property(t, g)
 		if d := differences(before, g); d != "" {
 			t.Fatal("the graph was changed in place: ", d)
@@ -226,9 +225,7 @@ func TestInduced(t *testing.T) {
 	onGraphs(t, func(t *rapid.T, g *Graph) {
 		keep := rapid.SliceOfN(rapid.Bool(), g.Vertices(), g.Vertices()).Draw(t, "keep")
 		part, err := g.Induced(keep)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var want, got []edge
 		name := map[string]int32{}
 		for v, s := range g.Names {
@@ -303,9 +300,7 @@ func TestRandomFeatures(t *testing.T) {
 	make1 := func(columns int, seed uint64) []float32 {
 		t.Helper()
 		changed, err := g.RandomFeatures(columns, seed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if changed.Features.Columns != columns || len(changed.Features.Dense) != 1000*columns || changed.Names == nil {
 			t.Fatalf("%d features in %d columns", len(changed.Features.Dense), changed.Features.Columns)
 		}

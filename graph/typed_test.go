@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // typed is a graph of papers, which have labels, and authors and places without features, with four
@@ -39,9 +40,7 @@ func TestTypedRoundTrip(t *testing.T) {
 	want := typed()
 	dir := stored(t, want)
 	got, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer got.Close()
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
@@ -50,9 +49,7 @@ func TestTypedRoundTrip(t *testing.T) {
 		t.Error(err)
 	}
 	files, err := Files(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	there := 0
 	if err := filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -186,18 +183,14 @@ func TestNamesInFolders(t *testing.T) {
 	g.Others[1].Type, g.Relations[2].Target, g.Relations[3].Source = name, name, name
 	g.Relations[2].Name = relation
 	dir := filepath.Join(t.TempDir(), "store")
-	if err := g.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Write(dir))
 	for _, folder := range []string{"vertices/http:%2F%2Fexample.org%2FPlace", "edges/author__.http:%2F%2Fexample.org%2Fworks-at%2F__http:%2F%2Fexample.org%2FPlace"} {
 		if _, err := os.Stat(filepath.Join(dir, folder)); err != nil {
 			t.Error(err)
 		}
 	}
 	got, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer got.Close()
 	if got.Others[1].Type != name || got.Relations[2].Name != relation || !slices.Equal(got.Relations[2].Sources, g.Relations[2].Sources) {
 		t.Errorf("%q, %q: %v", got.Others[1].Type, got.Relations[2].Name, got.Relations[2].Sources)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // values is a graph whose labels are two values for each vertex.
@@ -26,9 +27,7 @@ func TestValuesAreStored(t *testing.T) {
 	g := values()
 	dir := stored(t, g)
 	opened, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer opened.Close()
 	if diff := cmp.Diff(g.Labels, opened.Labels, cmpopts.EquateNaNs()); diff != "" {
 		t.Error(diff)
@@ -40,9 +39,7 @@ func TestValuesAreStored(t *testing.T) {
 		t.Errorf("summary %+v, %v", s, err)
 	}
 	changed, err := g.Induced([]bool{true, false, true, true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := []float32{1.5, -2, nan, nan, 1e6, 0}
 	if diff := cmp.Diff(want, changed.Labels.Values, cmpopts.EquateNaNs()); diff != "" {
 		t.Error(diff)
@@ -77,9 +74,7 @@ func TestDamagedValues(t *testing.T) {
 		path := filepath.Join(dir, descriptionFile)
 		text := `{"format": 1, "provenance": "", "vertices": [{"type": "vertex", "count": 4, "labels": ` + labels + `}],
 			"relations": [{"source": "vertex", "name": "edge", "target": "vertex", "count": 6, "dtype": "int32"}]}`
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 		if g, err := Open(dir); !refusal.Is(err) {
 			t.Errorf("labels %s: %v", labels, err)
 			if err == nil {

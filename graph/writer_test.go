@@ -12,30 +12,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // left lists what is in a directory.
 func left(t *testing.T, dir string) []string {
 	t.Helper()
 	names, err := fs.Glob(os.DirFS(dir), "*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return names
 }
 
 func TestWriteTakesOnlyAFreePlace(t *testing.T) {
 	parent := t.TempDir()
 	full, empty, file := filepath.Join(parent, "full"), filepath.Join(parent, "empty"), filepath.Join(parent, "file")
-	if err := os.MkdirAll(filepath.Join(full, "something"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(empty, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(full, "something"), 0o755))
+	require.NoError(t, os.Mkdir(empty, 0o755))
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	for path, want := range map[string]string{
 		full:                              "not empty; remove it",
 		file:                              "not an empty directory; remove it",
@@ -80,20 +73,12 @@ func TestWriteWith(t *testing.T) {
 
 func TestWriteThroughALink(t *testing.T) {
 	parent := t.TempDir()
-	if err := os.Mkdir(filepath.Join(parent, "real"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(filepath.Join(parent, "real"), 0o755))
 	link := filepath.Join(parent, "link")
-	if err := os.Symlink("real", link); err != nil {
-		t.Fatal(err)
-	}
-	if err := dense().Write(link); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("real", link))
+	require.NoError(t, dense().Write(link))
 	g, err := Open(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := g.Close(); err != nil {
 		t.Error(err)
 	}
@@ -175,9 +160,7 @@ func create(t testing.TB, dir string, g *Graph) *Writer {
 	bare.Count, bare.Splits, bare.Labels.Class, bare.Features.Dense = g.Own(), nil, nil, nil
 	bare.Relations = []Relation{{Indptr: []int64{0}, EdgeSplit: g.Relations[0].EdgeSplit}}
 	w, err := Create(dir, &bare)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return w
 }
 
@@ -185,9 +168,7 @@ func TestStreamEqualsWrite(t *testing.T) {
 	g, p := batches()
 	parent := t.TempDir()
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
-	if err := g.Write(written); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Write(written))
 	w := create(t, streamed, g)
 	err := w.Features(0, 3, -1, func(write func(*Features) error) error { // while edges are written
 		rest := p.features
@@ -207,16 +188,12 @@ func TestStreamEqualsWrite(t *testing.T) {
 		})
 	})
 	for _, err := range []error{err, w.Classes(each(p.classes)), w.Splits(p.splits)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	if _, err := os.Stat(streamed); err == nil {
 		t.Error("the store is there before it is complete")
 	}
-	if err := errors.Join(w.Close(), w.Abort()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(w.Close(), w.Abort()))
 	if diff := cmp.Diff([]string{"streamed", "written"}, left(t, parent)); diff != "" {
 		t.Fatal(diff)
 	}
@@ -230,14 +207,10 @@ func TestStreamOfSeveralGraphs(t *testing.T) {
 	g.Relations[0].Weights = []float32{.5, 1, 2, -3}
 	parent := t.TempDir()
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
-	if err := g.Write(written); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Write(written))
 	w := create(t, streamed, g)
 	defer w.Abort()
-	if err := errors.Join(w.In(0, 4, &g.Relations[0], each([]*Relation{&g.Relations[0]})), w.Splits(g.Splits), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(w.In(0, 4, &g.Relations[0], each([]*Relation{&g.Relations[0]})), w.Splits(g.Splits), w.Close()))
 	sameFiles(t, written, streamed)
 
 	for want, change := range map[string]func(*Graph){
@@ -286,13 +259,9 @@ func sameFiles(t *testing.T, written, streamed string) {
 	}
 	for _, name := range left(t, written) {
 		a, err := os.ReadFile(filepath.Join(written, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b, err := os.ReadFile(filepath.Join(streamed, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if diff := cmp.Diff(string(a), string(b)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -307,16 +276,12 @@ func TestCountedStreamEqualsWrite(t *testing.T) {
 	g.Labels = Labels{Classes: 3, Multi: []float32{0, 1, 1, 0, 0, 0, nan, nan, nan, 1, 1, 1}}
 	parent := t.TempDir()
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
-	if err := g.Write(written); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Write(written))
 	r := g.Relations[0]
 	first := &Relation{Indptr: []int64{0, 2}, Sources: []int32{0, 1}, EdgeColumns: 2, EdgeFeatures: r.EdgeFeatures[:4]}
 	rest := &Relation{Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1}, EdgeColumns: 2, EdgeFeatures: r.EdgeFeatures[4:]}
 	w := create(t, streamed, g)
-	if err := errors.Join(w.In(0, Counted, &r, each([]*Relation{first, rest})), w.Splits(g.Splits), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(w.In(0, Counted, &r, each([]*Relation{first, rest})), w.Splits(g.Splits), w.Close()))
 	sameFiles(t, written, streamed)
 	// Features of fewer edges than there are
 	w = create(t, filepath.Join(parent, "store"), g)
@@ -390,9 +355,7 @@ func TestFailedStreamLeavesNothing(t *testing.T) {
 func oneVertex(t *testing.T, store string) *Writer {
 	t.Helper()
 	w := create(t, store, &Graph{Relations: []Relation{{Indptr: []int64{0, 0}}}})
-	if err := w.In(0, 0, &Relation{}, each([]*Relation{{Indptr: []int64{0, 0}}})); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.In(0, 0, &Relation{}, each([]*Relation{{Indptr: []int64{0, 0}}})))
 	return w
 }
 
@@ -401,9 +364,7 @@ func TestFailureOfTheDiskLeavesNothing(t *testing.T) {
 	parent := t.TempDir()
 	store := filepath.Join(parent, "store")
 	w := oneVertex(t, store)
-	if err := os.RemoveAll(filepath.Join(parent, left(t, parent)[0])); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(filepath.Join(parent, left(t, parent)[0])))
 	if err := w.Close(); err == nil || refusal.Is(err) || !strings.Contains(err.Error(), store) {
 		t.Errorf("got %v, want a failure that names the store", err)
 	}

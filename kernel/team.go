@@ -53,6 +53,7 @@ func NewTeam(threads int, memory *tensor.Meter) *Team {
 // at most on a team of so many threads, and its Meter then knows the peak; as no page is touched, that costs
 // no memory.
 func NewPlan(threads int, memory *tensor.Meter) *Team {
+	memory.Plan()
 	t := newTeam(threads, memory)
 	t.plan = true
 	return t

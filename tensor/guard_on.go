@@ -15,9 +15,16 @@ const guard = pageSize
 
 func protect(p unsafe.Pointer, size int) unsafe.Pointer {
 	for _, at := range []int{0, guard + size} {
-		if err := unix.Mprotect(unsafe.Slice((*byte)(unsafe.Add(p, at)), guard), unix.PROT_NONE); err != nil {
-			panic(fmt.Sprintf("tensor: mprotect: %v", err))
-		}
+		allow(unsafe.Add(p, at), guard, unix.PROT_NONE)
 	}
 	return unsafe.Add(p, guard)
+}
+
+// forbidWrites lets memory be read alone.
+func forbidWrites(p unsafe.Pointer, size int) { allow(p, size, unix.PROT_READ) }
+
+func allow(p unsafe.Pointer, size, protection int) {
+	if err := unix.Mprotect(unsafe.Slice((*byte)(p), size), protection); err != nil {
+		panic(fmt.Sprintf("tensor: mprotect: %v", err))
+	}
 }

@@ -33,3 +33,22 @@ func TestGuardPages(t *testing.T) {
 		m.Release()
 	}
 }
+
+// TestPlanFaults: in a debug build who writes to a plan's matrix faults. Who reads it finds zeros.
+func TestPlanFaults(t *testing.T) {
+	debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(false)
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	meter.Plan()
+	m := meter.New(tensor.Buffers, 1, 1)
+	if x := m.Floats()[0]; x != 0 || meter.Peak() == 0 {
+		t.Errorf("a plan's matrix has %v, and is charged %d bytes", x, meter.Peak())
+	}
+	defer func() {
+		if p, ok := recover().(error); !ok || !strings.Contains(p.Error(), "invalid memory address") {
+			t.Errorf("%v, want a fault", p)
+		}
+	}()
+	m.Floats()[0] = 1
+}

@@ -48,6 +48,7 @@ type account struct {
 	peak      int64 // with the graph's structure, where matrices rest
 	peakKinds [kinds]int64
 	offload   *offload  // nil: no matrix rests
+	plan      bool      // matrices hold nothing: see Plan
 	watch     func(Use) // nil: nobody watches
 }
 
@@ -92,6 +93,10 @@ func (t *account) meter() *Meter { return &Meter{account: t, used: map[unsafe.Po
 // Another returns another Meter that charges the same worker.
 func (t *Meter) Another() *Meter { return t.meter() }
 
+// Plan says that matrices from now on hold nothing, because the worker only plans. Nobody may write to them, as
+// that would take their memory. In a debug build it faults. Who reads them finds zeros.
+func (t *Meter) Plan() { t.plan = true }
+
 // New returns a Float32 matrix with undefined elements.
 func (t *Meter) New(kind Kind, rows, cols int) *Matrix {
 	return t.NewElement(kind, Float32, rows, cols)
@@ -117,6 +122,9 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	t.freeIdle(int64(size))
 	if m.data == nil {
 		m.data = acquire(size)
+		if t.plan {
+			forbidWrites(m.data, size)
+		}
 	}
 	t.used[m.data] = size
 	t.live[kind] += int64(size)

@@ -95,6 +95,16 @@ func (m *Matrix) Thaw() {
 	}
 }
 
+// Touch brings matrices back that rest, as who reads them does. A plan, which reads none, calls it where a run
+// reads. Some may be nil.
+func Touch(ms ...*Matrix) {
+	for _, m := range ms {
+		if m != nil {
+			m.Pointer()
+		}
+	}
+}
+
 // Unused says that this turn does not use the matrix any more, so that it may leave at once.
 func (m *Matrix) Unused() {
 	if m.rest != nil {

@@ -13,6 +13,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/launch"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/train/planner"
 	"weft/train/setting"
@@ -24,13 +25,9 @@ func small(t *testing.T) string {
 	o := generate.Default(generate.Uniform)
 	o.Vertices, o.Degree, o.Features, o.Classes = 200, 4, 6, 3
 	g, err := generate.Graph(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	store := filepath.Join(t.TempDir(), "g")
-	if err := g.Write(store); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Write(store))
 	return store
 }
 
@@ -50,9 +47,7 @@ func TestAutoOfOneWorker(t *testing.T) {
 		t.Fatalf("%q, %v\n%s", chosen, err, &said)
 	}
 	g, err := graph.Open(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer g.Close()
 	p := graphPlanner(setting.Defaults(), nil, g, store, store, &said)
 	p.Machine = slow

@@ -45,16 +45,11 @@ Without a name it does both. A fraction of 1 is as fast as the bound. Run nothin
 		RunE: c.run(c.both),
 	}
 	c.addFlags(cmd)
-	cmd.AddCommand(newBenchKernels(), newBenchEpoch())
-	return cmd
-}
-
-func newBenchKernels() *cobra.Command {
-	c := &benchCommand{}
-	cmd := &cobra.Command{
-		Use:   "kernels",
-		Short: "each kernel against a bound from rates measured in the same run",
-		Long: `kernels runs each kernel on a range of shapes: graphs of uniform and of skewed degrees (rmat), with rows that fit into a cache and
+	cmd.AddCommand(
+		newBenchPart((*benchCommand).kernels, &cobra.Command{
+			Use:   "kernels",
+			Short: "each kernel against a bound from rates measured in the same run",
+			Long: `kernels runs each kernel on a range of shapes: graphs of uniform and of skewed degrees (rmat), with rows that fit into a cache and
 rows that do not. Probes with the same threads measure the machine's rates. A bound is a time that follows from these rates, and the
 command prints bound ÷ measured time.
 
@@ -63,36 +58,35 @@ command prints bound ÷ measured time.
            side under 256 adds its operations ÷ the rate of the best large square product
   compute  operations ÷ the rate of the best large square product
   thin     rows of at most 16 columns: a probe that reads the indices and a word of each cache line of their rows. The
-           rows fit into a core's own cache ("core"), or into the shared one
+           rows fit into a core's own cache ("core"), into the shared cache, or into none
 
 It takes some minutes.`,
-		Example: `  weft bench kernels
+			Example: `  weft bench kernels
   weft bench kernels --only '^attention' --threads 1
   weft bench kernels --json > kernels.json`,
-		Args: arguments(0, 0),
-		RunE: c.run(c.kernels),
-	}
-	c.addFlags(cmd)
-	c.addJSON(cmd)
+		}),
+		newBenchPart((*benchCommand).epoch, &cobra.Command{
+			Use:   "epoch",
+			Short: "an epoch of three models against the sum of its kernels",
+			Long: `epoch trains GraphSAGE, GAT and GCN of three layers for a few epochs on two graphs of a million vertices and 16 million edges.
+In one more epoch it repeats each kernel call several times. The fraction is the kernels' share of the epoch's time; the rest is
+the time of the program around them. It takes some minutes and up to 20 GB of memory.`,
+			Example: `  weft bench epoch
+  weft bench epoch --only 'sage.*rmat'
+  weft bench epoch --json > epoch.json`,
+		}))
 	return cmd
 }
 
-func newBenchEpoch() *cobra.Command {
+// newBenchPart completes the command of a part.
+func newBenchPart(
+	measure func(*benchCommand, context.Context, io.Writer, bench.Options) error, cmd *cobra.Command,
+) *cobra.Command {
 	c := &benchCommand{}
-	cmd := &cobra.Command{
-		Use:   "epoch",
-		Short: "an epoch of three models against the sum of its kernels",
-		Long: `epoch trains GraphSAGE, GAT and GCN of three layers for a few epochs on two graphs of a million vertices and 16 million edges.
-In one more epoch it repeats each kernel call several times. The fraction is the kernels' share of the epoch's time; the rest is
-the time of the program around them. It takes some minutes and up to 20 GB of memory.`,
-		Example: `  weft bench epoch
-  weft bench epoch --only 'sage.*rmat'
-  weft bench epoch --json > epoch.json`,
-		Args: arguments(0, 0),
-		RunE: c.run(c.epoch),
-	}
 	c.addFlags(cmd)
-	c.addJSON(cmd)
+	cmd.Flags().BoolVar(&c.json, "json", false, "print the results as one JSON object")
+	cmd.Args = arguments(0, 0)
+	cmd.RunE = c.run(func(ctx context.Context, out io.Writer, o bench.Options) error { return measure(c, ctx, out, o) })
 	return cmd
 }
 
@@ -101,10 +95,6 @@ func (c *benchCommand) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&c.threads, "threads", 0, "threads to measure with, 0: all cores")
 	flags.StringVar(&c.only, "only", "", "measure only the kernels or epochs whose \"name shape\" matches this `regexp`")
 	flags.BoolVar(&c.quick, "quick", false, "small shapes and few repetitions: seconds, for a first look")
-}
-
-func (c *benchCommand) addJSON(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.json, "json", false, "print the results as one JSON object")
 }
 
 // run reads the flags, and lets a signal end the measurement.

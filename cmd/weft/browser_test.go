@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"weft/internal/require"
 )
 
 // browser is a headless Chromium, which takes commands of the DevTools protocol from a pipe
@@ -32,26 +34,18 @@ func newBrowser(t *testing.T) *browser {
 		t.Skip("not opened in a browser: there is no chromium (Debian: chromium)")
 	}
 	profile, err := os.MkdirTemp("", "chromium")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	commands, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	from, answers, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	process := exec.Command(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe",
 		"--enable-precise-memory-info", "--user-data-dir="+profile, "about:blank")
 	process.ExtraFiles = []*os.File{commands, answers} // file descriptors 3 and 4
 	if err := process.Start(); err != nil {
 		t.Skipf("not opened in a browser: chromium does not work here: %v", err)
 	}
-	if err := errors.Join(commands.Close(), answers.Close()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(commands.Close(), answers.Close()))
 	b := &browser{t: t, to: to, from: bufio.NewReaderSize(from, 1<<20)}
 	t.Cleanup(func() {
 		_ = to.Close() // ends it

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"weft/internal/require"
 )
 
 // TestCommentLines: a line of a comment has at most 110 columns, a tab taking four.
@@ -24,9 +26,7 @@ func TestCommentLines(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(root, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		number := 0
 		for line := range strings.Lines(string(text)) {
 			number++

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/bench"
+	"weft/internal/require"
 )
 
 // TestAdvice: each threshold, on both of its sides. Advice fits its column.
@@ -192,9 +193,7 @@ func TestPrintFinding(t *testing.T) {
 // TestExamine: every finding has its line, in order, and a field for programs. The rates are plausible.
 func TestExamine(t *testing.T) {
 	bin := t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "mpirun"), []byte("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "mpirun"), []byte("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n"), 0o777))
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	var out bytes.Buffer
 	d := examine("", func(l *line) { l.print(&out) })
@@ -233,9 +232,7 @@ func TestExamine(t *testing.T) {
 		}
 	}
 	var written bytes.Buffer
-	if err := printJSON(&written, d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, printJSON(&written, d))
 	for _, keys := range []string{
 		`^\{"weft":\{"version":.*\}\}\n$`, `"memory_streamed":\{"threads":[0-9]+,"bytes_per_second":[0-9.e+]+,"one_thread_bytes_per_second":[0-9.e+]+,`,
 		`"memory_gathered":\{"threads":[0-9]+,"bytes_per_second":[0-9.e+]+,"one_thread_bytes_per_second":[0-9.e+]+,`,
@@ -247,9 +244,7 @@ func TestExamine(t *testing.T) {
 		}
 	}
 	var read map[string]map[string]any
-	if err := json.Unmarshal(written.Bytes(), &read); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(written.Bytes(), &read))
 	for _, l := range d {
 		if l.what == "weft" {
 			continue

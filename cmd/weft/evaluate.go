@@ -44,11 +44,7 @@ With a STORE it predicts there with the weights of the run first, on one worker.
 			if err != nil {
 				return err
 			}
-			if e.json {
-				return printJSON(cmd.OutOrStdout(), found)
-			}
-			found.print(cmd.OutOrStdout())
-			return nil
+			return show(cmd.OutOrStdout(), found, e.json)
 		},
 	}
 	cmd.Flags().IntVar(&e.split, "split", -1, "which stored split, from 0 (default: that of the run)")
@@ -56,10 +52,7 @@ With a STORE it predicts there with the weights of the run first, on one worker.
 	return cmd
 }
 
-// evaluation is how good the predictions of a run are: evaluations, or edgeEvaluations.
-type evaluation interface{ print(out io.Writer) }
-
-// evaluations are those of the parts of a split.
+// evaluations are how good the predictions of a run are: those of the parts of a split.
 type evaluations struct {
 	Train metric.Evaluation `json:"train"`
 	Val   metric.Evaluation `json:"val"`
@@ -79,7 +72,7 @@ type evaluated struct {
 // elsewhere reports whether it is another store than the run's.
 func (e *evaluated) elsewhere() bool { return len(e.args) == 2 }
 
-func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (evaluation, error) {
+func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, error) {
 	if e.split < -1 {
 		return nil, refusal.Errorf("--split %d: splits count from 0", e.split)
 	}
@@ -119,7 +112,7 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (evaluatio
 }
 
 // vertices measures predictions of labels.
-func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (evaluation, error) {
+func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, error) {
 	g, r := e.graph, e.options
 	if !g.Labels.There() {
 		return nil, refusal.Errorf("%s has no labels to compare predictions with", e.store)
@@ -166,7 +159,7 @@ type edgeEvaluations struct {
 }
 
 // edges measures embeddings by the edges that they are to predict.
-func (e *evaluated) edges(ctx context.Context) (evaluation, error) {
+func (e *evaluated) edges(ctx context.Context) (result, error) {
 	rows, columns, err := e.predictions(ctx)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/atomicfile"
+	"weft/internal/require"
 	"weft/tensor"
 	"weft/train"
 	"weft/train/plan"
@@ -21,14 +22,10 @@ import (
 func plannedOf(t *testing.T, g *graph.Graph, o train.Options) planned {
 	t.Helper()
 	settings, err := o.Resolve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	job := &train.Job{Graph: g, Options: o}
 	p, err := job.Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return planned{&p, settings, job.Threads(settings)}
 }
 
@@ -36,9 +33,7 @@ func plannedOf(t *testing.T, g *graph.Graph, o train.Options) planned {
 func communities(t *testing.T, vertices, features int) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: vertices, Degree: 6, Features: features, Classes: 5, Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
@@ -58,9 +53,7 @@ func TestPlanWarnsOfSums(t *testing.T) {
 		"sparse":     {graph.Features{Columns: 9, Indptr: []int64{0, 1, 2, 2}, Indices: []int32{4, 8}, Data: []float32{0.5, 2}}, "are real numbers"},
 	} {
 		relation, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		g := &graph.Graph{
 			Relations: []graph.Relation{relation}, Features: c.features, Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
 			Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
@@ -174,9 +167,7 @@ func TestNamedMemoryIsEnough(t *testing.T) {
 		o := o
 		all := setting.All()
 		named := slices.IndexFunc(all, func(s setting.Setting) bool { return s.Name == "memory-limit" })
-		if err := all[named].Set(&o, limit); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, all[named].Set(&o, limit))
 		job := &train.Job{Graph: g, Options: o}
 		p, err := job.Plan(t.Context())
 		if err != nil {
@@ -185,14 +176,10 @@ func TestNamedMemoryIsEnough(t *testing.T) {
 		return p.CheckLimit(o.MemoryLimit)
 	}
 	settings, err := o.Resolve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	job := &train.Job{Graph: g, Options: o, PlanRange: true}
 	p, err := job.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	said := strings.Join(planned{&p, settings, 1}.rests(), "\n")
 	refused := fmt.Sprint(limited("1B"))
 	for from, named := range map[string]*regexp.Regexp{

@@ -31,7 +31,11 @@ done, the best one so far and the last checkpoint; and the command that continue
 		Args:              arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if rundir.Is(args[0]) && !isStore(args[0]) {
-				return inspectRun(cmd.OutOrStdout(), args[0], asJSON)
+				s, err := rundir.Look(args[0])
+				if err != nil {
+					return err
+				}
+				return show(cmd.OutOrStdout(), &inspectedRun{s, continues(s)}, asJSON)
 			}
 			g, store, err := openDataset(cmd.Context(), args[0], cmd.ErrOrStderr(), nil)
 			if err != nil {
@@ -43,7 +47,7 @@ done, the best one so far and the last checkpoint; and the command that continue
 			if err := graph.CheckSums(store, "the graph", shown.show); err != nil {
 				return err
 			}
-			var s inspected
+			s := inspected{store: store}
 			if s.Summary, err = g.Summarize(shown.show); err != nil {
 				return err
 			}
@@ -51,11 +55,7 @@ done, the best one so far and the last checkpoint; and the command that continue
 				return err
 			}
 			shown.erase()
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), s)
-			}
-			printSummary(cmd.OutOrStdout(), store, &s)
-			return nil
+			return show(cmd.OutOrStdout(), &s, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -66,6 +66,7 @@ done, the best one so far and the last checkpoint; and the command that continue
 type inspected struct {
 	graph.Summary
 	Partitions []storedPartition `json:"partitions"`
+	store      string
 }
 
 // storedPartition describes partitions stored with a graph.
@@ -99,9 +100,9 @@ func listPartitions(store string, progress graph.Progress) ([]storedPartition, e
 	return listed, nil
 }
 
-func printSummary(out io.Writer, store string, s *inspected) {
+func (s *inspected) print(out io.Writer) {
 	t := newTable(out)
-	t.row("store", store)
+	t.row("store", s.store)
 	if s.Provenance != "" {
 		t.row("made by", s.Provenance)
 	}

@@ -23,19 +23,6 @@ type inspectedRun struct {
 	Continue string `json:"continue,omitempty"` // the command
 }
 
-// inspectRun says where a run stands.
-func inspectRun(out io.Writer, dir string, asJSON bool) error {
-	s, err := rundir.Look(dir)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(out, inspectedRun{s, continues(s)})
-	}
-	printStanding(out, s, time.Now())
-	return nil
-}
-
 // continues is the command that continues a run, "" if there is none: the run is under way or has ended, it
 // is of an earlier version, or its graph was made in memory.
 func continues(s *rundir.Standing) string {
@@ -45,9 +32,9 @@ func continues(s *rundir.Standing) string {
 	return "weft train --resume " + s.RunDir
 }
 
-// printStanding draws where a run stands for the eye.
-func printStanding(out io.Writer, s *rundir.Standing, now time.Time) {
-	ago := func(t time.Time) string { return duration(max(0, now.Sub(t))) + " ago" }
+// print draws where a run stands for the eye.
+func (s *inspectedRun) print(out io.Writer) {
+	ago := func(t time.Time) string { return duration(max(0, time.Since(t))) + " ago" }
 	t := newTable(out)
 	t.row("run", s.RunDir)
 	status := describe(string(s.Status), s.Reason)
@@ -76,9 +63,9 @@ func printStanding(out io.Writer, s *rundir.Standing, now time.Time) {
 	for _, fault := range s.Damaged {
 		t.row("damaged", fault)
 	}
-	switch command := continues(s); {
-	case command != "":
-		t.row("continue", command+when(s.Checkpoint == nil, ", which begins again"))
+	switch {
+	case s.Continue != "":
+		t.row("continue", s.Continue+when(s.Checkpoint == nil, ", which begins again"))
 	case s.Status == rundir.Finished && s.Store != "" && s.Resumable:
 		t.row("more", fmt.Sprintf("weft train --resume %s --epochs N, with N above %s", s.RunDir, count(s.Epochs)))
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weft/internal/require"
 )
 
 // Two examples work in a module elsewhere that depends on weft as README.md says: they build without a
@@ -18,25 +20,17 @@ func TestLibraryFromElsewhere(t *testing.T) {
 		t.Skip("with -trimpath the kernels are compiled anew for another module, which takes minutes")
 	}
 	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
 	}
 	read := func(name string) string {
 		t.Helper()
 		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return string(text)
 	}
 	for _, b := range snippets(t, "README.md") {
@@ -127,7 +121,5 @@ func copySources(t *testing.T, to string) {
 		}
 		return os.WriteFile(filepath.Join(to, path), text, info.Mode().Perm())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

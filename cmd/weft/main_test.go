@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/launch"
+	"weft/internal/require"
 	"weft/train"
 )
 
@@ -74,9 +75,7 @@ func TestSignalCancels(t *testing.T) {
 		time.Sleep(sameRequest + time.Second/10) // what comes sooner is the one before
 		told := make(chan os.Signal, 1)
 		ctx, stop := untilSignal(t.Context(), func(s os.Signal) { told <- s }, nil)
-		if err := syscall.Kill(os.Getpid(), s); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, syscall.Kill(os.Getpid(), s))
 		<-ctx.Done()
 		if got := <-told; got != s || !errors.Is(context.Cause(ctx), launch.ErrInterrupted) {
 			t.Errorf("%v: told %v, cause %v", s, got, context.Cause(ctx))
@@ -198,9 +197,7 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 
 func TestOutputRemembersFailure(t *testing.T) {
 	full, err := os.Open(os.DevNull) // not open for writing
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer full.Close()
 	var stderr bytes.Buffer
 	root, started := newRoot()

@@ -3,9 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
 
 // output is a file that the command prints to. It escapes all unprintable characters but tabs and line
@@ -38,6 +41,26 @@ func (o *output) check() error {
 		return nil
 	}
 	return o.failed
+}
+
+// result is what a command comes to: a JSON object for programs, and what it draws for the eye.
+type result interface{ print(out io.Writer) }
+
+// show prints a result.
+func show(out io.Writer, r result, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, r)
+	}
+	r.print(out)
+	return nil
+}
+
+// progressOf is where a command shows its progress: standard output, unless that takes a JSON object.
+func progressOf(cmd *cobra.Command, asJSON bool) io.Writer {
+	if asJSON {
+		return cmd.ErrOrStderr()
+	}
+	return cmd.OutOrStdout()
 }
 
 // outliveReaders makes writing to a pipe without a reader an error, which else ends the process. It handles

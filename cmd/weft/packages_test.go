@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weft/internal/require"
 )
 
 // eachSource calls use for each file of the module but tests, with the path of its package.
@@ -34,9 +36,7 @@ func eachSource(t *testing.T, use func(pkg, path string, f *ast.File)) {
 		use(filepath.ToSlash(filepath.Dir(path)), path, f)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // floors reads the packages of docs/architecture.md in their order: each imports only those before it. In a
@@ -44,9 +44,7 @@ func eachSource(t *testing.T, use func(pkg, path string, f *ast.File)) {
 func floors(t *testing.T) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(text), "| package | what it is |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for row := range strings.SplitSeq(table, "\n") {

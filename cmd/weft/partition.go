@@ -146,25 +146,21 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 	if err != nil {
 		return err
 	}
-	if !asJSON {
-		printPartition(cmd.OutOrStdout(), store, &d)
-		return nil
-	}
-	return printJSON(cmd.OutOrStdout(), partitioned{
-		store, d, ratio(d.CutEdges, d.Whole.Edges), worker.Imbalance(d.Vertices), worker.Imbalance(d.Edges), worker.Imbalance(d.TrainVertices), d.Replication(),
-	})
+	return show(cmd.OutOrStdout(), &partitioned{
+		store, d, ratio(d.CutEdges, d.Whole.Edges), worker.Imbalance(d.Vertices), worker.Imbalance(d.Edges),
+		worker.Imbalance(d.TrainVertices), d.Replication(),
+	}, asJSON)
 }
 
-func printPartition(out io.Writer, store string, d *partition.Description) {
+func (d *partitioned) print(out io.Writer) {
 	t := newTable(out)
-	t.row("store", store)
+	t.row("store", d.Store)
 	t.row("partitions", fmt.Sprintf("%s by %s, kept as partitions/%s", count(d.K), d.Method, d.Name))
 	t.row("time", duration(seconds(d.Seconds)))
-	t.row("cut edges", fmt.Sprintf("%s of %s, %s", count(d.CutEdges), count(d.Whole.Edges), percent(ratio(d.CutEdges, d.Whole.Edges))))
-	trains := worker.Imbalance(d.TrainVertices)
-	t.row("balance", describe(fmt.Sprintf("vertices %.3f", worker.Imbalance(d.Vertices)), fmt.Sprintf("in-edges %.3f", worker.Imbalance(d.Edges)),
-		when(trains > 0, fmt.Sprintf("training vertices %.3f", trains)))+": largest over mean")
-	t.row("replication", fmt.Sprintf("%.3f rows owned or halo for each owned", d.Replication()))
+	t.row("cut edges", fmt.Sprintf("%s of %s, %s", count(d.CutEdges), count(d.Whole.Edges), percent(d.CutShare)))
+	t.row("balance", describe(fmt.Sprintf("vertices %.3f", d.VertexBalance), fmt.Sprintf("in-edges %.3f", d.EdgeBalance),
+		when(d.TrainBalance > 0, fmt.Sprintf("training vertices %.3f", d.TrainBalance)))+": largest over mean")
+	t.row("replication", fmt.Sprintf("%.3f rows owned or halo for each owned", d.ReplicationFactor))
 	t.flush()
 	fmt.Fprintln(out)
 	rows := [][]string{{"partition", "vertices", "in-edges", "training", "halo rows", "replication"}}

@@ -3,14 +3,14 @@ package main
 import (
 	"path/filepath"
 	"testing"
+
+	"weft/internal/require"
 )
 
 // TestSameFeatures: the way out names the store that has the features which the weights need.
 func TestSameFeatures(t *testing.T) {
 	trained, err := filepath.Abs("g") // as a run records it
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for want, r := range map[string]request{
 		"give a store with the 8 features that they were trained on, in the same order":                                              {graph: "g"},
 		"give a store with the 8 features of g, which run was trained on, in the same order":                                         {graph: "wide", run: "run", trained: "g"},

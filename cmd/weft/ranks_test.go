@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/train/setting"
 )
@@ -17,9 +18,7 @@ func TestSharedSettings(t *testing.T) {
 	shared := func(o setting.Options) (texts []string) {
 		for _, m := range meshes {
 			text, err := sharedSettings(setting.Resolved{Options: o, Mesh: m})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			texts = append(texts, text)
 		}
 		return texts

@@ -11,6 +11,7 @@ import (
 
 	"weft/internal/datasets"
 	"weft/internal/realdata"
+	"weft/internal/require"
 )
 
 // TestRecognizedRDF: a folder that weft train NAME reads is imported with the tables and columns of that
@@ -18,9 +19,7 @@ import (
 func TestRecognizedRDF(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"mutag_stripped.nt.gz", "trainingSet.tsv", "testSet.tsv"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
 	}
 	triples := filepath.Join(dir, "mutag_stripped.nt.gz")
 	want := "weft import rdf " + triples + " STORE --train " + filepath.Join(dir, "trainingSet.tsv") + " --test " + filepath.Join(dir, "testSet.tsv") +
@@ -36,9 +35,7 @@ func TestRecognizedRDF(t *testing.T) {
 func TestUnreadableIsNoSource(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket.npz")
 	listener, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer listener.Close()
 	if r, found := recognize(path); found {
 		t.Errorf("a socket is taken for the source of %q", r.command("STORE"))
@@ -77,21 +74,15 @@ func TestFilesOfSources(t *testing.T) {
 		dir := t.TempDir()
 		for path := range strings.FieldsSeq(c.there) {
 			path = filepath.Join(dir, path)
-			if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, nil, 0o666); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+			require.NoError(t, os.WriteFile(path, nil, 0o666))
 		}
 		r, found := recognize(filepath.Join(dir, c.named))
 		sources, err := datasets.LookAt(r.files())
 		var got []string
 		for _, f := range sources {
 			path, err := filepath.Rel(dir, f.Path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got = append(got, path)
 		}
 		slices.Sort(got)
@@ -110,9 +101,7 @@ func TestPrefixIsImportedOnce(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(folder, "ind.cora."+part), content, 0o666)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	prefix := filepath.Join(folder, "ind.cora")
 	for _, said := range []string{"importing it once", ""} {

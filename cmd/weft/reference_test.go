@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/internal/require"
 	"weft/train/setting"
 )
 
@@ -21,9 +22,7 @@ var update = flag.Bool("update", false, "write the flags of docs/reference.md an
 func TestReference(t *testing.T) {
 	const file = "../../docs/reference.md"
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	before, rest, begun := strings.Cut(string(text), "<!-- BEGIN: flags, by go test ./cmd/weft -run Reference -update -->\n")
 	is, after, ended := strings.Cut(rest, "<!-- END: flags -->\n")
 	if !begun || !ended {
@@ -42,9 +41,7 @@ func TestReference(t *testing.T) {
 	if !strings.HasPrefix(whole, before) || !strings.HasSuffix(whole, after) {
 		t.Fatal("more than the flags would change")
 	}
-	if err := os.WriteFile(file, []byte(whole), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(whole), 0o666))
 }
 
 // writeFlags writes a list for each command that has flags, and for train one for each group of settings.

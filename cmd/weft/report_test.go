@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/require"
 	"weft/train"
 	"weft/train/rundir"
 )
@@ -27,9 +28,7 @@ func TestReport(t *testing.T) {
 	weft("train", g, "--epochs", "7", "--seeds", "2", "--parallel", "graph=2", "--out", runs)
 	weft("report", runs, "--out", page, "--title", `a <title> & "more"`)
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	html := string(text)
 	if found := regexp.MustCompile(`(src|href)="?(https?:)?//`).FindString(html); found != "" {
 		t.Errorf("the page asks for %s", found)
@@ -45,16 +44,12 @@ func TestReport(t *testing.T) {
 	folders := []string{filepath.Join(runs, "seed-0"), filepath.Join(runs, "seed-1")}
 	for k, folder := range folders {
 		run, _, _, err := rundir.Read(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !strings.Contains(html, `test">`+percent(float64(run.Summary.Test))+"<") {
 			t.Errorf("run %d: the page lacks the test accuracy", k)
 		}
 		curve, err := rundir.ReadCurve(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		losses, tests := charts[0].Series[2*k], charts[1].Series[3*k+2]
 		for i, e := range curve {
 			if losses.X[i] != e.Epoch || float64(losses.Y[i]) != e.Loss || float64(tests.Y[i]) != 100*e.Test {
@@ -94,20 +89,14 @@ func TestReportOfStrangeNames(t *testing.T) {
 		fmt.Fprintln(&labels, []string{class, "other"}[v%2])
 	}
 	e, y, g, page := filepath.Join(dir, "e.csv"), filepath.Join(dir, "y.csv"), filepath.Join(dir, "<b>g"), filepath.Join(dir, "page.html")
-	if err := os.WriteFile(e, []byte(edges.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(y, []byte(labels.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(e, []byte(edges.String()), 0o600))
+	require.NoError(t, os.WriteFile(y, []byte(labels.String()), 0o600))
 	runWeft(t, "import", "edges", e, g, "--labels", y, "--random-features", "3", "--split", "random:50/20/30")
 	runWeft(t, "train", g, "--epochs", "6", "--eval-every", "3", "--out", filepath.Join(dir, "runs", run))
 	runWeft(t, "train", g, "--epochs", "2", "--parallel", "graph=2", "--out", filepath.Join(dir, "runs", long))
 	runWeft(t, "report", filepath.Join(dir, "runs"), filepath.Join(dir, "runs", run), "--out", page)
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if strings.Contains(string(text), "ZgotmplZ") {
 		t.Error("the template refused a value")
 	}
@@ -169,13 +158,9 @@ func TestCurvesAreThinned(t *testing.T) {
 func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 	t.Helper()
 	run, _, _, err := rundir.Read(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p, err := rundir.ReadProfile(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// The texts of the cells of a table, without its headings, by the heading above it
 	table := func(heading string) (cells [][]string) {
 		b.evaluate(fmt.Sprintf(`[...document.querySelectorAll("section")[%d].querySelectorAll("h3")].filter(h => h.innerText.startsWith(%q)).flatMap(h => {

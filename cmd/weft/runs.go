@@ -111,21 +111,17 @@ func (c *runsCommand) run(cmd *cobra.Command, folder string) error {
 		return nil
 	}
 	slices.SortStableFunc(runs, runOrders[order].compare)
-	show := listedRuns{Differ: rundir.Differ(runs), Runs: runs, folder: folder}
+	listed := &listedRuns{Differ: rundir.Differ(runs), Runs: runs, folder: folder}
 	switch {
 	case c.repeated:
-		show.repeat(order == 0)
+		listed.repeat(order == 0)
 	case runs == nil:
-		show.Runs = []*rundir.Listed{}
+		listed.Runs = []*rundir.Listed{}
 	}
-	switch {
-	case c.json:
-		return printJSON(cmd.OutOrStdout(), show)
-	case c.csv:
-		return show.writeCSV(cmd.OutOrStdout())
+	if c.csv {
+		return listed.writeCSV(cmd.OutOrStdout())
 	}
-	show.print(cmd.OutOrStdout())
-	return nil
+	return show(cmd.OutOrStdout(), listed, c.json)
 }
 
 // listedRuns are the runs of a folder, in order: the JSON object of `weft runs --json`.

@@ -26,8 +26,7 @@ const allSplits = "all"
 
 // several are runs that differ in their seed and split, one after the other on one graph.
 type several struct {
-	total int
-	done  []*rundir.Run // on the first rank
+	done []*rundir.Run // on the first rank
 }
 
 // severalResults is what several runs come to: the JSON object of `weft train --seeds`. Seeds, Splits, Tests
@@ -75,10 +74,7 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string, 
 	if len(args) == 0 {
 		return refusal.Errorf("several runs need a dataset; the command is: weft train DATASET|STORE --seeds N")
 	}
-	show := cmd.OutOrStdout()
-	if t.json {
-		show = cmd.ErrOrStderr()
-	}
+	show := progressOf(cmd, t.json)
 	opened, err := t.open(cmd, r, args[0], settings, show)
 	if err != nil {
 		return err
@@ -102,7 +98,7 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string, 
 	if folder, err = worker.FromFirst(r.Comm, folder); err != nil {
 		return err
 	}
-	all := &several{total: len(members)}
+	all := &several{}
 	for k, o := range members {
 		one := *t
 		one.of, one.out = all, filepath.Join(folder, t.member(o))
@@ -114,7 +110,7 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string, 
 			return err
 		}
 	}
-	return r.OnFirst(func() error { return all.finish(cmd.OutOrStdout(), show, folder, t.json) })
+	return r.OnFirst(func() error { return all.finish(cmd.OutOrStdout(), folder, t.json) })
 }
 
 // members are the settings of the runs on a graph with so many splits.
@@ -185,7 +181,7 @@ func (s *several) add(show io.Writer, run *rundir.Run) {
 }
 
 // finish writes and prints what the runs came to.
-func (s *several) finish(out, show io.Writer, folder string, asJSON bool) error {
+func (s *several) finish(out io.Writer, folder string, asJSON bool) error {
 	results := s.results(folder)
 	text, err := json.Marshal(results)
 	if err != nil {
@@ -194,16 +190,15 @@ func (s *several) finish(out, show io.Writer, folder string, asJSON bool) error 
 	if err := rundir.WriteSeveral(folder, append(text, '\n')); err != nil {
 		return err
 	}
-	if asJSON {
-		return printJSON(out, results)
-	}
-	t := newTable(show)
-	m := results.Metric
-	t.row("runs", fmt.Sprintf("%s, in %s", count(s.total), folder))
-	t.row("validation "+m, spread(m, results.ValMean, results.ValDeviation))
-	t.row("test "+m, spread(m, results.TestMean, results.TestDeviation))
+	return show(out, &results, asJSON)
+}
+
+func (r *severalResults) print(out io.Writer) {
+	t := newTable(out)
+	t.row("runs", fmt.Sprintf("%s, in %s", count(len(r.Runs)), r.RunDir))
+	t.row("validation "+r.Metric, spread(r.Metric, r.ValMean, r.ValDeviation))
+	t.row("test "+r.Metric, spread(r.Metric, r.TestMean, r.TestDeviation))
 	t.flush()
-	return nil
 }
 
 // results are those of the runs that have ended.

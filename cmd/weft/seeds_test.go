@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/rundir"
 )
@@ -39,19 +40,15 @@ func TestFinishSeveral(t *testing.T) {
 		return &rundir.Run{Summary: rundir.Summary{Metric: "accuracy", Seed: seed, Split: split, Val: val, Test: test, RunDir: dir}}
 	}
 	folder := t.TempDir()
-	all := several{3, []*rundir.Run{run(7, 0, .5, .25, "a"), run(8, 0, .75, .5, "b"), run(7, 1, 1, .75, "c")}}
-	var out, show bytes.Buffer
-	if err := all.finish(&out, &show, folder, false); err != nil {
-		t.Fatal(err)
-	}
+	all := several{[]*rundir.Run{run(7, 0, .5, .25, "a"), run(8, 0, .75, .5, "b"), run(7, 1, 1, .75, "c")}}
+	var out bytes.Buffer
+	require.NoError(t, all.finish(&out, folder, false))
 	want := "runs                 3, in " + folder + "\nvalidation accuracy  75.00 ± 25.00 %\ntest accuracy        50.00 ± 25.00 %\n"
-	if show.String() != want || out.Len() > 0 {
-		t.Errorf("%q and %q, want %q", show.String(), out.String(), want)
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "seeds.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want = `{"seeds":[7,8,7],"splits":[0,0,1],"metric":"accuracy","val_mean":0.75,"val_deviation":0.25,"test_mean":0.5,"test_deviation":0.25,` +
 		`"tests":[0.25,0.5,0.75],"runs":["a","b","c"],"run_dir":"` + folder + "\"}\n"
 	if string(text) != want {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"weft/internal/require"
 )
 
 const requeueScript = "../../scripts/hosts/requeue.sbatch"
@@ -14,9 +16,7 @@ const requeueScript = "../../scripts/hosts/requeue.sbatch"
 // docs/distributed.md shows the script as it is.
 func TestRequeueScriptIsShown(t *testing.T) {
 	script, err := os.ReadFile(requeueScript)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !slices.ContainsFunc(snippets(t, "docs/distributed.md"), func(b snippet) bool { return b.text == string(script) }) {
 		t.Errorf("docs/distributed.md shows another script than %s", requeueScript)
 	}
@@ -40,17 +40,13 @@ func TestRequeueScript(t *testing.T) {
 			run := filepath.Join(folder, "a run")
 			checkpoints := filepath.Join(run, "checkpoints")
 			for _, epoch := range []string{"epoch-000000009", "epoch-000000010"} {
-				if err := os.MkdirAll(filepath.Join(checkpoints, epoch), 0o777); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.MkdirAll(filepath.Join(checkpoints, epoch), 0o777))
 			}
 			for name, does := range map[string]string{
 				"srun":     "echo \"$*\"\ncd '" + checkpoints + "' && " + job.srun,
 				"scontrol": "echo \"$*\"",
 			} {
-				if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+does+"\n"), 0o777); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+does+"\n"), 0o777))
 			}
 			cmd := exec.Command("sh", requeueScript, "a store", run, "--epochs", "20")
 			cmd.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"), "SLURM_NTASKS=4", "SLURM_JOB_ID=7")

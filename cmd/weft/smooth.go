@@ -96,11 +96,7 @@ func (s *smoothCommand) run(cmd *cobra.Command, dir string) error {
 		if err != nil || !r.First() {
 			return err
 		}
-		if s.json {
-			return printJSON(cmd.OutOrStdout(), metrics)
-		}
-		metrics.print(cmd.OutOrStdout())
-		return nil
+		return show(cmd.OutOrStdout(), &metrics, s.json)
 	})
 }
 

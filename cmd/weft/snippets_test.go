@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"weft/internal/realdata"
+	"weft/internal/require"
 )
 
 // snippet is a fenced block of a document.
@@ -28,9 +29,7 @@ type snippet struct {
 func snippets(t *testing.T, document string) (all []snippet) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var open *snippet
 	for k, line := range strings.Split(string(text), "\n") {
 		switch lang, fence := strings.CutPrefix(line, "```"); {
@@ -62,37 +61,23 @@ func newSession(t *testing.T) *console {
 	}
 	s := &console{t: t, folder: t.TempDir()}
 	weft, err := exec.LookPath("weft")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	configs, err := filepath.Abs(filepath.Join("..", "..", "configs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, dir := range []string{"bin", "stores", "runs"} {
-		if err := os.Mkdir(filepath.Join(s.folder, dir), 0o777); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Mkdir(filepath.Join(s.folder, dir), 0o777))
 	}
 	s.link(weft, "bin/weft")
 	s.link(configs, "configs")
 	script, err := filepath.Abs(filepath.Join("testdata", "python", "session.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	python := exec.Command(interpreter, "-B", script)
 	python.Dir, python.Stderr = s.folder, os.Stderr
 	in, err := python.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := python.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := python.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, python.Start())
 	t.Cleanup(func() {
 		if err := in.Close(); err != nil {
 			t.Error(err)
@@ -262,16 +247,12 @@ func (b *snippet) writes() bool {
 // Each snippet of these documents works as it stands, in the order in which they stand there.
 func TestSnippets(t *testing.T) {
 	data, err := filepath.Abs(realdata.Folder(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := newSession(t)
 	s.link(data, "data")
 	for name, file := range map[string]string{"library.pt": "hetero.pt", "theirs.pt": "dict.pt", "graph.pt": "data.pt"} {
 		path, err := filepath.Abs(filepath.Join("..", "..", "graph", "pyg", "testdata", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.link(path, name)
 	}
 	s.graphs(0)
@@ -285,9 +266,7 @@ func TestSnippets(t *testing.T) {
 	const weights, model = "weights.safetensors", "model: gcn\nhidden: 16\nnormalize-features: row\n"
 	s.shell("weights", "weft import planetoid data/planetoid/ind.cora cora && "+
 		"weft train cora --config configs/cora-gcn.yaml --epochs 1 --out first && cp first/model.safetensors "+weights)
-	if err := os.WriteFile(filepath.Join(s.folder, "model.yaml"), []byte(model), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(s.folder, "model.yaml"), []byte(model), 0o666))
 	for _, document := range []string{"README.md", "docs/reference.md", "docs/performance.md", "docs/data.md"} {
 		s.shell(document, "rm -rf stores/* runs/*") // each makes its own
 		for _, b := range snippets(t, document) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph/generate"
+	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/rundir"
 )
@@ -21,21 +22,13 @@ func TestSplitOfARun(t *testing.T) {
 	o := generate.Default(generate.SBM)
 	o.Vertices, o.Degree, o.Features, o.Classes = 120, 4, 5, 3
 	g, err := generate.Graph(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.MakeSplits("random:30/30/40", 2, 5); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, g.MakeSplits("random:30/30/40", 2, 5))
 	store, run := filepath.Join(t.TempDir(), "g"), filepath.Join(t.TempDir(), "run")
-	if err := g.Write(store); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Write(store))
 	runWeft(t, "train", store, "--split", "1", "--epochs", "2", "--threads", "1", "--out", run)
 	rows, _, err := rundir.ReadPredictions(run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var want [2]map[string]map[string]any
 	for split := range want {
 		var e evaluations
@@ -89,8 +82,6 @@ func asJSON[T any](t *testing.T, of any) (v T) {
 	if err == nil {
 		err = json.Unmarshal(text, &v)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return v
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weft/internal/require"
 )
 
 // On a terminal one line is written over and taken off in the end; elsewhere nothing is shown.
@@ -93,9 +95,7 @@ func TestProgressOfSetUp(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	dir := t.TempDir()
 	list := filepath.Join(dir, "edges.csv")
-	if err := os.WriteFile(list, []byte("0,1\n1,2\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(list, []byte("0,1\n1,2\n"), 0o600))
 	for _, c := range []struct {
 		args   string
 		stages []string

@@ -100,10 +100,7 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 	if c.out == "" {
 		c.out = filepath.Join("runs", "sweep-"+strings.TrimSuffix(filepath.Base(args[0]), filepath.Ext(args[0])))
 	}
-	show := cmd.OutOrStdout()
-	if c.json {
-		show = cmd.ErrOrStderr()
-	}
+	show := progressOf(cmd, c.json)
 	of, err := contentsOfStore(s.Dataset)
 	if err != nil {
 		return err
@@ -225,15 +222,12 @@ func (c *sweepCommand) print(out, errs io.Writer, repeated bool) error {
 		return err
 	}
 	slices.SortStableFunc(runs, rundir.Better)
-	all := listedRuns{Differ: rundir.Differ(runs), Runs: runs, folder: c.out}
+	all := &listedRuns{Differ: rundir.Differ(runs), Runs: runs, folder: c.out}
 	if repeated {
 		all.repeat(true)
 	}
-	if c.json {
-		return printJSON(out, all)
+	if len(runs) == 0 && !c.json {
+		return nil
 	}
-	if len(runs) > 0 {
-		all.print(out)
-	}
-	return nil
+	return show(out, all, c.json)
 }

@@ -151,10 +151,7 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 func (t *trainCommand) resumeRun(
 	cmd *cobra.Command, r ranks, run *resumption, settings *setting.Resolved, opened *session,
 ) (err error) {
-	show := cmd.OutOrStdout()
-	if t.json {
-		show = cmd.ErrOrStderr()
-	}
+	show := progressOf(cmd, t.json)
 	var done *rundir.Run
 	err = r.OnFirst(func() (err error) {
 		if done, err = run.finished(settings); done == nil || err != nil {
@@ -213,10 +210,7 @@ func (t *trainCommand) train(
 	if err := t.checkFirst(cmd, r, settings, run); err != nil {
 		return err
 	}
-	show := cmd.OutOrStdout()
-	if t.json {
-		show = cmd.ErrOrStderr()
-	}
+	show := progressOf(cmd, t.json)
 	if opened == nil {
 		var err error
 		if opened, err = t.open(cmd, r, dataset, settings, show); err != nil {

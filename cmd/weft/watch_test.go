@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"weft/graph/generate"
+	"weft/internal/require"
 	"weft/train"
 )
 
@@ -24,15 +25,11 @@ import (
 // neither the run nor the others. The page is for this machine alone.
 func TestLive(t *testing.T) {
 	l, err := newLive(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.close()
 	l.begin("runs/one")
 	stuck, err := net.Dial("tcp", l.gate.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer stuck.Close()
 	fmt.Fprint(stuck, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	const epochs = 10_000
@@ -46,18 +43,14 @@ func TestLive(t *testing.T) {
 		t.Errorf("%d epochs are kept", n)
 	}
 	response, err := http.Get(l.url() + "events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	lines := bufio.NewReaderSize(response.Body, 1<<20)
 	next := func() (kind, data string) {
 		t.Helper()
 		for {
 			line, err := lines.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if value, is := strings.CutPrefix(line, "event: "); is {
 				kind = strings.TrimSpace(value)
 			}
@@ -98,19 +91,13 @@ func TestLive(t *testing.T) {
 	}
 	get := func(host string) (int, string) {
 		request, err := http.NewRequest(http.MethodGet, l.url(), http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		request.Host = host
 		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer response.Body.Close()
 		text, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return response.StatusCode, string(text)
 	}
 	if status, text := get("localhost:80"); status != http.StatusOK || !strings.Contains(text, "new EventSource(") {
@@ -137,9 +124,7 @@ func TestReadersWith(t *testing.T) {
 // Connections that ask nothing are as few, and cost the run nothing. What fails is said once, in one line.
 func TestLiveReaders(t *testing.T) {
 	l, err := newLive(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.close()
 	l.hold = 0
 	l.begin("runs/one")
@@ -147,13 +132,9 @@ func TestLiveReaders(t *testing.T) {
 	read := func() (*http.Response, string) {
 		t.Helper()
 		response, err := http.Get(l.url() + "events")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		first, err := bufio.NewReader(response.Body).ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return response, strings.TrimSpace(first)
 	}
 	var readers []*http.Response
@@ -190,9 +171,7 @@ func TestLiveReaders(t *testing.T) {
 	var idle []net.Conn
 	for range 100 {
 		c, err := net.Dial("tcp", l.gate.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer c.Close()
 		idle = append(idle, c)
 	}
@@ -221,18 +200,14 @@ func TestLiveReaders(t *testing.T) {
 func TestLiveWithFewFiles(t *testing.T) {
 	dir := t.TempDir()
 	store, run := filepath.Join(dir, "g"), filepath.Join(dir, "run")
-	if err := generate.Write(store, generate.Options{Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 4, Classes: 2}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, generate.Write(store, generate.Options{Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 4, Classes: 2}))
 	c := exec.Command("sh", "-c", `ulimit -n 28; exec "$0" "$@"`, "weft", "train", store, "--watch", "0", "--epochs", "1000000000", "--threads", "1", "--out", run)
 	out, err := c.StdoutPipe()
 	if err == nil {
 		c.Stderr = c.Stdout
 		err = c.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var said strings.Builder
 	lines := bufio.NewScanner(io.TeeReader(out, &said))
 	var conns []net.Conn
@@ -240,9 +215,7 @@ func TestLiveWithFewFiles(t *testing.T) {
 		if _, url, found := strings.Cut(lines.Text(), ": live at http://"); found {
 			for range 100 {
 				conn, err := net.Dial("tcp", strings.TrimSuffix(url, "/"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				defer conn.Close()
 				fmt.Fprint(conn, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
 				conns = append(conns, conn)
@@ -273,9 +246,7 @@ func TestLiveInABrowser(t *testing.T) {
 	const epochs, most = 10_000, 50e6
 	b := newBrowser(t)
 	l, err := newLive(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.close()
 	l.begin("runs/one")
 	b.open(l.url())
@@ -309,9 +280,7 @@ func TestLiveInABrowser(t *testing.T) {
 func TestLiveKeepsEvaluations(t *testing.T) {
 	const epochs, evaluated = 10_000, 25
 	l, err := newLive(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.close()
 	l.begin("runs/one")
 	add := func() {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"testing"
+
+	"weft/internal/require"
 )
 
 func Example() {
@@ -13,9 +15,7 @@ func Example() {
 
 func TestShort(t *testing.T) {
 	source, err := os.ReadFile("main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n := bytes.Count(source, []byte("\n")); n >= 60 {
 		t.Errorf("%d lines: a model of one's own should take fewer than 60", n)
 	}

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/require"
 )
 
 const twoPackages = `Package: weft
@@ -39,9 +41,7 @@ func TestParsePackages(t *testing.T) {
 	}
 	for _, text := range []string{twoPackages, strings.ReplaceAll(twoPackages, "\n", "\r\n"), strings.TrimSpace(twoPackages)} {
 		var got []entry
-		if err := parsePackages(strings.NewReader(text), func(p entry) { got = append(got, p) }); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, parsePackages(strings.NewReader(text), func(p entry) { got = append(got, p) }))
 		for i := range got {
 			got[i].relations = strings.ReplaceAll(got[i].relations, "\r", "")
 		}

@@ -19,6 +19,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // paragraph writes a package as the archive does.
@@ -78,9 +79,7 @@ func pack(t *testing.T, compression, text string) string {
 	if err == nil {
 		err = w.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return b.String()
 }
 
@@ -88,15 +87,11 @@ func lz4Frame(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := lz4.NewWriter(&b)
-	if err := w.Apply(lz4.BlockSizeOption(lz4.Block64Kb)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Apply(lz4.BlockSizeOption(lz4.Block64Kb)))
 	if _, err := io.WriteString(w, text); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Close())
 	return b.String()
 }
 
@@ -118,18 +113,14 @@ func listsFolder(t *testing.T, compression string) string {
 		debianBase + "_main_i18n_Translation-en" + compression:           "not read",
 		"lock": "",
 	})
-	if err := os.Mkdir(filepath.Join(dir, "partial"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "partial"), 0o700))
 	return dir
 }
 
 func writeFiles(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 }
 
@@ -196,13 +187,9 @@ func checkSplit(t *testing.T, g *graph.Graph) {
 func TestReadIsDeterministic(t *testing.T) {
 	dir := listsFolder(t, "")
 	first, err := Read(dir, Options{Seed: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	second, err := Read(dir, Options{Seed: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(first, second, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
 		t.Error(diff)
 	}
@@ -262,13 +249,9 @@ func TestReadRefuses(t *testing.T) {
 func removeAll(t *testing.T, dir, pattern string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, pattern))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, path := range paths {
-		if err := os.RemoveAll(path); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.RemoveAll(path))
 	}
 }
 
@@ -281,9 +264,7 @@ func TestReadThisMachine(t *testing.T) {
 		t.Skip("no Debian package lists on this machine: run apt-get update")
 	}
 	g, err := Read(Lists, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if v, e := g.Vertices(), g.Edges(); v < 50_000 || v > 150_000 || e < 4*int64(v) || e > 8*int64(v) {
 		t.Errorf("%d packages and %d edges", v, e)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 )
 
 func TestWords(t *testing.T) {
@@ -26,9 +27,7 @@ func TestWords(t *testing.T) {
 func described(t *testing.T, synopses ...string) graph.Features {
 	t.Helper()
 	f, err := describe(synopses)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return f
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 var compressions = []string{"", ".gz", ".xz", ".lz4"}
@@ -52,9 +53,7 @@ func TestLinkedLZ4Blocks(t *testing.T) {
 	frame = append(size(frame, uint32(len(copied))), copied...)
 	frame = size(frame, 0)
 	r, err := decode(strings.NewReader(string(frame)), ".lz4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got, err := io.ReadAll(r)
 	if want := text + text + "tail\n"; err != nil || string(got) != want {
 		t.Errorf("decoded %d bytes, %v, want %d: %.80q", len(got), err, len(want), got)
@@ -125,9 +124,7 @@ func FuzzList(f *testing.F) {
 func TestWithoutMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(4 << 20))
 	path := filepath.Join(t.TempDir(), "list")
-	if err := os.WriteFile(path, []byte(mainList), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(mainList), 0o600))
 	l := list{path: path, size: int64(len(mainList))}
 	if err := l.read(func(entry) {}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": needs ") {
 		t.Errorf("error %v, want a refusal with the list", err)

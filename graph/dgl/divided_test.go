@@ -19,6 +19,7 @@ import (
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/alloctest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // divide writes a graph in two partitions and returns the path of the JSON file.
@@ -33,9 +34,7 @@ func divide(t testing.TB, g *dgltest.Graph, d dgltest.Division) string {
 		}
 		d.Of = append(d.Of, of)
 	}
-	if err := dgltest.Divide(dir, "g", g, d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, dgltest.Divide(dir, "g", g, d))
 	return filepath.Join(dir, "g.json")
 }
 
@@ -96,9 +95,7 @@ func TestDividedInOne(t *testing.T) {
 	g := shop()
 	dir := t.TempDir()
 	err := dgltest.Divide(dir, "g", g, dgltest.Division{K: 1, Of: [][]int{make([]int, 2), make([]int, 4), make([]int, 3)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	whole, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only)
 	got, d := read(t, filepath.Join(dir, "g.json"), only)
 	same(t, got, whole)
@@ -111,20 +108,14 @@ func TestDividedInOne(t *testing.T) {
 func edit(t *testing.T, path string, change func(doc map[string]any)) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	doc := map[string]any{}
-	if err := json.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &doc))
 	change(doc)
 	if text, err = json.Marshal(doc); err == nil {
 		err = os.WriteFile(path, text, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // What the JSON file says is held against the partitions' files, and no file elsewhere is read.
@@ -210,9 +201,7 @@ func TestDividedRefused(t *testing.T) {
 		},
 	} {
 		path := divide(t, shop(), dgltest.Division{})
-		if err := change(filepath.Dir(path)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, change(filepath.Dir(path)))
 		refused(t, path, only, want)
 	}
 }
@@ -223,14 +212,10 @@ func TestDividedStaysInItsFolder(t *testing.T) {
 		path := divide(t, shop(), dgltest.Division{Original: true})
 		part := filepath.Join(filepath.Dir(path), "part1", file)
 		outside := filepath.Join(t.TempDir(), "elsewhere")
-		if err := errors.Join(os.Rename(part, outside), os.Symlink(outside, part)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.Rename(part, outside), os.Symlink(outside, part)))
 		refused(t, path, only, part+": a link leads out of the folder "+filepath.Dir(path))
 		within := filepath.Join(filepath.Dir(path), "within")
-		if err := errors.Join(os.Remove(part), os.Rename(outside, within), os.Symlink("../within", part)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.Remove(part), os.Rename(outside, within), os.Symlink("../within", part)))
 		read(t, path, only)
 	}
 }
@@ -245,9 +230,7 @@ func TestFolder(t *testing.T) {
 	if got.Provenance != "dgl "+path || d.K != 2 {
 		t.Errorf("made by %q, %d partitions", got.Provenance, d.K)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "other.json"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "other.json"), nil, 0o600))
 	refused(t, dir, only, `is a directory with the JSON files "g.json", "other.json": give the one of the divided graph`)
 	refused(t, filepath.Join(dir, "part0"), only, "is a directory without a JSON file: give the JSON file of a divided graph")
 }
@@ -305,12 +288,8 @@ func FuzzDivided(f *testing.F) {
 			}
 			bytes += len(content)
 			path := filepath.Join(dir, name)
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			require.NoError(t, os.WriteFile(path, content, 0o600))
 		}
 		tryRead(t, filepath.Join(dir, "g.json"), bytes)
 	})

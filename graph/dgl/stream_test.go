@@ -9,6 +9,7 @@ import (
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/realdata"
+	"weft/internal/require"
 )
 
 // opening opens a file.
@@ -32,9 +33,7 @@ func inStream(t *testing.T, path string, o Options) {
 		return
 	}
 	g, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer g.Close()
 	streamedtest.Equal(t, g, whole)
 }

@@ -19,23 +19,20 @@ import (
 	"weft/graph"
 	"weft/internal/npy/npytest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 func write(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
 func array(t testing.TB, data any, shape ...int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "array.npy")
-	if err := npytest.WriteFile(path, data, shape...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, npytest.WriteFile(path, data, shape...))
 	return path
 }
 
@@ -46,9 +43,7 @@ func zipped(t testing.TB, content string) string {
 	if _, err := z.Write([]byte(content)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	return b.String()
 }
 
@@ -160,9 +155,7 @@ func TestArraysBeside(t *testing.T) {
 		Test:     array(t, []bool{false, true, false, false}, 4),
 	}
 	got, err := Read(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := &graph.Graph{
 		// Vertex 3 has a row of features and no edge.
 		Relations:  []graph.Relation{{Indptr: []int64{0, 1, 2, 2, 2}, Sources: []int32{2, 0}}},
@@ -177,9 +170,7 @@ func TestArraysBeside(t *testing.T) {
 	}
 
 	got, err = Read(Options{Path: o.Path, Vertices: 3, Labels: array(t, []float32{1, 0, nan, nan, 1, 1}, 3, 2)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	multi := graph.Labels{Classes: 2, Multi: []float32{1, 0, nan, nan, 1, 1}}
 	if diff := cmp.Diff(multi, got.Labels, cmpopts.EquateNaNs()); diff != "" || !got.Labels.MultiLabel() {
 		t.Errorf("label matrix (-want +got):\n%s", diff)
@@ -198,18 +189,14 @@ func TestTextBeside(t *testing.T) {
 		Labels: array(t, []int64{1, 0, -1}, 3), Train: array(t, []int64{1}, 1), Val: array(t, []bool{true, false, false}, 3),
 	}
 	want, err := Read(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, pack := range []func(testing.TB, string) string{zipped, func(_ testing.TB, text string) string { return text }} {
 		o.Features = write(t, "x.csv.gz", pack(t, "a,b\n1,-2\n3.5,4\n5,6e0\n"))
 		o.Labels = write(t, "y.csv.gz", pack(t, "1\n0\n\n"))
 		o.Train = write(t, "train.csv.gz", pack(t, "1\n"))
 		o.Val = write(t, "val.csv.gz", pack(t, "True\nFalse\nFalse\n"))
 		got, err := Read(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.IgnoreFields(graph.Graph{}, "Notes")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -294,9 +281,7 @@ func TestColumnsAndMasks(t *testing.T) {
 	g, err := Read(Options{
 		Path: write(t, "e.csv", "0,1\n2,0\n"), Labels: array(t, []int64{1, 0, -1}, 3, 1), Train: array(t, []uint8{0, 1, 0}, 3),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(graph.Labels{Classes: 2, Class: []int64{1, 0, -1}}, g.Labels); diff != "" {
 		t.Error(diff)
 	}
@@ -337,9 +322,7 @@ func BenchmarkText(b *testing.B) {
 		if err == nil {
 			err = g.Relations[0].Each(func(graph.Edges) error { return nil })
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 	}
 	b.ReportMetric(edges*float64(b.N)/b.Elapsed().Minutes()/1e6, "Medges/min")
 }
@@ -376,25 +359,19 @@ func TestMasksOfSeveralSplits(t *testing.T) {
 	val := array(t, []uint8{0, 1, 0, 0, 1, 0, 0, 0}, 4, 2)
 	test := array(t, []bool{false, false, true, false, false, true, true, true}, 4, 2)
 	g, err := Read(Options{Path: edges, Train: train, Val: val, Test: test})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := []graph.Split{{Train: []int64{0}, Val: []int64{2}, Test: []int64{1, 3}}, {Train: []int64{1}, Val: []int64{0}, Test: []int64{2, 3}}}
 	if diff := cmp.Diff(want, g.Splits); diff != "" {
 		t.Error(diff)
 	}
 	g, err = Read(Options{Path: edges, Train: train, Test: test})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want[0].Val, want[1].Val = []int64{}, []int64{}
 	if diff := cmp.Diff(want, g.Splits); diff != "" {
 		t.Error("without validation: ", diff)
 	}
 	g, err = Read(Options{Path: edges, Train: train, Test: array(t, []int64{2}, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want[0].Test, want[1].Test = []int64{2}, []int64{2}
 	if diff := cmp.Diff(want, g.Splits); diff != "" {
 		t.Error("one list for all splits: ", diff)
@@ -453,9 +430,7 @@ func TestRowsOfNames(t *testing.T) {
 	for labels, noted := range map[string]bool{"b\na\nb\n": true, "id,label\nalice,b\nbob,a\ncarol,b\n": false} {
 		o := Options{Path: edges, Strings: true, Labels: write(t, "labels.csv", labels)}
 		g, err := Read(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want := []string(nil)
 		if noted {
 			want = []string{fmt.Sprintf("rows of %s are those of the names in the order in which %s first has them; "+

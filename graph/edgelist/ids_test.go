@@ -11,6 +11,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestRowsByID: rows of features and labels come in any order under a header that begins with id, and are
@@ -51,25 +52,19 @@ func TestRowsByID(t *testing.T) {
 				o.Labels = write(t, "y.csv", c.labels)
 			}
 			g, err := Read(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := graph.Graph{Names: g.Names, Features: g.Features, Labels: g.Labels}
 			if diff := cmp.Diff(&c.want, &got, cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			streamed, err := Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			store := filepath.Join(t.TempDir(), "store")
 			if _, err := streamed.Write(store); err != nil {
 				t.Fatal(err)
 			}
 			s, err := graph.Open(store)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer s.Close()
 			if diff := cmp.Diff(g.Labels, s.Labels, cmpopts.EquateNaNs()); diff != "" {
 				t.Errorf("streamed (-read +written):\n%s", diff)

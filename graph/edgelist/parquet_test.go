@@ -15,6 +15,7 @@ import (
 	"weft/graph"
 	"weft/internal/alloctest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 type plainEdge struct {
@@ -56,9 +57,7 @@ type textFeature struct {
 func tableOf[T any](t testing.TB, rows []T, options ...parquet.WriterOption) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := parquet.Write(&b, rows, options...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, parquet.Write(&b, rows, options...))
 	return b.String()
 }
 
@@ -90,9 +89,7 @@ func TestParquet(t *testing.T) {
 // Columns that are not read are named: one may be the weight under another name.
 func TestUnreadColumnsAreNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "edges.pq")
-	if err := os.WriteFile(path, []byte(tableOf(t, []weightedEdge{{"x", 1, 0, .5}})), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(tableOf(t, []weightedEdge{{"x", 1, 0, .5}})), 0o600))
 	g, err := Read(Options{Path: path})
 	if want := path + `: columns not read, as they are called neither source, target nor weight: "note" (edge-features reads features of edges)`; err != nil || !slices.Equal(g.Warnings, []string{want}) {
 		t.Errorf("warnings %q, error %v", g.Warnings, err)
@@ -113,17 +110,13 @@ func TestParquetPages(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		content := tableOf(t, rows, parquet.PageBufferSize(4096), parquet.DataPageVersion(version), parquet.MaxRowsPerRowGroup(n/3))
 		g, err := Open(Options{Path: write(t, "edges.parquet", content)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var edges graph.Edges
 		err = g.Relations[0].Each(func(e graph.Edges) error {
 			edges.Source, edges.Target, edges.Weights = append(edges.Source, e.Source...), append(edges.Target, e.Target...), append(edges.Weights, e.Weights...)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if diff := cmp.Diff(want, edges); diff != "" {
 			t.Errorf("page version %d: edges differ", version)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // chain is a list of edges that joins so many vertices.
@@ -78,9 +79,7 @@ func TestManyClassesAreSaid(t *testing.T) {
 	} {
 		o := Options{Path: write(t, "e.csv", chain(c.vertices)), Labels: write(t, "y.csv", numbers(c.vertices, c.classes, c.point))}
 		g, err := Read(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want := fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; values takes them for values to predict", o.Labels, c.classes, c.vertices)
 		if got := slices.Contains(g.Notes, want); got != c.said || g.Labels.Continuous() != c.values {
 			t.Errorf("%+v: notes %q, values %v", c, g.Notes, g.Labels.Continuous())
@@ -88,9 +87,7 @@ func TestManyClassesAreSaid(t *testing.T) {
 	}
 	named := Options{Path: write(t, "e.csv", chain(3)), Labels: write(t, "y.csv", "b\na\nb\n")}
 	g, err := Read(named)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if g.Notes != nil {
 		t.Errorf("names of classes: notes %q", g.Notes)
 	}

@@ -16,6 +16,7 @@ import (
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestWrite: what is written in a stream are the bytes of the store of the same graph made in memory.
@@ -65,9 +66,7 @@ func TestWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, err := Open(c.o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if g.Symmetrize = c.symmetrize; c.split != nil {
 				g.Prepare = func() error { return c.split(g.InMemory) }
 			}
@@ -78,9 +77,7 @@ func TestWrite(t *testing.T) {
 			if err == nil && c.split != nil {
 				err = c.split(whole)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			streamedtest.Equal(t, g, whole)
 		})
 	}
@@ -114,9 +111,7 @@ func TestWriteRefuses(t *testing.T) {
 // TestFullDiskIsNoRefusal: where edges cannot be kept, the list of edges is not to blame.
 func TestFullDiskIsNoRefusal(t *testing.T) {
 	g, err := Open(Options{Path: write(t, "list.txt", "0 1\n1 2\n")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	err = g.Relations[0].Each(func(graph.Edges) error { return syscall.ENOSPC })
 	if !errors.Is(err, syscall.ENOSPC) || refusal.Is(err) || strings.Contains(err.Error(), "list.txt") {
 		t.Errorf("error %v, want that of the disk alone", err)
@@ -128,9 +123,7 @@ func TestWriteWithoutMemory(t *testing.T) {
 	const edges, vertices, left = 8 << 20, 1 << 20, 160 << 20
 	path := filepath.Join(t.TempDir(), "list.txt")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b := bufio.NewWriter(f)
 	var line []byte
 	for k := range int64(edges) {
@@ -138,11 +131,7 @@ func TestWriteWithoutMemory(t *testing.T) {
 		line = append(strconv.AppendInt(line, k*104729%(vertices-1), 10), '\n')
 		b.Write(line)
 	}
-	if err := b.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Flush())
+	require.NoError(t, f.Close())
 	streamedtest.BeyondMemory(t, left, edges, func() (*streamed.Graph, error) { return Open(Options{Path: path}) })
 }

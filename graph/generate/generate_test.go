@@ -17,6 +17,7 @@ import (
 	"weft/graph/internal/counter"
 	"weft/internal/fulldisk"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 var examples = map[string]Options{
@@ -40,9 +41,7 @@ func forExamples(t *testing.T, test func(t *testing.T, o Options, g *graph.Graph
 func inMemory(t *testing.T, o Options) *graph.Graph {
 	t.Helper()
 	g, err := Graph(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
@@ -135,9 +134,7 @@ func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 					disk, _, failed := onDisk(t, &o, max(budget, 2000))
 					held, err := hold(&o, budget, nil)
-					if err := errors.Join(failed, err); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, errors.Join(failed, err))
 					if d := diff(want, held) + diff(want, disk); d != "" {
 						t.Errorf("%d threads, %d bytes: %s", threads, budget, d)
 					}
@@ -294,13 +291,9 @@ func TestRefusals(t *testing.T) {
 func TestWriteStoresTheGraph(t *testing.T) {
 	forExamples(t, func(t *testing.T, o Options, want *graph.Graph) {
 		dir := filepath.Join(t.TempDir(), "store")
-		if err := Write(dir, o); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Write(dir, o))
 		stored, err := graph.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer stored.Close()
 		if d := diff(want, stored); d != "" {
 			t.Error(d)
@@ -356,14 +349,10 @@ func TestSpilled(t *testing.T) {
 			t.Fatalf("%d passes", len(passes))
 		}
 		f, err := graph.Scratch(filepath.Join(t.TempDir(), "store"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer f.Close()
 		read, err := spill(&m, passes, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		type edge struct{ source, target uint32 }
 		collect := func(into []map[edge]int) visitor {
 			return func(worker int) func(source, target []uint32) {
@@ -384,9 +373,7 @@ func TestSpilled(t *testing.T) {
 		}
 		for n := range passes {
 			found := make([]map[edge]int, len(got))
-			if err := read(n, collect(found), nil); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, read(n, collect(found), nil))
 			for w := range found {
 				for e, k := range found[w] {
 					if b := int(e.target) >> m.shift; b >= passes[n].end || n > 0 && b < passes[n-1].end {
@@ -399,9 +386,7 @@ func TestSpilled(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: other edges than were drawn", name)
 		}
-		if err := f.Truncate(5); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f.Truncate(5))
 		if err := read(1, collect(got), nil); err == nil {
 			t.Errorf("%s: a file without its edges was read", name)
 		}
@@ -417,9 +402,7 @@ func TestNoRoomToWait(t *testing.T) {
 		var waited bool
 		var err error
 		full(10_000, func() { disk, waited, err = onDisk(t, &o, 100_000) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !waited {
 			t.Fatal("nothing was to wait")
 		}
@@ -449,9 +432,7 @@ func TestWideKeys(t *testing.T) {
 			}
 			m.narrow = wide == 0
 			run := map[bool]func(*rowMaker, emitFunc) error{true: runPasses[uint32], false: runPasses[uint64]}[m.narrow]
-			if err := run(&m, emit); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, run(&m, emit))
 		}
 		if !reflect.DeepEqual(found[0], found[1]) {
 			t.Errorf("%s: narrow keys give %v, wide ones %v", name, found[0], found[1])

@@ -10,6 +10,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // heap is a sink that keeps nothing, and looks how large Go's heap is.
@@ -54,9 +55,7 @@ func TestWithinTheLimit(t *testing.T) {
 	o := Options{Kind: Uniform, Vertices: 100_000, Degree: 120, Features: 8, Classes: 4} // 96 MB of edges
 	dir, h := filepath.Join(t.TempDir(), "store"), heap{}
 	scratch := func() (*os.File, error) { return graph.Scratch(dir) }
-	if err := produce(&o, edgeBudget(), &h, scratch); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, produce(&o, edgeBudget(), &h, scratch))
 	if took := h.most - has; took > 2*may { // garbage is collected beside the work
 		t.Errorf("it took %d bytes of %d", took, may)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 )
 
 // Permuted returns a graph of one type and relation whose vertex v is called newID[v]. Parallel edges keep
@@ -22,9 +23,7 @@ func Permuted(t testing.TB, g *graph.Graph, newID []int32) *graph.Graph {
 		e.Source[k], e.Target[k] = newID[e.Source[k]], newID[e.Target[k]]
 	}
 	relation, err := graph.NewRelation(len(newID), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	from := &g.Relations[0]
 	relation.Source, relation.Name, relation.Target = from.Source, from.Name, from.Target
 	permuted := *g

@@ -16,6 +16,7 @@ import (
 	"weft/graph"
 	"weft/internal/alloctest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // folder writes files into a new folder.
@@ -23,9 +24,7 @@ func folder(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
 	}
 	return dir
 }
@@ -37,9 +36,7 @@ func zipped(t testing.TB, text string) string {
 	if _, err := z.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	return b.String()
 }
 
@@ -96,9 +93,7 @@ func TestRead(t *testing.T) {
 	}
 	for reciprocal, want := range map[bool][]string{false: forward, true: slices.Concat(forward, back)} {
 		g, err := Read(Options{Path: dir, Reciprocal: reciprocal})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if diff := cmp.Diff([]string{"ann", "rex", "ben", "tom cat", "dan"}, g.Names); diff != "" {
 			t.Error(diff)
 		}
@@ -123,9 +118,7 @@ func TestLists(t *testing.T) {
 	files["entities.dict"] = "0\tdan\n1\ttom cat\n2\tann\n3\tben\n4\teve\n5\trex\n"
 	files["relations.dict"] = "0\tfed, by\n1\t_knows\n2\tunused\n3\t/has/pet\n"
 	g, err := Read(Options{Path: folder(t, files)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff([]string{"dan", "tom cat", "ann", "ben", "eve", "rex"}, g.Names); diff != "" {
 		t.Error(diff)
 	}
@@ -143,9 +136,7 @@ func TestLists(t *testing.T) {
 // TestFile: one file is a graph without a split. Fields are between spaces if the first line has no tab.
 func TestFile(t *testing.T) {
 	g, err := Read(Options{Path: filepath.Join(folder(t, map[string]string{"a.txt": "00001 _part 00002\n\n 00002  _part\t00003 \n"}), "a.txt")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff([]string{"entity,_part,entity[00001→00002 00002→00003]"}, triples(g)); diff != "" || g.Warnings != nil {
 		t.Errorf("%s, warnings %q", diff, g.Warnings)
 	}
@@ -167,9 +158,7 @@ func TestCalled(t *testing.T) {
 // a reverse.
 func TestNamesThatMeet(t *testing.T) {
 	g, err := Read(Options{Path: filepath.Join(folder(t, map[string]string{"a.txt": "a\tx/y\tb\na\tx.y\tb\na\trev_x.y\tb\n"}), "a.txt"), Reciprocal: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var names []string
 	for _, r := range g.Relations {
 		names = append(names, r.Name)
@@ -263,9 +252,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, train, held, entities []byte) {
 		dir := folder(t, map[string]string{"train.txt": string(train), "valid.txt": string(held), "test.txt": string(held)})
 		if len(entities) > 0 {
-			if err := os.WriteFile(filepath.Join(dir, "entities.dict"), entities, 0o666); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "entities.dict"), entities, 0o666))
 		}
 		var g *graph.Graph
 		var err error

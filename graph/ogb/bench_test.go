@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/graph/internal/lines"
+	"weft/internal/require"
 )
 
 // BenchmarkText is how fast edges and features are read from text, beside its decompression alone.
@@ -18,16 +19,12 @@ func BenchmarkText(b *testing.B) {
 			bytes += int64(len(line)) + 1
 			return nil
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		return bytes
 	}
 	read := func(name string) {
 		m, err := folder.matrix(name, "")
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		defer m.Close()
 		for err == nil {
 			_, err = m.Next()
@@ -38,9 +35,7 @@ func BenchmarkText(b *testing.B) {
 	}
 	edges := func(string) {
 		e, _, err := folder.edges(triplet{}, ends{y.vertices, y.vertices})
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		defer e.Close()
 		for err == nil {
 			_, _, err = e.Next()

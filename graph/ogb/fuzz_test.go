@@ -15,6 +15,7 @@ import (
 	"weft/graph"
 	"weft/internal/alloctest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // readAny reads a folder whose file is any bytes: it is refused, or read, and the graph is whole.
@@ -29,9 +30,7 @@ func readAny(t *testing.T, folder, file string, data []byte) {
 		}
 		return
 	}
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Check())
 }
 
 // Any text in the place of edges, labels, features and a split.
@@ -48,9 +47,7 @@ func FuzzText(f *testing.F) {
 		names := []string{"raw/edge", "raw/node-label", "raw/node-feat", "split/time/train"}
 		name := names[int(file)%len(names)] + textSuffix
 		before, err := os.ReadFile(filepath.Join(folder, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer write(t, filepath.Join(folder, name), before)
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
@@ -68,9 +65,7 @@ func FuzzArchive(f *testing.F) {
 		folder := y.binary(f, "ogbn_papers100M", method)
 		for file, name := range []string{"data.npz", "node-label.npz"} {
 			data, err := os.ReadFile(filepath.Join(folder, "raw", name))
-			if err != nil {
-				f.Fatal(err)
-			}
+			require.NoError(f, err)
 			f.Add(data, byte(file))
 		}
 	}
@@ -78,9 +73,7 @@ func FuzzArchive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, file byte) {
 		name := filepath.Join("raw", []string{"data.npz", "node-label.npz"}[file%2])
 		before, err := os.ReadFile(filepath.Join(folder, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer write(t, filepath.Join(folder, name), before)
 		readAny(t, folder, name, data)
 	})
@@ -98,22 +91,16 @@ func FuzzTyped(f *testing.F) {
 			}
 			return err
 		})
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 	}
 	for _, name := range []string{"typed_split_dict.pt", "split_dict.pt"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(data, byte(len(files)))
 	}
 	for k, path := range files {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		if z, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
 			if data, err = io.ReadAll(z); err != nil {
 				f.Fatal(err)
@@ -129,9 +116,7 @@ func FuzzTyped(f *testing.F) {
 			folder = binary
 		}
 		name, err := filepath.Rel(folder, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		before, err := os.ReadFile(path)
 		if err == nil {
 			defer write(t, path, before)

@@ -11,6 +11,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestLinkSplits: the splits of edges that golden.py wrote are read as it lists them.
@@ -27,9 +28,7 @@ func TestLinkSplits(t *testing.T) {
 		},
 	} {
 		got, err := readLinkSplit(filepath.Join("testdata", name), 6)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
@@ -53,33 +52,21 @@ func TestLinkSplits(t *testing.T) {
 func TestLinkFolder(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "ogbl_collab")
 	for _, dir := range []string{"raw", "split/time"} {
-		if err := os.MkdirAll(filepath.Join(folder, dir), 0o777); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Join(folder, dir), 0o777))
 	}
 	for name, text := range map[string]string{"edge": "0,1\n1,2\n2,3\n3,0\n0,1\n", "num-node-list": "6\n", "num-edge-list": "5\n", "edge_year": "1\n1\n2\n2\n3\n"} {
 		f, err := os.Create(filepath.Join(folder, "raw", name+textSuffix))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		z := gzip.NewWriter(f)
 		if _, err := z.Write([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, z.Close())
+		require.NoError(t, f.Close())
 	}
-	if err := os.CopyFS(filepath.Join(folder, "split", "time"), os.DirFS("testdata/collab")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(filepath.Join(folder, "split", "time"), os.DirFS("testdata/collab")))
 	read, err := Read(Options{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if read.Edges() != 10 || read.Labels.There() || read.Relations[0].EdgeSplit.Count(0) != 5 {
 		t.Errorf("%d edges, %+v", read.Edges(), read.Relations[0].EdgeSplit)
 	}
@@ -88,9 +75,7 @@ func TestLinkFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored, err := graph.Open(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer stored.Close()
 	if a, b := checksum(t, read), checksum(t, stored); a != b {
 		t.Errorf("read %s, wrote %s", a, b)
@@ -99,8 +84,6 @@ func TestLinkFolder(t *testing.T) {
 
 func checksum(t *testing.T, g *graph.Graph) string {
 	sum, err := g.Checksum()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return sum
 }

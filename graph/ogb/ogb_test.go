@@ -22,6 +22,7 @@ import (
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/npy"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 var nan = float32(math.NaN())
@@ -82,20 +83,14 @@ func gzipped(t testing.TB, path, text string) {
 	if _, err := z.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	write(t, path, b.Bytes())
 }
 
 func write(t testing.TB, path string, data []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
 // rowsOf spells a matrix; what is missing is an empty field.
@@ -171,13 +166,9 @@ func archive(t testing.TB, method uint16, entries ...entry) []byte {
 	z := zip.NewWriter(&b)
 	for _, e := range entries {
 		w, err := z.CreateHeader(&zip.FileHeader{Name: e.key + ".npy", Method: method})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var array bytes.Buffer
-		if err := writeArray(&array, e.data, e.shape); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, writeArray(&array, e.data, e.shape))
 		text := array.Bytes()
 		if e.fortran {
 			text = bytes.Replace(text, []byte("False"), []byte("True "), 1)
@@ -186,9 +177,7 @@ func archive(t testing.TB, method uint16, entries ...entry) []byte {
 			t.Fatal(err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	return b.Bytes()
 }
 
@@ -248,9 +237,7 @@ func (y *toy) want(t testing.TB, inverse bool) *graph.Graph {
 		}
 	}
 	r, err := graph.NewRelation(y.vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := &graph.Graph{Relations: []graph.Relation{r}}
 	if y.features != nil {
 		g.Features = graph.Features{Columns: y.columns, Dense: y.features}
@@ -276,17 +263,13 @@ func (y *toy) want(t testing.TB, inverse bool) *graph.Graph {
 func check(t *testing.T, o Options, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	read, err := Read(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ignore := cmpopts.IgnoreFields(graph.Graph{}, "Notes", "Metric", "Provenance")
 	if diff := cmp.Diff(g, read, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
 		t.Fatalf("read (-want +got):\n%s", diff)
 	}
 	one, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer one.Close()
 	return streamedtest.Equal(t, one, read).Graph
 }
@@ -362,9 +345,7 @@ func TestSymmetrize(t *testing.T) {
 			part := *y
 			part.edgeFeatures = features
 			want, err := part.want(t, asked == Add).Symmetrize()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			s := check(t, Options{Folder: part.text(t, "mine"), Inverse: asked, Symmetrize: true}, want)
 			if last := s.Notes[len(s.Notes)-1]; last != want.Notes[0] {
 				t.Errorf("note %q, want %q", last, want.Notes[0])
@@ -461,9 +442,7 @@ func TestSplits(t *testing.T) {
 		}
 	}
 	ruled := y.want(t, false)
-	if err := ruled.MakeSplits("random:50/25/25", 2, 7); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ruled.MakeSplits("random:50/25/25", 2, 7))
 	y.splits = nil
 	check(t, Options{Folder: y.text(t, "ogbn_arxiv"), Rule: &Rule{"random:50/25/25", 2, 7}}, ruled)
 }
@@ -471,9 +450,7 @@ func TestSplits(t *testing.T) {
 func TestDamagedFoldersAreRefused(t *testing.T) {
 	remove := func(file string) func(t *testing.T, folder string) {
 		return func(t *testing.T, folder string) {
-			if err := os.RemoveAll(filepath.Join(folder, file)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.RemoveAll(filepath.Join(folder, file)))
 		}
 	}
 	text := func(file, content string) func(t *testing.T, folder string) {
@@ -482,9 +459,7 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 	bytesOf := func(file string, change func([]byte) []byte) func(t *testing.T, folder string) {
 		return func(t *testing.T, folder string) {
 			data, err := os.ReadFile(filepath.Join(folder, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			write(t, filepath.Join(folder, file), change(data))
 		}
 	}
@@ -545,9 +520,7 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 		{"cut gzip", false, bytesOf("raw/edge.csv.gz", half), Options{}, "the file is damaged or cut short; fetch the folder again"},
 		{"a pipe", false, func(t *testing.T, folder string) {
 			remove("raw/edge.csv.gz")(t, folder)
-			if err := os.Mkdir(filepath.Join(folder, "raw/edge.csv.gz"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Mkdir(filepath.Join(folder, "raw/edge.csv.gz"), 0o755))
 		}, Options{}, "is a directory, not a file"},
 		{"cut archive", true, bytesOf("raw/data.npz", half), Options{}, "data.npz: the .npz file is damaged"},
 		{"cut labels", true, bytesOf("raw/node-label.npz", half), Options{}, "node-label.npz: the .npz file is damaged"},

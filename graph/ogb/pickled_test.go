@@ -10,6 +10,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // A split that OGB pickled has the ids of its lists; nothing in the file runs.
@@ -45,15 +46,9 @@ func TestPickledSplit(t *testing.T) {
 func TestPickledSplitInPlaceOfLists(t *testing.T) {
 	folder := t.TempDir()
 	content, err := os.ReadFile("testdata/split_dict.pt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(folder, "split", "time"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "split", "time", pickledSplit), content, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "split", "time"), 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "split", "time", pickledSplit), content, 0o666))
 	o := Options{Folder: folder}
 	splits, err := o.readSplits("", 10, &graph.Labels{Classes: 1, Class: make([]int64, 10)})
 	if err != nil || len(splits) != 1 || len(splits[0].Train) != 3 {

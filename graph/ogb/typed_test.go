@@ -15,6 +15,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // typedToy is a graph of authors, papers and fields, of which papers have features and labels.
@@ -111,9 +112,7 @@ func (y *typedToy) want(t testing.TB) *graph.Graph {
 			e.Source, e.Target = append(e.Source, int32(ends[0][k])), append(e.Target, int32(ends[1][k]))
 		}
 		relation, err := graph.NewBipartite(counts[r[0]], counts[r[2]], e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		relation.Source, relation.Name, relation.Target = r[0], r[1], r[2]
 		g.Relations = append(g.Relations, relation)
 	}
@@ -126,9 +125,7 @@ func TestTypedLayouts(t *testing.T) {
 	for name, folder := range map[string]string{"text": y.text(t), "binary": y.binary(t)} {
 		t.Run(name, func(t *testing.T) {
 			g, err := Read(Options{Folder: folder})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want := y.want(t)
 			if diff := cmp.Diff(want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -143,9 +140,7 @@ func TestTypedLayouts(t *testing.T) {
 				t.Fatal(s, err)
 			}
 			stored, err := graph.Open(store)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer stored.Close()
 			if stored.Edges() != 190 || stored.Own() != 30 || len(stored.Splits) != 1 {
 				t.Errorf("stored: %d edges, %d papers, %d splits", stored.Edges(), stored.Own(), len(stored.Splits))
@@ -173,13 +168,9 @@ func TestUnknownFilesAreNamed(t *testing.T) {
 		gzipped(t, filepath.Join(c.folder, c.file), "1\n")
 		gzipped(t, filepath.Join(filepath.Dir(filepath.Join(c.folder, c.file)), ".hidden"), "")
 		g, err := Read(Options{Folder: c.folder})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s, err := Write(filepath.Join(t.TempDir(), "store"), Options{Folder: c.folder})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !slices.Equal(g.Warnings, s.Warnings) || len(g.Warnings) != 1 || !strings.HasSuffix(g.Warnings[0], c.want) {
 			t.Errorf("%s: warnings %q and %q, want %q", c.file, g.Warnings, s.Warnings, c.want)
 		}
@@ -198,9 +189,7 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 	}
 	remove := func(file string) func(t *testing.T, folder string) {
 		return func(t *testing.T, folder string) {
-			if err := os.RemoveAll(filepath.Join(folder, file)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.RemoveAll(filepath.Join(folder, file)))
 		}
 	}
 	none := func(*testing.T, string) {}

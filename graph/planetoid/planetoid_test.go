@@ -15,6 +15,7 @@ import (
 	"weft/graph"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // The published counts, and sums over the assembled arrays as NumPy and SciPy compute them from the same
@@ -34,9 +35,7 @@ func TestPublishedGraphs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := realdata.File(t, "planetoid", name+".graph")
 			g, err := Read(strings.TrimSuffix(path, ".graph"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if note := fmt.Sprintf("%d vertices have neither features nor a label, as no file has a row for them", want.Unlabelled); slices.Contains(g.Notes, note) != (want.Unlabelled > 0) {
 				t.Errorf("notes %q", g.Notes)
 			}
@@ -83,9 +82,7 @@ func write(t testing.TB, content map[string]string) string {
 	t.Helper()
 	prefix := filepath.Join(t.TempDir(), "ind.tiny")
 	for suffix, c := range content {
-		if err := os.WriteFile(prefix+"."+suffix, []byte(c), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(prefix+"."+suffix, []byte(c), 0o600))
 	}
 	return prefix
 }
@@ -93,9 +90,7 @@ func write(t testing.TB, content map[string]string) string {
 func TestAssembly(t *testing.T) {
 	prefix := write(t, tiny())
 	g, err := Read(prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := &graph.Graph{
 		Relations: []graph.Relation{{Indptr: []int64{0, 2, 3, 5, 6, 7, 8}, Sources: []int32{1, 2, 0, 0, 4, 5, 2, 3}, Symmetric: true}},
 		Features: graph.Features{
@@ -123,9 +118,7 @@ func TestAssembly(t *testing.T) {
 // How the edges differ from those of the files is told, and which vertices no file has a row for.
 func TestChangesAreNoted(t *testing.T) {
 	g, err := Read(write(t, tiny()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if want := []string{"10 edges made undirected: 0 added, 1 duplicates left out", "1 self loops left out", "1 vertices have neither features nor a label, as no file has a row for them"}; !slices.Equal(g.Notes, want) {
 		t.Errorf("%q, want %q", g.Notes, want)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestRead: the graph is the Batch of the graphs that PyG makes of the same files, with the split of the
@@ -26,20 +27,14 @@ func TestRead(t *testing.T) {
 		Splits [3][]int64  `json:"splits"`
 	}
 	text, err := os.ReadFile("testdata/expected.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var want batch
-	if err := json.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &want))
 	if !Is("testdata") || Is(t.TempDir()) {
 		t.Error("the folder is not known by its files")
 	}
 	g, err := Read("testdata", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := batch{
 		X: slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns)), Y: slices.Collect(slices.Chunk(g.Labels.Multi, g.Labels.Classes)),
 		Batch: g.GraphOf, Splits: [3][]int64{g.Splits[0].Train, g.Splits[0].Val, g.Splits[0].Test},
@@ -75,9 +70,7 @@ func damaged(t testing.TB, file string, text []byte) (dir string) {
 		if err == nil && all != nil {
 			err = os.WriteFile(filepath.Join(dir, filepath.Base(path)), all, 0o666)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	return dir
 }
@@ -85,9 +78,7 @@ func damaged(t testing.TB, file string, text []byte) (dir string) {
 // TestRefused: what is missing or damaged is one line that names the file.
 func TestRefused(t *testing.T) {
 	labels, err := os.ReadFile("testdata/train_labels.npy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	nodes := `{"directed":true,"nodes":[{"id":0},{"id":1},{"name":"x","id":2},{"id":3}],"links":`
 	for _, c := range []struct{ file, text, want string }{
 		{"test_feats.npy", "", "no such file"},
@@ -126,9 +117,7 @@ func TestRefused(t *testing.T) {
 // FuzzLinks reads any JSON as the edges of four vertices.
 func FuzzLinks(f *testing.F) {
 	text, err := os.ReadFile("testdata/valid_graph.json")
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(text)
 	f.Add([]byte(`{"directed":1,"nodes":[{"id":1e300}],"edges":[[]]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

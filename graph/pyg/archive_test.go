@@ -8,6 +8,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"weft/internal/require"
 )
 
 // archive is a file of torch.save: a pickle, and storages "0" to "3" with the same bytes.
@@ -23,17 +25,13 @@ func archive(t testing.TB, code string, storage []byte) []byte {
 		if err == nil {
 			_, err = w.Write(content)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	write("data.pkl", []byte(code))
 	for _, key := range []string{"0", "1", "2", "3"} {
 		write("data/"+key, storage)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	return b.Bytes()
 }
 
@@ -46,13 +44,9 @@ func pulled(t testing.TB, content []byte) (code, storage []byte) {
 	}
 	for _, entry := range z.File {
 		r, err := entry.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		bytes, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		switch {
 		case path.Base(entry.Name) == "data.pkl":
 			code = bytes

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/internal/require"
 )
 
 // The lines of docs/data.md that save a file's tensors alone leave the graph as it is, of files that are read
@@ -32,14 +34,10 @@ func TestPlainTensors(t *testing.T) {
 	}
 	command.Stderr = os.Stderr
 	said, err := command.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("not saved: %s", said)
 	saved, err := filepath.Glob(filepath.Join(folder, "*.pt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	saved = slices.DeleteFunc(saved, func(path string) bool { return filepath.Base(path) == "theirs.pt" })
 	if len(saved) < len(want)-6 { // four files need torch_sparse
 		t.Errorf("%d of %d files were saved", len(saved), len(want))
@@ -56,13 +54,9 @@ func TestPlainTensors(t *testing.T) {
 			continue
 		}
 		content, err := json.Marshal(written(g))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var got expected
-		if err := json.Unmarshal(content, &got); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(content, &got))
 		if diff := cmp.Diff(want[name], got, cmpopts.IgnoreFields(expected{}, "Left")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/internal/require"
 )
 
 // TestSeveralGraphs: several graphs, in each form in which PyG saves them, are the graph that its Batch makes
@@ -24,13 +25,9 @@ func TestSeveralGraphs(t *testing.T) {
 		Edges [][]float32 `json:"edges"`
 	}
 	text, err := os.ReadFile("testdata/several.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var all map[string]batch
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &all))
 	for name, want := range all {
 		g, err := Read("testdata/several-"+name+".pt", Options{})
 		if err != nil {
@@ -50,13 +47,9 @@ func TestSeveralGraphs(t *testing.T) {
 			got.Y = slices.Collect(slices.Chunk(l.Multi, l.Classes))
 		}
 		text, err := json.Marshal(got)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var read batch
-		if err := json.Unmarshal(text, &read); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(text, &read))
 		if diff := cmp.Diff(want, read); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -81,13 +74,9 @@ func TestSeveralTypedGraphs(t *testing.T) {
 		Edges map[string][][]int32 `json:"edges"`
 	}
 	text, err := os.ReadFile("testdata/typed.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var want batch
-	if err := json.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &want))
 	check := func(name string, g *graph.Graph) {
 		t.Helper()
 		got := batch{Y: g.Labels.Class, Train: g.Splits[0].Train, Batch: map[string][]int32{}, Edges: map[string][][]int32{}}
@@ -114,13 +103,9 @@ func TestSeveralTypedGraphs(t *testing.T) {
 		}
 		check(name, g)
 		store := filepath.Join(t.TempDir(), "store")
-		if err := g.Write(store); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.Write(store))
 		stored, err := graph.Open(store)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		check("the store of "+name, stored)
 		if err := stored.Close(); err != nil {
 			t.Error(err)

@@ -18,14 +18,13 @@ import (
 	"weft/internal/alloctest"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 func write(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
 	return path
 }
 
@@ -36,9 +35,7 @@ func zipped(t testing.TB, content string) string {
 	if _, err := z.Write([]byte(content)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	return b.String()
 }
 
@@ -74,9 +71,7 @@ func TestRead(t *testing.T) {
 		Entity: "person", Label: "group",
 	}
 	g, err := Read(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := map[string][]string{}
 	var order []string
 	for k := range g.Relations {
@@ -223,9 +218,7 @@ func TestMUTAG(t *testing.T) {
 		Paths: []string{realdata.File(t, "rdf_mutag", "mutag_stripped.nt.gz")}, Entity: "bond", Label: "label_mutagenic",
 		Train: realdata.File(t, "rdf_mutag", "trainingSet.tsv"), Test: realdata.File(t, "rdf_mutag", "testSet.tsv"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	type facts struct {
 		Entities, Relations, Edges, Train, Val, Test int
 		EdgeSum                                      int // Σ (relation+1)·(subject+1)·(object+3)

@@ -16,6 +16,7 @@ import (
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // list is a graph of so many vertices whose edges come in these batches.
@@ -61,9 +62,7 @@ func TestBatches(t *testing.T) {
 		g := list(4, batches...)
 		g.Symmetrize = c.symmetrize
 		whole, err := g.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if diff := cmp.Diff(c.want, whole.Relations[0]); diff != "" || !slices.Equal(whole.Notes, c.notes) {
 			t.Errorf("symmetrize %v: notes %q, (-want +got):\n%s", c.symmetrize, whole.Notes, diff)
 		}
@@ -78,9 +77,7 @@ func TestWithoutEdges(t *testing.T) {
 		r := &g.Relations[0]
 		r.Weighted, r.Columns, g.Symmetrize = true, 2, symmetrize
 		whole, err := g.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		streamedtest.Equal(t, g, whole)
 	}
 }
@@ -150,9 +147,7 @@ func TestSymmetric(t *testing.T) {
 			t.Fatal(err)
 		}
 		written, err := graph.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if written.Relations[0].Symmetric != c.want {
 			t.Errorf("%+v: symmetric %v", c, written.Relations[0].Symmetric)
 		}
@@ -218,9 +213,7 @@ func typed() *streamed.Graph {
 // A graph of several types and relations has the same store in a stream as in memory, and the same refusals.
 func TestTyped(t *testing.T) {
 	whole, err := typed().Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	users := whole.Types()[1]
 	if !slices.Equal(users.Features.Dense, []float32{1, 2, 3, 4, 5, 6}) || !slices.Equal(users.Arrays[0].Ints, []int64{1, 2, 3, 4, 5, 6}) {
 		t.Errorf("users %+v", users)

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"unicode/utf8"
+
+	"weft/internal/require"
 )
 
 func TestWrite(t *testing.T) {
@@ -25,9 +27,7 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"first", "second"} {
-		if err := Write(path, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Write(path, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }))
 		holds(text)
 	}
 	fails := errors.New("half way")
@@ -56,12 +56,8 @@ func text(s string) func(io.Writer) error {
 func TestWriteThroughALink(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
-	if err := errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink("file", link)); err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(link, text("new")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink("file", link)))
+	require.NoError(t, Write(link, text("new")))
 	if got, err := os.ReadFile(file); err != nil || string(got) != "new" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -71,9 +67,7 @@ func TestWriteThroughALink(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("permissions %v, %v", info.Mode(), err)
 	}
-	if err := errors.Join(os.Remove(file)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Remove(file)))
 	if err := Write(link, text("new")); err == nil || !strings.Contains(err.Error(), "link") {
 		t.Errorf("a link to nothing: %v", err)
 	}
@@ -90,9 +84,7 @@ func TestWriteIntoAPipe(t *testing.T) {
 		got, _ := os.ReadFile(path)
 		read <- string(got)
 	}()
-	if err := Write(path, text("through")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Write(path, text("through")))
 	if got := <-read; got != "through" {
 		t.Errorf("read %q", got)
 	}
@@ -105,16 +97,10 @@ func TestWriteIntoAPipe(t *testing.T) {
 func TestWriteIn(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer root.Close()
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "other"), []byte("old"), 0o666), os.Symlink("other", filepath.Join(dir, "file"))); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteIn(root, "file", text("new")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.WriteFile(filepath.Join(dir, "other"), []byte("old"), 0o666), os.Symlink("other", filepath.Join(dir, "file"))))
+	require.NoError(t, WriteIn(root, "file", text("new")))
 	for name, want := range map[string]string{"file": "new", "other": "old"} {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
 			t.Errorf("%s holds %q, %v, want %q", name, got, err, want)
@@ -139,27 +125,17 @@ func TestErrorsNameTheFile(t *testing.T) {
 func TestWriteSweeps(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer root.Close()
 	left, other, folder := Hidden("file"), Hidden("other"), Hidden("file")
 	for _, name := range []string{left, other} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
 	}
-	if err := os.MkdirAll(filepath.Join(dir, folder, "full"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, folder, "full"), 0o777))
 	busy, name, err := create(root, "file")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer busy.Close()
-	if err := Write(filepath.Join(dir, "file"), text("new")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Write(filepath.Join(dir, "file"), text("new")))
 	for name, stays := range map[string]bool{left: false, folder: false, other: true, name: true, "file": true} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != stays {
 			t.Errorf("%s: %v, stays: %v", name, err, stays)

@@ -9,20 +9,18 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"weft/internal/require"
 )
 
 // inFolder makes folders below a new one, each with a file of its own name.
 func inFolder(t *testing.T, names ...string) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = root.Close() })
 	for _, name := range names {
-		if err := errors.Join(root.MkdirAll(name, 0o777), root.WriteFile(filepath.Join(name, filepath.Base(name)), nil, 0o666)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(root.MkdirAll(name, 0o777), root.WriteFile(filepath.Join(name, filepath.Base(name)), nil, 0o666)))
 	}
 	return root
 }
@@ -54,9 +52,7 @@ func TestReplace(t *testing.T) {
 // it gets its name back.
 func TestMoveAside(t *testing.T) {
 	root := inFolder(t, "new", "old")
-	if err := moveAside(root, "new", "old", "aside"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, moveAside(root, "new", "old", "aside"))
 	holds(t, root, "old", "new")
 	holds(t, root, "aside", "old")
 	if err := moveAside(root, "new", "old", "again"); !errors.Is(err, fs.ErrNotExist) {
@@ -69,9 +65,7 @@ func TestMoveAside(t *testing.T) {
 func TestMakeHidden(t *testing.T) {
 	root := inFolder(t)
 	hidden, dir, lock, err := MakeHidden(root, "name")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer dir.Close()
 	for _, there := range []bool{true, false} {
 		Sweep(root, "name")
@@ -96,13 +90,9 @@ func TestReplaceOverALowerLayer(t *testing.T) {
 		}
 	}()
 	merged, err := os.OpenRoot(path("merged"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer merged.Close()
-	if err := errors.Join(merged.Mkdir("fresh", 0o777), merged.WriteFile("fresh/two", nil, 0o666)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(merged.Mkdir("fresh", 0o777), merged.WriteFile("fresh/two", nil, 0o666)))
 	if _, err := Replace(merged, "fresh", "final", "old"); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weft/internal/require"
 )
 
 // TestImportOf: a source has one place, by its path without links. Nothing is made over a symbolic link.
@@ -12,18 +14,12 @@ func TestImportOf(t *testing.T) {
 	cache, folder := t.TempDir(), t.TempDir()
 	t.Setenv("WEFT_CACHE", cache)
 	source, link := filepath.Join(folder, "graph.pt"), filepath.Join(folder, "link.pt")
-	if err := os.WriteFile(source, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(source, link); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(source, nil, 0o666))
+	require.NoError(t, os.Symlink(source, link))
 	place := func(source string) string {
 		t.Helper()
 		path, err := ImportOf(source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return path
 	}
 	first := place(source)
@@ -33,12 +29,8 @@ func TestImportOf(t *testing.T) {
 	if place(source) != first || place(link) != first || place(source+"2") == first {
 		t.Errorf("%s has the places %s, %s by a link, and another source %s", source, place(source), place(link), place(source+"2"))
 	}
-	if err := os.RemoveAll(filepath.Join(cache, "imports")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(t.TempDir(), filepath.Join(cache, "imports")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(filepath.Join(cache, "imports")))
+	require.NoError(t, os.Symlink(t.TempDir(), filepath.Join(cache, "imports")))
 	if _, err := ImportOf(source); err == nil || !strings.Contains(err.Error(), "a symbolic link") {
 		t.Errorf("over a link: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // archive is a zip archive with entries of those names.
@@ -20,17 +21,13 @@ func archive(t *testing.T, names ...string) string {
 			t.Fatal(err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	return b.String()
 }
 
 func TestKinds(t *testing.T) {
 	var zipped bytes.Buffer
-	if err := gzip.NewWriter(&zipped).Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, gzip.NewWriter(&zipped).Close())
 	for _, c := range []struct {
 		start string
 		want  Kind

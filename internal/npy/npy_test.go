@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // file is a .npy file of format version 1.0 with that dict literal, whatever it says.
@@ -130,9 +131,7 @@ func TestConversions(t *testing.T) {
 	read := func(b []byte) *Array {
 		t.Helper()
 		a, err := Read(bytes.NewReader(b), int64(len(b)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return a
 	}
 	ints := []struct {
@@ -274,15 +273,13 @@ func TestWrittenHeader(t *testing.T) {
 }
 
 // written is a file of one array.
-func written[T element](t interface{ Fatal(...any) }, descr string, v []T, shape ...int) []byte {
+func written[T element](t rapid.TB, descr string, v []T, shape ...int) []byte {
 	var b bytes.Buffer
 	w, err := NewWriter(&b, descr, shape...)
 	if err == nil {
 		err = errors.Join(put(w, descr, v), w.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return b.Bytes()
 }
 
@@ -300,17 +297,11 @@ func TestWriteReadMap(t *testing.T) {
 		for _, file := range [][]byte{
 			written(t, "<i4", v, rows, columns), written(t, "<i8", wide, rows, columns), written(t, "<f4", single, rows, columns),
 		} {
-			if err := os.WriteFile(path, file, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(path, file, 0o644))
 			a, err := Read(bytes.NewReader(file), int64(len(file)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			m, err := Map(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, a := range []*Array{a, &m.Array} {
 				if !cmp.Equal(a.Shape, []int{rows, columns}) {
 					t.Fatalf("shape %v", a.Shape)
@@ -328,22 +319,16 @@ func TestWriteReadMap(t *testing.T) {
 					t.Fatalf("%v, %v", got, err)
 				}
 			}
-			if err := m.Close(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, m.Close())
 		}
 	})
 }
 
 func TestMapIsAView(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.npy")
-	if err := os.WriteFile(path, written(t, "<f4", []float32{1, 2, 3}, 3), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, written(t, "<f4", []float32{1, 2, 3}, 3), 0o644))
 	m, err := Map(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer m.Close()
 	a, _ := m.Float32s()
 	b, _ := m.Float32s()
@@ -365,9 +350,7 @@ func TestMapRefuses(t *testing.T) {
 		"text":  {[]byte("hello, world"), "does not start"},
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, c.data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, c.data, 0o644))
 		_, err := Map(path)
 		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v", name, err)
@@ -383,12 +366,8 @@ func TestMapRefuses(t *testing.T) {
 
 func TestWriterCounts(t *testing.T) {
 	w, err := NewWriter(io.Discard, "<i4", 2, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.WriteInt32s([]int32{1, 2, 3}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, w.WriteInt32s([]int32{1, 2, 3}))
 	if w.WriteInt64s([]int64{1}) == nil {
 		t.Error("int64 written to an int32 array")
 	}
@@ -445,9 +424,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		n, err := a.Elements()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		check := func(got int, err error) {
 			if err == nil && got != n || err != nil && !refusal.Is(err) {
 				t.Fatalf("%v: %d elements, %v", a.Header, got, err)
@@ -479,14 +456,10 @@ func TestBlocks(t *testing.T) {
 	fortran := bytes.Replace(rowOrder, []byte("'fortran_order': False"), []byte("'fortran_order': True "), 1)
 	for blocks, content := range map[int][]byte{3: rowOrder, 1: fortran} {
 		whole, err := Read(bytes.NewReader(content), int64(len(content)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want, _ := whole.Float32s()
 		b, err := NewBlocks(bytes.NewReader(content), int64(len(content)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var got []float32
 		n := 0
 		for ; ; n++ {
@@ -494,9 +467,7 @@ func TestBlocks(t *testing.T) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			part, _ := block.Float32s()
 			got = append(got, part...)
 		}
@@ -511,9 +482,7 @@ func TestBlocks(t *testing.T) {
 	want := fmt.Sprintf("it is cut short: (%d, %d) of <f8 needs %d bytes of data, %d are there", rows, columns, 8*rows*columns, 8*rows*columns-1)
 	for _, skip := range []int{0, 3, rows} {
 		b, err := NewBlocks(bytes.NewReader(rowOrder[:len(rowOrder)-1]), int64(len(rowOrder)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for err = b.Skip(skip); err == nil; {
 			_, err = b.Next()
 		}
@@ -528,16 +497,12 @@ func TestData(t *testing.T) {
 	data := Bytes([]int32{1, 2, 3, 4, 5, 6})
 	h := Header{Descr: "<i4", Shape: []int{3, 2}}
 	a, err := ReadData(bytes.NewReader(data), int64(len(data)), h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, err := a.Int64s(); err != nil || !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6}) {
 		t.Errorf("%v, %v", got, err)
 	}
 	b, err := NewDataBlocks(bytes.NewReader(data), int64(len(data)), h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if block, err := b.Next(); err != nil || !slices.Equal(block.Shape, h.Shape) {
 		t.Errorf("%v, %v", block, err)
 	}
@@ -557,9 +522,7 @@ func TestWithoutMemory(t *testing.T) {
 	}
 	const n = 10 << 20
 	small, err := Read(bytes.NewReader(of("|b1", "False", "(10485760,)", make([]byte, n)...)), 1<<40)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, convert := range map[string]func() error{
 		"int64": func() error { _, err := small.Int64s(); return err },
 		"bool":  func() error { _, err := small.Bools(); return err },

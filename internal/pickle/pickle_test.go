@@ -12,6 +12,7 @@ import (
 	"weft/internal/alloctest"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 const (
@@ -123,13 +124,9 @@ func TestDialect(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	a := Array{Dtype: ">i2", Shape: []int{2, 3}, Fortran: true, Data: "\x00\x01\x00\x04\x00\x02\x00\x05\x00\x03\x00\x06"}
 	numbers, err := a.Numbers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got, err := numbers.Int64s()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 6}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -301,9 +298,7 @@ func TestSharedValuesAreNotCopied(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	_, err := Decode([]byte(content))
 	runtime.ReadMemStats(&after)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 		t.Errorf("%d bytes were allocated for a pickle of %d", n, len(content))
 	}
@@ -333,13 +328,9 @@ func FuzzDecode(f *testing.F) {
 // The published files, where they are at hand.
 func TestPublished(t *testing.T) {
 	content, err := os.ReadFile(realdata.File(t, "planetoid", "ind.cora.x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	v, err := Decode(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	m, ok := v.(*CSR)
 	if !ok || m.Rows != 140 || m.Columns != 1433 || m.Data.Shape[0] != 2647 || m.Data.Dtype != "<f4" || m.Indptr.Dtype != "<i4" {
 		t.Errorf("ind.cora.x is %T: %+.100v", v, v)

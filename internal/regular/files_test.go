@@ -9,15 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestTooManyFiles: where this process may open no more files, the file is not at fault, and no way out is
 // given that would remove or replace it.
 func TestTooManyFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, nil, 0o666))
 	for _, number := range []error{unix.EMFILE, unix.ENFILE} {
 		none := func(string) (*os.File, error) { return nil, &os.PathError{Op: "open", Path: path, Err: number} }
 		_, _, err := open(path, path, os.Stat, none)

@@ -12,17 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 func TestOnlyRegularFiles(t *testing.T) {
 	dir := t.TempDir()
 	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "file")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("text"), 0o600))
 	for path, want := range map[string]string{dir: "is a directory", pipe: "is a named pipe", os.DevNull: "is a device"} {
 		_, err := ReadFile(path)
 		if !refusal.Is(err) || !strings.Contains(err.Error(), path+": "+want) {
@@ -40,9 +37,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 // A file that exceeds the memory is refused before it is read.
 func TestReadFileWithoutMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "large")
-	if err := os.WriteFile(path, []byte("content"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("content"), 0o666))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
 	if content, err := ReadFile(path); err != nil || string(content) != "content" {
 		t.Fatalf("%q, error %v", content, err)
@@ -66,9 +61,7 @@ func TestWithinAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer root.Close()
 	for _, name := range []string{"file", "within"} {
 		f, size, err := OpenIn(root, name)

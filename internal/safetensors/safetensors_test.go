@@ -16,6 +16,7 @@ import (
 
 	"weft/internal/foreign"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // file is a file with that header and data, whatever they say.
@@ -124,9 +125,7 @@ func TestReadStream(t *testing.T) {
 func TestReadFileNamesTheFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "text")
-	if err := os.WriteFile(path, []byte("hello, world"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("hello, world"), 0o644))
 	for _, path := range []string{path, dir, filepath.Join(dir, "nosuch")} {
 		if _, _, err := ReadFile(path); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v", path, err)
@@ -142,9 +141,7 @@ func TestWrittenBytes(t *testing.T) {
 		"a": {Shape: []int{0, 3}},
 		"n": {Shape: []int{}, Int64: []int64{7}},
 	}, map[string]string{"format": "pt"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := file(`{"__metadata__":{"format":"pt"},"n":{"dtype":"I64","shape":[],"data_offsets":[0,8]},`+
 		`"a":{"dtype":"F32","shape":[0,3],"data_offsets":[8,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}}       `,
 		7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xc0, 0x3f)
@@ -176,16 +173,10 @@ func TestRoundTrip(t *testing.T) {
 		}
 		metadata := rapid.MapOfN(rapid.StringN(0, 4, -1), rapid.String(), 0, 3).Draw(t, "metadata")
 		var written bytes.Buffer
-		if err := Write(&written, tensors, metadata); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, written.Bytes(), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Write(&written, tensors, metadata))
+		require.NoError(t, os.WriteFile(path, written.Bytes(), 0o666))
 		got, gotMetadata, err := ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if diff := cmp.Diff(tensors, got); diff != "" {
 			t.Fatal(diff)
 		}
@@ -224,9 +215,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var b bytes.Buffer
-		if err := Write(&b, tensors, metadata); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Write(&b, tensors, metadata))
 		again, _, err := Read(&b, int64(b.Len()))
 		if diff := cmp.Diff(tensors, again, cmpopts.EquateNaNs()); err != nil || diff != "" {
 			t.Fatal(err, diff)
@@ -240,9 +229,7 @@ func TestPyTorchCheckpoint(t *testing.T) {
 	for content, way := range map[string]string{
 		zipped: foreign.Conversion, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.": "load and save it again",
 	} {
-		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
 		_, _, err := ReadFile(path)
 		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": a file of torch.save") ||
 			!strings.Contains(err.Error(), way) {

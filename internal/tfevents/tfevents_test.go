@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weft/internal/fulldisk"
+	"weft/internal/require"
 )
 
 // The bytes are those that tensorboard 2.21.0 writes of these events: EventFileWriter with an Event of
@@ -18,23 +19,15 @@ func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1, 500_000_000)
 	w, err := New(filepath.Join(dir, "new"), now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Write(now, 3, Scalar{"loss/train", .25}, Scalar{"lr", 2}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, w.Write(now, 3, Scalar{"loss/train", .25}, Scalar{"lr", 2}))
+	require.NoError(t, w.Close())
 	files, err := filepath.Glob(filepath.Join(dir, "new", "events.out.tfevents.0000000001.*"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	got, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want, err := hex.DecodeString(golden)
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%x\nwant %s", got, golden)

@@ -16,14 +16,13 @@ import (
 
 	"weft/internal/pickle"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 func open(t *testing.T, path string, classes ...pickle.Class) *File {
 	t.Helper()
 	f, err := Open(path, classes...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(f.Close)
 	return f
 }
@@ -99,13 +98,9 @@ func TestTypes(t *testing.T) {
 	floats := func(name string) []float32 {
 		value, _ := all.Get(name)
 		a, err := Array(value.(*Tensor))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		v, err := a.Float32s()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return v
 	}
 	for _, name := range []string{"float8_e4m3fn", "float8_e5m2"} {
@@ -173,13 +168,9 @@ func archive(t testing.TB, entries ...entry) string {
 		if err == nil {
 			_, err = w.Write([]byte(e.content))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	return b.String()
 }
 
@@ -201,9 +192,7 @@ const shorts = "\x01\x00\x02\x00\x03\x00\x04\x00"
 func write(t testing.TB, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.pt")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -234,9 +223,7 @@ func TestRefused(t *testing.T) {
 	plain := archive(t, entry{"data.pkl", "N."})
 	whole := archive(t, entry{"data.pkl", tensor(4, 0, []int{2}, []int{1}) + "."}, entry{"data/0", shorts})
 	legacy, err := os.ReadFile("testdata/legacy.pt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var compressed bytes.Buffer
 	z := zip.NewWriter(&compressed)
 	w, err := z.Create("x/data.pkl")
@@ -246,13 +233,9 @@ func TestRefused(t *testing.T) {
 	if err == nil {
 		err = z.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	negated, err := os.ReadFile("testdata/negated.pt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const ofClass, wrapped = "ctorch._tensor\n_rebuild_from_type_v2\n", "ctorch._utils\n_rebuild_wrapper_subclass\n"
 	one := func(code string) string { return archive(t, entry{"data.pkl", code}, entry{"data/0", shorts}) }
 	for _, c := range []struct{ name, content, want string }{
@@ -339,9 +322,7 @@ func TestRepeatsAreRefused(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	for _, name := range []string{"tensors.pt", "sparse.pt", "sparse-1.13.pt", "protocol-5.pt", "legacy.pt", "types.pt"} {
 		content, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(string(content))
 	}
 	f.Add(archive(f, entry{"data.pkl", tensor(4, 0, []int{2, 2}, []int{2, 1}) + "."}, entry{"data/0", shorts}))

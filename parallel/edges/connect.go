@@ -33,10 +33,8 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 			}
 		}
 	}
-	if !e.team.Planning() || e.comm.TakesTurns() { // the plan of turns waits where a run does
-		if err := e.tell(s, halo, lists, theirs, out); err != nil {
-			return err
-		}
+	if err := e.tell(s, halo, lists, theirs, out); err != nil {
+		return err
 	}
 	for round := 1; round < k; round++ {
 		q := (me + round) % k
@@ -151,7 +149,7 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 	for i, b := range e.Remote() {
 		columns[i] = e.team.Memory.New(tensor.Graph, b.In.Cols, 1)
 	}
-	if e.Alone() || e.team.Planning() && !e.comm.TakesTurns() { // the plan of turns waits where a run does
+	if e.Alone() {
 		return columns, nil
 	}
 	n := e.comm.Size()

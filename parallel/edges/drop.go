@@ -75,9 +75,7 @@ func (t *Thin) Draw(d Drop) *Edges {
 	for i, b := range t.full.Blocks {
 		thin, source, target := t.Blocks[i], idsOf(b.IDs), idsOf(t.IDs)
 		rows := func(row int) int64 { return target(int32(b.Target(row))) }
-		if b.Targets != nil {
-			b.Targets.Pointer()
-		}
+		tensor.Touch(b.Targets)
 		t.filter(thin.In, b.In, thin.Features, b.Features, func(row int, column int32, occurrence int64) bool {
 			return keeps(source(column), rows(row), occurrence)
 		})

@@ -91,12 +91,8 @@ func (e *Edges) featuresOfLoops(loops SelfLoops) *tensor.Matrix {
 	team, columns := e.team, e.Local().Features.Cols
 	m := team.Memory.NewElement(tensor.Features, team.Storage, e.Rows, columns)
 	e.made = append(e.made, m)
-	for _, b := range e.Blocks { // a plan uses what is read below, too
-		for _, x := range []*tensor.Matrix{b.In.Indptr, b.Targets, b.Features} {
-			if x != nil {
-				x.Pointer()
-			}
-		}
+	for _, b := range e.Blocks {
+		tensor.Touch(b.In.Indptr, b.Targets, b.Features)
 	}
 	if team.Planning() {
 		return m

@@ -56,9 +56,7 @@ func (e *Edges) loopMatrix(loops SelfLoops) *kernel.CSR {
 	}
 	a := newCSR(team, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
 	e.made = append(e.made, a.Indptr, a.Indices, a.Values)
-	if e.Loops != nil {
-		e.Loops.Pointer() // a plan uses it, too
-	}
+	tensor.Touch(e.Loops)
 	if team.Planning() {
 		return a
 	}
@@ -167,9 +165,7 @@ func (e *Edges) inDegrees(of degreeOf) []float64 {
 		if of == sumWeights && b.In.Values != nil {
 			weights = b.In.Values.Floats()
 		}
-		if b.Targets != nil {
-			b.Targets.Pointer()
-		}
+		tensor.Touch(b.Targets)
 		if planning {
 			continue
 		}
@@ -225,11 +221,7 @@ func (s *Source) inDegrees(of degreeOf) []float64 {
 func (e *Edges) column(value func(v int) float64, reads ...*tensor.Matrix) *tensor.Matrix {
 	m := e.team.Memory.New(tensor.Graph, e.Rows, 1)
 	e.made = append(e.made, m)
-	for _, x := range append(reads, e.Loops) {
-		if x != nil {
-			x.Pointer()
-		}
-	}
+	tensor.Touch(append(reads, e.Loops)...)
 	if e.team.Planning() {
 		return m
 	}

@@ -44,6 +44,11 @@ type relation struct {
 	negatives [parts]*tensor.Matrix // Int32, 1 × n·given: the negative targets of the edges of a part; nil: none
 }
 
+// lists are all lists of the relation; some may be nil.
+func (r *relation) lists() []*tensor.Matrix {
+	return append([]*tensor.Matrix{r.sources, r.targets, r.parts}, r.negatives[:]...)
+}
+
 // Options says how edges are divided and ranked.
 type Options struct {
 	Draw
@@ -181,17 +186,10 @@ func (l *Edges) int32s(n int) *tensor.Matrix {
 // use brings the lists of edges and of candidates into memory, if they rest. The team's threads read them.
 func (l *Edges) use() {
 	for i := range l.relations {
-		r := &l.relations[i]
-		for _, list := range append([]*tensor.Matrix{r.sources, r.targets, r.parts}, r.negatives[:]...) {
-			if list != nil {
-				list.Pointer()
-			}
-		}
+		tensor.Touch(l.relations[i].lists()...)
 	}
 	for i := range l.ranked {
-		if drawn := l.ranked[i].drawn; drawn != nil {
-			drawn.Pointer()
-		}
+		tensor.Touch(l.ranked[i].drawn)
 	}
 }
 
@@ -238,10 +236,7 @@ func (l *Edges) rankAmong(n int) {
 				}
 			}
 			slices.Sort(rows)
-			c.drawn = l.int32s(len(rows))
-			if !l.team.Planning() {
-				copy(c.drawn.Int32s(), rows)
-			}
+			c.drawn = kernel.List(l.team, tensor.Graph, rows)
 			c.drawn.Freeze()
 		}
 		l.ranked = append(l.ranked, c)

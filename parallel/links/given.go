@@ -63,10 +63,8 @@ func (l *Edges) readSplit(split *graph.EdgeSplit, of Ends) (r relation, counts [
 	if !l.team.Planning() {
 		r.fill(edges, split, of)
 	}
-	for _, m := range append([]*tensor.Matrix{r.sources, r.targets, r.parts}, r.negatives[:]...) {
-		if m != nil {
-			m.Freeze()
-		}
+	for _, list := range r.lists() {
+		list.Freeze()
 	}
 	return r, counts
 }
@@ -92,7 +90,7 @@ func (r *relation) fill(edges []listed, split *graph.EdgeSplit, of Ends) {
 // split gives: if shared, those whose targets are this worker's; else given of each edge, edge by edge.
 func (l *Edges) GivenScores(h *tensor.Matrix, d Decoder, part Part) (edges, negatives []float32, given int) {
 	if l.Negatives == graph.SharedNegatives {
-		return l.scoresOf(h, d, part), l.scoresOf(h, d, parts+part), 0
+		return l.scoresOf(h, d, part, 0), l.scoresOf(h, d, parts+part, 0), 0
 	}
 	p := l.batchOf(h, d, l.given[part], toScore)
 	defer p.release()
@@ -109,18 +107,6 @@ func (l *Edges) GivenScores(h *tensor.Matrix, d Decoder, part Part) (edges, nega
 		}
 	}
 	return edges, negatives, p.drawn
-}
-
-// scoresOf returns the scores of this worker's edges of a part, without negative edges.
-func (l *Edges) scoresOf(h *tensor.Matrix, d Decoder, part Part) (scores []float32) {
-	p := l.batchOf(h, d, 0, toScore)
-	defer p.release()
-	walked := walk{Edges: l, part: part}
-	for range l.rounds(part, p.edges) {
-		p.score(walked.next(p.edges), 0)
-		scores = append(scores, p.scores...)
-	}
-	return scores
 }
 
 // withGiven returns edges of a part, each followed by its negative edges, and the positions of their ends,

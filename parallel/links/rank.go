@@ -90,8 +90,7 @@ func (r *ranking) sources(edges []Edge) {
 	targets := r.team.Zeros(tensor.Buffers, batch, r.h.Cols)  // their rows
 	scores := r.team.Memory.New(tensor.Buffers, batch, batch) // targets × sources; the edges' are the diagonal
 	defer exchange.Release(targets, scores)
-	q.rows.Pointer()
-	r.h.Pointer()
+	tensor.Touch(q.rows, r.h)
 	for i, e := range edges {
 		weights, row := r.decoder.weights(e.Relation, r.ones), r.row(e.Source)
 		for c, x := range row {

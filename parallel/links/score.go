@@ -195,8 +195,10 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 	}
 	if sums != nil {
 		exchange.Must(l.comm.SumDoubles(comm.Gradient, sums))
-		for i, s := range sums {
-			d.Grad.Floats()[i] += float32(s)
+		if into := d.Grad.Floats(); !l.team.Planning() {
+			for i, s := range sums {
+				into[i] += float32(s)
+			}
 		}
 	}
 	return loss, grad
@@ -205,7 +207,13 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 // Scores returns the scores of this worker's edges of a part, each followed by the score of a negative edge,
 // the same in every epoch.
 func (l *Edges) Scores(h *tensor.Matrix, d Decoder, part Part) (scores []float32) {
-	p := l.batchOf(h, d, 1, toScore)
+	return l.scoresOf(h, d, part, 1)
+}
+
+// scoresOf returns the scores of this worker's edges of a part, each followed by those of so many drawn negative
+// edges.
+func (l *Edges) scoresOf(h *tensor.Matrix, d Decoder, part Part, drawn int) (scores []float32) {
+	p := l.batchOf(h, d, drawn, toScore)
 	defer p.release()
 	edges := walk{Edges: l, part: part}
 	for range l.rounds(part, p.edges) {

@@ -205,6 +205,8 @@ func (w *window) rowsAt(lo, hi int) []int32 {
 // listed returns row numbers as a matrix for kernels. It is valid until the next call.
 func (w *window) listed(rows []int32) *tensor.Matrix {
 	list := w.list.Prefix(1, len(rows))
-	copy(list.Int32s(), rows)
+	if into := list.Int32s(); !w.team.Planning() {
+		copy(into, rows)
+	}
 	return list
 }

@@ -215,33 +215,25 @@ func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
 // OnSlices implements gnn.Slicer. The rows of each type are redistributed into slices by one all-to-all, and
 // the result into rows by another one.
 func (a *Axis) OnSlices(path string, x []*autograd.Var, f func(x []*autograd.Var) *autograd.Var) *autograd.Var {
-	a.costs.Layer(path).Explain(func() string { return fmt.Sprintf("aggregate %d columns of all relations, in all rounds", x[0].Cols()) })
-	cut, own := even(x[0].Cols(), a.comm.Size()), make([]*autograd.Var, len(x))
-	var all []*autograd.Var
+	a.costs.Layer(path).Explain(func() string {
+		return fmt.Sprintf("aggregate %d columns of all relations, in all rounds", x[0].Cols())
+	})
+	m, cut := module{axis: a, path: path, from: a.types[0], to: a.types[0]}, even(x[0].Cols(), a.comm.Size())
+	var in []input
 	for i, v := range x {
-		if v == nil {
-			continue
-		}
-		m := module{axis: a, path: path, from: a.types[i], to: a.types[i]}
-		own[i] = m.toSlices(m.inputs(cut, autograd.Dense(v), nil))[0]
-		all = append(all, own[i])
-	}
-	m := module{axis: a, path: path, from: a.types[0], to: a.types[0]}
-	var h *autograd.Var
-	if cut[a.comm.Rank()].count > 0 {
-		h = f(own)
-	} else {
-		a.idle()
-		h = m.nothing(all)
-	}
-	for _, v := range all {
-		if v != h {
-			v.Drop()
+		if v != nil {
+			in = append(in, input{x: autograd.Dense(v), of: a.types[i], cut: cut, back: kernel.Replace})
 		}
 	}
-	z := m.toRows(h, cut)
-	h.Drop()
-	return z
+	return m.onSlices(in, cut, func(own []*autograd.Var) []*autograd.Var {
+		all := slices.Clone(x)
+		for i, v := range x {
+			if v != nil {
+				all[i], own = own[0], own[1:]
+			}
+		}
+		return []*autograd.Var{f(all)}
+	})
 }
 
 // SlicePropagator implements gnn.Slicer.

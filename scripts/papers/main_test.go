@@ -10,6 +10,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/ogb"
+	"weft/internal/require"
 	"weft/partition"
 	"weft/train"
 	"weft/train/setting"
@@ -18,13 +19,9 @@ import (
 func generated(t *testing.T, share float64) *graph.Graph {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "ogbn_papers100M")
-	if err := run([]string{"graph", folder, fmt.Sprint(share)}, nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, run([]string{"graph", folder, fmt.Sprint(share)}, nil, nil))
 	g, err := ogb.Read(ogb.Options{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
@@ -72,38 +69,26 @@ func TestGraph(t *testing.T) {
 func TestPlan(t *testing.T) {
 	const k = 4
 	g, err := generated(t, 1e-4).Symmetrize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	settings := map[string]string{"model": "sage", "layers": "3", "hidden": "256", "norm": "batch", "partition": "random"}
 	c := counts{Workers: k, Vertices: g.Vertices(), Edges: g.Edges()}
 	options, err := setting.FromTexts(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	options.Parallel = fmt.Sprintf("graph=%d", k)
 	a, err := partition.Assign(context.Background(), g, options.Assignment(g, k))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	shares, err := partition.Split(g, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	made := shares[0].Whole.Statistics
 	c.CutShare, c.HaloRows = float64(made.CutEdges)/float64(c.Edges), made.Replication()-1
 	cases := []planned{{Settings: settings, counts: c}}
-	if err := planAll(context.Background(), cases); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, planAll(context.Background(), cases))
 	p := cases[0]
 	if want := int64(2 * 4 * (256 + 172) * k * (k - 1) * c.halo()); p.SentBytes != want {
 		t.Errorf("%d bytes are sent, want %d", p.SentBytes, want)
 	}
 	real, err := (&train.Job{Graph: g, Options: options}).Plan(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	need, want := p.TensorBytes+p.GraphBytes, real.PeakTensorBytes[0]+real.GraphBytes[0]
 	if math.Abs(float64(need)/float64(want)-1) > 0.05 {
 		t.Errorf("a worker needs %d bytes by counts, and %d by the graph itself", need, want)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/require"
 )
 
 // standIn, set in the environment, makes this test binary play weft.
@@ -45,9 +47,7 @@ func TestMain(m *testing.M) {
 // and the flags of weft smooth in the comment.
 func TestConfigs(t *testing.T) {
 	files, err := filepath.Glob("../../configs/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := map[string]experiment{}
 	for _, e := range experiments {
 		want[e.config] = e
@@ -61,9 +61,7 @@ func TestConfigs(t *testing.T) {
 		}
 		delete(want, name)
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		says := []string{"No published figure"}
 		if e.published > 0 {
 			says[0] = figure("Published", e)
@@ -107,9 +105,7 @@ func TestTable(t *testing.T) {
 		summarise(mlp, nil, []result{{Test: 0.625, Seconds: 30}}),
 	}
 	var got bytes.Buffer
-	if err := writeTable(&got, rows); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeTable(&got, rows))
 	want := `dataset           model        test %, ours       published    difference   s/run   halo, MB   flags
 Cora              GAT          83.00 ± 1.41 (2)   83.0 ± 0.7   +0.00        1.5     -          --precision bf16
 Debian packages   perceptron   62.50 (1)          -            -            30.0    -          -
@@ -140,9 +136,7 @@ func TestCommands(t *testing.T) {
 	touch(t, filepath.Join(folder, "npz", "coauthor_physics.npz"))
 	p := &reproduction{weft: os.Args[0], data: folder, folder: "/tmp/w", seeds: 2, stores: map[*dataset]string{}, with: [][]string{nil, {"--parallel", "graph=2"}}}
 	chosen, err := choose("cora-gcn,physics-gcn,physics-sage")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rows, err := p.run(t.Context(), chosen)
 	if err != nil || len(rows) != 4 {
 		t.Fatalf("%d rows, %v; want the two of the data that is there with both lists of flags", len(rows), err)
@@ -151,9 +145,7 @@ func TestCommands(t *testing.T) {
 		t.Errorf("row %+v", r)
 	}
 	got, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := fmt.Sprintf(`import npz %s/npz/coauthor_physics.npz /tmp/w/Coauthor Physics --symmetrize --largest-component --split per-class=20,30 --splits 2
 train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 0 --json --out /tmp/w/run-1 --split 0
 train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 1 --json --out /tmp/w/run-2 --split 1
@@ -177,9 +169,7 @@ func TestSmoothing(t *testing.T) {
 	touch(t, filepath.Join(folder, "ogbn_products", "raw", "edge.csv.gz"))
 	p := &reproduction{weft: os.Args[0], data: folder, folder: "/tmp/w", seeds: 2, stores: map[*dataset]string{}, with: [][]string{nil}}
 	chosen, err := choose("ogbn-products-linear")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rows, err := p.run(t.Context(), chosen)
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%d rows, %v; want that of the model and that after smoothing", len(rows), err)
@@ -188,9 +178,7 @@ func TestSmoothing(t *testing.T) {
 	for i := range rows {
 		rows[i].SecondsPerRun = 1
 	}
-	if err := writeTable(&got, rows); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeTable(&got, rows))
 	table := `dataset         model                      test %, ours       published    difference   s/run   halo, MB   flags
 ogbn-products   linear                     81.00 ± 0.00 (2)   47.7         +33.27       1.0     2.5        -
 ogbn-products   linear, Correct & Smooth   88.00 ± 0.00 (2)   82.5 ± 0.0   +5.46        1.0     -          -
@@ -202,9 +190,7 @@ ogbn-products   linear, Correct & Smooth   88.00 ± 0.00 (2)   82.5 ± 0.0   +5.
 		t.Errorf("validation: %v and smoothed %v", rows[0].Runs, rows[1].Runs)
 	}
 	asked, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := fmt.Sprintf(`import ogb %s/ogbn_products /tmp/w/ogbn-products
 train /tmp/w/ogbn-products --config configs/ogbn-products-linear.yaml --seed 0 --json --out /tmp/w/run-1
 smooth /tmp/w/run-1 --json --correct-alpha 1 --scale 20 --smooth-alpha 0.9
@@ -230,10 +216,6 @@ func TestFailure(t *testing.T) {
 
 func touch(t *testing.T, path string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, nil, 0o644))
 }

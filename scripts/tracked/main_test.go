@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weft/internal/require"
 )
 
 // Each kind of planted file is refused by its name and place, and what only looks like one is not.
@@ -56,12 +58,8 @@ func TestRefused(t *testing.T) {
 // What git does not track may be anything, and what was removed is nothing; without git the check fails.
 func TestTrackedAlone(t *testing.T) {
 	folder := repository(t, "kept", "text\n")
-	if err := os.WriteFile(filepath.Join(folder, "built"), []byte("\x7fELF"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(folder, "kept")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "built"), []byte("\x7fELF"), 0o777))
+	require.NoError(t, os.Remove(filepath.Join(folder, "kept")))
 	if got, err := refused(folder); err != nil || got != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -73,9 +71,7 @@ func TestTrackedAlone(t *testing.T) {
 // `make test` makes the check, and stops where a file is refused.
 func TestMakefileRefuses(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, target, _ := bytes.Cut(makefile, []byte("\ntest:"))
 	target, _, _ = bytes.Cut(target, []byte("\n\n"))
 	if !bytes.Contains(target, []byte("\n\t$(GO) run ./scripts/tracked\n")) {
@@ -88,12 +84,8 @@ func repository(t *testing.T, name, content string) string {
 	t.Helper()
 	folder := t.TempDir()
 	path := filepath.Join(folder, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
 	for _, args := range [][]string{{"init", "-q"}, {"add", "."}} {
 		git := exec.Command("git", args...)
 		git.Dir = folder

@@ -68,13 +68,16 @@ func ReadRun(path string, o *Options) error {
 	return nil
 }
 
+// ErrSeveralDocuments refuses a file of several YAML documents.
+var ErrSeveralDocuments = errors.New("holds several YAML documents; one was expected")
+
 func parseConfig(text []byte, o *Options) error {
 	file, err := parseYAML(text)
 	if err != nil {
-		return yamlError(err)
+		return YAMLError(err)
 	}
 	if len(file.Docs) > 1 {
-		return errors.New("holds several YAML documents; one was expected")
+		return ErrSeveralDocuments
 	}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
 		return nil
@@ -178,8 +181,8 @@ func parseYAML(text []byte) (*ast.File, error) {
 	return parser.Parse(tokens, 0)
 }
 
-// yamlError turns the parser's error, which draws the file's lines, into one line.
-func yamlError(err error) error {
+// YAMLError turns the parser's error, which draws the file's lines, into one line.
+func YAMLError(err error) error {
 	var located yaml.Error
 	if errors.As(err, &located) && located.GetToken() != nil {
 		return fmt.Errorf("line %d: %s", located.GetToken().Position.Line, located.GetMessage())

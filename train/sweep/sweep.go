@@ -105,7 +105,7 @@ func parse(text []byte) (*Sweep, error) {
 		return nil, oneLine(err)
 	}
 	if err := documents.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("holds several YAML documents; one was expected")
+		return nil, setting.ErrSeveralDocuments
 	}
 	s := &Sweep{Dataset: f.Dataset, Config: f.Config, Text: text}
 	if f.Seeds != nil {
@@ -141,19 +141,19 @@ func parse(text []byte) (*Sweep, error) {
 	return s, s.check()
 }
 
-// oneLine turns an error that draws the file's lines into one line.
+// oneLine is an error of the parser in one line. Of a setting in the wrong place it says where these stand.
 func oneLine(err error) error {
-	var located yaml.Error
-	if errors.As(err, &located) && located.GetToken() != nil {
-		at, way := located.GetToken(), ""
-		isKey := func(one setting.Setting) bool { return one.Name == at.Value }
-		if field := new(yaml.UnknownFieldError); errors.As(err, &field) && slices.ContainsFunc(setting.All(), isKey) {
-			way = fmt.Sprintf("; it is a setting, and these stand under settings, as in settings: {%s: …}, or with values to try under grid", at.Value)
-		}
-		return fmt.Errorf("line %d: %s%s", at.Position.Line, located.GetMessage(), way)
+	said := setting.YAMLError(err)
+	field := new(yaml.UnknownFieldError)
+	if !errors.As(err, &field) || field.GetToken() == nil {
+		return said
 	}
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return errors.New(line)
+	key := field.GetToken().Value
+	if slices.ContainsFunc(setting.All(), func(one setting.Setting) bool { return one.Name == key }) {
+		return fmt.Errorf("%w; it is a setting, and these stand under settings, as in settings: {%s: …}, or with values "+
+			"to try under grid", said, key)
+	}
+	return said
 }
 
 // list is the values of an item: those of a list, or a single one.

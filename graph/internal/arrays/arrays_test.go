@@ -15,6 +15,7 @@ import (
 	"weft/graph"
 	"weft/internal/npy"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 func array[T any](t *testing.T, descr string, values []T, shape ...int) *npy.Array {
@@ -23,13 +24,9 @@ func array[T any](t *testing.T, descr string, values []T, shape ...int) *npy.Arr
 	if _, err := npy.NewWriter(&b, descr, shape...); err != nil {
 		t.Fatal(err)
 	}
-	if err := binary.Write(&b, binary.LittleEndian, values); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, binary.Write(&b, binary.LittleEndian, values))
 	a, err := npy.Read(&b, int64(b.Len()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return a
 }
 
@@ -46,9 +43,7 @@ func TestFeaturesKeepTheMatrix(t *testing.T) {
 			m.Indptr = append(m.Indptr, int64(len(m.Indices)))
 		}
 		f, err := m.Features()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got := make([]float32, rows*columns)
 		for i := range rows {
 			row := f.Indices[f.Indptr[i]:f.Indptr[i+1]]

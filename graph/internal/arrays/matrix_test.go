@@ -14,6 +14,7 @@ import (
 	"weft/graph"
 	"weft/internal/foreign"
 	"weft/internal/npy"
+	"weft/internal/require"
 )
 
 // saved is what numpy.save writes of float32 values.
@@ -24,9 +25,7 @@ func saved(t *testing.T, values []float32, shape ...int) []byte {
 	if err == nil {
 		err = w.WriteFloat32s(values)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return b.Bytes()
 }
 
@@ -91,9 +90,7 @@ func TestFirstRowsDoNotDecide(t *testing.T) {
 			if v < full {
 				row = ones
 			}
-			if err := c.add(row); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.add(row))
 		}
 		if c.dense == nil {
 			t.Fatal("the first rows were not made dense")
@@ -141,9 +138,7 @@ func TestText(t *testing.T) {
 		{"\xef\xbb\xbf\"5\"\t7\n", "<i8", []int{1, 2}, []float32{5, 7}},
 	} {
 		tab, err := read(t, c.text, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		a, err := tab.all()
 		if err != nil {
 			t.Errorf("%q: %v", c.text, err)
@@ -187,22 +182,16 @@ func TestTextIsRefused(t *testing.T) {
 func TestBombIsRefused(t *testing.T) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	row := strings.Repeat("1,", 999) + "1\n"
 	for range 8000 {
 		if _, err := io.WriteString(z, row); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	tab, err := read(t, b.String(), 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := tab.matrix(false); err == nil || !strings.Contains(err.Error(), "as no table does") {
 		t.Errorf("%d bytes: error %v", b.Len(), err)
 	}

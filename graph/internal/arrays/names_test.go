@@ -10,6 +10,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestReadLabels: names of classes are numbered in their order. The first line is a header unless it is a
@@ -41,9 +42,7 @@ func TestReadLabels(t *testing.T) {
 		"kind\na\na\na\n":                                     {Classes: 1, Class: []int64{0, 0, 0}, Names: []string{"a"}},
 	} {
 		path := filepath.Join(t.TempDir(), "y.csv")
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 		rows, err := ReadLabels(path, 10, nil, PerhapsWhole)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
@@ -72,9 +71,7 @@ func TestReadLabels(t *testing.T) {
 		{"a\na\nb\n", 1, "y.csv:3: more than 1 rows"},
 	} {
 		path := filepath.Join(t.TempDir(), "y.csv")
-		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(c.text), 0o666))
 		if _, err := ReadLabels(path, c.most, nil, PerhapsWhole); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
@@ -92,13 +89,9 @@ func TestReadLabels(t *testing.T) {
 			}
 		}
 	}
-	if err := os.WriteFile(path, []byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(header)), 0})+header+data), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(header)), 0})+header+data), 0o666))
 	rows, err := ReadLabels(path, 10, nil, PerhapsWhole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got, err := rows.Labels()
 	if diff := cmp.Diff(graph.Labels{Classes: 2, Class: []int64{1, -1, 0, 1}, Names: []string{"ab", "b"}}, got); diff != "" || err != nil {
 		t.Errorf("an array of text: error %v (-want +got):\n%s", err, diff)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/internal/require"
 )
 
 // Edges that exceed the memory for them are divided again, until a range is one vertex.
@@ -25,9 +26,7 @@ func TestSorterDivides(t *testing.T) {
 		e.Features = append(e.Features, random.Float32())
 	}
 	want, err := graph.NewRelation(vertices, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, limit := range []int{vertices, 1 << 16} { // known before, or only after all edges
 		if diff := cmp.Diff(want, sorted(t, e, vertices, limit)); diff != "" {
 			t.Errorf("of %d (-want +got):\n%.1000s", limit, diff)
@@ -38,14 +37,10 @@ func TestSorterDivides(t *testing.T) {
 func sorted(t *testing.T, e graph.Edges, vertices, limit int) graph.Relation {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
 	s := New(Options{Scratch: file, Columns: 1, Budget: 100_000}, limit, 10)
-	if err := s.Add(&e, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Add(&e, false))
 	got := graph.Relation{Indptr: []int64{0}, EdgeColumns: 1}
 	s.Limit(vertices)
 	err = s.Each(func(r *graph.Relation) error {
@@ -55,8 +50,6 @@ func sorted(t *testing.T, e graph.Edges, vertices, limit int) graph.Relation {
 		got.Sources, got.EdgeFeatures = append(got.Sources, r.Sources...), append(got.EdgeFeatures, r.EdgeFeatures...)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return got
 }
