@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"golang.org/x/sys/unix"
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/atomicfile"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
@@ -55,9 +54,7 @@ func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, g.Close())
 		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(store), ".*")); left != nil {
 			t.Fatalf("%s: left %v", what, left)
 		}
@@ -166,9 +163,7 @@ func TestPublished(t *testing.T) {
 			}
 			defer g.Close()
 			got := sizes{g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes, len(g.Splits), len(g.Splits[0].Train), g.Metric}
-			if diff := cmp.Diff(expected, got); diff != "" {
-				t.Error(diff)
-			}
+			assert.Equal(t, expected, got)
 			if d.vertices > 0 && (d.vertices != got.Vertices || d.edges != got.Edges) {
 				t.Errorf("listed with %d vertices and %d edges", d.vertices, d.edges)
 			}

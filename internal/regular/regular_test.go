@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -68,9 +69,7 @@ func TestWithinAFolder(t *testing.T) {
 		if err != nil || size != int64(len("text")) {
 			t.Fatalf("%s: %d bytes, %v", name, size, err)
 		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, f.Close())
 	}
 	for name, want := range map[string]string{"out": "a link leads out of the folder " + dir, "dangling": "no such file", "missing": "no such file", "sub": "is a directory"} {
 		if _, _, err := OpenIn(root, name); !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, name)+": "+want) {

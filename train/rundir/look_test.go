@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weft/checkpoint"
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -161,9 +162,7 @@ func TestLookKeepsNobodyOut(t *testing.T) {
 		}
 	}
 	stop()
-	if err := <-looked; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-looked)
 }
 
 // TestLookAtResults: run.json has the word on a run that has ended. One without state.json, of an earlier
