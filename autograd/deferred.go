@@ -19,7 +19,7 @@ func (v *Var) addLater(g *tensor.Matrix, w *Var) {
 	switch {
 	case !v.wants:
 		g.Release()
-	case v.leaf:
+	case v.leaf():
 		v.addProduct(g, w)
 	default:
 		w.kept++
@@ -60,5 +60,5 @@ func (v *Var) memory() *tensor.Matrix {
 }
 
 func (v *Var) reusable() bool {
-	return !v.leaf && !v.held && v.kept == 0 && v.value != nil && !v.value.Shared()
+	return !v.leaf() && !v.held() && v.kept == 0 && v.value != nil && !v.value.Shared()
 }

@@ -268,7 +268,7 @@ func Dropout(x *Var, mask kernel.Mask) *Var {
 			return &b
 		}
 		v := x.tape.sparse(&Sparse{masked(s.Rows, false), masked(s.Columns, true)}, x.set)
-		v.held = true
+		v.use = held
 		x.tape.scope = append(x.tape.scope, v)
 		return v
 	}

@@ -16,7 +16,7 @@ package autograd
 
 // evict releases the value, if only backward steps read it and it can be computed again.
 func (v *Var) evict() {
-	if v.leaf || v.kept == 0 || v.value == nil || v.tape.backward || !v.computable() {
+	if v.leaf() || v.kept == 0 || v.value == nil || v.tape.backward || !v.computable() {
 		return
 	}
 	v.value.Release()
@@ -30,8 +30,8 @@ func (v *Var) computable() bool {
 		return false
 	}
 	for _, in := range v.op.Inputs {
-		kept := in.leaf || in.kept > 0 && in.there()
-		if !kept && (in.evicted || !in.computable()) {
+		kept := in.leaf() || in.kept > 0 && in.there()
+		if !kept && (in.use == evicted || !in.computable()) {
 			return false
 		}
 	}
@@ -43,10 +43,10 @@ func (v *Var) there() bool { return v.value != nil || v.sparse != nil }
 
 // await keeps the inputs of a value that is not there until it is computed again.
 func (v *Var) await() {
-	v.evicted = true
+	v.use = evicted
 	for _, in := range v.op.Inputs {
 		in.kept++
-		if !in.leaf && !in.there() && !in.evicted {
+		if !in.leaf() && !in.there() && in.use != evicted {
 			in.await()
 		}
 	}
@@ -64,10 +64,10 @@ func (op *Op) restore(out *Var) {
 
 // restore computes the value again if it was evicted.
 func (v *Var) restore() {
-	if !v.evicted {
+	if v.use != evicted {
 		return
 	}
-	v.evicted = false
+	v.use = dropped
 	for _, in := range v.op.Inputs {
 		in.restore()
 	}
@@ -82,10 +82,10 @@ func (v *Var) restore() {
 
 // forget lets go of the inputs of an evicted value that no backward step has read.
 func (v *Var) forget() {
-	if !v.evicted {
+	if v.use != evicted {
 		return
 	}
-	v.evicted = false
+	v.use = dropped
 	for _, in := range v.op.Inputs {
 		in.kept--
 		in.releaseUnused()

@@ -109,26 +109,46 @@ func (t *Tape) Rounded(z *tensor.Matrix) *tensor.Matrix {
 
 // Var is a value on a tape: a dense matrix, or a constant sparse matrix.
 type Var struct {
-	tape      *Tape
-	rows      int
-	cols      int
-	element   tensor.Element
-	set       *RowSet // describes the rows; nil: a parameter's
-	value     *tensor.Matrix
-	sparse    *Sparse
-	grad      *tensor.Matrix
-	wants     bool // it needs a gradient
-	depends   bool // on parameters, whether the tape records or not
-	leaf      bool // someone else owns the value
-	parameter bool // its gradient is added to a matrix that someone else owns
-	fixed     bool // the value is the same in every epoch
-	held      bool // by the forward code
-	given     bool // to an operation that may have reused its memory
-	kept      int  // by recorded operations
-	deferred  []deferred
-	op        *Op  // computes the value again; nil: it cannot be
-	evicted   bool // the value is released until a backward step reads it
+	tape     *Tape
+	rows     int
+	cols     int
+	element  tensor.Element
+	set      *RowSet // describes the rows; nil: a parameter's
+	value    *tensor.Matrix
+	sparse   *Sparse
+	grad     *tensor.Matrix
+	wants    bool // it needs a gradient
+	depends  bool // on parameters, whether the tape records or not
+	origin   origin
+	use      use
+	kept     int // by recorded operations
+	deferred []deferred
+	op       *Op // computes the value again; nil: it cannot be
 }
+
+// origin says where a value comes from.
+type origin uint8
+
+const (
+	result    origin = iota // of an operation, or received: the tape owns it
+	constant                // someone else owns it
+	fixed                   // a constant that is the same in every epoch
+	parameter               // its gradient is added to a matrix that someone else owns, too
+)
+
+// use says what becomes of the value of a result.
+type use uint8
+
+const (
+	dropped use = iota // the forward code does not need it any more
+	held               // by the forward code
+	given              // held, and given to an operation that may have reused its memory
+	spent              // given, and dropped
+	evicted            // released until a backward step reads it
+)
+
+// leaf reports whether someone else owns the value.
+func (v *Var) leaf() bool { return v.origin != result }
 
 // Sparse is a constant matrix in compressed rows, and its transpose.
 type Sparse struct {
@@ -168,7 +188,7 @@ func (t *Tape) Record(op Op) *Var {
 		op.Value = op.Forward()
 	}
 	v := t.dense(op.Value, op.Rows)
-	v.held = true
+	v.use = held
 	t.scope = append(t.scope, v)
 	for _, in := range op.Inputs {
 		v.wants, v.depends = v.wants || in.wants, v.depends || in.depends
@@ -219,7 +239,7 @@ func (t *Tape) Parameter(value, grad *tensor.Matrix) *Var {
 		panic(fmt.Sprintf("autograd: a parameter of %d×%d is used where it was not announced", value.Rows, value.Cols))
 	}
 	v := t.dense(value, nil)
-	v.grad, v.leaf, v.parameter, v.depends, v.wants = grad, true, true, true, t.Recording && grad != nil
+	v.grad, v.origin, v.depends, v.wants = grad, parameter, true, t.Recording && grad != nil
 	return v
 }
 
@@ -241,7 +261,7 @@ func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {
 // its last reader.
 func (t *Tape) Received(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.dense(value, rows)
-	v.held, v.wants, v.depends = true, t.Recording, true
+	v.use, v.wants, v.depends = held, t.Recording, true
 	t.scope = append(t.scope, v)
 	return v
 }
@@ -249,21 +269,21 @@ func (t *Tape) Received(value *tensor.Matrix, rows *RowSet) *Var {
 // Constant puts a value on this tape that needs no gradient. The caller owns it.
 func (t *Tape) Constant(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.dense(value, rows)
-	v.leaf = true
+	v.origin = constant
 	return v
 }
 
 // Fixed is a Constant that is the same in every epoch, so that what depends on it alone may be computed once.
 func (t *Tape) Fixed(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.Constant(value, rows)
-	v.fixed = true
+	v.origin = fixed
 	return v
 }
 
 // SparseConstant is a constant sparse matrix.
 func (t *Tape) SparseConstant(s *Sparse, rows *RowSet) *Var {
 	v := t.sparse(s, rows)
-	v.leaf = true
+	v.origin = constant
 	return v
 }
 
@@ -297,7 +317,7 @@ func (t *Tape) ScopeOf(f func() []*Var) {
 	}
 	t.scope = outer
 	for _, v := range kept {
-		if v != nil && !v.leaf {
+		if v != nil && !v.leaf() {
 			t.scope = append(t.scope, v)
 		}
 	}
@@ -353,7 +373,7 @@ func (t *Tape) Backward(roots ...Root) {
 		if op.KeepsResult {
 			out.kept--
 		}
-		out.held = false
+		out.letGo()
 		out.releaseUnused()
 	}
 	t.BeginLayer(NoLayer)
@@ -383,7 +403,7 @@ func (v *Var) Tape() *Tape { return v.tape }
 // Value returns the dense matrix. It panics if the value is sparse, was released, or was given to an
 // operation that reused its memory.
 func (v *Var) Value() *tensor.Matrix {
-	if v.value == nil || v.given && !v.tape.backward {
+	if v.value == nil || (v.use == given || v.use == spent) && !v.tape.backward {
 		panic("autograd: use of a value that is sparse, or was given away, or dropped")
 	}
 	return v.value
@@ -423,7 +443,7 @@ func (v *Var) TakeGrad() *tensor.Matrix {
 }
 
 // Fixed reports whether the value is the same in every epoch.
-func (v *Var) Fixed() bool { return v.fixed }
+func (v *Var) Fixed() bool { return v.origin == fixed }
 
 // Grad returns the matrix for the Var's gradient. The caller must add to it if accumulate is set, and
 // overwrite it otherwise.
@@ -512,27 +532,39 @@ func (v *Var) unshare() {
 // must not use the Var any more, unless it is a leaf. If an operation keeps the value, inPlace is false and
 // the matrix is a new one with undefined elements.
 func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
-	if v.leaf {
+	if v.leaf() {
 		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
 	}
-	v.given = true
+	v.use = given
 	if v.kept > 0 || v.value.Shared() {
 		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
 	}
-	m, v.value, v.held = v.value, nil, false
+	m, v.value = v.value, nil
 	m.Thaw()
 	return m, true
 }
 
 // Drop says that the forward code does not need the Var any more.
 func (v *Var) Drop() {
-	v.held = false
+	v.letGo()
 	v.evict()
 	v.releaseUnused()
 }
 
+// letGo ends the forward code's hold.
+func (v *Var) letGo() {
+	switch v.use {
+	case held:
+		v.use = dropped
+	case given:
+		v.use = spent
+	}
+}
+
+func (v *Var) held() bool { return v.use == held || v.use == given }
+
 func (v *Var) releaseUnused() {
-	if v.leaf || v.held || v.kept > 0 || len(v.deferred) > 0 {
+	if v.leaf() || v.held() || v.kept > 0 || len(v.deferred) > 0 {
 		return
 	}
 	if v.kept < 0 {

@@ -71,28 +71,26 @@ func parsePackages(r io.Reader, keep func(entry)) error {
 			first = number
 		}
 		inRelation = false
-		field := fieldOf(name)
-		if field == otherField {
-			continue
-		}
 		value = bytes.TrimSpace(value)
-		if !utf8.Valid(value) {
-			return fmt.Errorf("line %d is not UTF-8", number)
-		}
-		switch field {
-		case packageField:
-			if p.name = string(value); !validName(p.name) {
+		switch strings.ToLower(string(name)) {
+		case "package":
+			if p.name = string(value); utf8.Valid(value) && !validName(p.name) {
 				return fmt.Errorf("line %d: %.80q is not a package name", number, p.name)
 			}
-		case versionField:
+		case "version":
 			p.version = string(value)
-		case sectionField:
+		case "section":
 			p.section = string(value)
-		case descriptionField:
+		case "description":
 			p.synopsis = string(value)
-		case relationField:
+		case "depends", "pre-depends", "recommends", "suggests":
 			relations = append(append(relations, ','), value...)
 			inRelation = true
+		default:
+			continue
+		}
+		if !utf8.Valid(value) {
+			return fmt.Errorf("line %d is not UTF-8", number)
 		}
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
@@ -101,41 +99,6 @@ func parsePackages(r io.Reader, keep func(entry)) error {
 		return err
 	}
 	return finish()
-}
-
-type field int
-
-const (
-	otherField field = iota
-	packageField
-	versionField
-	sectionField
-	descriptionField
-	relationField
-)
-
-var fields = []struct {
-	name []byte
-	field
-}{
-	{[]byte("Package"), packageField},
-	{[]byte("Version"), versionField},
-	{[]byte("Section"), sectionField},
-	{[]byte("Description"), descriptionField},
-	{[]byte("Depends"), relationField},
-	{[]byte("Pre-Depends"), relationField},
-	{[]byte("Recommends"), relationField},
-	{[]byte("Suggests"), relationField},
-}
-
-// fieldOf looks a field name up; case does not matter in it.
-func fieldOf(name []byte) field {
-	for _, f := range fields {
-		if len(f.name) == len(name) && bytes.EqualFold(f.name, name) {
-			return f.field
-		}
-	}
-	return otherField
 }
 
 // validName reports whether name is a package name: lower-case letters, digits, plus, minus and full stop,

@@ -33,7 +33,7 @@ type history struct {
 
 // Exchange implements sar.Exchanger.
 func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) bool) {
-	g, key := c.graph, call.Key()
+	g, key := c.graph, call.Key
 	r := g.history(key)
 	switch g.phase {
 	case forward:
@@ -44,7 +44,7 @@ func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) b
 		c.publish(r, call, t.Rows)
 		c.pause()
 	}
-	if len(t.Grads) > 0 {
+	if t.Returns() {
 		c.beginBackward(r, t.Grads)
 	}
 	rows, grads := exchange.FormOf(t.Rows), exchange.FormOf(t.Grads)
@@ -57,16 +57,16 @@ func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) b
 				g.team.Gather(to, r.rows[m], sources)
 			}
 		}
-		if len(t.Grads) > 0 {
+		if t.Returns() {
 			v.Grads = grads.Parts(back.Prefix(b.In.Cols, back.Cols))
 		}
 		yield(v)
-		if len(t.Grads) > 0 {
+		if t.Returns() {
 			g.addGrads(r, sources, v.Grads)
 		}
 	}
 	exchange.Release(in, back)
-	if len(t.Grads) > 0 {
+	if t.Returns() {
 		c.collect(r, call, &t)
 	}
 	if g.phase == inference {

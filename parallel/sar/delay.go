@@ -41,10 +41,10 @@ func (d *delay) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 // exchange makes and takes messages in the order in which wire does, so that they are matched. It does so one
 // after the other, as it waits for none of this epoch.
 func (d *delay) exchange(call *Call, t Transfer, yield func(Visit) bool) error {
-	held := d.calls[call.Key()]
+	held := d.calls[call.Key]
 	if held == nil {
 		held = &late{}
-		d.calls[call.Key()] = held
+		d.calls[call.Key] = held
 	}
 	v := d.visits(call, t)
 	defer v.release()
@@ -53,7 +53,7 @@ func (d *delay) exchange(call *Call, t Transfer, yield func(Visit) bool) error {
 			return err
 		}
 	}
-	if len(t.Grads) > 0 {
+	if t.Returns() {
 		if err := held.addGradients(v, d); err != nil {
 			return err
 		}

@@ -21,11 +21,8 @@ import (
 // blocks' sources, and sends the local rows that other workers need. In the backward pass gradients of these
 // rows are sent in the opposite direction.
 type Call struct {
-	Path  string // module path of the layer
-	Along gnn.Along
-	// Number counts the calls of the layer on one tape, from 0.
-	Number int
-	Edges  *edges.Edges
+	Key
+	Edges *edges.Edges
 	// Format is how rows and partial sums are sent, and their gradients. Scores, which are sent with rows,
 	// are sent as stored.
 	Format kernel.Format
@@ -33,13 +30,19 @@ type Call struct {
 	// Late says that the rows are those of the epoch before, and so are the gradients of local rows.
 	Late bool
 
-	part    *Partition
-	key     uint64           // of the draws that encode rows, and of those that keep columns
-	sends   func(of int) int // how many of so many columns are sent; nil: all
+	part  *Partition
+	draws uint64           // keys the draws that encode rows, and those that keep columns
+	sends func(of int) int // how many of so many columns are sent; nil: all
+	by    edges.Operator   // of a linear aggregation
+
+	state
+}
+
+// state is what a call has from one exchange to the next, or while one lasts.
+type state struct {
 	column  int              // the first column of the tile at work
 	columns int              // of all tiles; 0: there are none
 	kept    *tensor.Matrix   // during an exchange: the columns that are sent, as exchange.Columns.Kept
-	by      edges.Operator   // of a linear aggregation
 	buffers []*tensor.Matrix // for each remote block's rows, where they stay
 	keeps   bool             // they stay until the backward pass
 }
@@ -69,6 +72,9 @@ type Transfer struct {
 // fetches reports whether rows are received.
 func (t *Transfer) fetches() bool { return len(t.Rows) > 0 && !t.Received }
 
+// Returns reports whether gradients are sent to the rows' owners.
+func (t *Transfer) Returns() bool { return len(t.Grads) > 0 }
+
 // Visit is one remote block in a halo exchange.
 type Visit struct {
 	*edges.Block
@@ -94,7 +100,7 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 	if p.tape != t {
 		p.tape, p.calls = t, 0
 	}
-	c := &Call{Path: p.layer.Path, Along: p.along, Number: p.calls, part: p.part}
+	c := &Call{Key: Key{p.layer.Path, p.along, p.calls}, part: p.part}
 	p.calls++
 	if t.Training {
 		o := &p.part.options
@@ -102,7 +108,9 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 		if o.WireSchedule != (axis.WireSchedule{}) {
 			c.sends = func(of int) int { return o.WireSchedule.Kept(of, t.Random.Epoch, p.part.env.Epochs) }
 		}
-		c.key = t.Random.Key(fmt.Sprintf("%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.from.Slice))
+		c.draws = t.Random.Key(fmt.Sprintf(
+			"%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.from.Slice,
+		))
 	}
 	c.resume()
 	var err error
@@ -185,15 +193,15 @@ func (c *Call) GradientDraws(matrix, sender int, ids *tensor.Matrix) kernel.Draw
 // keyOf keys the draws of one of the matrices whose rows share a message.
 func (c *Call) keyOf(matrix int) uint64 {
 	if matrix == 0 {
-		return c.key
+		return c.draws
 	}
-	return autograd.Mix(c.key - uint64(matrix))
+	return autograd.Mix(c.draws - uint64(matrix))
 }
 
 // sumDraws are those by which a worker encodes the partial sums of a message, or their gradients. The
 // message's number counts those that the worker sends in the exchange.
 func (c *Call) sumDraws(k comm.Kind, sender, number int) kernel.Draws {
-	return kernel.Draws{Key: autograd.Mix(^c.key + uint64(k)<<48 + uint64(sender)<<24 + uint64(number)), Stream: uint32(c.column)}
+	return kernel.Draws{Key: autograd.Mix(^c.draws + uint64(k)<<48 + uint64(sender)<<24 + uint64(number)), Stream: uint32(c.column)}
 }
 
 // sums is the number of terms that the gradient of a local row may have: one from the local edges, and one
@@ -228,7 +236,7 @@ func (c *Call) exchange(t Transfer) iter.Seq[Visit] {
 // columns of all tiles: the same on all workers, and in all exchanges of the call.
 func (c *Call) keep(columns int) *tensor.Matrix {
 	of := cmp.Or(c.columns, columns)
-	kept := rand.New(rand.NewPCG(c.key, 0)).Perm(of)[:c.sends(of)]
+	kept := rand.New(rand.NewPCG(c.draws, 0)).Perm(of)[:c.sends(of)]
 	slices.Sort(kept)
 	var list []int32
 	for _, column := range kept {

@@ -62,7 +62,7 @@ func (d *delay) mailbox(call *Call, kind comm.Kind, form exchange.Form, smooth b
 		m.out = append(m.out, form.New(d.team.Memory, 1, to.rows)[0])
 	}
 	initial := func(part string, cols func(rows int) int) []*tensor.Matrix {
-		saved := d.saved.Take(call.Key(), part)
+		saved := d.saved.Take(call.Key, part)
 		for i := len(saved); i < len(in); i++ {
 			saved = append(saved, d.team.Zeros(tensor.Buffers, 1, cols(in[i].rows)))
 		}

@@ -15,11 +15,8 @@ import (
 type Key struct {
 	Path   string // module path of the layer
 	Along  gnn.Along
-	Number int // of the call of the layer on its tape
+	Number int // of the call of the layer on its tape, from 0
 }
-
-// Key identifies the call's aggregation.
-func (c *Call) Key() Key { return Key{c.Path, c.Along, c.Number} }
 
 // Saved has what the aggregations of a worker hold from one epoch to the next (their history) and a
 // checkpoint has of it, until they take it.

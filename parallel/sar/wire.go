@@ -129,7 +129,7 @@ func (w *wire) visits(call *Call, t Transfer) *visits {
 // buffers makes what the worker receives rows with, and what it sends gradients with from so many buffers.
 func (v *visits) buffers(messages int) {
 	e, memory := v.call.Edges, v.team.Memory
-	if len(v.Grads) > 0 {
+	if v.Returns() {
 		v.own = v.Sent.New(memory, messages, e.MostIn)
 		v.sendsFrom(&exchange.Sender{Comm: v.comm, Kind: comm.HaloGradient, Buffers: v.own})
 	}

@@ -21,7 +21,6 @@ type File struct {
 	size int64
 	file *os.File
 	r    *bufio.Reader
-	text *numbers // nil of what is no text, or not read
 }
 
 // Open opens a file of numbers. Whether it is one is not looked at.
@@ -37,12 +36,7 @@ func Open(path string) (*File, error) {
 }
 
 // Close closes the file.
-func (f *File) Close() error {
-	if f.text != nil {
-		_ = f.text.lines.Close()
-	}
-	return f.file.Close()
-}
+func (f *File) Close() error { return f.file.Close() }
 
 // ReadFile reads the numbers of a file: an array of numpy.save, or text, plain or gzip, with a row to each
 // line. Text has at most so many rows. Errors name the file.
@@ -59,11 +53,7 @@ func ReadFile(path string, most int64) (*npy.Array, error) {
 		}
 		return a, nil
 	}
-	t, err := f.table(most)
-	if err != nil {
-		return nil, err
-	}
-	return t.all()
+	return f.text(most).all()
 }
 
 // Features reads features from an array of numpy.save, or from text, of at most so many rows. They are kept
@@ -76,10 +66,7 @@ func (f *File) Features(most int64, keepDense bool, key *Key) (*Matrix, error) {
 		}
 		return m, nil
 	}
-	t, err := f.table(most)
-	if err != nil {
-		return nil, err
-	}
+	t := f.text(most)
 	t.key = key
 	return t.matrix(keepDense)
 }
@@ -107,11 +94,5 @@ func DenseRows(path string, keepDense bool) (rows *streamed.Rows, n int, err err
 	return OpenDense(open, keepDense, func(err error) error { return refusal.Errorf("%s: %w", path, err) })
 }
 
-// table begins a table of text.
-func (f *File) table(most int64) (t *numbers, err error) {
-	if f.Kind != foreign.Unknown && f.Kind != foreign.Gzip {
-		return nil, f.Kind.Refuse(f.path, "what numpy.save writes, or CSV, plain or gzip")
-	}
-	f.text, err = newNumbers(f.r, f.Kind, f.path, most)
-	return f.text, err
-}
+// text is the file as a table of text of at most so many rows.
+func (f *File) text(most int64) *numbers { return &numbers{path: f.path, size: f.size, most: most} }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -12,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/graph"
-	"weft/internal/foreign"
 	"weft/internal/npy"
 	"weft/internal/require"
 )
@@ -109,10 +109,12 @@ func rowOf(n int, x float32) []float32 {
 	return row
 }
 
-// read reads a table of text.
-func read(t *testing.T, text string, most int64) (*numbers, error) {
+// read returns a table of text in the file x.csv.
+func read(t *testing.T, text string, most int64) *numbers {
 	t.Helper()
-	return newNumbers(strings.NewReader(text), foreign.Recognize([]byte(text)), "x.csv", most)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("x.csv", []byte(text), 0o666))
+	return &numbers{path: "x.csv", size: int64(len(text)), most: most}
 }
 
 func TestText(t *testing.T) {
@@ -137,9 +139,7 @@ func TestText(t *testing.T) {
 		{"a;b\n.5;-2e3\n", "<f8", []int{1, 2}, []float32{.5, -2000}},
 		{"\xef\xbb\xbf\"5\"\t7\n", "<i8", []int{1, 2}, []float32{5, 7}},
 	} {
-		tab, err := read(t, c.text, 10)
-		require.NoError(t, err)
-		a, err := tab.all()
+		a, err := read(t, c.text, 10).all()
 		if err != nil {
 			t.Errorf("%q: %v", c.text, err)
 			continue
@@ -168,10 +168,7 @@ func TestTextIsRefused(t *testing.T) {
 		{"\x00\x01", "x.csv: is no text: give what numpy.save writes, or CSV"},
 		{"\x1f\x8b\x00", "x.csv: a damaged gzip file"},
 	} {
-		tab, err := read(t, c.text, 3)
-		if err == nil {
-			_, err = tab.matrix(false)
-		}
+		_, err := read(t, c.text, 3).matrix(false)
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%q: error %v, want %q", c.text, err, c.want)
 		}
@@ -190,9 +187,7 @@ func TestBombIsRefused(t *testing.T) {
 		}
 	}
 	require.NoError(t, z.Close())
-	tab, err := read(t, b.String(), 1<<30)
-	require.NoError(t, err)
-	if _, err := tab.matrix(false); err == nil || !strings.Contains(err.Error(), "as no table does") {
+	if _, err := read(t, b.String(), 1<<30).matrix(false); err == nil || !strings.Contains(err.Error(), "as no table does") {
 		t.Errorf("%d bytes: error %v", b.Len(), err)
 	}
 }

@@ -82,10 +82,7 @@ func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, erro
 	if f.Kind == foreign.Parquet {
 		return f.columnOfLabels(most, key, as)
 	}
-	t, err := f.table(most)
-	if err != nil {
-		return nil, err
-	}
+	t := f.text(most)
 	t.names, t.key, t.as = n, key, as
 	if as == Values {
 		t.names = nil
@@ -157,7 +154,7 @@ func (t *numbers) nameClass(line []byte) (row bool, err error) {
 	n.text = true
 	id, err := n.add(name)
 	if err != nil {
-		return false, t.lines.Errorf("%w", err)
+		return false, err
 	}
 	t.values = append(t.values[:0], float64(id))
 	return true, nil
@@ -173,7 +170,8 @@ func (t *numbers) name(line []byte) []byte {
 
 func (n *classNames) add(name []byte) (int32, error) {
 	if !utf8.Valid(name) {
-		return 0, refusal.Errorf("the class %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", name)
+		return 0, refusal.Errorf("the class %.40q is not UTF-8: convert the file, as with iconv -t UTF-8",
+			name)
 	}
 	return n.table.Number(name)
 }

@@ -3,14 +3,13 @@ package arrays
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"slices"
-	"sync/atomic"
 
 	"weft/graph/internal/lines"
 	"weft/graph/internal/table"
-	"weft/internal/foreign"
 	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
@@ -22,10 +21,9 @@ import (
 // 1 and 0.
 type numbers struct {
 	path  string
-	most  int64    // rows
-	file  *counted // what was read of the file
+	size  int64 // bytes of the file
+	most  int64 // rows
 	lines *lines.Reader
-	ahead [][]byte // lines that were read to understand the first one
 
 	separator table.Separator // 0 before the first line
 	columns   int
@@ -39,18 +37,9 @@ type numbers struct {
 	key       *Key        // nil: an id is a number as any other
 	ids       *RowIDs     // of the rows; nil: row v is vertex v
 	id        []byte      // of the last line
-}
 
-// counted counts the bytes that are read, ahead of the table where they are compressed.
-type counted struct {
-	r io.Reader
-	n atomic.Int64
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n.Add(int64(n))
-	return n, err
+	unsure bool // the header has spaces: the next line says how many columns there are
+	blank  int  // lines between them
 }
 
 const (
@@ -60,59 +49,55 @@ const (
 	valuesOfAnyFile, valuesOfAByte = 4 << 20, 64
 )
 
-// newNumbers begins a table of at most so many rows, of text or, if that is the kind, of gzip. Errors name the
-// path.
-func newNumbers(r io.Reader, kind foreign.Kind, path string, most int64) (*numbers, error) {
-	t := &numbers{path: path, most: most, file: &counted{r: r}}
-	form := lines.Form{Path: path, Kind: kind, Text: "what numpy.save writes, or CSV", Line: "a row of numbers", Longest: longestLine}
-	var err error
-	if t.lines, err = lines.New(t.file, form); err != nil {
-		return nil, err
+// each calls do with the values of each row, which are valid until it returns.
+func (t *numbers) each(do func(row []float64) error) (err error) {
+	form := lines.Form{Path: t.path, Text: "what numpy.save writes, or CSV", Line: "a row of numbers"}
+	form.Longest = longestLine
+	if t.lines, err = lines.Open(form); err != nil {
+		return err
 	}
-	return t, nil
-}
-
-// next returns the next row, which the call after it overwrites, and io.EOF after the last.
-func (t *numbers) next() ([]float64, error) {
+	defer t.lines.Close()
 	for {
-		line, err := t.line()
-		switch {
+		line, err := t.lines.Next()
+		switch blank := len(bytes.TrimSpace(line)) == 0; {
 		case errors.Is(err, io.EOF) && t.rows == 0:
-			return nil, refusal.Errorf("%s: has no row of numbers", t.path)
+			return refusal.Errorf("%s: has no row of numbers", t.path)
+		case errors.Is(err, io.EOF):
+			return nil
 		case err != nil:
-			return nil, err
-		}
-		blank := len(bytes.TrimSpace(line)) == 0
-		if blank && (t.columns > 1 || t.ids != nil) || isComment(line) {
+			return err
+		case isComment(line):
+			continue
+		case blank && t.unsure:
+			t.blank++
+			continue
+		case blank && (t.columns > 1 || t.ids != nil):
 			continue
 		}
 		row, err := t.parse(line)
+		for ; err == nil && row && t.blank > 0; t.blank-- { // they are rows of the only column
+			err = t.add([]float64{math.NaN()}, do)
+		}
+		if err == nil && row {
+			err = t.add(t.values, do)
+		}
 		if err != nil {
-			return nil, err
+			return t.lines.Errorf("%w", err)
 		}
-		if !row {
-			continue
-		}
-		if t.ids != nil {
-			if err := t.ids.Add(t.id, t.lines.Number()); err != nil {
-				return nil, t.lines.Errorf("%w", err)
-			}
-		}
-		if t.rows++; t.rows > t.most {
-			return nil, t.lines.Errorf("more than %d rows, one for each vertex that the graph may have", t.most)
-		}
-		return t.values, nil
 	}
 }
 
-// line returns the next line, which the call after it may overwrite.
-func (t *numbers) line() ([]byte, error) {
-	if len(t.ahead) == 0 {
-		return t.lines.Next()
+// add adds a row.
+func (t *numbers) add(row []float64, do func(row []float64) error) error {
+	if t.ids != nil {
+		if err := t.ids.Add(t.id, t.lines.Number()); err != nil {
+			return err
+		}
 	}
-	line := t.ahead[0]
-	t.ahead = t.ahead[1:]
-	return line, nil
+	if t.rows++; t.rows > t.most {
+		return fmt.Errorf("more than %d rows, one for each vertex that the graph may have", t.most)
+	}
+	return do(row)
 }
 
 func isComment(line []byte) bool {
@@ -124,18 +109,21 @@ func (t *numbers) parse(line []byte) (row bool, err error) {
 	if t.ids != nil {
 		id, rest, more := t.separator.Cut(line)
 		if !more {
-			return false, t.lines.Errorf("1 column, where the header has %d", t.columns+1)
+			return false, fmt.Errorf("1 column, where the header has %d", t.columns+1)
 		}
 		t.id, line = append(t.id[:0], id...), rest
 	}
 	if err := t.split(line); err != nil {
-		return false, t.lines.Errorf("%w", err)
+		return false, err
+	}
+	if t.unsure {
+		t.sure()
 	}
 	if row, err := t.nameClass(line); row || err != nil {
 		return row, err
 	}
 	if t.columns > 0 && len(t.fields) != t.columns {
-		return false, t.lines.Errorf("%d columns, where the lines before have %d", len(t.fields), t.columns)
+		return false, fmt.Errorf("%d columns, where the lines before have %d", len(t.fields), t.columns)
 	}
 	first := t.columns == 0
 	t.columns = len(t.fields)
@@ -146,28 +134,33 @@ func (t *numbers) parse(line []byte) (row bool, err error) {
 	}
 	if one := first && t.isOneName(); one || first && t.isHeader() {
 		if len(t.fields[0]) == 0 {
-			return false, t.lines.Errorf("the first column has no name, as pandas writes its index: write it with index=False")
+			return false, errors.New("the first column has no name, as pandas writes its index: write it " +
+				"with index=False")
 		}
 		t.names.begin(t.name(line))
 		if one {
 			t.columns, t.names.spaced = 1, true
 			return false, nil
 		}
-		return false, t.narrow()
+		t.unsure = t.names != nil && t.separator == ' ' && t.columns > 1
+		return false, nil
 	}
 	if t.values, err = memory.Grow(t.values[:0], t.columns); err != nil {
-		return false, t.lines.Errorf("%w", err)
+		return false, err
 	}
 	for _, field := range t.fields {
 		x, ok := t.number(field)
 		switch {
 		case !ok && t.columns > 1:
-			return false, t.lines.Errorf("%.40q is not a number, as the fields of %d columns are; give the names of classes in a file of their own, "+
+			return false, fmt.Errorf("%.40q is not a number, as the fields of %d columns are; give the "+
+				"names of classes in a file of their own, "+
 				"as a column beside that of ids or alone", field, t.columns)
 		case !ok && t.as == Values:
-			return false, t.lines.Errorf("%.40q is not a number, as values to predict are; leave %s out for names of classes", field, refusal.Setting("values"))
+			return false, fmt.Errorf("%.40q is not a number, as values to predict are; leave %s out for "+
+				"names of classes", field, refusal.Setting("values"))
 		case !ok:
-			return false, t.lines.Errorf("%.40q is not a number; classes are numbers too, from 0, or all are names", field)
+			return false, fmt.Errorf("%.40q is not a number; classes are numbers too, from 0, or all are "+
+				"names", field)
 		}
 		t.pointed = t.pointed || bytes.IndexByte(field, '.') >= 0
 		t.values = append(t.values, x)
@@ -197,31 +190,13 @@ func (t *numbers) isOneName() bool {
 	return t.names != nil && t.columns > 1 && t.separator == ' ' && t.hasWord() && !t.isHeader()
 }
 
-// narrow is called after a header. Labels whose header has spaces have one column, unless the next line has
-// several numbers.
-func (t *numbers) narrow() error {
-	if t.names == nil || t.separator != ' ' || t.columns < 2 {
-		return nil
-	}
-	for {
-		line, err := t.lines.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		t.ahead = append(t.ahead, bytes.Clone(line))
-		if len(bytes.TrimSpace(line)) == 0 || isComment(line) {
-			continue
-		}
-		if err := t.split(line); err != nil {
-			return t.lines.Errorf("%w", err)
-		}
-		if len(t.fields) == 1 || t.hasWord() {
-			t.columns, t.names.spaced = 1, true
-		}
-		return nil
+// sure decides how many columns labels have whose header has spaces: one, unless the next line has several
+// numbers.
+func (t *numbers) sure() {
+	if t.unsure = false; len(t.fields) == 1 || t.hasWord() {
+		t.columns, t.names.spaced = 1, true
+	} else {
+		t.blank = 0 // they separate rows
 	}
 }
 
@@ -260,31 +235,27 @@ func (t *numbers) number(field []byte) (x float64, ok bool) {
 // check refuses a file that expands to more values than a table does. One column has no more than there may
 // be rows.
 func (t *numbers) check(kept int) error {
-	if t.columns > 1 && int64(kept) > valuesOfAnyFile+valuesOfAByte*t.file.n.Load() {
-		return refusal.Errorf("%s: its first %d bytes expand to %d values, as no table does; unpack it if it is one", t.path, t.file.n.Load(), kept)
+	if t.columns > 1 && int64(kept) > valuesOfAnyFile+valuesOfAByte*t.size {
+		return fmt.Errorf("the %d bytes of the file expand to %d values, as no table does; unpack it if "+
+			"it is one", t.size, kept)
 	}
 	return nil
 }
 
-// all reads the rest of the table.
+// all reads the table.
 func (t *numbers) all() (*npy.Array, error) {
 	var values []float64
-	for {
-		row, err := t.next()
-		if errors.Is(err, io.EOF) {
-			return t.array(values)
-		}
-		if err != nil {
-			return nil, err
-		}
+	err := t.each(func(row []float64) (err error) {
 		if values, err = memory.Grow(values, len(row)); err != nil {
-			return nil, t.lines.Errorf("%w", err)
+			return err
 		}
 		values = append(values, row...)
-		if err := t.check(len(values)); err != nil {
-			return nil, err
-		}
+		return t.check(len(values))
+	})
+	if err != nil {
+		return nil, err
 	}
+	return t.array(values)
 }
 
 // array holds values of all rows: integers or truth values where all values are, but not of labels that are
@@ -356,44 +327,38 @@ func convert[T any](values []float64, to func(float64) T) []T {
 	return v
 }
 
-// matrix reads the rest of the table as features.
-func (t *numbers) matrix(keepDense bool) (*Matrix, error) {
+// matrix reads the table as features.
+func (t *numbers) matrix(keepDense bool) (m *Matrix, err error) {
 	c := collector{keepDense: keepDense}
 	var values []float32
-	for {
-		row, err := t.next()
-		if errors.Is(err, io.EOF) {
-			m, err := c.matrix()
-			if err == nil && t.ids != nil {
-				m.ByID = true
-				err = t.ids.Check()
-			}
-			if err == nil && t.ids != nil {
-				err = t.ids.features(&m.Features)
-			}
-			if err != nil {
-				return nil, refusal.Errorf("%s: %w", t.path, err)
-			}
-			return m, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+	err = t.each(func(row []float64) (err error) {
 		c.columns = t.columns
 		if k := slices.IndexFunc(row, func(x float64) bool { return x != x }); k >= 0 {
-			return nil, t.lines.Errorf("field %d is empty or no number: give a value for each feature", k+1)
+			return fmt.Errorf("field %d is empty or no number: give a value for each feature", k+1)
 		}
 		if values, err = memory.Grow(values[:0], len(row)); err != nil {
-			return nil, t.lines.Errorf("%w", err)
+			return err
 		}
 		for _, x := range row {
 			values = append(values, float32(x))
 		}
 		if err := c.add(values); err != nil {
-			return nil, t.lines.Errorf("%w", err)
+			return err
 		}
-		if err := t.check(c.stored()); err != nil {
-			return nil, err
+		return t.check(c.stored())
+	})
+	if err != nil {
+		return nil, err
+	}
+	m, err = c.matrix()
+	if err == nil && t.ids != nil {
+		m.ByID = true
+		if err = t.ids.Check(); err == nil {
+			err = t.ids.features(&m.Features)
 		}
 	}
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", t.path, err)
+	}
+	return m, nil
 }
