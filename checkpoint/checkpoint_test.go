@@ -10,6 +10,7 @@ import (
 
 	"weft/autograd"
 	"weft/internal/alloctest"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
@@ -38,9 +39,7 @@ func open(t *testing.T, path string, epoch int) *Checkpoint {
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close())
 	})
 	return c
 }

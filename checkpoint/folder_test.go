@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -41,13 +42,9 @@ func TestNoRoom(t *testing.T) {
 	f, err := OpenFolder(t.TempDir())
 	require.NoError(t, err)
 	defer func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, f.Close())
 	}()
-	if err := f.CheckRoom(1); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, f.CheckRoom(1))
 	if err := f.CheckRoom(9e18); err == nil || !strings.Contains(err.Error(), " MB left, and a checkpoint and the results take 9000000000000.0 MB") {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"weft/comm"
 	"weft/comm/commtest"
+	"weft/internal/assert"
 )
 
 // TestClockOffset: the estimate is exact if messages take equally long in both directions. Otherwise its
@@ -40,9 +41,7 @@ func TestClockOffset(t *testing.T) {
 					all.Go(func() {
 						clock := func() time.Duration { return time.Since(began) + ahead[rank] }
 						offset, uncertainty, err := comm.New(slow, time.Hour).ClockOffset(comm.Setup, clock)
-						if err != nil {
-							t.Error(err)
-						}
+						assert.NoError(t, err)
 						off, within := -ahead[rank]+c.error, c.uncertain
 						if rank == 0 {
 							off, within = 0, 0

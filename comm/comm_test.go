@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/assert"
 	"weft/internal/trace"
 )
 
@@ -109,9 +110,7 @@ func TestWaiting(t *testing.T) {
 		}
 		return nil
 	}) {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 }
 
@@ -141,9 +140,7 @@ func TestWaited(t *testing.T) {
 		}
 		return errors.Join(err, beside)
 	}) {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 }
 
@@ -151,9 +148,7 @@ func TestClose(t *testing.T) {
 	for _, err := range each(t, 3, time.Minute, func(c *Comm) error {
 		return errors.Join(c.Group(c.Rank()).Close(), c.Barrier(Halo), c.Close())
 	}) {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 	errs := each(t, 2, 30*time.Millisecond, func(c *Comm) error {
 		if c.Rank() == 1 {
@@ -189,9 +184,7 @@ func TestRecorded(t *testing.T) {
 		r.Stop()
 		return errors.Join(err, beside, swap(group, Halo))
 	}) {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 	for rank, r := range recorders {
 		events, lost := r.Events()
@@ -226,9 +219,7 @@ func messages(t *testing.T, n int, k Kind, f func(c *Comm) error) int64 {
 		defer func() { sent.Add(c.Sent(k).Messages) }()
 		return f(c)
 	}) {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 	return sent.Load()
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"weft/internal/assert"
 )
 
 // doubled is a Spool in which halo rows and rows of links take twice their bytes. Rows of links may rest.
@@ -113,9 +115,7 @@ func waitsAndWorks(t *testing.T, c *Comm) {
 			t.Errorf("waited %v, want 4ms more for work beside", got)
 		}
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }
 
 // TestSlowNeighbour: a rank does not time out while another rank of its worker is at work. Its own time
@@ -143,15 +143,11 @@ func TestSlowNeighbour(t *testing.T) {
 							time.Sleep(38 * ms)
 							err = c.Send(Halo, one, 0).Wait()
 						}
-						if err != nil {
-							t.Error(err)
-						}
+						assert.NoError(t, err)
 					})
 				}
 				members.Wait()
-				if err := h.Close(); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, h.Close())
 			})
 		}
 		ranks.Wait()

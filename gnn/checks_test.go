@@ -5,6 +5,7 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -45,9 +46,7 @@ func TestMessagesOfOneColumn(t *testing.T) {
 	defer team.Memory.Close()
 	x := autograd.NewTape(team).Constant(team.Zeros(tensor.Features, 2, 3), autograd.AllHere(2))
 	m := gnn.Message{Source: x, Columns: 1, Function: func(e gnn.Edges) *autograd.Var { return e.Source }}
-	if err := m.Check("convs.0", 2); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, m.Check("convs.0", 2))
 }
 
 // TestUses: residual blocks always add their input and average their heads, so only the plain form has

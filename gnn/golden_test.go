@@ -12,6 +12,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/kernel"
@@ -130,9 +131,7 @@ func TestRootWeightsOfDirGNNConv(t *testing.T) {
 	for _, conv := range []string{"conv_in", "conv_out"} {
 		state["convs.0."+conv+".lin_r.weight"] = state["convs.0."+conv+".lin_l.weight"]
 	}
-	if err := params.Load(state); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, params.Load(state))
 	state["convs.0.lin_r.weight"] = state["convs.0.conv_in.lin_l.weight"]
 	if err := params.Load(state); err == nil {
 		t.Error("a root weight beside the one that is used was taken")

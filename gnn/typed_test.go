@@ -13,6 +13,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/internal/safetensors"
@@ -344,9 +345,7 @@ func TestTypedReach(t *testing.T) {
 	}
 	state := params.State()
 	state["convs.1.paper__by__author.lin_l.weight"] = nn.Tensor{Shape: []int{1}, Float32: []float32{1}}
-	if err := params.Load(state); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, params.Load(state))
 	tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
 	x := g.inputs(tape, p, "fixed")
 	out := m.Forward(gnn.State{H: x[0], Others: x[1:]}).Output()

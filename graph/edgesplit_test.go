@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -49,9 +50,7 @@ func TestEdgeSplitStored(t *testing.T) {
 				}
 			}
 		}
-		if err := stored.CheckStored(dir); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, stored.CheckStored(dir))
 		summary, err := stored.Summarize(nil)
 		if err != nil || len(summary.EdgeSplits) != 1 || summary.EdgeSplits[0].Train != 3 || summary.EdgeSplits[0].ValNegatives != s.Given(1) {
 			t.Errorf("%+v, %v", summary.EdgeSplits, err)
@@ -88,9 +87,7 @@ func TestEdgeSplitStored(t *testing.T) {
 			}
 		}
 		for _, g := range []*Graph{stored, alone} {
-			if err := g.Close(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, g.Close())
 		}
 	}
 }

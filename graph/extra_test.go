@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -49,9 +50,7 @@ func TestArraysAreStored(t *testing.T) {
 		if diff := cmp.Diff(want, summarize(t, stored).Arrays); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if err := stored.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, stored.Close())
 	}
 	for name, a := range map[string]Array{
 		"short": {Name: "node_year", Columns: 1, Ints: []int64{1}}, "both": {Name: "node_year", Columns: 1, Ints: []int64{1, 2}, Floats: []float32{3, 4}},
@@ -114,8 +113,6 @@ func TestArraysInAStream(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: written", name)
 		}
-		if err := w.Abort(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, w.Abort())
 	}
 }

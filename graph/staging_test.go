@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"weft/internal/assert"
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -17,12 +16,8 @@ func TestMissingParentsAreMade(t *testing.T) {
 	parent := t.TempDir()
 	require.NoError(t, dense().Write(filepath.Join(parent, "a", "b", "store")))
 	w := create(t, filepath.Join(parent, "a", "c", "d", "store"), dense())
-	if err := w.Abort(); err != nil {
-		t.Error(err)
-	}
-	if diff := cmp.Diff([]string{"b"}, left(t, filepath.Join(parent, "a"))); diff != "" {
-		t.Error(diff)
-	}
+	assert.NoError(t, w.Abort())
+	assert.Equal(t, []string{"b"}, left(t, filepath.Join(parent, "a")))
 }
 
 func TestRemoveStaging(t *testing.T) {
@@ -38,12 +33,8 @@ func TestRemoveStaging(t *testing.T) {
 	if len(names) > 0 {
 		t.Errorf("left %v", names)
 	}
-	if err := w.Abort(); err != nil {
-		t.Error(err)
-	}
-	if err := dense().Write(filepath.Join(parent, "later")); err != nil { // the process goes on
-		t.Error(err)
-	}
+	assert.NoError(t, w.Abort())
+	assert.NoError(t, dense().Write(filepath.Join(parent, "later"))) // the process goes on
 }
 
 // What a killed process left is removed; what another one is writing is not, nor what looks like either.
@@ -69,17 +60,13 @@ func TestSweep(t *testing.T) {
 func TestLongName(t *testing.T) {
 	parent := t.TempDir()
 	for _, name := range []string{strings.Repeat("a", 234), strings.Repeat("b", 255), strings.Repeat("ü", 127)} {
-		if err := dense().Write(filepath.Join(parent, name)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, dense().Write(filepath.Join(parent, name)))
 		f, err := CreateFolder(parent, name)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		if err := f.Abort(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, f.Abort())
 	}
 	if err := dense().Write(filepath.Join(parent, strings.Repeat("c", 256))); !refusal.Is(err) || !strings.Contains(err.Error(), "name too long") {
 		t.Errorf("error %v", err)
@@ -97,7 +84,5 @@ func TestStoreMadeMeanwhile(t *testing.T) {
 	if err := w.Close(); !refusal.Is(err) || !strings.Contains(err.Error(), "another process made it meanwhile") {
 		t.Errorf("error %v", err)
 	}
-	if diff := cmp.Diff([]string{"store"}, left(t, parent)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, []string{"store"}, left(t, parent))
 }

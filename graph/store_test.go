@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"weft/internal/assert"
 	"weft/internal/npy/npytest"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -135,9 +136,7 @@ func TestLongDescriptions(t *testing.T) {
 	}
 	opened, err := Open(dir)
 	require.NoError(t, err)
-	if err := opened.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, opened.Close())
 	g.Splits = slices.Repeat(g.Splits, 4)
 	parent := t.TempDir()
 	err = g.Write(filepath.Join(parent, "store"))

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -18,9 +18,7 @@ func TestSummarizeDense(t *testing.T) {
 		Classes: 2, ClassNames: []string{"red", "black & <white>\n"}, ClassCounts: []int{1, 2}, Unlabelled: 1,
 		Metric: "macro-f1", Splits: []SplitSizes{{1, 1, 1}},
 	}
-	if diff := cmp.Diff(want, summarize(t, dense())); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, summarize(t, dense()))
 }
 
 func TestSummarizeSparse(t *testing.T) {
@@ -29,16 +27,12 @@ func TestSummarizeSparse(t *testing.T) {
 		FeatureColumns: 5, SparseFeatures: true, FeatureDensity: 0.2, Classes: 2, MultiLabel: true, ClassCounts: []int{2, 1},
 		Unlabelled: 1, Splits: []SplitSizes{{1, 0, 1}, {2, 0, 0}, {0, 0, 2}},
 	}
-	if diff := cmp.Diff(want, summarize(t, sparse())); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, summarize(t, sparse()))
 }
 
 func TestSummarizeEmpty(t *testing.T) {
 	g := &Graph{Relations: []Relation{{Indptr: []int64{0}}}}
-	if diff := cmp.Diff(Summary{Symmetric: true, ClassCounts: []int{}, Splits: []SplitSizes{}}, summarize(t, g)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, Summary{Symmetric: true, ClassCounts: []int{}, Splits: []SplitSizes{}}, summarize(t, g))
 }
 
 // The one-pass test of symmetry must agree with counting every edge and its reverse.
@@ -87,9 +81,7 @@ func TestSummarizeTypes(t *testing.T) {
 		},
 		ClassCounts: []int{}, Unlabelled: 3, Splits: []SplitSizes{},
 	}
-	if diff := cmp.Diff(want, summarize(t, g)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, summarize(t, g))
 	if g.Relations = []Relation{knows}; !summarize(t, g).Symmetric {
 		t.Error("one symmetric relation: not symmetric")
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -42,12 +42,8 @@ func TestTypedRoundTrip(t *testing.T) {
 	got, err := Open(dir)
 	require.NoError(t, err)
 	defer got.Close()
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty()); diff != "" {
-		t.Error(diff)
-	}
-	if err := got.CheckStored(dir); err != nil {
-		t.Error(err)
-	}
+	assert.Equal(t, want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty())
+	assert.NoError(t, got.CheckStored(dir))
 	files, err := Files(dir)
 	require.NoError(t, err)
 	there := 0
@@ -111,12 +107,8 @@ func TestReverseRelations(t *testing.T) {
 	if source, name, target := back.Ends(); source != "place of work" || name != "rev_works" || target != "author" {
 		t.Errorf("%s %s %s", source, name, target)
 	}
-	if diff := cmp.Diff([]int32{1, 0, 1}, back.Sources); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]float32{2, 1, 3}, back.EdgeFeatures); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, []int32{1, 0, 1}, back.Sources)
+	assert.Equal(t, []float32{2, 1, 3}, back.EdgeFeatures)
 	single := must((&Graph{Relations: []Relation{must(NewRelation(2, Edges{Source: []int32{0}, Target: []int32{1}}))}}).ReverseRelations())
 	if err := single.Check(); err != nil || !single.Typed() {
 		t.Errorf("%+v %v", single.Relations, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -42,12 +43,8 @@ func TestWriteTakesOnlyAFreePlace(t *testing.T) {
 			t.Errorf("%s: Create got %v", path, err)
 		}
 	}
-	if err := dense().Write(empty); err != nil {
-		t.Error(err)
-	}
-	if diff := cmp.Diff([]string{"empty", "file", "full"}, left(t, parent)); diff != "" {
-		t.Error(diff)
-	}
+	assert.NoError(t, dense().Write(empty))
+	assert.Equal(t, []string{"empty", "file", "full"}, left(t, parent))
 }
 
 // What is added to a store comes with it, or neither is there.
@@ -79,9 +76,7 @@ func TestWriteThroughALink(t *testing.T) {
 	require.NoError(t, dense().Write(link))
 	g, err := Open(link)
 	require.NoError(t, err)
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, g.Close())
 }
 
 func TestInconsistentGraphIsNotWritten(t *testing.T) {
@@ -245,9 +240,7 @@ func TestStreamOfSeveralGraphs(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("In: %v, want %q", err, want)
 		}
-		if err := w.Abort(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, w.Abort())
 	}
 }
 
@@ -289,9 +282,7 @@ func TestCountedStreamEqualsWrite(t *testing.T) {
 	if err := w.In(0, Counted, &r, each([]*Relation{first, rest})); err == nil {
 		t.Error("written")
 	}
-	if err := w.Abort(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, w.Abort())
 }
 
 func TestFailedStreamLeavesNothing(t *testing.T) {
@@ -342,9 +333,7 @@ func TestFailedStreamLeavesNothing(t *testing.T) {
 				t.Errorf("%s: step %d: %v", name, k, err)
 			}
 		}
-		if err := w.Abort(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, w.Abort())
 		if names := left(t, parent); len(names) > 0 {
 			t.Errorf("%s: left %v", name, names)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/internal/safetensors"
@@ -88,9 +89,7 @@ func TestParams(t *testing.T) {
 		"convs.0.lin.weight": {3, 4}, "convs.0.bias": {3}, "convs.0.att_src": {1, 3, 2},
 		"norms.0.module.weight": {3}, "norms.0.module.bias": {3}, "convs.1.lin_l.weight": {2, 3},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, got)
 	if n := ps.Count(); n != 12+3+6+3+3+6 {
 		t.Errorf("%d trained values", n)
 	}
@@ -138,9 +137,7 @@ func TestStateRoundTrip(t *testing.T) {
 		t.Error(diff)
 	}
 	require.NoError(t, to.Load(state))
-	if diff := cmp.Diff(state, to.State()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, state, to.State())
 	stored.Float32[0] = 99
 	if w[0] == 99 || to.List[0].Value.Floats()[0] == 99 {
 		t.Error("the state shares the parameters' memory")
@@ -207,9 +204,7 @@ func TestLoadWithoutCount(t *testing.T) {
 	delete(state, "norms.0.module.num_batches_tracked")
 	require.NoError(t, to.Load(state))
 	state["norms.0.module.num_batches_tracked"] = safetensors.Tensor{Shape: []int{}, Int64: []int64{0}}
-	if diff := cmp.Diff(state, to.State()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, state, to.State())
 }
 
 func TestLoadRefuses(t *testing.T) {
@@ -272,9 +267,7 @@ func TestSnapshot(t *testing.T) {
 	ps.Save(&s)
 	change(8)
 	ps.Restore(&s)
-	if diff := cmp.Diff(want, ps.State()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, ps.State())
 }
 
 // TestPlannedParams: a plan makes parameters without touching their memory.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/autograd"
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/nn"
 	"weft/tensor"
@@ -79,9 +80,7 @@ func TestAllowBelow(t *testing.T) {
 	ps := nn.NewParams(newTeam(t), 1)
 	ps.Allow("convs.1.by.")
 	one := nn.Tensor{Shape: []int{1}, Float32: []float32{1}}
-	if err := ps.Load(nn.State{"convs.1.by.bias": one}); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, ps.Load(nn.State{"convs.1.by.bias": one}))
 	if err := ps.Load(nn.State{"convs.1.bya.bias": one}); err == nil {
 		t.Error("another name was taken")
 	}

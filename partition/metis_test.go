@@ -12,6 +12,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -133,9 +134,7 @@ func TestMetisOfFewVertices(t *testing.T) {
 }
 
 func TestMetisTooLarge(t *testing.T) {
-	if err := checkMetisSize(1<<31 - 1); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, checkMetisSize(1<<31-1))
 	if err := checkMetisSize(1 << 31); !refusal.Is(err) || !strings.Contains(err.Error(), "up to 2147483647, and here are 2147483648") {
 		t.Errorf("error %v", err)
 	}
@@ -178,9 +177,7 @@ func TestUndirected(t *testing.T) {
 				weights = append(weights, weight)
 			}
 		}
-		if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(pair{})); diff != "" {
-			t.Error(diff)
-		}
+		assert.Equal(t, want, got, gocmp.AllowUnexported(pair{}))
 		if uniform := len(weights) == 0 || slices.Min(weights) == slices.Max(weights); uniform != (p.EdgeWeights == nil) {
 			t.Errorf("weights %v are kept: %v", weights, p.EdgeWeights != nil)
 		}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/npy"
 	"weft/internal/npy/npytest"
 	"weft/internal/refusal"
@@ -34,9 +35,7 @@ func stored(t testing.TB, g *graph.Graph) (store string, opened *graph.Graph) {
 	opened, err := graph.Open(store)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := opened.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, opened.Close())
 	})
 	return store, opened
 }
@@ -120,9 +119,7 @@ func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name
 		if got.Values.Features.Sparse() != want[p].Values.Features.Sparse() || got.Values.Labels.MultiLabel() != want[p].Values.Labels.MultiLabel() {
 			t.Errorf("%s, share %d: sparse %v, several labels %v", name, p, got.Values.Features.Sparse(), got.Values.Labels.MultiLabel())
 		}
-		if err := got.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, got.Close())
 	}
 	of, err := npy.Map(filepath.Join(store, "partitions", name, "assignment.npy"))
 	require.NoError(t, err)
@@ -180,9 +177,7 @@ func TestOpenReadsItsShareAlone(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(store, "partitions", "random-2", "1")))
 	s, err := Open(store, d, 0)
 	require.NoError(t, err)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, s.Close())
 	if _, err := graph.Open(filepath.Join(store, "partitions", "random-2", "0")); !refusal.Is(err) || !strings.Contains(err.Error(), "one share") {
 		t.Errorf("opened as a store: error %v", err)
 	}
@@ -310,9 +305,7 @@ func TestReadOnlyStore(t *testing.T) {
 	store, g := stored(t, made(t, 20, 60, kinds["bare"], 3))
 	require.NoError(t, os.Chmod(store, 0o555))
 	defer func() {
-		if err := os.Chmod(store, 0o755); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, os.Chmod(store, 0o755))
 	}()
 	if os.Geteuid() == 0 { // root may write anywhere: this thread looks at files as another user
 		require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(store)), 0o755))
@@ -320,9 +313,7 @@ func TestReadOnlyStore(t *testing.T) {
 		defer runtime.UnlockOSThread()
 		require.NoError(t, unix.Setfsuid(65534))
 		defer func() {
-			if err := unix.Setfsuid(0); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, unix.Setfsuid(0))
 		}()
 	}
 	_, err := Write(store, g, &Assignment{K: 1, Of: make([]int32, 20), Method: Range}, nil)
@@ -423,9 +414,7 @@ func TestInterruptedWrite(t *testing.T) {
 		if all, err := List(store); err != nil || len(all) > 1 {
 			t.Errorf("while it is written: %v, error %v", all, err)
 		}
-		if err := folder.Abort(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, folder.Abort())
 	}
 	interrupt()
 	if _, err := os.Stat(filepath.Join(store, "partitions")); !errors.Is(err, os.ErrNotExist) {
@@ -681,9 +670,7 @@ func TestManyClasses(t *testing.T) {
 	write(t, store, opened, a)
 	s, err := Open(store, find(t, store, 2, ""), 1)
 	require.NoError(t, err)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, s.Close())
 }
 
 // TestOpenIsNotByPairs: opening a share does not read the counts of all pairs of partitions again if the
@@ -740,8 +727,6 @@ func TestSharesKnowSymmetry(t *testing.T) {
 				t.Errorf("known to be symmetric: in %v, out %v, want %v", r.In.Symmetric, r.Out.Symmetric, known)
 			}
 		}
-		if err := opened.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, opened.Close())
 	}
 }

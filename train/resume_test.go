@@ -19,6 +19,7 @@ import (
 	"weft/checkpoint"
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -67,9 +68,7 @@ func openLast(t *testing.T, folder string) *checkpoint.Checkpoint {
 		t.Fatal("there is no checkpoint")
 	}
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close())
 	})
 	return c
 }
@@ -178,9 +177,7 @@ func TestResume(t *testing.T) {
 				first := &(*gotCurve)[stop].PeakBytes
 				*first = max(*first, (*wantCurve)[stop].PeakBytes)
 			}
-			if diff := gocmp.Diff(*wantCurve, *gotCurve, cmpopts.IgnoreFields(Epoch{}, "Seconds"), cmpopts.EquateNaNs()); diff != "" {
-				t.Error(diff)
-			}
+			assert.Equal(t, *wantCurve, *gotCurve, cmpopts.IgnoreFields(Epoch{}, "Seconds"), cmpopts.EquateNaNs())
 			p, err := second.Plan(context.Background())
 			require.NoError(t, err)
 			for k, bytes := range want.PeakTensorBytes {
@@ -441,9 +438,7 @@ func TestUnreadableCheckpoints(t *testing.T) {
 			g := graphFor(t, &o)
 			_, folder := stopped(t, g, o, 2)
 			path := filepath.Join(folder, replaced)
-			if err := cmp.Or(os.RemoveAll(path), os.Symlink(path, path)); err != nil { // a link to itself
-				t.Fatal(err)
-			}
+			require.NoError(t, cmp.Or(os.RemoveAll(path), os.Symlink(path, path))) // a link to itself
 			from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(err error) { t.Errorf("passed over: %v", err) })
 			if from != nil || err == nil || refusal.Is(err) && name != "folder" || !strings.Contains(err.Error(), path) {
 				t.Errorf("%v, %v", from, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/internal/trace"
 	"weft/internal/trace/tracetest"
@@ -145,9 +146,7 @@ func TestTraceOfProcesses(t *testing.T) {
 			if results[rank], err = j.Run(context.Background()); err == nil {
 				err = j.Comm.Close()
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 		})
 	}
 	all.Wait()

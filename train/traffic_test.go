@@ -8,6 +8,7 @@ import (
 
 	"weft/comm"
 	"weft/comm/commtest"
+	"weft/internal/assert"
 	"weft/internal/launch"
 )
 
@@ -51,9 +52,7 @@ func TestSetupTraffic(t *testing.T) {
 					Program:   launch.Program{Version: version, SIMD: simd, Settings: settings},
 				}
 				r, err := s.Join()
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 				joined.Done()
 				mine := *shared
 				mine.Comm = r.Comm
@@ -75,9 +74,7 @@ func TestSetupTraffic(t *testing.T) {
 				}
 				<-ready
 				_, err = mine.Run(context.Background())
-				if err := r.End(err, func(error) {}); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, r.End(err, func(error) {}))
 			})
 		}
 		ranks.Wait()

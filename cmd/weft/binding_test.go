@@ -9,10 +9,10 @@ import (
 )
 
 func TestShares(t *testing.T) {
-	at := func(machine int64, cores ...int) (p place) {
-		p.machine[1] = machine
+	at := func(machine string, cores ...int) (p place) {
+		p.Machine = machine
 		for _, c := range cores {
-			p.cores[c/64] |= 1 << (c % 64)
+			p.Cores.Set(c)
 		}
 		return p
 	}
@@ -20,18 +20,18 @@ func TestShares(t *testing.T) {
 		a, b place
 		want bool
 	}{
-		{at(1, 0, 1), at(1, 0, 1), true},
-		{at(1, 0, 1), at(1, 1, 2), true},
-		{at(1, 0, 1), at(1, 2, 3), false},
-		{at(1, 63, 1023), at(1, 64, 1023), true},
-		{at(1, 63), at(1, 64), false},
-		{at(1, 0), at(2, 0), false},
+		{at("a", 0, 1), at("a", 0, 1), true},
+		{at("a", 0, 1), at("a", 1, 2), true},
+		{at("a", 0, 1), at("a", 2, 3), false},
+		{at("a", 63, 1023), at("a", 64, 1023), true},
+		{at("a", 63), at("a", 64), false},
+		{at("a", 0), at("b", 0), false},
 	} {
 		if c.a.shares(&c.b) != c.want || c.b.shares(&c.a) != c.want {
 			t.Errorf("%v and %v: not %v", c.a, c.b, c.want)
 		}
 	}
-	if p := ownPlace(); !p.shares(&p) || p.machine == (place{}).machine {
+	if p := ownPlace(); !p.shares(&p) || p.Machine == "" {
 		t.Errorf("own place %v", p)
 	}
 }

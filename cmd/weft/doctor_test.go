@@ -10,8 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
+	"weft/internal/assert"
 	"weft/internal/bench"
 	"weft/internal/require"
 )
@@ -153,9 +152,7 @@ func TestFindingsOfASystem(t *testing.T) {
 		{findCores(full).Online, 4096},
 		{findCores(full).PerCore, 2},
 	} {
-		if diff := cmp.Diff(c.want, c.got); diff != "" {
-			t.Error(diff)
-		}
+		assert.Equal(t, c.want, c.got)
 	}
 	empty := t.TempDir()
 	for _, f := range []finding{findLoad(empty), findMemory(empty), findNUMA(empty), findHugePages(empty)} {
@@ -184,9 +181,7 @@ func TestPrintFinding(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		c.line.print(&out)
-		if diff := cmp.Diff(c.want, out.String()); diff != "" {
-			t.Error(diff)
-		}
+		assert.Equal(t, c.want, out.String())
 	}
 }
 

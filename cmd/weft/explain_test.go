@@ -10,6 +10,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/atomicfile"
 	"weft/internal/require"
 	"weft/tensor"
@@ -144,9 +145,7 @@ func TestRoomOnDisk(t *testing.T) {
 			t.Errorf("%d here: %v", here, err)
 		}
 	}
-	if err := checkDisk(p, "", 0); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, checkDisk(p, "", 0))
 }
 
 // TestAmountsOnDisk: what rests on disk is said in the unit that suits it.

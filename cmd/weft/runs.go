@@ -44,6 +44,13 @@ var runOrders = []struct {
 	{"path", func(a, b *rundir.Listed) int { return strings.Compare(a.RunDir, b.RunDir) }},
 }
 
+func orderNames() (names []string) {
+	for _, o := range runOrders {
+		names = append(names, o.name)
+	}
+	return names
+}
+
 // withResults puts a run without results behind one that has some.
 func withResults(a, b *rundir.Listed) int {
 	switch {
@@ -76,10 +83,7 @@ results, or one that failed, is not in them: the row then begins as in "4 of 5".
 			return c.run(cmd, folder)
 		},
 	}
-	var names []string
-	for _, o := range runOrders {
-		names = append(names, o.name)
-	}
+	names := orderNames()
 	cmd.Flags().StringVar(&c.sort, "sort", names[0], "`order`: "+strings.Join(names, ", "))
 	cmd.Flags().BoolVar(&c.repeated, "repeated", false, "one row for runs that differ in seed and split alone, with mean and sample standard deviation (n − 1)")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print one JSON object")
@@ -91,13 +95,9 @@ func (c *runsCommand) run(cmd *cobra.Command, folder string) error {
 	if c.json && c.csv {
 		return refusal.Errorf("--json --csv: give one of them")
 	}
-	var names []string
-	for _, o := range runOrders {
-		names = append(names, o.name)
-	}
-	order := slices.Index(names, c.sort)
+	order := slices.Index(orderNames(), c.sort)
 	if order < 0 {
-		return refusal.Errorf("--sort %s: unknown order; %s", c.sort, suggest.OneOf(c.sort, names))
+		return refusal.Errorf("--sort %s: unknown order; %s", c.sort, suggest.OneOf(c.sort, orderNames()))
 	}
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		return refusal.Errorf("%s: there is no such folder; name one with runs: weft runs FOLDER", folder)

@@ -84,26 +84,16 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("WEFT_CACHE", env.WorkDir+"/cache")
 			env.Setenv("WEFT_DATA", "")
-			pyg, err := filepath.Abs(filepath.Join("..", "..", "graph", "pyg", "testdata"))
-			if err != nil {
-				return err
+			for name, folder := range map[string]string{
+				"PYG": "../../graph/pyg/testdata", "OGB": "../../graph/ogb/testdata", "PPI": "../../graph/ppi/testdata",
+				"STORED": "testdata/stored",
+			} {
+				path, err := filepath.Abs(folder)
+				if err != nil {
+					return err
+				}
+				env.Setenv(name, path)
 			}
-			env.Setenv("PYG", pyg)
-			ogb, err := filepath.Abs(filepath.Join("..", "..", "graph", "ogb", "testdata"))
-			if err != nil {
-				return err
-			}
-			env.Setenv("OGB", ogb)
-			ppi, err := filepath.Abs(filepath.Join("..", "..", "graph", "ppi", "testdata"))
-			if err != nil {
-				return err
-			}
-			env.Setenv("PPI", ppi)
-			stored, err := filepath.Abs(filepath.Join("testdata", "stored"))
-			if err != nil {
-				return err
-			}
-			env.Setenv("STORED", stored)
 			env.Setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
 			env.Setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
 			env.Setenv("OMPI_MCA_rmaps_base_oversubscribe", "1")
@@ -271,19 +261,10 @@ func shows(ts *testscript.TestScript, negated bool, args []string) {
 // sameRows holds the rows of an array to those of another that a list names, as in "same-rows all.npy
 // some.npy ids.npy": they have the same bits.
 func sameRows(ts *testscript.TestScript, negated bool, args []string) {
-	var arrays [3]*npy.Array
-	for i, name := range args {
-		text := ts.ReadFile(name)
-		var err error
-		arrays[i], err = npy.Read(strings.NewReader(text), int64(len(text)))
-		ts.Check(err)
-	}
-	all, err := arrays[0].Float32s()
-	ts.Check(err)
-	some, err := arrays[1].Float32s()
-	ts.Check(err)
-	ids, err := arrays[2].Int64s()
-	same, columns := err == nil && arrays[1].Shape[0] == len(ids) && len(ids) > 0, arrays[0].Shape[1]
+	of, named := readArray(ts, args[0]), readArray(ts, args[1])
+	all, some := floats(ts, of), floats(ts, named)
+	ids, err := readArray(ts, args[2]).Int64s()
+	same, columns := err == nil && named.Shape[0] == len(ids) && len(ids) > 0, of.Shape[1]
 	for i := 0; same && i < len(ids); i++ {
 		v := int(ids[i])
 		same = slices.Equal(some[i*columns:(i+1)*columns], all[v*columns:(v+1)*columns])
@@ -298,15 +279,7 @@ func sameRows(ts *testscript.TestScript, negated bool, args []string) {
 func nearArrays(ts *testscript.TestScript, negated bool, args []string) {
 	tolerance, err := strconv.ParseFloat(args[0], 64)
 	ts.Check(err)
-	var arrays [2][]float32
-	for i, name := range args[1:] {
-		text := ts.ReadFile(name)
-		a, err := npy.Read(strings.NewReader(text), int64(len(text)))
-		ts.Check(err)
-		arrays[i], err = a.Float32s()
-		ts.Check(err)
-	}
-	a, b, largest := arrays[0], arrays[1], 0.
+	a, b, largest := floats(ts, readArray(ts, args[1])), floats(ts, readArray(ts, args[2])), 0.
 	for _, x := range a {
 		largest = max(largest, math.Abs(float64(x)))
 	}
@@ -317,6 +290,21 @@ func nearArrays(ts *testscript.TestScript, negated bool, args []string) {
 	if near == negated {
 		ts.Fatalf("near: %v; %v and %v", near, a, b)
 	}
+}
+
+// readArray reads a NumPy file.
+func readArray(ts *testscript.TestScript, name string) *npy.Array {
+	text := ts.ReadFile(name)
+	a, err := npy.Read(strings.NewReader(text), int64(len(text)))
+	ts.Check(err)
+	return a
+}
+
+// floats are the numbers of an array.
+func floats(ts *testscript.TestScript, a *npy.Array) []float32 {
+	x, err := a.Float32s()
+	ts.Check(err)
+	return x
 }
 
 // traced holds a trace against the run that it is of, as in "traced run run.trace": it has the last epoch of

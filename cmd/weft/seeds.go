@@ -57,7 +57,7 @@ func (t *trainCommand) checkSeveral(seeds bool) error {
 		return nil
 	case t.splits != "" && t.splits != allSplits:
 		return refusal.Errorf("--splits %s: it is all, the stored splits one after the other; --split %[1]s takes one", t.splits)
-	case t.splits != "" && slices.ContainsFunc(t.settings.given, func(g givenSetting) bool { return g.setting.Name == "split" }):
+	case t.splits != "" && slices.Contains(t.settings.givenNames(), "split"):
 		return refusal.Errorf("--splits %s: trains on each split; leave --split out", t.splits)
 	case t.trace != "":
 		return refusal.Errorf("--trace %s: is of one run; leave out --seeds and --splits", t.trace)

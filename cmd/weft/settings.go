@@ -143,9 +143,7 @@ func (s *settingFlags) override(o *setting.Options) error {
 		}
 	}
 	// A mesh on the command line does away with what the file says of other axes.
-	given := func(name string) bool {
-		return slices.ContainsFunc(s.given, func(g givenSetting) bool { return g.setting.Name == name })
-	}
+	given := func(name string) bool { return slices.Contains(s.givenNames(), name) }
 	if given("parallel") {
 		o.ResetOtherAxes(given)
 	}

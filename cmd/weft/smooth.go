@@ -126,7 +126,7 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 	if err := s.settings.override(&o); err != nil {
 		return asked, err
 	}
-	if asked.options, err = resolved(&o, s.settings.names(func(setting.Setting) bool { return true })...); err != nil {
+	if asked.options, err = resolved(&o, s.settings.givenNames()...); err != nil {
 		return asked, err
 	}
 	if asked.options.Mesh.Stages > 1 {

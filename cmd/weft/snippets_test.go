@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/realdata"
 	"weft/internal/require"
 )
@@ -79,12 +80,8 @@ func newSession(t *testing.T) *console {
 	require.NoError(t, err)
 	require.NoError(t, python.Start())
 	t.Cleanup(func() {
-		if err := in.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := python.Wait(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, in.Close())
+		assert.NoError(t, python.Wait())
 	})
 	s.python, s.answer = in, json.NewDecoder(bufio.NewReader(out))
 	return s

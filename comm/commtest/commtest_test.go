@@ -7,9 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/comm"
+	"weft/internal/assert"
 )
 
 func TestInProcess(t *testing.T) { Run(t, comm.InProcess) }
@@ -57,9 +56,7 @@ func TestRecord(t *testing.T) {
 	for r, transport := range comm.InProcess(2) {
 		ranks.Go(func() {
 			c := comm.New(Record(transport, func(e Event) { lines[r] = append(lines[r], e.String()) }), 0)
-			if err := c.Group(1, 0).SumFloats(comm.Gradient, make([]float32, 3)); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.Group(1, 0).SumFloats(comm.Gradient, make([]float32, 3)))
 		})
 	}
 	ranks.Wait()
@@ -69,9 +66,7 @@ func TestRecord(t *testing.T) {
 		"0 receives 8 bytes of gradient from 1", "0 sends 4 bytes of gradient to 1",
 		"0 ended: receives 8 bytes of gradient from 1", "0 ended: sends 4 bytes of gradient to 1",
 	}
-	if diff := cmp.Diff(want, lines[0]); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, lines[0])
 	if !slices.Contains(lines[1], "1 sends 4 bytes of gradient to 0") {
 		t.Error(lines[1])
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -135,12 +136,8 @@ func TestAbove(t *testing.T) {
 		if got := above(cmd.Process.Pid); got != one.want {
 			t.Errorf("%v: %s, want %s", one.environment, got, one.want)
 		}
-		if err := in.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, in.Close())
+		assert.NoError(t, cmd.Wait())
 	}
 	if got := above(0); got != "" {
 		t.Errorf("above no process: %q", got)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -45,9 +46,7 @@ func TestParsePackages(t *testing.T) {
 		for i := range got {
 			got[i].relations = strings.ReplaceAll(got[i].relations, "\r", "")
 		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(entry{})); diff != "" {
-			t.Error(diff)
-		}
+		assert.Equal(t, want, got, cmp.AllowUnexported(entry{}))
 	}
 }
 

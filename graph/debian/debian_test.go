@@ -18,6 +18,7 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -190,9 +191,7 @@ func TestReadIsDeterministic(t *testing.T) {
 	require.NoError(t, err)
 	second, err := Read(dir, Options{Seed: 7})
 	require.NoError(t, err)
-	if diff := cmp.Diff(first, second, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, first, second, cmpopts.IgnoreUnexported(graph.Graph{}))
 }
 
 func TestReadRefuses(t *testing.T) {

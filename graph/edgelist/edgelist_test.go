@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/npy/npytest"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -282,12 +283,8 @@ func TestColumnsAndMasks(t *testing.T) {
 		Path: write(t, "e.csv", "0,1\n2,0\n"), Labels: array(t, []int64{1, 0, -1}, 3, 1), Train: array(t, []uint8{0, 1, 0}, 3),
 	})
 	require.NoError(t, err)
-	if diff := cmp.Diff(graph.Labels{Classes: 2, Class: []int64{1, 0, -1}}, g.Labels); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]int64{1}, g.Splits[0].Train); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, graph.Labels{Classes: 2, Class: []int64{1, 0, -1}}, g.Labels)
+	assert.Equal(t, []int64{1}, g.Splits[0].Train)
 }
 
 func FuzzText(f *testing.F) {
@@ -361,9 +358,7 @@ func TestMasksOfSeveralSplits(t *testing.T) {
 	g, err := Read(Options{Path: edges, Train: train, Val: val, Test: test})
 	require.NoError(t, err)
 	want := []graph.Split{{Train: []int64{0}, Val: []int64{2}, Test: []int64{1, 3}}, {Train: []int64{1}, Val: []int64{0}, Test: []int64{2, 3}}}
-	if diff := cmp.Diff(want, g.Splits); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, g.Splits)
 	g, err = Read(Options{Path: edges, Train: train, Test: test})
 	require.NoError(t, err)
 	want[0].Val, want[1].Val = []int64{}, []int64{}

@@ -15,6 +15,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/alloctest"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -94,18 +95,10 @@ func TestRead(t *testing.T) {
 	for reciprocal, want := range map[bool][]string{false: forward, true: slices.Concat(forward, back)} {
 		g, err := Read(Options{Path: dir, Reciprocal: reciprocal})
 		require.NoError(t, err)
-		if diff := cmp.Diff([]string{"ann", "rex", "ben", "tom cat", "dan"}, g.Names); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff(want, triples(g)); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff([]string{`names of 1 relation cannot be those of folders: the first, "fed, by", is "fed_ by"`}, g.Notes); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff([]string{dir + `: not read: "licence.txt", "relations.md"`}, g.Warnings); diff != "" {
-			t.Error(diff)
-		}
+		assert.Equal(t, []string{"ann", "rex", "ben", "tom cat", "dan"}, g.Names)
+		assert.Equal(t, want, triples(g))
+		assert.Equal(t, []string{`names of 1 relation cannot be those of folders: the first, "fed, by", is "fed_ by"`}, g.Notes)
+		assert.Equal(t, []string{dir + `: not read: "licence.txt", "relations.md"`}, g.Warnings)
 		if g.Type != "entity" || g.Count != 5 || g.Provenance != "kg "+dir {
 			t.Errorf("%d of type %s, %s", g.Count, g.Type, g.Provenance)
 		}
@@ -119,18 +112,14 @@ func TestLists(t *testing.T) {
 	files["relations.dict"] = "0\tfed, by\n1\t_knows\n2\tunused\n3\t/has/pet\n"
 	g, err := Read(Options{Path: folder(t, files)})
 	require.NoError(t, err)
-	if diff := cmp.Diff([]string{"dan", "tom cat", "ann", "ben", "eve", "rex"}, g.Names); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, []string{"dan", "tom cat", "ann", "ben", "eve", "rex"}, g.Names)
 	want := []string{
 		"entity,fed_ by,entity[] [] [] [ann→dan]",
 		"entity,_knows,entity[ann→ben ann→ben] [ann→ben ann→ben] [rex→tom cat] [dan→ann]",
 		"entity,unused,entity[] [] [] []",
 		"entity,has.pet,entity[ben→tom cat ann→rex] [ann→rex ben→tom cat] [] [ben→rex]",
 	}
-	if diff := cmp.Diff(want, triples(g)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, triples(g))
 }
 
 // TestFile: one file is a graph without a split. Fields are between spaces if the first line has no tab.

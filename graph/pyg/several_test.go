@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -107,9 +108,7 @@ func TestSeveralTypedGraphs(t *testing.T) {
 		stored, err := graph.Open(store)
 		require.NoError(t, err)
 		check("the store of "+name, stored)
-		if err := stored.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, stored.Close())
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"weft/graph"
 	"weft/graph/internal/relations"
 	"weft/internal/alloctest"
+	"weft/internal/assert"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -86,9 +87,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("relations %q, want %q", order, want)
 	}
 	names := []string{"http://x/anna", "http://x/ben", "_:c", `"7"^^<http://x/int>`, `"7"`, "_:c#2"}
-	if diff := cmp.Diff(names, g.Names); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, names, g.Names)
 	want := map[string][]string{
 		"knows":   {"_:c#2→http://x/anna", "_:c→_:c", "http://x/anna→http://x/ben", "http://x/ben→_:c"},
 		"knows_2": {"http://x/anna→http://x/ben"},
@@ -108,15 +107,9 @@ func TestRead(t *testing.T) {
 			t.Errorf("rev_%s: %s", name, diff)
 		}
 	}
-	if diff := cmp.Diff(graph.Labels{Classes: 2, Class: []int64{1, 1, -1, -1, -1, 0}, Names: []string{"blue", "red"}}, g.Labels); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]graph.Split{{Train: []int64{1, 5}, Val: []int64{}, Test: []int64{0}}}, g.Splits); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"relation knows_2 is http://y/knows", "1 triples that stand twice left out", "3 reverse relations added"}, g.Notes); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, graph.Labels{Classes: 2, Class: []int64{1, 1, -1, -1, -1, 0}, Names: []string{"blue", "red"}}, g.Labels)
+	assert.Equal(t, []graph.Split{{Train: []int64{1, 5}, Val: []int64{}, Test: []int64{0}}}, g.Splits)
+	assert.Equal(t, []string{"relation knows_2 is http://y/knows", "1 triples that stand twice left out", "3 reverse relations added"}, g.Notes)
 
 	// What gives the label away is left out, and entities that nothing else names with it.
 	o.Without = []string{"http://x/v#age"}
@@ -142,12 +135,8 @@ func TestLocalNames(t *testing.T) {
 		r.All = append(r.All, relations.Relation{Name: iri})
 	}
 	got, notes := r.Names(localName)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"relation knows_3 is urn:knows"}, notes); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, got)
+	assert.Equal(t, []string{"relation knows_3 is urn:knows"}, notes)
 }
 
 func TestRefusals(t *testing.T) {
@@ -320,8 +309,6 @@ func FuzzTriple(f *testing.F) {
 		if present, err = second.parse([]byte(again)); err != nil || !present {
 			t.Fatalf("%q became %q: %v", line, again, err)
 		}
-		if diff := cmp.Diff(first, second, cmp.AllowUnexported(triple{})); diff != "" {
-			t.Error(diff)
-		}
+		assert.Equal(t, first, second, cmp.AllowUnexported(triple{}))
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -151,9 +152,7 @@ func TestSymmetric(t *testing.T) {
 		if written.Relations[0].Symmetric != c.want {
 			t.Errorf("%+v: symmetric %v", c, written.Relations[0].Symmetric)
 		}
-		if err := written.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, written.Close())
 	}
 }
 

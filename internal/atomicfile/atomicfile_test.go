@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -162,8 +163,6 @@ func TestLongNames(t *testing.T) {
 			}
 		}
 		name := strings.Repeat(letter, 255/len(letter))
-		if err := Write(filepath.Join(dir, name), text("new")); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, Write(filepath.Join(dir, name), text("new")))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -85,9 +86,7 @@ func TestReplaceOverALowerLayer(t *testing.T) {
 		t.Skipf("no file system of layers can be mounted: %v", err)
 	}
 	defer func() {
-		if err := unix.Unmount(path("merged"), 0); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, unix.Unmount(path("merged"), 0))
 	}()
 	merged, err := os.OpenRoot(path("merged"))
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/kernel"
@@ -337,9 +338,7 @@ func TestKernels(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(text, &fields))
 	want := map[string]bool{"name": true, "shape": true, "threads": true, "seconds": true, "gflops": true, "gbytes_per_second": true, "bound": true, "fraction": true}
-	if diff := cmp.Diff(want, keys(fields.Kernels[0])); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, keys(fields.Kernels[0]))
 }
 
 func keys(m map[string]any) map[string]bool {
@@ -375,9 +374,7 @@ func TestEpoch(t *testing.T) {
 		var fields map[string]any
 		require.NoError(t, json.Unmarshal(text, &fields))
 		want := map[string]bool{"model": true, "graph": true, "epoch_seconds": true, "kernel_seconds": true, "fraction": true}
-		if diff := cmp.Diff(want, keys(fields)); diff != "" {
-			t.Error(diff)
-		}
+		assert.Equal(t, want, keys(fields))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 )
 
@@ -398,9 +399,7 @@ func TestAfterSignal(t *testing.T) {
 			}
 			return err
 		}) {
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 		}
 	})
 }

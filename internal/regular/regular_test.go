@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -42,9 +43,7 @@ func TestReadFileWithoutMemory(t *testing.T) {
 	if content, err := ReadFile(path); err != nil || string(content) != "content" {
 		t.Fatalf("%q, error %v", content, err)
 	}
-	if err := os.Truncate(path, 1<<30); err != nil { // the rest takes no room on the disk
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(path, 1<<30)) // the rest takes no room on the disk
 	if _, err := ReadFile(path); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": needs 1.1 GB") {
 		t.Errorf("error %v, want a refusal with the file and its size", err)
 	}
@@ -68,9 +67,7 @@ func TestWithinAFolder(t *testing.T) {
 		if err != nil || size != int64(len("text")) {
 			t.Fatalf("%s: %d bytes, %v", name, size, err)
 		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, f.Close())
 	}
 	for name, want := range map[string]string{"out": "a link leads out of the folder " + dir, "dangling": "no such file", "missing": "no such file", "sub": "is a directory"} {
 		if _, _, err := OpenIn(root, name); !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, name)+": "+want) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"weft/internal/assert"
 	"weft/internal/foreign"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -148,9 +149,7 @@ func TestWrittenBytes(t *testing.T) {
 	if n := binary.LittleEndian.Uint64(b.Bytes()); n%8 != 0 {
 		t.Errorf("the data starts at %d, not aligned to 8 bytes", 8+n)
 	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, string(want), b.String())
 }
 
 func TestRoundTrip(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"weft/internal/assert"
 	"weft/internal/fulldisk"
 	"weft/internal/require"
 	"weft/internal/trace"
@@ -69,13 +68,9 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, file.String())
 	}
-	if diff := cmp.Diff([]string{"worker 0", "worker 1"}, got.Workers); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, []string{"worker 0", "worker 1"}, got.Workers)
 	want := tracetest.About{Epoch: 7, Dataset: "g", ClockUncertainty: []float64{0, 1.5}, Lost: []int{0, 0}}
-	if diff := cmp.Diff(want, got.About); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, got.About)
 	zero, one := 0, 1
 	spans := []tracetest.Span{
 		{Track: "work", Category: "phase", Name: "forward", Begin: 3, End: 14, Args: tracetest.Args{Epoch: 7}},
@@ -104,9 +99,7 @@ func TestWrite(t *testing.T) {
 		}
 		spans = append(spans, s)
 	}
-	if diff := cmp.Diff(spans, got.Spans); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, spans, got.Spans)
 }
 
 // TestEpochs: an epoch forgets the one before. Open spans end with it, inner ones first. A span that ends

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/parallel/order"
 )
 
@@ -36,9 +37,7 @@ func TestWireSchedule(t *testing.T) {
 		{"None", 1, 4, 0, 10, 10},
 	} {
 		var s, again WireSchedule
-		if err := s.UnmarshalText([]byte(c.text)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.UnmarshalText([]byte(c.text)))
 		if got := s.Ratio(c.epoch, c.epochs); s != (WireSchedule{}) && math.Abs(got-c.ratio) > 1e-9 {
 			t.Errorf("%s, epoch %d of %d: a ratio of %v, want %v", c.text, c.epoch, c.epochs, got, c.ratio)
 		}

@@ -11,6 +11,7 @@ import (
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/axis"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/partition"
@@ -79,9 +80,7 @@ func (d *divided) run(t rapid.TB, do func(me int, team *kernel.Team, g *Graph)) 
 			team := kernel.NewTeam(1, memories[me])
 			grid := mesh.Mesh{Stages: 1, Partitions: d.replicas, Slices: 1}
 			g, err := New(axis.Env{Team: team, Groups: grid.Join(world), Share: shares[me]}, o, division)
-			if err != nil {
-				panic(err)
-			}
+			exchange.Must(err)
 			do(me, team, g)
 		})
 	}

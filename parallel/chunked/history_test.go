@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/order"
@@ -175,9 +175,7 @@ func TestRowsOfOtherReplicas(t *testing.T) {
 		orders: [][]int{{0, 1}, {1, 0}}, x: tens, dz: tens,
 	}
 	want := []sums{{[]float32{10, 1, 11}, []float32{210, 201, 0}}, {[]float32{220, 202, 11}, []float32{20, 2, 44}}}
-	if diff := cmp.Diff(want, tr.run(t)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, tr.run(t))
 }
 
 // TestHistoryOfEmbeddings: where a layer has a weight, the history holds the layer's input, for any order of
@@ -232,9 +230,7 @@ func TestEveryRow(t *testing.T) {
 			return func(epoch int, v int32) float32 { return float32(drawn[(epoch-1)*len(d.of)+int(v)]) }
 		}
 		tr := &trial{divided: d, orders: orders, x: number("x"), dz: number("dz"), once: rapid.Bool().Draw(t, "once"), warm: rapid.Bool().Draw(t, "warm")}
-		if diff := cmp.Diff(tr.definition(list), tr.run(t)); diff != "" {
-			t.Error(diff)
-		}
+		assert.Equal(t, tr.definition(list), tr.run(t))
 	})
 }
 

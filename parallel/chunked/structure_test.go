@@ -4,14 +4,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/tensor"
 )
 
@@ -53,9 +54,7 @@ func TestStoresWhatIsRead(t *testing.T) {
 					}
 				}
 				st, err := g.structure(a)
-				if err != nil {
-					panic(err)
-				}
+				exchange.Must(err)
 				if st.rows() != stored {
 					t.Errorf("replica %d stores %d rows, want %d", me, st.rows(), stored)
 				}
@@ -86,9 +85,7 @@ func checkColumns(t rapid.TB, st *structure) {
 			}
 			return m
 		})
-		if err != nil {
-			panic(err)
-		}
+		exchange.Must(err)
 		for i, b := range e.Remote() {
 			for at, x := range columns[i].Floats() {
 				if want := b.IDs.Int32s()[at]; x != float32(want) {
@@ -147,7 +144,5 @@ func TestManySources(t *testing.T) {
 	d.graph = graphOf(t, vertices, list)
 	number := func(epoch int, v int32) float32 { return float32((int(v)*7+epoch*3)%19 - 9) }
 	tr := &trial{divided: d, orders: [][]int{{2, 0, 1}, {1, 2, 0}}, x: number, dz: number}
-	if diff := cmp.Diff(tr.definition(list), tr.run(t)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, tr.definition(list), tr.run(t))
 }

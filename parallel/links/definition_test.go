@@ -2,11 +2,9 @@ package links_test
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"weft/comm"
@@ -17,108 +15,6 @@ import (
 	"weft/partition"
 	"weft/tensor"
 )
-
-// TestLossOf: the loss of held-out edges is the mean binary cross-entropy of them and of as many that are
-// drawn, worked out in double precision; workers have shares of it. Without edges it is 0.
-func TestLossOf(t *testing.T) {
-	g := tangled(t)
-	h, w := embeddings()
-	for _, part := range []links.Part{links.Val, links.Test} {
-		edges, want := edgesOf(g, part), 0.0
-		for _, e := range edges {
-			p, q := score(h, w, e), score(h, w, draw.Negative(0, 0, e, links.Among(vertices)))
-			want += (math.Log(1+math.Exp(-p)) + math.Log(1+math.Exp(q))) / float64(2*len(edges))
-		}
-		for _, k := range divisions {
-			var mu sync.Mutex
-			sum := 0.0
-			on(t, g, k, 0, func(_ *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error {
-				loss := l.LossOf(l.Scores(rowsOf(team, h, ids), decoder(team, w), part), part)
-				mu.Lock()
-				defer mu.Unlock()
-				sum += loss
-				return nil
-			})
-			near(t, fmt.Sprintf("part %d on %v", part, k), sum, want)
-		}
-	}
-	if loss := new(links.Edges).LossOf(nil, links.Val); loss != 0 {
-		t.Errorf("the loss of no edges is %v", loss)
-	}
-}
-
-// TestRanksWithoutTies holds filtered ranks against double precision. Where two scores are as near as
-// roundings the rank may be either.
-func TestRanksWithoutTies(t *testing.T) {
-	const near = 1e-6
-	g := tangled(t)
-	h, w := embeddings()
-	known := map[links.Edge]bool{}
-	for _, part := range []links.Part{links.Train, links.Val, links.Test} {
-		for _, e := range edgesOf(g, part) {
-			known[e] = true
-		}
-	}
-	edges := edgesOf(g, links.Test)
-	slices.SortFunc(edges, func(a, b links.Edge) int {
-		return slices.Compare([]int32{a.Relation, a.Source, a.Target}, []int32{b.Relation, b.Source, b.Target})
-	})
-	for _, rankAmong := range []int{0, 20} {
-		among := draw.Candidates(rankAmong, vertices)
-		if rankAmong == 0 {
-			for v := range int32(vertices) {
-				among = append(among, v)
-			}
-		}
-		for _, k := range divisions {
-			var mu sync.Mutex
-			got, ids := map[int][]float64{}, map[int][]int32{}
-			on(t, g, k, rankAmong, func(c *comm.Comm, l *links.Edges, team *kernel.Team, own []int32) error {
-				ranks := l.Ranks(rowsOf(team, h, own), decoder(team, w), links.Test)
-				mu.Lock()
-				defer mu.Unlock()
-				got[c.Rank()], ids[c.Rank()] = ranks, own
-				return nil
-			})
-			for worker, ranks := range got {
-				// A worker's edges come by relation, source and own row of the target
-				var its []links.Edge
-				for _, e := range edges {
-					if slices.Contains(ids[worker], e.Target) {
-						its = append(its, e)
-					}
-				}
-				if k.partitions*k.each == 1 && len(its) < 300 {
-					t.Fatalf("%d edges, which are ranked at once", len(its))
-				}
-				slices.SortStableFunc(its, func(a, b links.Edge) int {
-					row := func(e links.Edge) int32 { return int32(slices.Index(ids[worker], e.Target)) }
-					return slices.Compare([]int32{a.Relation, a.Source, row(a)}, []int32{b.Relation, b.Source, row(b)})
-				})
-				if len(ranks) != len(its) {
-					t.Fatalf("%v: %d ranks, want %d", k, len(ranks), len(its))
-				}
-				for i, e := range its {
-					low, high := 1.0, 1.0
-					for _, v := range among {
-						other := links.Edge{Relation: e.Relation, Source: e.Source, Target: v}
-						if known[other] {
-							continue
-						}
-						if d := score(h, w, other) - score(h, w, e); d > near {
-							low, high = low+1, high+1
-						} else if d > -near {
-							high++
-						}
-					}
-					if ranks[i] < low || ranks[i] > high {
-						t.Errorf("%v, among %d: the rank of %v is %v, want %v to %v", k, len(among), e, ranks[i], low, high)
-					}
-				}
-			}
-		}
-	}
-}
 
 // TestDrawsStay: a seed stands for the same draws in all versions, as results are to be had again by it.
 func TestDrawsStay(t *testing.T) {
@@ -179,21 +75,6 @@ func TestBytesOfWindows(t *testing.T) {
 	if peak := memory.Peak() - others; peak < 2*bytes*9/10 || peak > 2*bytes+list+3*page {
 		t.Errorf("the loss takes %d bytes, of windows of %d", peak, bytes)
 	}
-}
-
-// TestRanksOfTies: of equal scores half count, on any number of workers and of candidates. The embeddings are
-// so short that their products are exact, in any order.
-func TestRanksOfTies(t *testing.T) {
-	g := tangled(t)
-	r := rand.New(rand.NewPCG(8, 8))
-	h, w := make([]float32, vertices*columns), make([]float32, 2*columns)
-	for i := range h {
-		h[i] = float32(r.IntN(5)-2) / 2
-	}
-	for i := range w {
-		w[i] = float32(r.IntN(3) - 1)
-	}
-	holdRanks(t, g, h, w, 0, 20, 85)
 }
 
 // TestRepeatedEdgesOfASplit: an edge that a stored split has several times is one target that does not count.

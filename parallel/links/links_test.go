@@ -247,52 +247,82 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestScores: of held-out edges and of the one that is drawn against each, the same every time.
+// TestScores: of held-out edges and of the one that is drawn against each, the same every time, in double
+// precision. Their loss is the mean binary cross-entropy; workers have shares of it. Without edges it is 0.
 func TestScores(t *testing.T) {
 	g := tangled(t)
 	h, w := embeddings()
-	var want []float64
-	for _, e := range edgesOf(g, links.Val) {
-		want = append(want, score(h, w, e), score(h, w, draw.Negative(0, 0, e, links.Among(vertices))))
-	}
-	slices.Sort(want)
-	for _, k := range divisions {
-		var mu sync.Mutex
-		var got []float64
-		on(t, g, k, 0, func(_ *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error {
-			scores := l.Scores(rowsOf(team, h, ids), decoder(team, w), links.Val)
-			mu.Lock()
-			defer mu.Unlock()
-			for _, s := range scores {
-				got = append(got, float64(s))
+	for _, part := range []links.Part{links.Val, links.Test} {
+		var want []float64
+		loss := 0.
+		for _, e := range edgesOf(g, part) {
+			p, q := score(h, w, e), score(h, w, draw.Negative(0, 0, e, links.Among(vertices)))
+			want = append(want, p, q)
+			loss += math.Log(1+math.Exp(-p)) + math.Log(1+math.Exp(q))
+		}
+		slices.Sort(want)
+		for _, k := range divisions {
+			var mu sync.Mutex
+			var got []float64
+			sum := 0.
+			on(t, g, k, 0, func(_ *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error {
+				scores := l.Scores(rowsOf(team, h, ids), decoder(team, w), part)
+				mu.Lock()
+				defer mu.Unlock()
+				sum += l.LossOf(scores, part)
+				for _, s := range scores {
+					got = append(got, float64(s))
+				}
+				return nil
+			})
+			slices.Sort(got)
+			if len(got) != len(want) {
+				t.Fatalf("%v: %d scores, want %d", k, len(got), len(want))
 			}
-			return nil
-		})
-		slices.Sort(got)
-		if len(got) != len(want) {
-			t.Fatalf("%v: %d scores, want %d", k, len(got), len(want))
+			for i := range want {
+				near(t, fmt.Sprintf("%v: score %d", k, i), got[i], want[i])
+			}
+			near(t, fmt.Sprintf("%v: the loss", k), sum, loss/float64(len(want)))
 		}
-		for i := range want {
-			near(t, fmt.Sprintf("%v: score %d", k, i), got[i], want[i])
-		}
+	}
+	if loss := new(links.Edges).LossOf(nil, links.Val); loss != 0 {
+		t.Errorf("the loss of no edges is %v", loss)
 	}
 }
 
 // TestRanks holds filtered ranks against brute force, among all vertices and among some. Vertices of equal
-// rows tie, and count half.
+// rows tie, and count half. In one case the embeddings are so short that their products are exact, in any
+// order, with many ties. In the other, where two scores are as near as roundings the rank may be either.
 func TestRanks(t *testing.T) {
 	g := tangled(t)
 	h, w := embeddings()
 	for v := range 9 { // isolated vertices are alike, and like a linked one
 		copy(h[(vertices-1-v)*columns:][:columns], h[v*3*columns:][:columns])
 	}
-	holdRanks(t, g, h, w, 0, 20)
+	holdRanks(t, g, h, w, 1e-6, 0, 20)
+	r := rand.New(rand.NewPCG(8, 8))
+	for i := range h {
+		h[i] = float32(r.IntN(5)-2) / 2
+	}
+	for i := range w {
+		w[i] = float32(r.IntN(3) - 1)
+	}
+	holdRanks(t, g, h, w, 0, 0, 20, 85)
 }
 
 // holdRanks holds the ranks of the test edges, among so many candidates each time (0: all vertices), to the
-// definition, on any number of workers.
-func holdRanks(t *testing.T, g *graph.Graph, h, w []float32, amounts ...int) {
+// definition, on any number of workers. Scores that are as near as roundings may tie or not, but for those of
+// equal rows.
+func holdRanks(t *testing.T, g *graph.Graph, h, w []float32, roundings float64, amounts ...int) {
 	t.Helper()
+	known := map[links.Edge]bool{}
+	for _, part := range []links.Part{links.Train, links.Val, links.Test} {
+		for _, e := range edgesOf(g, part) {
+			known[e] = true
+		}
+	}
+	same := func(u, v int32) bool { return slices.Equal(h[int(u)*columns:][:columns], h[int(v)*columns:][:columns]) }
+	edges := edgesOf(g, links.Test)
 	for _, rankAmong := range amounts {
 		among := draw.Candidates(rankAmong, vertices)
 		if among == nil {
@@ -302,41 +332,51 @@ func holdRanks(t *testing.T, g *graph.Graph, h, w []float32, amounts ...int) {
 		} else if len(among) != rankAmong {
 			t.Fatalf("%d candidates, asked for %d", len(among), rankAmong)
 		}
-		var want []float64
-		known := map[links.Edge]bool{}
-		for _, part := range []links.Part{links.Train, links.Val, links.Test} {
-			for _, e := range edgesOf(g, part) {
-				known[e] = true
-			}
-		}
-		for _, e := range edgesOf(g, links.Test) {
-			rank := 1.0
+		lowest, highest := map[links.Edge]float64{}, map[links.Edge]float64{}
+		for _, e := range edges {
+			low, high := 1., 1.
 			for _, v := range among {
 				other := links.Edge{Relation: e.Relation, Source: e.Source, Target: v}
-				switch s, own := float32(score(h, w, other)), float32(score(h, w, e)); {
+				switch d := score(h, w, other) - score(h, w, e); {
 				case known[other]:
-				case s > own:
-					rank++
-				case s == own:
-					rank += .5
+				case same(v, e.Target) || roundings == 0 && d == 0:
+					low, high = low+.5, high+.5
+				case d > roundings:
+					low, high = low+1, high+1
+				case d > -roundings:
+					high++
 				}
 			}
-			want = append(want, rank)
+			lowest[e], highest[e] = low, high
 		}
-		slices.Sort(want)
 		for _, k := range divisions {
 			var mu sync.Mutex
-			var got []float64
-			on(t, g, k, rankAmong, func(_ *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error {
-				ranks := l.Ranks(rowsOf(team, h, ids), decoder(team, w), links.Test)
+			got, ids := map[int][]float64{}, map[int][]int32{}
+			on(t, g, k, rankAmong, func(c *comm.Comm, l *links.Edges, team *kernel.Team, own []int32) error {
+				ranks := l.Ranks(rowsOf(team, h, own), decoder(team, w), links.Test)
 				mu.Lock()
 				defer mu.Unlock()
-				got = append(got, ranks...)
+				got[c.Rank()], ids[c.Rank()] = ranks, own
 				return nil
 			})
-			slices.Sort(got)
-			if !slices.Equal(got, want) {
-				t.Errorf("%v, among %d: ranks %v, want %v", k, len(among), got, want)
+			for worker, ranks := range got {
+				its := slices.DeleteFunc(slices.Clone(edges), func(e links.Edge) bool { return !slices.Contains(ids[worker], e.Target) })
+				if k.partitions*k.each == 1 && len(its) < 300 {
+					t.Fatalf("%d edges, which are ranked at once", len(its))
+				}
+				// A worker's edges come by relation, source and own row of the target
+				slices.SortFunc(its, func(a, b links.Edge) int {
+					row := func(e links.Edge) int32 { return int32(slices.Index(ids[worker], e.Target)) }
+					return slices.Compare([]int32{a.Relation, a.Source, row(a)}, []int32{b.Relation, b.Source, row(b)})
+				})
+				if len(ranks) != len(its) {
+					t.Fatalf("%v: %d ranks, want %d", k, len(ranks), len(its))
+				}
+				for i, e := range its {
+					if ranks[i] < lowest[e] || ranks[i] > highest[e] {
+						t.Errorf("%v, among %d: the rank of %v is %v, want %v to %v", k, len(among), e, ranks[i], lowest[e], highest[e])
+					}
+				}
 			}
 		}
 	}

@@ -3,10 +3,9 @@ package order_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/autograd"
 	"weft/gnn"
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/parallel/order"
 	"weft/tensor"
@@ -75,9 +74,7 @@ func TestCheaperOrder(t *testing.T) {
 			for range 2 { // the second says nothing
 				layer.AggregateLinear(idle{}, c.x, w, gnn.Symmetric)
 			}
-			if diff := cmp.Diff([]string{"convs.0", c.want}, got); diff != "" {
-				t.Error(diff)
-			}
+			assert.Equal(t, []string{"convs.0", c.want}, got)
 		})
 	}
 }

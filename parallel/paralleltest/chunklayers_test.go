@@ -13,6 +13,7 @@ import (
 	"weft/graph"
 	"weft/parallel/axis"
 	"weft/parallel/chunked"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/tensor"
 	"weft/train/engine"
@@ -126,9 +127,7 @@ func (c *chunks) run(t *testing.T) {
 	w := Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: c.replicas, Slices: 1}, Graph: c.graph, Of: c.of}
 	w.Run(t, func(config engine.Config) {
 		g, err := chunked.New(config.Env, c.options, c.division)
-		if err != nil {
-			panic(err)
-		}
+		exchange.Must(err)
 		for epoch := 1; epoch <= chunkEpochs; epoch++ {
 			turns := c.order(epoch)
 			g.Forward(epoch, slices.Clone(turns))
@@ -221,9 +220,7 @@ func (l *chunkedLayer) backward(c *chunked.Chunk, k int) {
 // finish sums the gradients of the parameters over the replicas.
 func (l *chunkedLayer) finish() {
 	for i, m := range l.w {
-		if err := l.config.Groups.Replicas.SumFloats(comm.Gradient, m[1].Floats()); err != nil {
-			panic(err)
-		}
+		exchange.Must(l.config.Groups.Replicas.SumFloats(comm.Gradient, m[1].Floats()))
 		if l.config.Groups.Replicas.Rank() == 0 {
 			l.outcome.DW[i] = doubles(m[1].Floats())
 		}

@@ -12,6 +12,7 @@ import (
 	"weft/internal/require"
 	"weft/kernel/reference"
 	"weft/parallel/axis"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/tensor"
@@ -144,9 +145,7 @@ func TestDelayIsItsDefinition(t *testing.T) {
 				c.HaloDelay, c.HaloSmoothing, c.Recompute, c.AggregationOrder = 1, smoothing, false, settings.AggregationOrder
 				c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
 				e, err := engine.New(c)
-				if err != nil {
-					panic(err)
-				}
+				exchange.Must(err)
 				for _, p := range e.Params().List {
 					for k, x := range weights[p.Name].Data {
 						p.Value.Floats()[k] = float32(x)
@@ -170,9 +169,7 @@ func TestDelayIsItsDefinition(t *testing.T) {
 					mu.Unlock()
 					result.Drop()
 				}
-				if err := e.Settle(); err != nil {
-					panic(err)
-				}
+				exchange.Must(e.Settle())
 			})
 
 			all := denseGCN(s.graph)
@@ -234,13 +231,9 @@ func TestAveragesAreWhole(t *testing.T) {
 				return 0, logits.Tape().Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
 			}
 			e, err := engine.New(c)
-			if err != nil {
-				panic(err)
-			}
+			exchange.Must(err)
 			e.Train(1)
-			if err := e.Settle(); err != nil {
-				panic(err)
-			}
+			exchange.Must(e.Settle())
 			mu.Lock()
 			defer mu.Unlock()
 			for _, a := range e.Arrays() {

@@ -11,6 +11,7 @@ import (
 	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
 	"weft/parallel/tp"
@@ -56,9 +57,7 @@ func TestDropEdge(t *testing.T) {
 				of := Dividings(full.Vertices(), m.Partitions)["unevenly"]
 				Workers{Mesh: m, Storage: tensor.Float32, Graph: full, Of: of}.Run(t, func(c engine.Config) {
 					a, err := newAxis(c)
-					if err != nil {
-						panic(err)
-					}
+					exchange.Must(err)
 					for i, l := range layers {
 						if l.Is(along) {
 							l.Run(c, a, along, got[i], l.Blank(full.Vertices()))

@@ -10,6 +10,7 @@ import (
 	"weft/gnn"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/exchange"
 	"weft/tensor"
 	"weft/train/engine"
 )
@@ -303,9 +304,7 @@ func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*O
 		dx.Release()
 		for i, v := range w {
 			dw, _ := v.Grad()
-			if err := c.Groups.Replicas.SumFloats(comm.Gradient, dw.Floats()); err != nil {
-				panic(err)
-			}
+			exchange.Must(c.Groups.Replicas.SumFloats(comm.Gradient, dw.Floats()))
 			if c.Groups.Replicas.Rank() == 0 {
 				o.DW[i] = doubles(dw.Floats())
 			}

@@ -110,9 +110,7 @@ func (s *staged) run(t testing.TB, f func(c engine.Config, e engine.Engine)) {
 		var e engine.Engine
 		c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
 		e, err := engine.New(c)
-		if err != nil {
-			panic(err)
-		}
+		exchange.Must(err)
 		f(c, e)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/kernel/reference"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
 	"weft/partition"
@@ -50,9 +51,7 @@ func drawnTensors(t testing.TB, g *graph.Graph, s gnn.Spec, seed uint64) tensors
 	Workers{Mesh: mesh.One, Graph: g}.Run(t, func(c engine.Config) {
 		c.Blocks, c.Seed = blocks, seed
 		e, err := engine.New(c)
-		if err != nil {
-			panic(err)
-		}
+		exchange.Must(err)
 		r := rand.New(rand.NewPCG(seed, 3))
 		for _, p := range e.Params().List {
 			m := reference.From32(p.Value.Rows, p.Value.Cols, p.Value.Floats())

@@ -10,6 +10,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel/reference"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/tensor"
 	"weft/train/engine"
@@ -159,9 +160,7 @@ func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, rounded
 		}
 		Workers{Mesh: m, Storage: storage, Graph: g, Of: of}.Run(t, func(c engine.Config) {
 			a, err := axis(c)
-			if err != nil {
-				panic(err)
-			}
+			exchange.Must(err)
 			a.BeginEpoch(1)
 			for i, l := range all {
 				l.Run(c, a, l.along, got[i]...)

@@ -44,9 +44,7 @@ func TestMessagesRefused(t *testing.T) {
 				axis = newPartition
 			}
 			a, err := axis(e)
-			if err != nil {
-				panic(err)
-			}
+			exchange.Must(err)
 			defer func() {
 				mu.Lock()
 				defer mu.Unlock()
@@ -79,9 +77,7 @@ func TestEdgeFeaturesRefused(t *testing.T) {
 					axis = newPartition
 				}
 				a, err := axis(e)
-				if err != nil {
-					panic(err)
-				}
+				exchange.Must(err)
 				defer func() {
 					const want = "convs.1: attention is asked to use 7 features of each edge"
 					if f, is := recover().(exchange.Failure); !is || !strings.HasPrefix(f.Error(), want) {

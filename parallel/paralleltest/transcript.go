@@ -8,8 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -93,7 +92,5 @@ func CompareTranscript(t *testing.T, name, got string, update bool) {
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, string(want), got)
 }

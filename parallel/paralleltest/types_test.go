@@ -13,6 +13,7 @@ import (
 	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
@@ -118,9 +119,7 @@ func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *auto
 	}
 	for i, v := range w {
 		dw, _ := v.Grad()
-		if err := c.Groups.Replicas.SumFloats(0, dw.Floats()); err != nil {
-			panic(err)
-		}
+		exchange.Must(c.Groups.Replicas.SumFloats(0, dw.Floats()))
 		if c.Groups.Replicas.Rank() == 0 {
 			o.dw[i] = doubles(dw.Floats())
 		}
@@ -169,9 +168,7 @@ func TestBetweenTypes(t *testing.T) {
 				want, got := wants[w.Storage], blank()
 				w.Run(t, func(c engine.Config) {
 					a, err := axis(c)
-					if err != nil {
-						panic(err)
-					}
+					exchange.Must(err)
 					along := gnn.Along{Relation: name, Reversed: reversed}
 					if reversed {
 						b.run(c, a, along, a.Types()[0], a.Types()[1], 0, items, got)

@@ -10,6 +10,7 @@ import (
 
 	"weft/parallel/axis"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/train"
 	"weft/train/worker"
@@ -32,9 +33,7 @@ func wired(model, wire string) train.Options {
 
 // parse reads a setting's word.
 func parse(word encoding.TextUnmarshaler, text string) {
-	if err := word.UnmarshalText([]byte(text)); err != nil {
-		panic(err)
-	}
+	exchange.Must(word.UnmarshalText([]byte(text)))
 }
 
 // half sends half the columns in the last of three epochs, and whole all; none has no schedule.

@@ -26,9 +26,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 	for _, calls := range []int{2, 7, 12} { // of the message function before it panics: forward, and backward
 		outcome := w.Outcomes(t, func(c engine.Config) {
 			p, err := sar.New(c.Env, axis.Options{Prefetch: 1})
-			if err != nil {
-				panic(err)
-			}
+			exchange.Must(err)
 			left := calls
 			l := paralleltest.Message("", 4, 4, nil, gnn.Message{}, func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
 				if left--; left == 0 && c.Groups.Partition == 1 {

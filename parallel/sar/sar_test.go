@@ -13,6 +13,7 @@ import (
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
@@ -28,9 +29,7 @@ func workers(t *testing.T, g *graph.Graph, of []int32, k int, o axis.Options, wr
 	w.Run(t, func(c engine.Config) {
 		c.Epochs = 76
 		p, err := sar.New(c.Env, o)
-		if err != nil {
-			panic(err)
-		}
+		exchange.Must(err)
 		f(c, p)
 	})
 }
@@ -81,9 +80,7 @@ func TestHolders(t *testing.T) {
 		w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Holders: holders}
 		w.Run(t, func(c engine.Config) {
 			p, err := sar.New(c.Env, axis.Options{Prefetch: 1})
-			if err != nil {
-				panic(err)
-			}
+			exchange.Must(err)
 			for i, l := range layers {
 				l.Run(c, p, paralleltest.Reversed, got[i])
 			}
@@ -175,9 +172,7 @@ func TestTiles(t *testing.T) {
 			w.Run(t, func(c engine.Config) {
 				c.Tile, c.Epochs = tile, 1
 				p, err := sar.New(c.Env, o)
-				if err != nil {
-					panic(err)
-				}
+				exchange.Must(err)
 				l.Run(c, p, paralleltest.Stored, got.Outcome)
 				mu.Lock()
 				defer mu.Unlock()

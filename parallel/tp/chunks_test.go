@@ -8,6 +8,7 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/parallel/axis"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -31,9 +32,7 @@ func TestChunks(t *testing.T) {
 					w, got := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}, l.Blank(g.Vertices())
 					w.Run(t, func(c engine.Config) {
 						a, err := tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
-						if err != nil {
-							panic(err)
-						}
+						exchange.Must(err)
 						l.Run(c, a, along, got)
 					})
 					if want == nil {

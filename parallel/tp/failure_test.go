@@ -26,9 +26,7 @@ func TestOneWorkerFails(t *testing.T) {
 	} {
 		pass := func(c engine.Config) {
 			a, err := tp.New(c.Env, axis.Options{AggregationChunks: 3})
-			if err != nil {
-				panic(err)
-			}
+			exchange.Must(err)
 			l.Run(c, a, paralleltest.Stored, l.Blank(g.Vertices()))
 			exchange.Must(c.Groups.World.Barrier(comm.Setup)) // a worker may be done before another fails
 		}

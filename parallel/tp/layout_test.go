@@ -9,6 +9,7 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/parallel/axis"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -29,9 +30,7 @@ func TestToRowsInvertsToSlices(t *testing.T) {
 			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: &graph.Graph{Relations: []graph.Relation{relation}}}
 			w.Run(t, func(e engine.Config) {
 				a, err := tp.New(e.Env, axis.Options{AggregationChunks: 3})
-				if err != nil {
-					panic(err)
-				}
+				exchange.Must(err)
 				numbers := func(factor float32) *tensor.Matrix {
 					m := e.Team.Memory.New(tensor.Features, a.Rows().Here, c.columns)
 					for i := range m.Floats() {

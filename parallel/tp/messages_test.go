@@ -10,7 +10,9 @@ import (
 	"weft/comm"
 	"weft/comm/commtest"
 	"weft/gnn"
+	"weft/internal/assert"
 	"weft/parallel/axis"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -65,9 +67,7 @@ func TestBoundedMessages(t *testing.T) {
 			layer := paralleltest.Propagation("sum", columns, gnn.Sum, 1)
 			w.Run(t, func(e engine.Config) {
 				a, err := tp.New(e.Env, axis.Options{AggregationChunks: 1})
-				if err != nil {
-					panic(err)
-				}
+				exchange.Must(err)
 				layer.Run(e, a, paralleltest.Stored, layer.Blank(vertices))
 			})
 			if largest > 4<<16 {
@@ -169,9 +169,7 @@ func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 		e.Groups.World.Begin()
 		defer e.Groups.World.End()
 		a, err := tp.New(e.Env, axis.Options{})
-		if err != nil {
-			panic(err)
-		}
+		exchange.Must(err)
 		e.Groups.World.Meet()
 		layer.Run(e, a, paralleltest.Stored, got)
 	})
@@ -179,9 +177,7 @@ func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 	var all sync.WaitGroup
 	for worker, h := range hosts {
 		all.Go(func() {
-			if err := h.Close(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, h.Close())
 		})
 		if most := spools[worker].most; most > 4*(workers-1) {
 			t.Errorf("worker %d: %d messages at a time", worker, most)
@@ -198,9 +194,7 @@ func TestAttentionReleasesSlices(t *testing.T) {
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}
 	w.Run(t, func(e engine.Config) {
 		a, err := tp.New(e.Env, axis.Options{})
-		if err != nil {
-			panic(err)
-		}
+		exchange.Must(err)
 		tape := autograd.NewTape(e.Team)
 		zeros := func(rows int, of *autograd.RowSet) *autograd.Var {
 			return tape.Constant(e.Team.Zeros(tensor.Features, rows, heads*width), of)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"weft/internal/assert"
 )
 
 // TestOwnersOfThePaper is NeutronTP's Figure 9 (d): four chunks of two destinations each, and two workers.
@@ -15,9 +15,7 @@ func TestOwnersOfThePaper(t *testing.T) {
 			visit(source)
 		}
 	})
-	if diff := cmp.Diff([][]int32{{3, 5, 0, 1}, {4, 6, 7, 2}}, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, [][]int32{{3, 5, 0, 1}, {4, 6, 7, 2}}, got)
 }
 
 // TestOwnersAreEven: each row has one owner, even if it is never a source, and each worker owns the number of

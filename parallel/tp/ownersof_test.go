@@ -3,9 +3,8 @@ package tp
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/partition"
 )
 
@@ -14,7 +13,5 @@ import (
 func TestOwnersOfAPartition(t *testing.T) {
 	in := graph.Relation{Indptr: []int64{0, 4, 6, 6, 6}, Sources: []int32{1, 2, 5, 6, 3, 4}}
 	e := &partition.Edges{P: 1, Rows: 4, Starts: []int{0, 2, 6, 9}, Relations: []partition.Relation{{In: in}}}
-	if diff := cmp.Diff([][]int32{{0, 1}, {2, 3}}, ownersOf(e, 0, 2)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, [][]int32{{0, 1}, {2, 3}}, ownersOf(e, 0, 2))
 }

@@ -10,7 +10,9 @@ import (
 	"weft/comm"
 	"weft/comm/commtest"
 	"weft/gnn"
+	"weft/internal/assert"
 	"weft/parallel/axis"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
@@ -60,9 +62,7 @@ func TestSentBytes(t *testing.T) {
 						}
 					}
 					a, err := tp.New(e.Env, axis.Options{})
-					if err != nil {
-						panic(err)
-					}
+					exchange.Must(err)
 					c.layer.Run(e, a, paralleltest.Stored, c.layer.Blank(g.Vertices()))
 					mu.Lock()
 					defer mu.Unlock()
@@ -89,9 +89,7 @@ func TestSentBytes(t *testing.T) {
 						}
 					}
 				}
-				if diff := cmp.Diff(want, got, cmp.AllowUnexported(link{})); diff != "" {
-					t.Error(diff)
-				}
+				assert.Equal(t, want, got, cmp.AllowUnexported(link{}))
 				each := make([]redistributions, n)
 				for from := range each {
 					each[from].number = 4
@@ -99,9 +97,7 @@ func TestSentBytes(t *testing.T) {
 				for l, bytes := range want {
 					each[l.from].bytes += bytes
 				}
-				if diff := cmp.Diff(each, reported, cmp.AllowUnexported(redistributions{})); diff != "" {
-					t.Error(diff)
-				}
+				assert.Equal(t, each, reported, cmp.AllowUnexported(redistributions{}))
 			})
 		}
 	}

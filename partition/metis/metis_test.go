@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -24,9 +25,7 @@ func grid(t *testing.T, side int, w Weights) *Problem {
 	p, err := New(side*side, 4*side*(side-1), w)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, p.Close())
 	})
 	at := int32(0)
 	for v := range side * side {
@@ -181,9 +180,7 @@ func TestRefuses(t *testing.T) {
 func TestNoVertices(t *testing.T) {
 	p, err := New(0, 0, Weights{Edges: true, Vertex: 1})
 	require.NoError(t, err)
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, p.Close())
 }
 
 // There may be as many partitions as vertices.
@@ -290,9 +287,7 @@ var _ = func() error {
 func awaitStopped(t *testing.T) {
 	for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
 		lists, err := filepath.Glob("/proc/self/task/*/children")
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		for _, list := range lists {
 			text, _ := os.ReadFile(list) // a thread may have ended
 			for _, child := range strings.Fields(string(text)) {
@@ -350,9 +345,7 @@ func TestWatchLeavesWork(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond) // three times the timeout of watch
 	defer cancel()
-	if err := watch(ctx, worker.Process.Pid, 50*time.Millisecond); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, watch(ctx, worker.Process.Pid, 50*time.Millisecond))
 }
 
 // TestBusy: a process is busy while it uses a processor, or waits for one. The states are those of

@@ -14,6 +14,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/partition/metis"
 )
@@ -182,9 +183,7 @@ func TestClusters(t *testing.T) {
 				break
 			}
 		}
-		if diff := gocmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
+		assert.Equal(t, want, got)
 	})
 }
 
@@ -233,12 +232,8 @@ func TestProblem(t *testing.T) {
 					got[pair{a, p.Neighbours[i]}] = p.EdgeWeights[i]
 				}
 			}
-			if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(pair{})); diff != "" {
-				t.Error(diff)
-			}
-			if diff := gocmp.Diff(weights, p.VertexWeights); diff != "" {
-				t.Error(diff)
-			}
+			assert.Equal(t, want, got, gocmp.AllowUnexported(pair{}))
+			assert.Equal(t, weights, p.VertexWeights)
 			return nil, nil
 		}})
 		if _, err := s.divide(label, clusters); err != nil {

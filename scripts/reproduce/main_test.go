@@ -10,8 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -110,9 +109,7 @@ func TestTable(t *testing.T) {
 Cora              GAT          83.00 ± 1.41 (2)   83.0 ± 0.7   +0.00        1.5     -          --precision bf16
 Debian packages   perceptron   62.50 (1)          -            -            30.0    -          -
 `
-	if diff := cmp.Diff(want, got.String()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, got.String())
 	if text, err := json.Marshal(rows[1]); err != nil || !strings.Contains(string(text), `"published":null,`) {
 		t.Errorf("JSON of a row without a published figure: %s, %v", text, err)
 	}
@@ -156,9 +153,7 @@ train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 1 --json
 train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 0 --json --out /tmp/w/run-7 --parallel graph=2 --split 0
 train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 1 --json --out /tmp/w/run-8 --parallel graph=2 --split 1
 `, folder)
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, string(got))
 }
 
 // TestSmoothing: each run is smoothed after it was trained, and gives the figures of a row of its own.
@@ -183,9 +178,7 @@ func TestSmoothing(t *testing.T) {
 ogbn-products   linear                     81.00 ± 0.00 (2)   47.7         +33.27       1.0     2.5        -
 ogbn-products   linear, Correct & Smooth   88.00 ± 0.00 (2)   82.5 ± 0.0   +5.46        1.0     -          -
 `
-	if diff := cmp.Diff(table, got.String()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, table, got.String())
 	if rows[0].Runs[1].Val != .8 || rows[1].Runs[1].Val != .9 {
 		t.Errorf("validation: %v and smoothed %v", rows[0].Runs, rows[1].Runs)
 	}
@@ -197,9 +190,7 @@ smooth /tmp/w/run-1 --json --correct-alpha 1 --scale 20 --smooth-alpha 0.9
 train /tmp/w/ogbn-products --config configs/ogbn-products-linear.yaml --seed 1 --json --out /tmp/w/run-2
 smooth /tmp/w/run-2 --json --correct-alpha 1 --scale 20 --smooth-alpha 0.9
 `, folder)
-	if diff := cmp.Diff(want, string(asked)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, string(asked))
 }
 
 func TestFailure(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/assert"
 	"weft/internal/fulldisk"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -35,9 +36,7 @@ func TestFile(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("the folder has %v, %v", left, err)
 	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, f.Close())
 }
 
 // TestDamaged: bytes that have changed on the disk, or are gone, are refused.
@@ -95,9 +94,7 @@ func TestNoFolder(t *testing.T) {
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	for _, within := range []string{dir, filepath.Join(dir, "a"), filepath.Join(dir, "a") + "/", filepath.Join(dir, "a") + "/./"} {
-		if err := Check(within); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, Check(within))
 		if _, known, err := Free(within); !known || err != nil {
 			t.Errorf("room of %s: %v, %v", within, known, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"weft/autograd"
 	"weft/comm"
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/kernel"
 	"weft/nn"
@@ -42,9 +43,7 @@ func TestReducer(t *testing.T) {
 						r.add(p.Grad)
 					}
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 				for i, p := range params {
 					for _, k := range []int{0, p.Grad.Len() / 2, p.Grad.Len() - 1} {
 						if got, want := p.Grad.Floats()[k], float32(1+2+3)*float32(i+1+pass); got != want {
@@ -54,9 +53,7 @@ func TestReducer(t *testing.T) {
 				}
 			}
 			// no worker releases its memory while another copies from it
-			if err := c.Barrier(comm.Setup); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.Barrier(comm.Setup))
 		})
 	}
 	all.Wait()

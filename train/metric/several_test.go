@@ -10,6 +10,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/assert"
 )
 
 // onWorkers runs f on each of n workers of this process.
@@ -103,9 +104,7 @@ func TestRanksByHand(t *testing.T) {
 	}
 	onWorkers(2, func(c *comm.Comm) {
 		got, err := OfRanks(c, ranks[c.Rank()], 6, names)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		for i, x := range got {
 			if math.Abs(x-want[i]) > 1e-15 {
 				t.Errorf("%s is %v, want %v", names[i], x, want[i])
@@ -163,9 +162,7 @@ func TestNumberInJSON(t *testing.T) {
 			t.Errorf("%v is written %s, %v", c.x, text, err)
 		}
 		var back Number
-		if err := json.Unmarshal(text, &back); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, json.Unmarshal(text, &back))
 		if x := float64(back); c.text == "null" && !math.IsNaN(x) || c.text != "null" && x != c.x {
 			t.Errorf("%s is read as %v", text, x)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weft/checkpoint"
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -70,9 +71,7 @@ func TestLook(t *testing.T) {
 				again.Discard()
 				t.Error("a run under way is opened again")
 			}
-			if err := d.metrics.Close(); err != nil { // as a process's end does
-				t.Fatal(err)
-			}
+			require.NoError(t, d.metrics.Close()) // as a process's end does
 			if s := lookAt(t, path); s.Status != Killed || s.EpochsRun != 4 {
 				t.Errorf("killed %+v", s)
 			}
@@ -96,9 +95,7 @@ func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 	if s := lookAt(t, d.Path); s.Status != Running {
 		t.Errorf("under way %+v", s)
 	}
-	if err := d.metrics.Close(); err != nil { // as a process's end does
-		t.Fatal(err)
-	}
+	require.NoError(t, d.metrics.Close()) // as a process's end does
 	if s := lookAt(t, d.Path); s.Status != Finished || s.Reason != "all 0 epochs are done" {
 		t.Errorf("ended %+v", s)
 	}
@@ -161,9 +158,7 @@ func TestLookKeepsNobodyOut(t *testing.T) {
 		}
 	}
 	stop()
-	if err := <-looked; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-looked)
 }
 
 // TestLookAtResults: run.json has the word on a run that has ended. One without state.json, of an earlier

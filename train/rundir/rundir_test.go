@@ -19,6 +19,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/atomicfile"
 	"weft/internal/fulldisk"
 	"weft/internal/refusal"
@@ -111,26 +112,20 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	}
 	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())))
 	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "profile.json", "run.json", "run.yaml", "state.json"}
-	if diff := cmp.Diff(files, names(t, path)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, files, names(t, path))
 	lines, err := os.ReadFile(filepath.Join(path, "metrics.jsonl"))
 	require.NoError(t, err)
 	want := `{"epoch":1,"loss":null,"lr":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
 {"epoch":2,"loss":null,"lr":0,"train":0.5,"val":null,"test":0,"val_loss":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
 {"epoch":3,"loss":null,"lr":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
 `
-	if diff := cmp.Diff(want, string(lines)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, string(lines))
 	checkLogits(t, filepath.Join(path, predictionsFile))
 	got, o, weights, err := Read(path)
 	if err != nil || weights != filepath.Join(path, "model.safetensors") || !filepath.IsAbs(got.Store) {
 		t.Errorf("%v, %s, %s", err, weights, got.Store)
 	}
-	if diff := cmp.Diff(train.Defaults(), o); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, train.Defaults(), o)
 	if got.Summary.RunDir != path || got.Finished.Before(got.Started) {
 		t.Errorf("run in %s, from %v to %v", got.Summary.RunDir, got.Started, got.Finished)
 	}
@@ -149,9 +144,7 @@ func TestNoProfile(t *testing.T) {
 	run.Profile = nil
 	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(run)))
 	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml", "state.json"}
-	if diff := cmp.Diff(files, names(t, path)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, files, names(t, path))
 }
 
 // TestRecord: a run that is recorded leaves its results, and its job as it was.
@@ -188,9 +181,7 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 	epochs := 0
 	job := &train.Job{Graph: small(t), Options: o, OnEpoch: func(train.Epoch) {
 		if epochs++; epochs == 2 {
-			if err := os.RemoveAll(path); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, os.RemoveAll(path))
 		}
 	}}
 	if result, err := d.Record(t.Context(), job, "v1"); result != nil || !errors.Is(err, errGone) || epochs > 3 {
@@ -213,9 +204,7 @@ func TestRecordWithoutRoom(t *testing.T) {
 	if result == nil || result.Epochs > 3 || err == nil || !strings.Contains(err.Error(), " left, and weights and predictions take ") {
 		t.Errorf("a result %v, %v", result != nil, err)
 	}
-	if diff := cmp.Diff([]string{weightsFile, predictionsFile}, d.Kept()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, []string{weightsFile, predictionsFile}, d.Kept())
 }
 
 // TestRoomForResults: a disk is full where it has fewer bytes left than the results take. Any disk that tests
@@ -223,9 +212,7 @@ func TestRecordWithoutRoom(t *testing.T) {
 func TestRoomForResults(t *testing.T) {
 	d := newDir(t, filepath.Join(t.TempDir(), "run"))
 	d.Needs = 1 << 20
-	if err := d.Epoch(train.Epoch{Epoch: 1}); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, d.Epoch(train.Epoch{Epoch: 1}))
 }
 
 // TestLineThatDoesNotFit: metrics.jsonl holds whole lines only, also after one that did not fit.
@@ -238,9 +225,7 @@ func TestLineThatDoesNotFit(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
-		if err := d.append([]byte("3\n")); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, d.append([]byte("3\n")))
 		if text, err := os.ReadFile(d.file(metricsFile)); err != nil || string(text) != "first\n3\n" {
 			t.Errorf("%s holds %q, error %v", metricsFile, text, err)
 		}
@@ -251,9 +236,7 @@ func TestLineThatDoesNotFit(t *testing.T) {
 func TestRunDirBecomesReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	d := newDir(t, filepath.Join(dir, "run"))
-	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755)); err != nil { // to be looked into by anybody
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755))) // to be looked into by anybody
 	for mode, want := range map[os.FileMode]string{0o777: "", 0o555: "it cannot be written to any more: permission denied"} {
 		require.NoError(t, os.Chmod(d.Path, mode))
 		told := make(chan error)
@@ -266,9 +249,7 @@ func TestRunDirBecomesReadOnly(t *testing.T) {
 			t.Errorf("mode %o: %v, want %q", mode, err, want)
 		}
 	}
-	if err := os.Chmod(d.Path, 0o777); err != nil { // to be removed
-		t.Error(err)
-	}
+	assert.NoError(t, os.Chmod(d.Path, 0o777)) // to be removed
 }
 
 // TestRunDirOfALiveRun: a second run is told of one that is under way, and not once that has ended.
@@ -280,9 +261,7 @@ func TestRunDirOfALiveRun(t *testing.T) {
 		{"end", "the folder holds a run that can continue: weft train resume "},
 	} {
 		if c.end != "" {
-			if err := d.metrics.Close(); err != nil { // as a process's end does
-				t.Fatal(err)
-			}
+			require.NoError(t, d.metrics.Close()) // as a process's end does
 		}
 		if _, err := New(dir, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
@@ -514,16 +493,10 @@ func TestRunDirOfARunThatHardlyBegan(t *testing.T) {
 	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), "another run is under way") {
 		t.Errorf("beside a run that begins: %v", err)
 	}
-	if err := first.metrics.Close(); err != nil { // as a process's end does
-		t.Fatal(err)
-	}
+	require.NoError(t, first.metrics.Close()) // as a process's end does
 	d := newDir(t, dir)
-	if err := d.Epoch(train.Epoch{Epoch: 1}); err != nil {
-		t.Error(err)
-	}
-	if diff := cmp.Diff([]string{metricsFile, configFile, stateFile}, names(t, dir)); diff != "" {
-		t.Error(diff)
-	}
+	assert.NoError(t, d.Epoch(train.Epoch{Epoch: 1}))
+	assert.Equal(t, []string{metricsFile, configFile, stateFile}, names(t, dir))
 	require.NoError(t, errors.Join(d.metrics.Close(), d.root.Remove(stateFile)))
 	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), "not empty (it holds metrics.jsonl)") {
 		t.Errorf("over the epochs of a run: %v", err)
@@ -540,10 +513,6 @@ func TestDiscardLeavesAnother(t *testing.T) {
 		t.Fatal("two runs in one folder")
 	}
 	second.Discard()
-	if err := first.Epoch(train.Epoch{Epoch: 1}); err != nil {
-		t.Error(err)
-	}
-	if diff := cmp.Diff([]string{metricsFile, configFile, stateFile}, names(t, dir)); diff != "" {
-		t.Error(diff)
-	}
+	assert.NoError(t, first.Epoch(train.Epoch{Epoch: 1}))
+	assert.Equal(t, []string{metricsFile, configFile, stateFile}, names(t, dir))
 }

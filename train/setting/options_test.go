@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/gnn"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/kernel"
@@ -111,9 +112,7 @@ func TestNamesInAnyCase(t *testing.T) {
 			t.Errorf("%s %s: %s, %v", name, text, s.Text(&o), err)
 		}
 	}
-	if err := o.CheckValues(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, o.CheckValues())
 }
 
 // TestTurnedOffOnAnyMesh: a given setting that asks for nothing is accepted on a mesh that it is not for, and
@@ -147,9 +146,7 @@ func TestHeadsDivideHidden(t *testing.T) {
 	if _, err := o.Resolve("heads"); err == nil || err.Error() != want {
 		t.Errorf("heads of gcn, given: %v, want %q", err, want)
 	}
-	if diff := cmp.Diff([]string{"heads"}, o.Unused()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, []string{"heads"}, o.Unused())
 }
 
 // TestDelayRefuses: a late halo where workers cannot hold one, and what belongs to it without it.
@@ -212,9 +209,7 @@ func TestWireRefuses(t *testing.T) {
 			o.Precision, o.Parallel = precision, "tensor=2"
 			read(t, &o.Wire, wire)
 			r, err := o.Resolve()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if got := r.Wire.Format(r.Storage); got != format {
 				t.Errorf("wire %s with precision %s: format %d, want %d", wire, precision, got, format)
 			}
@@ -277,9 +272,7 @@ func TestOneWorkerMesh(t *testing.T) {
 // read reads a setting's text.
 func read(t *testing.T, value encoding.TextUnmarshaler, text string) {
 	t.Helper()
-	if err := value.UnmarshalText([]byte(text)); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, value.UnmarshalText([]byte(text)))
 }
 
 func TestParseBytes(t *testing.T) {

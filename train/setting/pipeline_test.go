@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/gnn"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
@@ -105,9 +106,7 @@ func TestSettingsOfAPipeline(t *testing.T) {
 		}
 	}
 	o.ResetOtherAxes(func(string) bool { return false })
-	if diff := cmp.Diff(again, o); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, again, o)
 	o.Parallel = "graph=2"
 	o.ResetOtherAxes(func(string) bool { return false })
 	if o.Chunks != 0 || o.StaleGradients != Defaults().StaleGradients {

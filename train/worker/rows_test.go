@@ -9,6 +9,7 @@ import (
 
 	"weft/comm"
 	"weft/gnn"
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/kernel"
 	"weft/nn"
@@ -90,9 +91,7 @@ func TestAgree(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 }
 
@@ -113,9 +112,7 @@ func TestLoadRefused(t *testing.T) {
 		}
 		return w.Load(nn.State{}, nil)
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }
 
 // TestWorkOfStages: of blocks that cost 2, 3 and 5 multiply-adds a vertex the second stage has the last two.
@@ -190,7 +187,5 @@ func TestTotalsOfWorkers(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }

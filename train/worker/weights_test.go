@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/comm"
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/kernel"
 	"weft/nn"
@@ -45,7 +46,5 @@ func TestWeightsOfStages(t *testing.T) {
 		}
 		return c.Barrier(comm.Setup)
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }
