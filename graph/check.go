@@ -302,6 +302,7 @@ func checkClasses(first int, class []int64, classes int) error {
 	return nil
 }
 
+// checkMulti checks labels where a vertex may carry several.
 func (l *Labels) checkMulti(vertices int, d depth) error {
 	if l.Classes == 0 || !fills(len(l.Multi), vertices, l.Classes) {
 		return flawf(labelsFile, "%d values for %d vertices × %d classes", len(l.Multi), vertices, l.Classes)
@@ -309,9 +310,16 @@ func (l *Labels) checkMulti(vertices int, d depth) error {
 	if d == indices {
 		return nil
 	}
-	return checkMulti(0, l.Multi, l.Classes)
+	for k, x := range l.Multi {
+		if x == x && x != 0 && x != 1 {
+			return flawf(labelsFile, "vertex %d has the value %v for class %d; a row is 0 and 1, and NaN where a label is missing",
+				k/l.Classes, x, k%l.Classes)
+		}
+	}
+	return nil
 }
 
+// checkValues checks values to predict.
 func (l *Labels) checkValues(vertices, most int, d depth) error {
 	switch {
 	case l.Classes != 0 || l.Class != nil || l.Multi != nil:
@@ -323,25 +331,10 @@ func (l *Labels) checkValues(vertices, most int, d depth) error {
 	case d == indices:
 		return nil
 	}
-	return checkValues(0, l.Values, l.Columns)
-}
-
-// checkValues checks values to predict, of which the first row belongs to vertex first.
-func checkValues(first int, rows []float32, columns int) error {
-	for k, x := range rows {
+	for k, x := range l.Values {
 		if math.IsInf(float64(x), 0) {
-			return flawf(labelsFile, "vertex %d has the value %v in column %d; values are finite, and NaN where one is missing", first+k/columns, x, k%columns)
-		}
-	}
-	return nil
-}
-
-// checkMulti checks labels where a vertex may carry several, of which the first row belongs to vertex first.
-func checkMulti(first int, rows []float32, classes int) error {
-	for k, x := range rows {
-		if x == x && x != 0 && x != 1 {
-			return flawf(labelsFile, "vertex %d has the value %v for class %d; a row is 0 and 1, and NaN where a label is missing",
-				first+k/classes, x, k%classes)
+			return flawf(labelsFile, "vertex %d has the value %v in column %d; values are finite, and NaN where one is missing",
+				k/l.Columns, x, k%l.Columns)
 		}
 	}
 	return nil

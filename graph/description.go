@@ -74,7 +74,7 @@ type vertexDescription struct {
 	Count    int                  `json:"count"`
 	Features *featuresDescription `json:"features,omitempty"`
 	Labels   *labelsDescription   `json:"labels,omitempty"`
-	Splits   []splitDescription   `json:"splits,omitempty"`
+	Splits   []SplitSizes         `json:"splits,omitempty"`
 	Names    bool                 `json:"names,omitempty"` // names.json is there
 	Arrays   []ArrayShape         `json:"arrays,omitempty"`
 	Graphs   int                  `json:"graphs,omitempty"` // graph_ids.npy is there, of so many graphs
@@ -94,15 +94,6 @@ type labelsDescription struct {
 	Columns int    `json:"columns,omitempty"` // of values
 	Names   bool   `json:"names,omitempty"`   // class_names.json is there
 }
-
-// splitDescription holds the sizes of one split.
-type splitDescription struct {
-	Train int `json:"train"`
-	Val   int `json:"val"`
-	Test  int `json:"test"`
-}
-
-func (s splitDescription) sizes() [3]int { return [3]int{s.Train, s.Val, s.Test} }
 
 // relationDescription is one edge type, from vertices of type Source to vertices of type Target.
 type relationDescription struct {
@@ -312,23 +303,23 @@ func Files(dir string) ([]string, error) {
 			files = append(files, filepath.Join(dir, a.file))
 		}
 	}
-	named := func(there bool, name string) []storedArray {
-		if !there {
-			return nil
+	named := func(there bool, names ...string) (all []storedArray) {
+		for _, name := range names {
+			if there {
+				all = append(all, storedArray{file: name})
+			}
 		}
-		return []storedArray{{file: name}}
+		return all
 	}
 	for i := range d.Relations {
-		r := &d.Relations[i]
-		add(d.layout().edges(r.Source, r.Name, r.Target), (&Relation{EdgeSplit: &EdgeSplit{}}).stored(inEdges, r, 0))
+		r, none := &d.Relations[i], &Relation{EdgeSplit: &EdgeSplit{}}
+		add(d.layout().edges(r.Source, r.Name, r.Target), none.stored(inEdges, r, 0))
 	}
 	for i := range d.Vertices {
 		v := &d.Vertices[i]
 		t, at := &VertexType{Arrays: described(v.Arrays)}, d.layout().vertices(v.Type)
-		add(at, t.Features.stored(v.Features, 0), (&Labels{}).stored(v.Labels, 0), named(v.Labels != nil && v.Labels.Names, classNamesFile))
-		for _, file := range splitFiles {
-			add(at, named(len(v.Splits) > 0, file))
-		}
+		add(at, t.Features.stored(v.Features, 0), (&Labels{}).stored(v.Labels, 0))
+		add(at, named(v.Labels != nil && v.Labels.Names, classNamesFile), named(len(v.Splits) > 0, splitFiles[:]...))
 		add(at, named(v.Names, namesFile), t.stored(v, d.Vertices[0].Graphs))
 	}
 	return files, nil
@@ -354,11 +345,10 @@ func describe(g *Graph) *description {
 		d.Vertices = append(d.Vertices, describeVertices(t))
 	}
 	v := &d.Vertices[0]
-	v.Splits = describeSplits(g.Splits)
+	v.Splits = SizesOf(g.Splits)
 	v.Labels, v.Graphs = describeLabels(&g.Labels), g.Graphs
 	for i := range g.Relations {
-		source, _, target := g.Relations[i].Ends()
-		d.Relations = append(d.Relations, describeRelation(source, target, &g.Relations[i]))
+		d.Relations = append(d.Relations, describeRelation(&g.Relations[i]))
 	}
 	return d
 }
@@ -390,18 +380,10 @@ func describeVertices(t VertexType) vertexDescription {
 	return v
 }
 
-func describeRelation(source, target string, r *Relation) relationDescription {
-	_, name, _ := r.Ends()
+func describeRelation(r *Relation) relationDescription {
+	source, name, target := r.Ends()
 	return relationDescription{
 		Source: source, Name: name, Target: target, Count: len(r.Sources),
 		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.EdgeColumns, EdgeSplit: describeEdgeSplit(r.EdgeSplit),
 	}
-}
-
-func describeSplits(splits []Split) []splitDescription {
-	var d []splitDescription
-	for _, s := range splits {
-		d = append(d, splitDescription{len(s.Train), len(s.Val), len(s.Test)})
-	}
-	return d
 }

@@ -18,7 +18,7 @@ func (s *staging) graph(g *Graph) {
 	s.types(g, func(_ int, t VertexType) { s.vertices(t, g.Graphs) })
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		d := describeRelation("", "", r)
+		d := describeRelation(r)
 		s.within(g.layout().edges(r.Ends()), func() { s.write(r.stored(inEdges, &d, r.rows())) })
 	}
 }

@@ -161,8 +161,8 @@ func (p *Part) describe() *description {
 	}
 	for i := range p.Out {
 		in := &d.Relations[i]
-		out := describeRelation(in.Source, l.theWhole(in.Target), &p.Out[i])
-		out.Name = in.Name
+		out := describeRelation(&p.Out[i])
+		out.Source, out.Name, out.Target = in.Source, in.Name, l.theWhole(in.Target)
 		in.Source = l.theWhole(in.Source)
 		d.Relations = append(d.Relations, out)
 	}

@@ -170,12 +170,11 @@ func TestFolderKeepsItsError(t *testing.T) {
 	}
 }
 
-func TestRows(t *testing.T) {
+func TestBare(t *testing.T) {
 	g := dense()
-	got := g.Rows([]int32{1, 3})
+	got := g.Bare([]int32{1, 3})
 	want := &Graph{
-		Relations:  []Relation{{Indptr: []int64{0, 0, 0}}},
-		Features:   Features{Columns: 3, Dense: []float32{0, 0, 0, 0, 6, 0}},
+		Count:      2,
 		Labels:     Labels{Classes: 2, Class: []int64{1, 1}, Names: g.Labels.Names},
 		Splits:     []Split{{Val: []int64{0}, Test: []int64{1}}},
 		Metric:     g.Metric,

@@ -288,10 +288,7 @@ func ofType(g *Graph, name string) string {
 
 // add appends the rows of another relation, whose vertices are numbered from before on.
 func (r *Relation) add(other *Relation, before int32) {
-	edges := int64(len(r.Sources))
-	for _, end := range other.Indptr[1:] {
-		r.Indptr = append(r.Indptr, edges+end)
-	}
+	r.Indptr = appendRows(r.Indptr, other.Indptr)
 	for _, u := range other.Sources {
 		r.Sources = append(r.Sources, before+u)
 	}
@@ -303,10 +300,7 @@ func (r *Relation) add(other *Relation, before int32) {
 func (f *Features) add(other *Features, vertices int, dense bool) {
 	switch {
 	case !dense:
-		edge := f.Indptr[len(f.Indptr)-1]
-		for _, end := range other.Indptr[1:] {
-			f.Indptr = append(f.Indptr, edge+end)
-		}
+		f.Indptr = appendRows(f.Indptr, other.Indptr)
 		f.Indices, f.Data = append(f.Indices, other.Indices...), append(f.Data, other.Data...)
 	case other.Sparse():
 		rows := make([]float32, vertices*f.Columns)

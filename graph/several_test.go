@@ -159,7 +159,7 @@ func TestGraphsOfVertices(t *testing.T) {
 	if want := []int32{0, 0, 1, 1}; !slices.Equal(some.GraphOf, want) || some.Graphs != 2 || some.Check() != nil {
 		t.Errorf("induced: %v of %d graphs, want %v", some.GraphOf, some.Graphs, want)
 	}
-	if rows := g.Rows([]int32{1, 2}); rows.GraphOf != nil || rows.Graphs != 0 {
+	if rows := g.Bare([]int32{1, 2}); rows.GraphOf != nil || rows.Graphs != 0 {
 		t.Errorf("rows of a worker: %v", rows.GraphOf)
 	}
 }

@@ -149,7 +149,7 @@ func (l *Labels) read(m *mappings, dir string, d *labelsDescription, vertices in
 	return err
 }
 
-func readSplits(m *mappings, dir string, d []splitDescription) ([]Split, error) {
+func readSplits(m *mappings, dir string, d []SplitSizes) ([]Split, error) {
 	if len(d) == 0 {
 		return nil, nil
 	}

@@ -139,7 +139,7 @@ func (g *Graph) bytes() int64 {
 	n := g.vertexBytes()
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		d := describeRelation("", "", r)
+		d := describeRelation(r)
 		n += bytesOf(r.stored(inEdges, &d, r.rows()))
 	}
 	return n

@@ -93,6 +93,16 @@ type SplitSizes struct {
 	Test  int `json:"test"`
 }
 
+func (s SplitSizes) sizes() [3]int { return [3]int{s.Train, s.Val, s.Test} }
+
+// SizesOf returns the sizes of splits.
+func SizesOf(splits []Split) (all []SplitSizes) {
+	for _, s := range splits {
+		all = append(all, SplitSizes{len(s.Train), len(s.Val), len(s.Test)})
+	}
+	return all
+}
+
 // Summarize counts. It takes time in proportion to the arrays and 48 bytes per vertex. The graph must pass
 // Check. A mapped file that is cut meanwhile is an error, as for Guard.
 func (g *Graph) Summarize(progress Progress) (s Summary, err error) {
@@ -164,9 +174,7 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 		}
 	}
 	s.ClassCounts, s.Unlabelled = g.Labels.count(g.Own())
-	for _, split := range g.Splits {
-		s.Splits = append(s.Splits, SplitSizes{len(split.Train), len(split.Val), len(split.Test)})
-	}
+	s.Splits = append(s.Splits, SizesOf(g.Splits)...)
 	return s, nil
 }
 

@@ -42,7 +42,8 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 	for i, v := range oldID { // the rows between kept ones are empty
 		relation.Indptr[i+1] = relation.Indptr[v+1]
 	}
-	relation.Indptr, relation.Symmetric = relation.Indptr[:len(oldID)+1], r.Symmetric // edges stay in both directions, or go
+	relation.Indptr = relation.Indptr[:len(oldID)+1]
+	relation.Symmetric = r.Symmetric // an edge stays in both directions, or goes
 	if relation.EdgeSplit, err = r.EdgeSplit.relabelled(newID); err != nil {
 		return nil, err
 	}
@@ -50,23 +51,16 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 		return nil, err
 	}
 	changed := g.with(relation)
-	changed.Features, changed.Labels, changed.Splits = g.Features.Rows(oldID), g.Labels.of(oldID), splitsOf(g.Splits, oldID)
+	changed.Features, changed.Labels = g.Features.Rows(oldID), g.Labels.of(oldID)
+	changed.Splits = splitsOf(g.Splits, oldID)
 	changed.Names, changed.Arrays = gather(g.Names, 1, oldID), gatherArrays(g.Arrays, oldID)
 	changed.ofVertices(g, oldID)
 	return changed, nil
 }
 
-// Rows returns the vertices ids of the first type, which must ascend, with their features, labels and splits,
-// in which vertex ids[r] is r. It has no edges, and no names of vertices.
-func (g *Graph) Rows(ids []int32) *Graph {
-	picked := g.Bare(ids)
-	picked.Type, picked.Count, picked.Relations = "", 0, []Relation{{Indptr: make([]int64, len(ids)+1)}}
-	picked.Features = g.Features.Rows(ids)
-	return picked
-}
-
-// Bare is Rows without features and relations, with the name of the type and the count. What no worker reads
-// stays with the store: names, arrays and the graphs of vertices.
+// Bare returns the vertices ids of the first type, which must ascend, with their labels and splits, in which
+// vertex ids[r] is r. It has no features and relations, and nothing that no worker reads: names, arrays and the
+// graphs of vertices.
 func (g *Graph) Bare(ids []int32) *Graph {
 	return &Graph{
 		Type: g.Type, Count: len(ids), Labels: g.Labels.of(ids), Splits: splitsOf(g.Splits, ids),
@@ -335,7 +329,7 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		source, name, target := r.Ends()
-		s, _, err := g.Joins(r)
+		s, t, err := g.Joins(r)
 		if err != nil {
 			return nil, err
 		}
@@ -345,13 +339,17 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 		if from, forward, to, ok := r.ReverseOf(); ok && there[[3]string{from, forward, to}] {
 			continue
 		}
-		if err := memory.Need(16*int64(types[s].Count) + 8*int64(len(r.Sources)) + 4*int64(len(r.EdgeFeatures))); err != nil {
+		if err := memory.Need(4 * int64(len(r.Sources))); err != nil {
 			return nil, err
 		}
-		reversed := r.Reversed(types[s].Count)
-		reversed.EdgeColumns, reversed.EdgeFeatures = r.EdgeColumns, r.featuresIn(reversed)
+		e := r.Edges()
+		e.Source, e.Target = e.Target, e.Source
+		reversed, err := NewBipartite(types[t].Count, types[s].Count, e)
+		if err != nil {
+			return nil, err
+		}
 		reversed.Source, reversed.Name, reversed.Target = target, ReversePrefix+name, source
-		changed.Relations = append(changed.Relations, *reversed)
+		changed.Relations = append(changed.Relations, reversed)
 	}
 	if changed.Typed() { // the names are then those of folders
 		for i := range changed.Relations {

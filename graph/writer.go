@@ -80,7 +80,9 @@ func Create(dir string, g *Graph) (*Writer, error) {
 	}
 	if g.Labels.Classes > 0 && !g.Labels.There() {
 		w.due[filepath.Join(l.vertices(w.d.Vertices[0].Type), labelsFile)] = true
-		w.d.Vertices[0].Labels = describeLabels(&Labels{Classes: g.Labels.Classes, Class: []int64{}, Names: g.Labels.Names})
+		l := g.Labels
+		l.Class = []int64{}
+		w.d.Vertices[0].Labels = describeLabels(&l)
 	}
 	if s.err != nil {
 		_ = w.Abort()
@@ -135,7 +137,8 @@ func (w *Writer) Features(t, columns, stored int, batches Batches[*Features]) er
 		}
 		v.Features = &featuresDescription{layoutSparse, "float32", columns, stored}
 		indptr := newArray[int64](s, featuresIndptrFile, v.Count+1)
-		indices, data := newArray[int32](s, featuresIndicesFile, stored), newArray[float32](s, featuresDataFile, stored)
+		indices := newArray[int32](s, featuresIndicesFile, stored)
+		data := newArray[float32](s, featuresDataFile, stored)
 		ends := []int64{0}
 		put(indptr, ends)
 		s.take(batches(func(f *Features) error {
@@ -187,7 +190,7 @@ func (w *Writer) Splits(splits []Split) error {
 		}
 		w.s.splits(splits)
 	})
-	v.Splits = describeSplits(splits)
+	v.Splits = SizesOf(splits)
 	return w.s.failure()
 }
 
@@ -253,7 +256,9 @@ func (w *Writer) ends(r int, files relationFiles) (rows, whole int, err error) {
 	return w.d.Vertices[target].Count, w.part.Whole[source], nil
 }
 
-func (w *Writer) edges(r int, files relationFiles, edges int64, d *relationDescription, batches Batches[*Relation]) error {
+func (w *Writer) edges(
+	r int, files relationFiles, edges int64, d *relationDescription, batches Batches[*Relation],
+) error {
 	rows, whole, err := w.ends(r, files)
 	if err != nil {
 		return err
@@ -261,7 +266,8 @@ func (w *Writer) edges(r int, files relationFiles, edges int64, d *relationDescr
 	s, dir := w.s, w.part.Graph.layout().edges(w.part.Graph.Relations[r].Ends())
 	delete(w.due, filepath.Join(dir, files.indptr))
 	s.within(filepath.Join(w.folder, dir), func() {
-		indptr, indices := newArray[int64](s, files.indptr, rows+1), newArray[int32](s, files.indices, int(edges))
+		indptr := newArray[int64](s, files.indptr, rows+1)
+		indices := newArray[int32](s, files.indices, int(edges))
 		var weights, features *arrayFile
 		if d.Weights {
 			weights = newArray[float32](s, files.weights, int(edges))
@@ -293,12 +299,15 @@ func (w *Writer) edges(r int, files relationFiles, edges int64, d *relationDescr
 
 // checkBatch checks rows of a relation, of which a row and an edge are the first. The other ends are numbered
 // over a whole of so many vertices.
-func (w *Writer) checkBatch(r int, files relationFiles, d *relationDescription, b *Relation, row int, edge int64, whole int) error {
+func (w *Writer) checkBatch(
+	r int, files relationFiles, d *relationDescription, b *Relation, row int, edge int64, whole int,
+) error {
 	if err := checkIndptr(files.indptr, b.Indptr, b.rows(), len(b.Sources)); err != nil {
 		return err
 	}
 	if d.Weights && len(b.Weights) != len(b.Sources) || b.EdgeColumns != d.FeatureColumns && files == inEdges {
-		return fmt.Errorf("%d edges with %d weights and %d features are not what was announced", len(b.Sources), len(b.Weights), b.EdgeColumns)
+		return fmt.Errorf("%d edges with %d weights and %d features are not what was announced",
+			len(b.Sources), len(b.Weights), b.EdgeColumns)
 	}
 	err := b.checkRows(files, row, edge, whole, everything, func() {})
 	if g := w.part.Graph; err == nil && g.GraphOf != nil {
@@ -363,7 +372,8 @@ func Scratch(dir string) (*os.File, error) {
 			break
 		}
 	}
-	f, err := os.OpenFile(filepath.Join(above, atomicfile.Hidden(filepath.Base(final))), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	hidden := filepath.Join(above, atomicfile.Hidden(filepath.Base(final)))
+	f, err := os.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, refusal.Errorf("%s: its folder cannot be written to (%w); choose another place", dir, err)
 	}

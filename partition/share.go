@@ -158,9 +158,7 @@ func WholeOf(g *graph.Graph) Whole {
 	for _, t := range g.Others {
 		w.Others = append(w.Others, WholeType{t.Type, t.Count, t.Features.Columns, int64(len(t.Features.Indices))})
 	}
-	for _, s := range g.Splits {
-		w.Splits = append(w.Splits, graph.SplitSizes{Train: len(s.Train), Val: len(s.Val), Test: len(s.Test)})
-	}
+	w.Splits = append(w.Splits, graph.SizesOf(g.Splits)...)
 	for i := range g.Relations {
 		if s := g.Relations[i].EdgeSplit; s != nil {
 			w.EdgeSplits = append(w.EdgeSplits, WholeEdgeSplit{i, s.Negatives})
@@ -206,7 +204,7 @@ func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	if places == nil {
 		return v.Labels, v.Splits
 	}
-	g := (&graph.Graph{Labels: v.Labels, Splits: v.Splits}).Rows(places)
+	g := (&graph.Graph{Labels: v.Labels, Splits: v.Splits}).Bare(places)
 	return g.Labels, g.Splits
 }
 

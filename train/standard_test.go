@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/train/setting"
@@ -49,10 +50,16 @@ func TestStandardFeatures(t *testing.T) {
 			t.Errorf("column %d: mean %v and deviation %v, want %v and the root of %v", k, x, d, means[k], deviations[k])
 		}
 	}
-	part := raw.Rows([]int32{0, 1, 2, 3}) // without edges, and with other means
+	some := func(g *graph.Graph) *graph.Graph { // without edges, and with other means
+		ids := []int32{0, 1, 2, 3}
+		part := g.Bare(ids)
+		part.Features, part.Relations = g.Features.Rows(ids), []graph.Relation{{Indptr: make([]int64, len(ids)+1)}}
+		return part
+	}
+	part := some(&raw)
 	p, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), one.Weights, Logits)
 	require.NoError(t, err)
-	part = scaled.Rows([]int32{0, 1, 2, 3})
+	part = some(&scaled)
 	o.NormalizeFeatures = "none"
 	weights := maps.Clone(one.Weights)
 	delete(weights, "features.mean")

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,9 +14,10 @@ import (
 
 	"weft/graph"
 	"weft/graph/dgl/dgltest"
+	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/realdata"
-	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // ring is a graph of ten vertices of one type, with edges v→v+1 and v→v+3, of which one comes twice.
@@ -76,18 +76,14 @@ func shop() *dgltest.Graph {
 func write(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 
 func read(t testing.TB, path string, o Options) (*graph.Graph, *Division) {
 	t.Helper()
 	g, d, err := Read(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g, d
 }
 
@@ -192,19 +188,13 @@ func TestColumns(t *testing.T) {
 // refused reads a file that must be refused in one line with its name and the text.
 func refused(t *testing.T, path string, o Options, want string) {
 	t.Helper()
-	_, _, err := Read(path, o)
-	streamedtest.Refused(t, opening(path, o), err)
-	if !refusal.Is(err) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), filepath.Dir(path)) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("error %v, want a refusal with the file and %q", err, want)
-	}
+	streamedtest.WantRefused(t, opening(path, o), filepath.Dir(path), want)
 }
 
 // A graph of several types begins with the one that has labels.
 func TestTypes(t *testing.T) {
 	want, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop())), only)
-	if err := want.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, want.Check())
 	if want.Type != "game" || want.Count != 4 || len(want.Others) != 2 || want.Others[0].Type != "dev" || want.Others[1].Features.Columns != 2 {
 		t.Errorf("types %q, %+v", want.Type, want.Others)
 	}
@@ -279,49 +269,21 @@ func TestOtherFiles(t *testing.T) {
 	} {
 		refused(t, write(t, name, []byte(c.content)), only, c.want)
 	}
-	dir := t.TempDir()
-	if _, _, err := Read(dir, only); !refusal.Is(err) || !strings.Contains(err.Error(), "is a directory") {
-		t.Errorf("a folder: %v", err)
-	}
+	refused(t, t.TempDir(), only, "is a directory")
 }
 
 // A file that is cut, or has a byte changed, is read or refused, and nothing else.
 func TestDamaged(t *testing.T) {
 	content := dgltest.Graphs(nil, shop())
-	dir, tries := t.TempDir(), 0
-	try := func(content []byte) error {
-		path := filepath.Join(dir, fmt.Sprint(tries)) // writing over a file waits for the disk
-		tries++
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, _, err := Read(path, only)
-		if err != nil && !refusal.Is(err) {
-			t.Fatalf("%v is not a refusal", err)
-		}
-		if err != nil {
-			streamedtest.Refused(t, opening(path, only), err)
-		}
-		return err
+	streamedtest.Damaged(t, content, 40, func(path string) func() (*streamed.Graph, error) { return opening(path, only) })
+	refusedAs := func(want string, content []byte) {
+		t.Helper()
+		refused(t, write(t, "g.bin", content), only, want)
 	}
-	for n := 40; n < len(content); n += 1 + n/64 {
-		if try(content[:n]) == nil {
-			t.Errorf("cut to %d of %d bytes: read", n, len(content))
-		}
-	}
-	if err := try(append(slices.Clone(content), 0)); err == nil || !strings.Contains(err.Error(), "1 bytes follow the last part") {
-		t.Errorf("with a byte behind it: %v", err)
-	}
-	for at := 4096; at < len(content); at += 17 {
-		changed := slices.Clone(content)
-		changed[at] ^= 0x55
-		_ = try(changed)
-	}
+	refusedAs("1 bytes follow the last part", append(slices.Clone(content), 0))
 	// What only claims to have many vertices.
 	many := &dgltest.Graph{Vertices: []dgltest.Vertices{{Type: "_N", Count: math.MaxInt32}}, Relations: []dgltest.Relation{{Name: "_E", From: []int64{0}, To: []int64{1}}}}
-	if err := try(dgltest.Graphs(nil, many)); err == nil || !strings.Contains(err.Error(), "2147483647 vertices, counted once for each relation, with only 1 edges") {
-		t.Errorf("claimed vertices: %v", err)
-	}
+	refusedAs("2147483647 vertices, counted once for each relation, with only 1 edges", dgltest.Graphs(nil, many))
 	for want, change := range map[string]func(g *dgltest.Graph){
 		`relation "_E": element 4 is 10, where 0 to 9 are possible`: func(g *dgltest.Graph) { g.Relations[0].From[4] = 10 },
 		`relation "_E": 20 sources and 21 destinations of edges`:    func(g *dgltest.Graph) { g.Relations[0].From = g.Relations[0].From[1:] },
@@ -340,9 +302,7 @@ func TestDamaged(t *testing.T) {
 		if want == "3 × 64 bits" { // lanes of the first tensor
 			content[4112+8+8+8+16+8+8+4+4+4+2] = 3
 		}
-		if err := try(content); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		refusedAs(want, content)
 	}
 }
 
@@ -354,9 +314,7 @@ func TestRealGraph(t *testing.T) {
 		t.Errorf("%d vertices, %d edges", g.Vertices(), g.Edges())
 	}
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for magic, at := range map[uint64]int{heteroMagic: 4112, csrMagic: 4128, unitMagic: 4337, cooMagic: 4570, tensorMagic: 4594} {
 		if got := binary.LittleEndian.Uint64(content[at:]); got != magic {
 			t.Errorf("%#x at byte %d, want %#x", got, at, magic)

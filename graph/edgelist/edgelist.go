@@ -81,7 +81,8 @@ func Open(o Options) (*streamed.Graph, error) {
 	if info, err := os.Stat(o.Path); err == nil { // if not, reading it says why
 		edges.About = info.Size() // an edge takes more of plain text, and less of compressed
 	}
-	g.Relations, g.Types, g.Complete = []streamed.Relation{{Edges: edges}}, make([]streamed.Type, 1), s.complete
+	g.Relations, g.Types = []streamed.Relation{{Edges: edges}}, make([]streamed.Type, 1)
+	g.Complete = s.complete
 	return g, nil
 }
 
@@ -122,7 +123,8 @@ func (s *source) complete() error {
 		array = s.Train
 	}
 	if array != "" && numbered {
-		return refusal.Errorf("%s: with %s its rows follow the first appearance of an id, and all ids of %s are integers: "+
+		return refusal.Errorf("%s: with %s its rows follow the first appearance of an id, and all ids of "+
+			"%s are integers: "+
 			"leave %s out", array, refusal.Setting("string-ids"), s.Path, refusal.Setting("string-ids"))
 	}
 	if g.Count, err = s.count(rows, labels); err != nil {
@@ -132,7 +134,8 @@ func (s *source) complete() error {
 	if s.Strings {
 		g.Names = s.names.Names
 		if array != "" {
-			g.Notes = append(g.Notes, fmt.Sprintf("rows of %s are those of the names in the order in which %s first has them; "+
+			g.Notes = append(g.Notes, fmt.Sprintf("rows of %s are those of the names in the order in "+
+				"which %s first has them; "+
 				"a column id, before the others, says whose row each is", array, s.Path))
 		}
 	}
@@ -143,7 +146,8 @@ func (s *source) complete() error {
 		return err
 	}
 	if classes := g.Labels.Classes; g.Labels.Class != nil && g.Labels.Names == nil && arrays.ManyClasses(classes, g.Count) {
-		g.Notes = append(g.Notes, fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; %s takes them for values to predict",
+		g.Notes = append(g.Notes, fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; "+
+			"%s takes them for values to predict",
 			s.Labels, classes, g.Count, refusal.Setting("values")))
 	}
 	g.Splits, err = s.splits(g.Count, &g.Labels)
@@ -161,11 +165,13 @@ func (o *Options) check() error {
 			refusal.Setting("vertices"), o.Vertices, refusal.Setting("string-ids"), refusal.Setting("vertices"))
 	}
 	if o.Values && o.Labels == "" {
-		return refusal.Errorf("%s says what labels are, and none are given: give %s too, or leave it out", refusal.Setting("values"), refusal.Setting("labels"))
+		return refusal.Errorf("%s says what labels are, and none are given: give %s too, or leave it out",
+			refusal.Setting("values"), refusal.Setting("labels"))
 	}
 	for i, name := range o.EdgeFeatures {
 		if name == "" || slices.Contains(o.EdgeFeatures[:i], name) {
-			return refusal.Errorf("%s: the column %q is empty or given twice; name each column once", refusal.Setting("edge-features"), name)
+			return refusal.Errorf("%s: the column %q is empty or given twice; name each column once",
+				refusal.Setting("edge-features"), name)
 		}
 	}
 	const bound = 8 // of a vertex's edges
@@ -180,7 +186,8 @@ func (s *source) warnings() []string {
 	if len(s.unread) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: columns not read, as they are called neither source, target nor weight: %s (%s reads features of edges)",
+	return []string{fmt.Sprintf("%s: columns not read, as they are called neither source, target nor "+
+		"weight: %s (%s reads features of edges)",
 		s.Path, arrays.Listed(s.unread), refusal.Setting("edge-features"))}
 }
 
@@ -249,7 +256,8 @@ func (s *source) key() *arrays.Key {
 		Vertex: func(id []byte) (int32, error) {
 			v, err := strconv.ParseUint(string(id), 10, 31)
 			if err != nil || int64(v) >= s.most() {
-				return 0, refusal.Errorf("%.40q is not the id of a vertex, from 0 and below %d; give %s if ids are names", id, s.most(), refusal.Setting("string-ids"))
+				return 0, refusal.Errorf("%.40q is not the id of a vertex, from 0 and below %d; give %s "+
+					"if ids are names", id, s.most(), refusal.Setting("string-ids"))
 			}
 			return int32(v), nil
 		},
@@ -273,7 +281,8 @@ func (s *source) readLabels() (*arrays.LabelRows, error) {
 		return nil, err
 	}
 	if n, err := labels.Elements(); err != nil || n == 0 || len(labels.Shape) == 0 {
-		return nil, refusal.Errorf("%s: has shape %v, no values: give one row for each vertex", s.Labels, labels.Shape)
+		return nil, refusal.Errorf("%s: has shape %v, no values: give one row for each vertex",
+			s.Labels, labels.Shape)
 	}
 	return labels, nil
 }

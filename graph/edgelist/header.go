@@ -64,12 +64,14 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 	switch {
 	case text && !s.isHeader(columns):
 		if len(s.EdgeFeatures) > 0 {
-			err = fmt.Errorf("there is no header, and %s needs the names of columns: put a line before with a name for each column",
+			err = fmt.Errorf("there is no header, and %s needs the names of columns: put a line before "+
+				"with a name for each column",
 				refusal.Setting("edge-features"))
 		}
 		return nil, err
 	case text && columns[0].Name == "":
-		return nil, errors.New("the first column has no name, as pandas writes its index: write it with index=False")
+		return nil, errors.New("the first column has no name, as pandas writes its index: write it with " +
+			"index=False")
 	}
 	s.header = true
 	order = slices.Repeat([]int{-1}, roles+len(s.EdgeFeatures))
@@ -82,15 +84,19 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 			s.unread = append(s.unread, c.Name)
 			continue
 		case !known && k < 2 && s.names == nil:
-			return nil, fmt.Errorf("%.40q is not a vertex id, nor the name of a column: name the columns source, target and "+
+			return nil, fmt.Errorf("%.40q is not a vertex id, nor the name of a column: name the columns "+
+				"source, target and "+
 				"weight, drop others, or give %s if ids are names", c.Name, refusal.Setting("string-ids"))
 		case !known:
-			return nil, fmt.Errorf("%.40q is not the name of a column: drop that column, name it source, target or weight, "+
+			return nil, fmt.Errorf("%.40q is not the name of a column: drop that column, name it source, "+
+				"target or weight, "+
 				"or read it with %s", c.Name, refusal.Setting("edge-features"))
 		case order[role] >= 0:
-			return nil, fmt.Errorf("columns %.40q and %.40q have one meaning: rename one", columns[order[role]].Name, c.Name)
+			return nil, fmt.Errorf("columns %.40q and %.40q have one meaning: rename one",
+				columns[order[role]].Name, c.Name)
 		case !fits(c.Kind, role):
-			return nil, fmt.Errorf("column %q does not hold one %s per row", c.Name, []string{"id", "id", "number"}[min(role, 2)])
+			return nil, fmt.Errorf("column %q does not hold one %s per row",
+				c.Name, []string{"id", "id", "number"}[min(role, 2)])
 		}
 		order[role] = k
 	}
@@ -98,15 +104,18 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 	switch {
 	case order[0] >= 0 && order[1] >= 0:
 	case text:
-		return nil, fmt.Errorf("the header names no %s: name the columns source and target", []string{"source", "target"}[min(1, order[0]+1)])
+		return nil, fmt.Errorf("the header names no %s: name the columns source and target",
+			[]string{"source", "target"}[min(1, order[0]+1)])
 	default:
-		return nil, fmt.Errorf("has columns %s: name those of the edges src and dst (or source and target, or 0 and 1)", listed)
+		return nil, fmt.Errorf("has columns %s: name those of the edges src and dst (or source and "+
+			"target, or 0 and 1)", listed)
 	}
 	for i, name := range s.EdgeFeatures {
 		switch asks := refusal.Setting("edge-features"); {
 		case order[roles+i] >= 0:
 		case text:
-			return nil, fmt.Errorf("the header names no %.40q, which %s asks for: it names %q", name, asks, names)
+			return nil, fmt.Errorf("the header names no %.40q, which %s asks for: it names %q",
+				name, asks, names)
 		default:
 			return nil, fmt.Errorf("has columns %s, and none is %.40q, which %s asks for", listed, name, asks)
 		}
@@ -136,6 +145,7 @@ func (l *list) checkFirst() error {
 	if l.edges < fewest || l.again {
 		return nil
 	}
-	return l.firstAt.Errorf("%.40q and %.40q do not come back, as in a header: name the columns source and target, or put a line "+
+	return l.firstAt.Errorf("%.40q and %.40q do not come back, as in a header: name the columns source "+
+		"and target, or put a line "+
 		"with these words before it if it is an edge", l.names.Names[l.first[0]], l.names.Names[l.first[1]])
 }

@@ -123,7 +123,8 @@ func (s *source) add(r *table.Row) error {
 	}
 	if top := max(ends[0], ends[1]); top > s.largest {
 		if s.Vertices > 0 && int(top) >= s.Vertices {
-			return r.Errorf("vertex %d is out of the range of %s %d", top, refusal.Setting("vertices"), s.Vertices)
+			return r.Errorf("vertex %d is out of the range of %s %d",
+				top, refusal.Setting("vertices"), s.Vertices)
 		}
 		s.largest, s.largestAt = top, r.Position
 	}
@@ -178,7 +179,8 @@ func (s *source) end(r *table.Row, column int) (int32, error) {
 		return v, err
 	}
 	if r.Kind(column) == table.Words {
-		return 0, r.Errorf("%.40q is not a vertex id: give %s if ids are names", field, refusal.Setting("string-ids"))
+		return 0, r.Errorf("%.40q is not a vertex id: give %s if ids are names",
+			field, refusal.Setting("string-ids"))
 	}
 	id := int64(0)
 	for _, c := range field {

@@ -3,6 +3,7 @@ package generate
 import (
 	"os"
 	"runtime/debug"
+	"unsafe"
 
 	"weft/graph"
 	"weft/internal/cores"
@@ -83,7 +84,8 @@ func produce(o *Options, budget int64, to sink, scratch func() (*os.File, error)
 	vertices, edges := o.size()
 	classes := newClasses(o)
 	rows := rowMaker{
-		edges: newEdges(o, classes), draws: uint64(edges), vertices: vertices, budget: budget, progress: o.Progress, scratch: scratch,
+		edges: newEdges(o, classes), draws: uint64(edges), vertices: vertices, budget: budget,
+		progress: o.Progress, scratch: scratch,
 	}
 	if o.both() {
 		rows.draws, rows.both = rows.draws/2, true
@@ -93,13 +95,21 @@ func produce(o *Options, budget int64, to sink, scratch func() (*os.File, error)
 	}
 	debug.FreeOSMemory() // the split may need what the edges took
 	if o.Features > 0 {
-		fill := newFeatures(o, classes)
-		err := to.Features(0, o.Features, -1, func(write func(*graph.Features) error) error { return produceFeatures(o, fill, write) })
+		fill, made := newFeatures(o, classes), int64(0)
+		err := to.Features(0, o.Features, -1, func(write func(*graph.Features) error) error {
+			return inBatches(vertices, o.Features, fill, func(rows []float32) error {
+				made += int64(len(rows) / o.Features)
+				err := write(&graph.Features{Columns: o.Features, Dense: rows})
+				o.Progress.Of("making features", made, int64(vertices))
+				return err
+			})
+		})
 		if err != nil {
 			return err
 		}
 	}
-	err := to.Classes(func(write func([]int64) error) error { return produceLabels(vertices, classes, write) })
+	class := func(row []int64, vertex int) { row[0] = int64(classes.of(uint64(vertex))) }
+	err := to.Classes(func(write func([]int64) error) error { return inBatches(vertices, 1, class, write) })
 	if err != nil {
 		return err
 	}
@@ -109,10 +119,11 @@ func produce(o *Options, budget int64, to sink, scratch func() (*os.File, error)
 // batchBytes is the size of a batch of features or labels, in bytes.
 const batchBytes = 4 << 20
 
-func produceFeatures(o *Options, fill featureFunc, write func(*graph.Features) error) error {
-	columns := o.Features
-	vertices, _ := o.size()
-	batch := make([]float32, max(1, batchBytes/4/columns)*columns)
+// inBatches has write write a row for each vertex, which fill fills on all cores.
+func inBatches[T float32 | int64](
+	vertices, columns int, fill func(row []T, vertex int), write func(rows []T) error,
+) error {
+	batch := make([]T, max(1, batchBytes/int(unsafe.Sizeof(T(0)))/columns)*columns)
 	for first := 0; first < vertices; {
 		rows := min(len(batch)/columns, vertices-first)
 		cores.Share(rows, func(from, to int) {
@@ -120,25 +131,7 @@ func produceFeatures(o *Options, fill featureFunc, write func(*graph.Features) e
 				fill(batch[r*columns:(r+1)*columns], first+r)
 			}
 		})
-		if err := write(&graph.Features{Columns: columns, Dense: batch[:rows*columns]}); err != nil {
-			return err
-		}
-		first += rows
-		o.Progress.Of("making features", int64(first), int64(vertices))
-	}
-	return nil
-}
-
-func produceLabels(vertices int, classes *classes, write func([]int64) error) error {
-	batch := make([]int64, min(vertices, batchBytes/8))
-	for first := 0; first < vertices; {
-		rows := min(len(batch), vertices-first)
-		cores.Share(rows, func(from, to int) {
-			for r := from; r < to; r++ {
-				batch[r] = int64(classes.of(uint64(first + r)))
-			}
-		})
-		if err := write(batch[:rows]); err != nil {
+		if err := write(batch[:rows*columns]); err != nil {
 			return err
 		}
 		first += rows

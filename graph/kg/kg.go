@@ -122,7 +122,8 @@ func (r *reader) folder() error {
 	for part, name := range parts {
 		path := found(r.Path, name)
 		if path == "" {
-			return refusal.Errorf("%s: has no %s: a folder has %s, or name one file of triples", r.Path, name, strings.Join(parts[:], ", "))
+			return refusal.Errorf("%s: has no %s: a folder has %s, or name one file of triples",
+				r.Path, name, strings.Join(parts[:], ", "))
 		}
 		if err := r.file(path, part); err != nil {
 			return err
@@ -154,7 +155,8 @@ func readList(path string, add func(name []byte) (int, error)) error {
 	return each(path, "a number and a name", func(line []byte) error {
 		number, name, _ := bytes.Cut(line, []byte("\t"))
 		if n, err := strconv.Atoi(string(number)); err != nil || n != count {
-			return fmt.Errorf("%.40q is not the number %d and a name, between them a tab, as in a list that counts from 0", line, count)
+			return fmt.Errorf("%.40q is not the number %d and a name, between them a tab, as in a list "+
+				"that counts from 0", line, count)
 		}
 		if err := check(name); err != nil {
 			return err
@@ -188,7 +190,8 @@ func (r *reader) file(path string, part int) error {
 			fields = bytes.Split(line, []byte("\t"))
 		}
 		if len(fields) != 3 {
-			return fmt.Errorf("%d fields, where a triple has three: head, relation and tail, between tabs or spaces", len(fields))
+			return fmt.Errorf("%d fields, where a triple has three: head, relation and tail, between tabs "+
+				"or spaces", len(fields))
 		}
 		r.triples[part]++
 		return r.add(fields, part)
@@ -284,7 +287,8 @@ func (r *reader) graph() (*graph.Graph, error) {
 		Provenance: "kg " + r.Path, Notes: numbered, Warnings: r.warnings,
 	}
 	if changed != nil {
-		g.Notes = append(g.Notes, fmt.Sprintf("names of %s cannot be those of folders: the first, %q, is %q", arrays.Counted(len(changed)/2, "relation"), changed[0], changed[1]))
+		g.Notes = append(g.Notes, fmt.Sprintf("names of %s cannot be those of folders: the first, %q, is %q",
+			arrays.Counted(len(changed)/2, "relation"), changed[0], changed[1]))
 	}
 	if r.Reciprocal {
 		r.addReverses(g)

@@ -11,7 +11,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/streamed/streamedtest"
-	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // folder writes a folder of .npy files and returns its path.
@@ -20,12 +20,8 @@ func folder(t testing.TB, entries ...entry) string {
 	dir := t.TempDir()
 	for _, e := range entries {
 		path := filepath.Join(dir, e.key+".npy")
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(e.file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+		require.NoError(t, os.WriteFile(path, []byte(e.file), 0o600))
 	}
 	return dir
 }
@@ -67,14 +63,10 @@ func TestFolder(t *testing.T) {
 		"sparse": sparse(), "heterophilous": heterophilous(), "edge list": edgeList(), "fields": fields(), "typed": typed(),
 	} {
 		want, err := Read(write(t, entries...), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		dir := folder(t, entries...)
 		got, err := Read(dir, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got.Provenance != "npz "+dir {
 			t.Errorf("%s: made by %s", name, got.Provenance)
 		}
@@ -82,9 +74,7 @@ func TestFolder(t *testing.T) {
 			t.Errorf("%s (-archive +folder):\n%s", name, diff)
 		}
 		g, err := Open(dir, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		streamedtest.Equal(t, g, got)
 		g.Close()
 	}
@@ -93,28 +83,20 @@ func TestFolder(t *testing.T) {
 // What else is in a folder is named, and what is not in it is not read.
 func TestFolderOfOthers(t *testing.T) {
 	dir := folder(t, fields()...)
-	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
 	g, err := Read(dir, Options{})
 	if err != nil || len(g.Warnings) != 1 || g.Warnings[0] != dir+`: not read, as they are no arrays (.npy): "notes.txt"` {
 		t.Errorf("%v, %v", g, err)
 	}
 	elsewhere := filepath.Join(folder(t, array("x", "<f4", "(3, 1)", []float32{1, 2, 3})), "x.npy")
-	if err := os.Remove(filepath.Join(dir, "x.npy")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(elsewhere, filepath.Join(dir, "x.npy")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(filepath.Join(dir, "x.npy")))
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, "x.npy")))
 	for want, path := range map[string]string{
 		"a link leads out of the folder": dir,
 		"its arrays (none) have none":    t.TempDir(),
 		"has more than 1000 files":       many(t),
 	} {
-		if _, err := Read(path, Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path+": ") {
-			t.Errorf("%v, want a refusal with the folder and %s", err, want)
-		}
+		streamedtest.WantRefused(t, opening(path), path+": ", want)
 	}
 }
 
@@ -122,9 +104,7 @@ func TestFolderOfOthers(t *testing.T) {
 func many(t *testing.T) string {
 	dir := t.TempDir()
 	for k := range 1001 {
-		if err := os.WriteFile(filepath.Join(dir, strings.Repeat("x", k/100+1)+string(rune('0'+k%10))+string(rune('0'+k/10%10))+".npy"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, strings.Repeat("x", k/100+1)+string(rune('0'+k%10))+string(rune('0'+k/10%10))+".npy"), nil, 0o600))
 	}
 	return dir
 }
@@ -132,9 +112,7 @@ func many(t *testing.T) string {
 // The type that has labels comes first; each has its features, and each relation its edges.
 func TestTyped(t *testing.T) {
 	g, err := Read(write(t, typed()...), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	writes, in := &g.Relations[0], &g.Relations[1]
 	type facts struct {
 		Types                              []string
@@ -193,9 +171,6 @@ func TestTyped(t *testing.T) {
 		`2 relations of 2000000 vertices in all, with 5 edges`: append(without(typed(), "vertices/author/x"),
 			array("vertices/author/num_nodes", "<i8", "()", []int64{1_000_000}), array("vertices/venue/num_nodes", "<i8", "()", []int64{1_000_000})),
 	} {
-		path := write(t, entries...)
-		if _, err := Read(path, Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path+": ") {
-			t.Errorf("%v, want a refusal with the file and %s", err, want)
-		}
+		refused(t, want, entries...)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
-	"weft/internal/refusal"
 )
 
 // large draws a graph of so many edges, of several blocks, with duplicates and self loops.
@@ -120,12 +119,7 @@ func TestRefusedInStream(t *testing.T) {
 		`graph.npz: val_edges: edge 0 has an end 50, which is outside the range of 50`:            {num, array("edge_index", "<i8", "(2, 1)", []int64{0, 1}), array("train_edges", "<i8", "(1, 2)", []int64{0, 1}), array("val_edges", "<i8", "(1, 2)", []int64{0, 50}), array("test_edges", "<i8", "(0, 2)", []int64{})},
 		`array "edge_index": it is cut short: (2, 4) of <i8 needs 64 bytes of data, 32 are there`: {num, array("edge_index", "<i8", "(2, 4)", []int64{0, 1, 2, 3})},
 	} {
-		path := write(t, entries...)
-		_, err := Read(path, Options{})
-		if !refusal.Is(err) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path) {
-			t.Errorf("%v, want a refusal with the file and %s", err, want)
-		}
-		streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
+		refused(t, want, entries...)
 	}
 }
 

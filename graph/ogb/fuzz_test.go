@@ -12,25 +12,15 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"weft/graph"
-	"weft/internal/alloctest"
-	"weft/internal/refusal"
+	"weft/graph/streamed"
+	"weft/graph/streamed/streamedtest"
 	"weft/internal/require"
 )
 
 // readAny reads a folder whose file is any bytes: it is refused, or read, and the graph is whole.
 func readAny(t *testing.T, folder, file string, data []byte) {
 	write(t, filepath.Join(folder, file), data)
-	var g *graph.Graph
-	var err error
-	alloctest.Reading(t, len(data), func() { g, err = Read(Options{Folder: folder}) })
-	if err != nil {
-		if !refusal.Is(err) {
-			t.Fatalf("not a refusal: %v", err)
-		}
-		return
-	}
-	require.NoError(t, g.Check())
+	streamedtest.AnyBytes(t, func() (*streamed.Graph, error) { return Open(Options{Folder: folder}) }, len(data))
 }
 
 // Any text in the place of edges, labels, features and a split.

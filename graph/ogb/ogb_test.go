@@ -19,6 +19,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"weft/graph"
+	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/npy"
 	"weft/internal/refusal"
@@ -447,16 +448,71 @@ func TestSplits(t *testing.T) {
 	check(t, Options{Folder: y.text(t, "ogbn_arxiv"), Rule: &Rule{"random:50/25/25", 2, 7}}, ruled)
 }
 
-func TestDamagedFoldersAreRefused(t *testing.T) {
-	remove := func(file string) func(t *testing.T, folder string) {
-		return func(t *testing.T, folder string) {
-			require.NoError(t, os.RemoveAll(filepath.Join(folder, file)))
+// spoil damages a folder.
+type spoil func(t *testing.T, folder string)
+
+// remove removes a file or folder.
+func remove(file string) spoil {
+	return func(t *testing.T, folder string) {
+		require.NoError(t, os.RemoveAll(filepath.Join(folder, file)))
+	}
+}
+
+// textOf puts another text into a file.
+func textOf(file, content string) spoil {
+	return func(t *testing.T, folder string) { gzipped(t, filepath.Join(folder, file+textSuffix), content) }
+}
+
+// arraysOf puts other arrays into an archive.
+func arraysOf(file string, entries ...entry) spoil {
+	return func(t *testing.T, folder string) {
+		write(t, filepath.Join(folder, file), archive(t, zip.Store, entries...))
+	}
+}
+
+// file puts a file without content there.
+func file(name string) spoil {
+	return func(t *testing.T, folder string) { write(t, filepath.Join(folder, name), nil) }
+}
+
+// all does one after another.
+func all(spoils ...spoil) spoil {
+	return func(t *testing.T, folder string) {
+		for _, s := range spoils {
+			s(t, folder)
 		}
 	}
-	text := func(file, content string) func(t *testing.T, folder string) {
-		return func(t *testing.T, folder string) { gzipped(t, filepath.Join(folder, file+textSuffix), content) }
+}
+
+// damage is what is wrong with a folder, and what is said of it.
+type damage struct {
+	name   string
+	binary bool
+	spoil  spoil // nil: nothing is wrong with the folder
+	o      Options
+	want   string
+}
+
+// refuseAll fails unless folders are refused for each of the damages.
+func refuseAll(t *testing.T, text, binary func(t testing.TB) string, damages []damage) {
+	t.Helper()
+	for _, c := range damages {
+		t.Run(c.name, func(t *testing.T) {
+			folder := text
+			if c.binary {
+				folder = binary
+			}
+			c.o.Folder = folder(t)
+			if c.spoil != nil {
+				c.spoil(t, c.o.Folder)
+			}
+			streamedtest.WantRefused(t, func() (*streamed.Graph, error) { return Open(c.o) }, "", c.want)
+		})
 	}
-	bytesOf := func(file string, change func([]byte) []byte) func(t *testing.T, folder string) {
+}
+
+func TestDamagedFoldersAreRefused(t *testing.T) {
+	bytesOf := func(file string, change func([]byte) []byte) spoil {
 		return func(t *testing.T, folder string) {
 			data, err := os.ReadFile(filepath.Join(folder, file))
 			require.NoError(t, err)
@@ -464,21 +520,13 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 		}
 	}
 	half := func(b []byte) []byte { return b[:len(b)/2] }
-	arrays := func(entries ...entry) func(t *testing.T, folder string) {
-		return func(t *testing.T, folder string) {
-			write(t, filepath.Join(folder, "raw", "data.npz"), archive(t, zip.Store, entries...))
-		}
-	}
+	arrays := func(entries ...entry) spoil { return arraysOf("raw/data.npz", entries...) }
 	sizes := []entry{{"num_nodes_list", []int64{10}, []int{1}, false}, {"num_edges_list", []int64{3}, []int{1}, false}}
 	y := newToy(10, 3)
 	y.features = y.features[:30]
-	for _, c := range []struct {
-		name   string
-		binary bool
-		spoil  func(t *testing.T, folder string)
-		o      Options
-		want   string
-	}{
+	of := func(t testing.TB) string { return y.text(t, "ogbn_arxiv") }
+	binary := func(t testing.TB) string { return y.binary(t, "ogbn_arxiv", zip.Store) }
+	refuseAll(t, of, binary, []damage{
 		{"nothing there", false, remove("."), Options{}, "no such folder; give a folder that OGB's downloader left"},
 		{"no raw", false, remove("raw"), Options{}, "raw: has neither edge.csv.gz nor data.npz, nor triplet-type-list.csv.gz"},
 		{"no edges", false, remove("raw/edge.csv.gz"), Options{}, "edge.csv.gz: no such file or directory; fetch the folder again"},
@@ -487,34 +535,34 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 		{"no labels", false, remove("raw/node-label.csv.gz"), Options{}, "node-label.csv.gz: no such file"},
 		{"no split", false, remove("split"), Options{}, "has no folder of a split"},
 		{"no test vertices", false, remove("split/time/test.csv.gz"), Options{}, "test.csv.gz: no such file"},
-		{"several graphs", false, text("raw/num-node-list", "5\n5\n"), Options{}, "holds 2 graphs"},
-		{"no count", false, text("raw/num-node-list", "ten\n"), Options{}, `"ten" is no count`},
-		{"no vertices", false, text("raw/num-node-list", "0\n"), Options{}, "announces 0 vertices"},
-		{"too many vertices", false, text("raw/num-node-list", "2147483648\n"), Options{}, "announces 2147483648 vertices"},
-		{"negative edges", false, text("raw/num-edge-list", "-1\n"), Options{}, "-1 edges, where"},
-		{"fewer labels", false, text("raw/num-node-list", "11\n"), Options{}, "node-label.csv.gz:10: the last row, where 11 are announced"},
-		{"more labels", false, text("raw/num-node-list", "9\n"), Options{}, "more rows than the 9 announced"},
-		{"more edges", false, text("raw/num-edge-list", "2\n"), Options{}, "edge.csv.gz: more edges than the 2 announced"},
-		{"fewer edges", false, text("raw/num-edge-list", "1000000000000\n"), Options{}, "edge.csv.gz: 3 edges, where 1000000000000 are announced"},
-		{"fewer edge features", false, text("raw/edge-feat", "1,2\n1,2\n"), Options{}, "edge-feat.csv.gz:2: the last row, where 3"},
-		{"more edge features", false, text("raw/edge-feat", "1,2\n1,2\n1,2\n1,2\n"), Options{}, "edge-feat.csv.gz:4: more rows than the 3"},
-		{"fewer features", false, text("raw/node-feat", "1\n2\n"), Options{}, "node-feat.csv.gz:2: the last row, where 10"},
-		{"ragged features", false, text("raw/node-feat", "1,2\n2\n"), Options{}, "node-feat.csv.gz:2: 1 columns, where the lines before have 2"},
-		{"missing features", false, text("raw/node-feat", "1,2\n2,\n"), Options{}, "node-feat.csv.gz:2: column 1 is NaN"},
-		{"words for features", false, text("raw/node-feat", "x,y\n2,3\n"), Options{}, `node-feat.csv.gz:1: "x" is not a number`},
-		{"id out of range", false, text("raw/edge", "0,1\n1,10\n2,3\n"), Options{}, "edge.csv.gz:2: 10 is out of the range of 10"},
-		{"negative id", false, text("raw/edge", "0,1\n-1,1\n"), Options{}, `edge.csv.gz:2: "-1" is not an id`},
-		{"huge id", false, text("raw/edge", "0,1\n1,18446744073709551616\n"), Options{}, `"18446744073709551616" is not an id`},
-		{"three columns", false, text("raw/edge", "0,1,2\n"), Options{}, "edge.csv.gz:1: 3 columns, where there are 2"},
-		{"not a class", false, text("raw/node-label", strings.Repeat("1.5\n", 10)), Options{}, "node-label.csv.gz:1: the label 1.5 is no class"},
-		{"class beyond vertices", false, text("raw/node-label", strings.Repeat("10\n", 10)), Options{}, "label 10 of vertex 0: classes run from 0"},
-		{"classes of tasks", false, text("raw/node-label", strings.Repeat("0,2\n", 10)), Options{}, "the label of task 1 is 2"},
-		{"split out of range", false, text("split/time/valid", "10\n"), Options{}, "valid.csv.gz:1: 10 is out of the range of 10"},
-		{"split of one twice", false, text("split/time/valid", "1\n1\n"), Options{}, "vertex 1 is given twice"},
-		{"split overlap", false, text("split/time/valid", "0\n"), Options{}, "vertex 0 is also in"},
-		{"split without label", false, text("split/time/valid", "3\n"), Options{}, "vertex 3 has no label"},
-		{"split of ids without end", false, text("split/time/valid", strings.Repeat("1\n", 100)), Options{}, "more ids than the 10 vertices"},
-		{"pickled split", false, func(t *testing.T, folder string) { write(t, filepath.Join(folder, "split/time/split_dict.pt"), nil) }, Options{}, "split_dict.pt: zip: not a valid zip file; give a file of torch.save"},
+		{"several graphs", false, textOf("raw/num-node-list", "5\n5\n"), Options{}, "holds 2 graphs"},
+		{"no count", false, textOf("raw/num-node-list", "ten\n"), Options{}, `"ten" is no count`},
+		{"no vertices", false, textOf("raw/num-node-list", "0\n"), Options{}, "announces 0 vertices"},
+		{"too many vertices", false, textOf("raw/num-node-list", "2147483648\n"), Options{}, "announces 2147483648 vertices"},
+		{"negative edges", false, textOf("raw/num-edge-list", "-1\n"), Options{}, "-1 edges, where"},
+		{"fewer labels", false, textOf("raw/num-node-list", "11\n"), Options{}, "node-label.csv.gz:10: the last row, where 11 are announced"},
+		{"more labels", false, textOf("raw/num-node-list", "9\n"), Options{}, "more rows than the 9 announced"},
+		{"more edges", false, textOf("raw/num-edge-list", "2\n"), Options{}, "edge.csv.gz: more edges than the 2 announced"},
+		{"fewer edges", false, textOf("raw/num-edge-list", "1000000000000\n"), Options{}, "edge.csv.gz: 3 edges, where 1000000000000 are announced"},
+		{"fewer edge features", false, textOf("raw/edge-feat", "1,2\n1,2\n"), Options{}, "edge-feat.csv.gz:2: the last row, where 3"},
+		{"more edge features", false, textOf("raw/edge-feat", "1,2\n1,2\n1,2\n1,2\n"), Options{}, "edge-feat.csv.gz:4: more rows than the 3"},
+		{"fewer features", false, textOf("raw/node-feat", "1\n2\n"), Options{}, "node-feat.csv.gz:2: the last row, where 10"},
+		{"ragged features", false, textOf("raw/node-feat", "1,2\n2\n"), Options{}, "node-feat.csv.gz:2: 1 columns, where the lines before have 2"},
+		{"missing features", false, textOf("raw/node-feat", "1,2\n2,\n"), Options{}, "node-feat.csv.gz:2: column 1 is NaN"},
+		{"words for features", false, textOf("raw/node-feat", "x,y\n2,3\n"), Options{}, `node-feat.csv.gz:1: "x" is not a number`},
+		{"id out of range", false, textOf("raw/edge", "0,1\n1,10\n2,3\n"), Options{}, "edge.csv.gz:2: 10 is out of the range of 10"},
+		{"negative id", false, textOf("raw/edge", "0,1\n-1,1\n"), Options{}, `edge.csv.gz:2: "-1" is not an id`},
+		{"huge id", false, textOf("raw/edge", "0,1\n1,18446744073709551616\n"), Options{}, `"18446744073709551616" is not an id`},
+		{"three columns", false, textOf("raw/edge", "0,1,2\n"), Options{}, "edge.csv.gz:1: 3 columns, where there are 2"},
+		{"not a class", false, textOf("raw/node-label", strings.Repeat("1.5\n", 10)), Options{}, "node-label.csv.gz:1: the label 1.5 is no class"},
+		{"class beyond vertices", false, textOf("raw/node-label", strings.Repeat("10\n", 10)), Options{}, "label 10 of vertex 0: classes run from 0"},
+		{"classes of tasks", false, textOf("raw/node-label", strings.Repeat("0,2\n", 10)), Options{}, "the label of task 1 is 2"},
+		{"split out of range", false, textOf("split/time/valid", "10\n"), Options{}, "valid.csv.gz:1: 10 is out of the range of 10"},
+		{"split of one twice", false, textOf("split/time/valid", "1\n1\n"), Options{}, "vertex 1 is given twice"},
+		{"split overlap", false, textOf("split/time/valid", "0\n"), Options{}, "vertex 0 is also in"},
+		{"split without label", false, textOf("split/time/valid", "3\n"), Options{}, "vertex 3 has no label"},
+		{"split of ids without end", false, textOf("split/time/valid", strings.Repeat("1\n", 100)), Options{}, "more ids than the 10 vertices"},
+		{"pickled split", false, file("split/time/split_dict.pt"), Options{}, "split_dict.pt: zip: not a valid zip file; give a file of torch.save"},
 		{"garbage behind gzip", false, bytesOf("raw/edge.csv.gz", func(b []byte) []byte { return append(b, "xxxxxxxxxxxxxxxxxxxxxxxx"...) }), Options{}, "the file is damaged or cut short; fetch the folder again"},
 		{"no gzip", false, bytesOf("raw/edge.csv.gz", func([]byte) []byte { return []byte("0,1\n1,2\n2,3\n") }), Options{}, "edge.csv.gz: a damaged gzip file: gzip: invalid header; fetch the folder again"},
 		{"cut gzip", false, bytesOf("raw/edge.csv.gz", half), Options{}, "the file is damaged or cut short; fetch the folder again"},
@@ -533,32 +581,10 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 		{"edges of floats", true, arrays(append(sizes, entry{edgeIndex, make([]float32, 6), []int{2, 3}, false})...), Options{}, `array "edge_index": dtype "<f4" is not an integer`},
 		{"a vector of features", true, arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false}, entry{"node_feat", make([]float32, 8), []int{2, 2, 2}, false})...), Options{}, "has shape [2 2 2], where a matrix is expected"},
 		{"features not finite", true, arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false}, entry{"node_feat", slices.Repeat([]float32{nan}, 10), []int{10, 1}, false})...), Options{}, `array "node_feat": row 0: column 0 is NaN`},
-		{"words for an array", false, text("raw/node_year", "old\n"), Options{}, `node_year.csv.gz:1: "old" is not a number (node_year may be left out of the folder)`},
-		{"rows of an array", false, text("raw/node_year", "1\n"), Options{}, "node_year.csv.gz:1: the last row, where 10"},
+		{"words for an array", false, textOf("raw/node_year", "old\n"), Options{}, `node_year.csv.gz:1: "old" is not a number (node_year may be left out of the folder)`},
+		{"rows of an array", false, textOf("raw/node_year", "1\n"), Options{}, "node_year.csv.gz:1: the last row, where 10"},
 		{"features twice", false, nil, Options{FromEdges: Mean}, "has features of its vertices; leave features-from-edges out"},
 		{"no features of edges", false, remove("raw/edge-feat.csv.gz"), Options{FromEdges: Sum}, "has features of its vertices"},
 		{"unknown reduction", false, nil, Options{FromEdges: "max"}, `features-from-edges "max": give mean or sum`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			folder := y.text
-			if c.binary {
-				folder = func(t testing.TB, name string) string { return y.binary(t, name, zip.Store) }
-			}
-			c.o.Folder = folder(t, "ogbn_arxiv")
-			if c.spoil != nil {
-				c.spoil(t, c.o.Folder)
-			}
-			parent := t.TempDir()
-			_, readError := Read(c.o)
-			_, writeError := Write(filepath.Join(parent, "store"), c.o)
-			for _, err := range []error{readError, writeError} {
-				if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-					t.Errorf("got %v, want %q", err, c.want)
-				}
-			}
-			if left := streamedtest.Files(t, parent); len(left) > 0 {
-				t.Errorf("left %d files", len(left))
-			}
-		})
-	}
+	})
 }

@@ -34,7 +34,9 @@ const (
 
 // form is that of all files of text.
 func form(path string) lines.Form {
-	return lines.Form{Path: path, Kind: foreign.Gzip, Text: "rows of numbers", Line: "a row of numbers", Longest: longestLine}
+	return lines.Form{
+		Path: path, Kind: foreign.Gzip, Text: "rows of numbers", Line: "a row of numbers", Longest: longestLine,
+	}
 }
 
 // openText opens a table of so many columns; 0: as many as the first line has.
@@ -99,7 +101,8 @@ func parseIDs(ids []int32, line []byte, limits []int) error {
 			at++
 		}
 		last := c == len(ids)-1
-		if at == start || at-start > most || id >= uint64(limits[c]) || last != (at == len(line)) || !last && line[at] != ',' {
+		ends := last == (at == len(line)) && (last || line[at] == ',')
+		if at == start || at-start > most || id >= uint64(limits[c]) || !ends {
 			return notIDs(line, limits)
 		}
 		ids[c] = int32(id)

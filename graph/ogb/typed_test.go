@@ -4,7 +4,6 @@ import (
 	"archive/zip"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -184,97 +182,54 @@ func TestUnknownFilesAreNamed(t *testing.T) {
 }
 
 func TestDamagedTypedFoldersAreRefused(t *testing.T) {
-	text := func(file, content string) func(t *testing.T, folder string) {
-		return func(t *testing.T, folder string) { gzipped(t, filepath.Join(folder, file+textSuffix), content) }
-	}
-	remove := func(file string) func(t *testing.T, folder string) {
-		return func(t *testing.T, folder string) {
-			require.NoError(t, os.RemoveAll(filepath.Join(folder, file)))
-		}
-	}
-	none := func(*testing.T, string) {}
 	y := newTypedToy()
-	for _, c := range []struct {
-		name   string
-		binary bool
-		spoil  func(t *testing.T, folder string)
-		o      Options
-		want   string
-	}{
+	refuseAll(t, y.text, y.binary, []damage{
 		{"no counts", false, remove("raw/num-node-dict.csv.gz"), Options{}, "num-node-dict.csv.gz: no such file"},
-		{"counts of fewer", false, text("raw/num-node-dict", "author,paper,field\n12,30\n"), Options{}, "holds no line of types"},
-		{"no number", false, text("raw/num-node-dict", "author,paper,field\n12,30,many\n"), Options{}, `"many" is no count of vertices`},
-		{"type twice", false, text("raw/num-node-dict", "author,paper,author\n12,30,4\n"), Options{}, `"author" has 4 vertices, or stands twice`},
-		{"path for a type", false, text("raw/num-node-dict", "author,paper,../field\n12,30,4\n"), Options{}, `"../field" is no name of a type`},
-		{"path for a relation", false, text("raw/triplet-type-list", "author,..,paper\n"), Options{}, `".." is no name of a type`},
-		{"claimed vertices", false, text("raw/num-node-dict", "author,paper,field\n12,30,2000000\n"), Options{}, `2000000 vertices of the type "field" with only 190 edges`},
-		{"claimed for each relation", false, func(t *testing.T, folder string) {
-			text("raw/num-node-dict", "author,paper,field\n12,30,600000\n")(t, folder)
-			text("raw/triplet-type-list", "author,writes,paper\npaper,cites,paper\npaper,about,field\nfield,in,field\n")(t, folder)
-			text("raw/relations/field___in___field/edge", "0,1\n")(t, folder)
-			text("raw/relations/field___in___field/num-edge-list", "1\n")(t, folder)
-		}, Options{}, "1200060 vertices, counted once for each of 4 relations, with only 191 edges and 30 rows"},
-		{"claimed papers", false, text("raw/num-node-dict", "author,paper,field\n12,31,4\n"), Options{}, "node-label.csv.gz:30: the last row, where 31"},
-		{"no relations", false, text("raw/triplet-type-list", "\n"), Options{}, "lists no relation"},
-		{"two names", false, text("raw/triplet-type-list", "author,paper\n"), Options{}, "a relation is a source type, a name and a target type"},
-		{"unknown type", false, func(t *testing.T, folder string) {
-			remove("raw/relations")(t, folder)
-			text("raw/triplet-type-list", "author,writes,book\n")(t, folder)
-		}, Options{}, `joins the type "book", which there is none of`},
+		{"counts of fewer", false, textOf("raw/num-node-dict", "author,paper,field\n12,30\n"), Options{}, "holds no line of types"},
+		{"no number", false, textOf("raw/num-node-dict", "author,paper,field\n12,30,many\n"), Options{}, `"many" is no count of vertices`},
+		{"type twice", false, textOf("raw/num-node-dict", "author,paper,author\n12,30,4\n"), Options{}, `"author" has 4 vertices, or stands twice`},
+		{"path for a type", false, textOf("raw/num-node-dict", "author,paper,../field\n12,30,4\n"), Options{}, `"../field" is no name of a type`},
+		{"path for a relation", false, textOf("raw/triplet-type-list", "author,..,paper\n"), Options{}, `".." is no name of a type`},
+		{"claimed vertices", false, textOf("raw/num-node-dict", "author,paper,field\n12,30,2000000\n"), Options{}, `2000000 vertices of the type "field" with only 190 edges`},
+		{"claimed for each relation", false, all(
+			textOf("raw/num-node-dict", "author,paper,field\n12,30,600000\n"),
+			textOf("raw/triplet-type-list", "author,writes,paper\npaper,cites,paper\npaper,about,field\nfield,in,field\n"),
+			textOf("raw/relations/field___in___field/edge", "0,1\n"),
+			textOf("raw/relations/field___in___field/num-edge-list", "1\n"),
+		), Options{}, "1200060 vertices, counted once for each of 4 relations, with only 191 edges and 30 rows"},
+		{"claimed papers", false, textOf("raw/num-node-dict", "author,paper,field\n12,31,4\n"), Options{}, "node-label.csv.gz:30: the last row, where 31"},
+		{"no relations", false, textOf("raw/triplet-type-list", "\n"), Options{}, "lists no relation"},
+		{"two names", false, textOf("raw/triplet-type-list", "author,paper\n"), Options{}, "a relation is a source type, a name and a target type"},
+		{"unknown type", false, all(
+			remove("raw/relations"),
+			textOf("raw/triplet-type-list", "author,writes,book\n"),
+		), Options{}, `joins the type "book", which there is none of`},
 		{"no edges", false, remove("raw/relations/paper___cites___paper"), Options{}, "num-edge-list.csv.gz: no such file"},
-		{"end of another type", false, text("raw/relations/paper___about___field/edge", "29,4\n"), Options{}, "edge.csv.gz:1: 4 is out of the range of 4"},
-		{"no labels", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"), Options{}, "the types that have labels are 0 (none)"},
-		{"labels of two", false, text("raw/nodetype-has-label", "author,paper,field\nTrue,True,False\n"), Options{}, `the types that have labels are 2 ("author", "paper")`},
-		{"labels of no type", false, text("raw/nodetype-has-label", "author,book,field\nFalse,True,False\n"), Options{}, `"book" has labels and is no vertex type`},
-		{"neither true nor false", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,Yes,False\n"), Options{}, `"Yes" is neither True nor False`},
+		{"end of another type", false, textOf("raw/relations/paper___about___field/edge", "29,4\n"), Options{}, "edge.csv.gz:1: 4 is out of the range of 4"},
+		{"no labels", false, textOf("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"), Options{}, "the types that have labels are 0 (none)"},
+		{"labels of two", false, textOf("raw/nodetype-has-label", "author,paper,field\nTrue,True,False\n"), Options{}, `the types that have labels are 2 ("author", "paper")`},
+		{"labels of no type", false, textOf("raw/nodetype-has-label", "author,book,field\nFalse,True,False\n"), Options{}, `"book" has labels and is no vertex type`},
+		{"neither true nor false", false, textOf("raw/nodetype-has-label", "author,paper,field\nFalse,Yes,False\n"), Options{}, `"Yes" is neither True nor False`},
 		{"no split", false, remove("split/time/paper"), Options{}, "train.csv.gz: no such file"},
-		{"split of triples", false, func(t *testing.T, folder string) { write(t, filepath.Join(folder, "split/time/train.pt"), nil) }, Options{}, "split/time: a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, is not read"},
-		{"inverse edges", false, none, Options{Inverse: Add}, "inverse-edges: "},
-		{"features from edges", false, none, Options{FromEdges: Mean}, "features-from-edges: "},
-		{"symmetrized", false, none, Options{Symmetrize: true}, "3 vertex types and 3 relations"},
+		{"split of triples", false, file("split/time/train.pt"), Options{}, "split/time: a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, is not read"},
+		{"inverse edges", false, nil, Options{Inverse: Add}, "inverse-edges: "},
+		{"features from edges", false, nil, Options{FromEdges: Mean}, "features-from-edges: "},
+		{"symmetrized", false, nil, Options{Symmetrize: true}, "3 vertex types and 3 relations"},
 		{"no counts in archives", true, remove("raw/num_edges_dict.npz"), Options{}, "num_edges_dict.npz: no such file"},
-		{"count of another relation", true, func(t *testing.T, folder string) {
-			write(t, filepath.Join(folder, "raw/num_edges_dict.npz"), archive(t, zip.Store, entry{"x___y___z", []int64{1}, []int{1}, false}))
-		}, Options{}, `num_edges_dict.npz: "x___y___z" is not in `},
-		{"counts of fewer relations", true, func(t *testing.T, folder string) {
-			write(t, filepath.Join(folder, "raw/num_edges_dict.npz"), archive(t, zip.Store, entry{"paper___cites___paper", []int64{90}, []int{1}, false}))
-		}, Options{}, `has no array "author___writes___paper"`},
-		{"fewer relations", true, func(t *testing.T, folder string) {
-			write(t, filepath.Join(folder, "raw/edge_index_dict.npz"), archive(t, zip.Store, entry{"paper___cites___paper", make([]int64, 180), []int{2, 90}, false}))
-		}, Options{}, `num_edges_dict.npz: "author___writes___paper" is not in `},
-		{"features of no type", true, func(t *testing.T, folder string) {
-			write(t, filepath.Join(folder, "raw/node_feat_dict.npz"), archive(t, zip.Store, entry{"papes", y.papers.features, []int{30, 3}, false}))
-		}, Options{}, `node_feat_dict.npz: "papes" is not in `},
-		{"years of no type", true, func(t *testing.T, folder string) {
-			write(t, filepath.Join(folder, "raw/node_year_dict.npz"), archive(t, zip.Store, entry{"papes", y.papers.years, []int{30, 1}, false}))
-		}, Options{}, `node_year_dict.npz: "papes" is not in `},
-		{"edge features of no relation", true, func(t *testing.T, folder string) {
-			write(t, filepath.Join(folder, "raw/edge_feat_dict.npz"), archive(t, zip.Store, entry{"cites", make([]float32, 90), []int{90, 1}, false}))
-		}, Options{}, `edge_feat_dict.npz: "cites" is not in `},
+		{"count of another relation", true, arraysOf("raw/num_edges_dict.npz", entry{"x___y___z", []int64{1}, []int{1}, false}), Options{}, `num_edges_dict.npz: "x___y___z" is not in `},
+		{"counts of fewer relations", true, arraysOf("raw/num_edges_dict.npz", entry{"paper___cites___paper", []int64{90}, []int{1}, false}), Options{}, `has no array "author___writes___paper"`},
+		{"fewer relations", true, arraysOf("raw/edge_index_dict.npz", entry{"paper___cites___paper", make([]int64, 180), []int{2, 90}, false}), Options{}, `num_edges_dict.npz: "author___writes___paper" is not in `},
+		{"features of no type", true, arraysOf("raw/node_feat_dict.npz", entry{"papes", y.papers.features, []int{30, 3}, false}), Options{}, `node_feat_dict.npz: "papes" is not in `},
+		{"years of no type", true, arraysOf("raw/node_year_dict.npz", entry{"papes", y.papers.years, []int{30, 1}, false}), Options{}, `node_year_dict.npz: "papes" is not in `},
+		{"edge features of no relation", true, arraysOf("raw/edge_feat_dict.npz", entry{"cites", make([]float32, 90), []int{90, 1}, false}), Options{}, `edge_feat_dict.npz: "cites" is not in `},
 		{
-			"list of one relation", false, text("raw/triplet-type-list", "author,writes,paper\n"),
+			"list of one relation", false, textOf("raw/triplet-type-list", "author,writes,paper\n"),
 			Options{},
 			`raw/relations: "paper___about___field" is not in `,
 		},
-		{"folder of no type", false, text("raw/node-feat/papes/node-feat", "1\n"), Options{}, `raw/node-feat: "papes" is not in `},
-		{"labels that are not listed", false, text("raw/node-label/author/node-label", "1\n"), Options{}, `raw/node-label: "author" is not in `},
-		{"several counts", true, func(t *testing.T, folder string) {
-			write(t, filepath.Join(folder, "raw/num_nodes_dict.npz"), archive(t, zip.Store, entry{"paper", []int64{1, 2}, []int{2}, false}))
-		}, Options{}, "holds 2 values, where one count is expected"},
-		{"no relation's name", true, func(t *testing.T, folder string) {
-			write(t, filepath.Join(folder, "raw/edge_index_dict.npz"), archive(t, zip.Store, entry{"cites", []int64{1, 2}, []int{2, 1}, false}))
-		}, Options{}, `"cites" is no relation, HEAD___NAME___TAIL`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			folder := y.text
-			if c.binary {
-				folder = y.binary
-			}
-			c.o.Folder = folder(t)
-			c.spoil(t, c.o.Folder)
-			if _, err := Read(c.o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("got %v, want %q", err, c.want)
-			}
-		})
-	}
+		{"folder of no type", false, textOf("raw/node-feat/papes/node-feat", "1\n"), Options{}, `raw/node-feat: "papes" is not in `},
+		{"labels that are not listed", false, textOf("raw/node-label/author/node-label", "1\n"), Options{}, `raw/node-label: "author" is not in `},
+		{"several counts", true, arraysOf("raw/num_nodes_dict.npz", entry{"paper", []int64{1, 2}, []int{2}, false}), Options{}, "holds 2 values, where one count is expected"},
+		{"no relation's name", true, arraysOf("raw/edge_index_dict.npz", entry{"cites", []int64{1, 2}, []int{2, 1}, false}), Options{}, `"cites" is no relation, HEAD___NAME___TAIL`},
+	})
 }

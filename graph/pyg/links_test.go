@@ -8,24 +8,19 @@ import (
 	"testing"
 
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/graph/streamed/streamedtest"
+	"weft/internal/require"
 )
 
 // TestEdgeSplits: the lists of a split of edges are those that golden.py has of PyG's RandomLinkSplit, and
 // those of an edge type of a HeteroData. Where edges have an edge_type a list does not say whose it is.
 func TestEdgeSplits(t *testing.T) {
 	text, err := os.ReadFile("testdata/links.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var want map[string][]int32
-	if err := json.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &want))
 	g, err := Read("testdata/links.pt", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := g.Relations[0].EdgeSplit
 	for name, got := range map[string][]int32{
 		"train_edges": s.Edges[0], "val_edges": s.Edges[1], "test_edges": s.Edges[2], "val_negatives": s.Negative[1], "test_negatives": s.Negative[2],
@@ -43,7 +38,6 @@ func TestEdgeSplits(t *testing.T) {
 	if s := g.Relations[0].EdgeSplit; s.Negatives != graph.TargetNegatives || !slices.Equal(s.Edges[0], []int32{0, 3, 1, 2}) || !slices.Equal(s.Negative[2], []int32{0, 2, 3}) {
 		t.Errorf("%+v", s)
 	}
-	if _, err := Read("testdata/refused-links.pt", Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), "does not say which edge_type each edge has") {
-		t.Errorf("%v, want a refusal of lists without types", err)
-	}
+	path := "testdata/refused-links.pt"
+	streamedtest.WantRefused(t, opening(path, Options{}), path, "does not say which edge_type each edge has")
 }

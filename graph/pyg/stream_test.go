@@ -16,15 +16,13 @@ import (
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
-	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // TestFilesInStream: the files that PyG wrote are written in a stream to the store of the graph in memory.
 func TestFilesInStream(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.pt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, path := range files {
 		name := strings.TrimSuffix(filepath.Base(path), ".pt")
 		if strings.HasPrefix(name, "refused") || name == "two-labels" {
@@ -38,9 +36,7 @@ func TestFilesInStream(t *testing.T) {
 				continue
 			}
 			whole, err := Read(path, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			streamedtest.Equal(t, g, whole)
 			g.Close()
 		}
@@ -104,9 +100,7 @@ func savedAs(t testing.TB, code string, tensors ...tensorOf) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "graph.pt")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	z := zip.NewWriter(f)
 	write := func(name string, content []byte) {
@@ -116,21 +110,15 @@ func savedAs(t testing.TB, code string, tensors ...tensorOf) string {
 		if err == nil {
 			_, err = w.Write(content)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	write("data.pkl", []byte(code))
 	for k, one := range tensors {
 		content, err := binary.Append(nil, binary.LittleEndian, one.values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		write(fmt.Sprint("data/", k), content)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	return path
 }
 
@@ -194,22 +182,14 @@ func TestInStream(t *testing.T) {
 	}
 	columns[100_000] = vertices
 	path := savedCSR(t, row("", "LongStorage", bounds, vertices+1), row("", "LongStorage", columns, edges), row("", "FloatStorage", values, edges), vertices, vertices)
-	_, err := Read(path, Options{})
-	if want := `"adj_t": column 331 of a sparse matrix of 331 columns`; !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want a refusal with %s", err, want)
-	}
-	streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
+	streamedtest.WantRefused(t, opening(path, Options{}), path, `"adj_t": column 331 of a sparse matrix of 331 columns`)
 	byEnd[edges+100_000] = vertices
 	for want, tensors := range map[string][]tensorOf{
 		`"edge_index": edge 100000 (`: {row("edge_index", "LongStorage", byEnd, 2, edges), labels},
 		`"edge_index": a tensor of float32, where integers are due: save it after .long()`: {row("edge_index", "FloatStorage", x, 2, 100), labels},
 	} {
 		path := saved(t, tensors...)
-		_, err := Read(path, Options{})
-		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want a refusal with %s", err, want)
-		}
-		streamedtest.Refused(t, func() (*streamed.Graph, error) { return Open(path, Options{}) }, err)
+		streamedtest.WantRefused(t, opening(path, Options{}), path, want)
 	}
 }
 

@@ -84,7 +84,8 @@ func (t *tables) read(path string, o *Options) (ids []int64, err error) {
 	case err != nil:
 		return nil, err
 	case columns == nil:
-		return nil, refusal.Errorf("%s: is empty: give a table, its columns between tabs and their names in the first line", path)
+		return nil, refusal.Errorf("%s: is empty: give a table, its columns between tabs and their names "+
+			"in the first line", path)
 	case len(ids) == 0:
 		return nil, refusal.Errorf("%s: has no entity below its first line: give a line for each", path)
 	}
@@ -108,10 +109,12 @@ func column(columns []string, setting refusal.Setting, name string) (int, error)
 func (t *tables) add(entity, label []byte, at labelled) (vertex int32, err error) {
 	vertex, there := t.entities.Find(entity)
 	if !there {
-		return 0, errors.New("is no entity of the graph: leave the line out, or give the file of its triples too")
+		return 0, errors.New("is no entity of the graph: leave the line out, or give the file of its " +
+			"triples too")
 	}
 	if before, twice := t.labelled[vertex]; twice {
-		return 0, fmt.Errorf("has a label already, in %s:%d: leave one of the lines out", before.path, before.line)
+		return 0, fmt.Errorf("has a label already, in %s:%d: leave one of the lines out",
+			before.path, before.line)
 	}
 	if len(label) == 0 {
 		return 0, errors.New("has no label: leave the line out")

@@ -81,11 +81,14 @@ func (o *Options) check() error {
 	train, entity, label := refusal.Setting("train"), refusal.Setting("entity"), refusal.Setting("label")
 	switch tables := o.Train != "" || o.Val != "" || o.Test != ""; {
 	case !tables && (o.Entity != "" || o.Label != ""):
-		return refusal.Errorf("%s and %s name columns of a table: give %s and %s, or leave them out", entity, label, train, refusal.Setting("test"))
+		return refusal.Errorf("%s and %s name columns of a table: give %s and %s, or leave them out",
+			entity, label, train, refusal.Setting("test"))
 	case tables && o.Train == "":
-		return refusal.Errorf("labels without entities that train: give %s beside %s and %s", train, refusal.Setting("val"), refusal.Setting("test"))
+		return refusal.Errorf("labels without entities that train: give %s beside %s and %s",
+			train, refusal.Setting("val"), refusal.Setting("test"))
 	case tables && (o.Entity == "" || o.Label == ""):
-		return refusal.Errorf("%s: which columns count? give %s and %s, by the names in its first line", o.Train, entity, label)
+		return refusal.Errorf("%s: which columns count? give %s and %s, by the names in its first line",
+			o.Train, entity, label)
 	case tables && o.Entity == o.Label:
 		return refusal.Errorf("%s and %s are one column, %q: name two", entity, label, o.Entity)
 	}
@@ -152,7 +155,8 @@ func (r *reader) checkWithout(o *Options) error {
 			for k, p := range r.All {
 				there[k] = p.Name
 			}
-			return refusal.Errorf("%s %s: no triple has that predicate; %.1000s", refusal.Setting("without-predicate"), iri, suggest.OneOf(iri, there))
+			return refusal.Errorf("%s %s: no triple has that predicate; %.1000s",
+				refusal.Setting("without-predicate"), iri, suggest.OneOf(iri, there))
 		}
 		r.notes = append(r.notes, fmt.Sprintf("%d triples of %s left out", n, iri))
 	}

@@ -118,8 +118,9 @@ func Listed(e graph.Edges, refuse func(error) error) Edges {
 
 // Dense reports whether vertices have dense features. Where Complete is not nil, that is known in Prepare.
 func (g *Graph) Dense() bool {
-	return g.FromEdges != nil || slices.ContainsFunc(g.Types, func(t Type) bool { return t.Rows != nil }) ||
-		slices.ContainsFunc(g.InMemory.Types(), func(t graph.VertexType) bool { return t.Features.Dense != nil })
+	dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
+	return g.FromEdges != nil || slices.ContainsFunc(g.InMemory.Types(), dense) ||
+		slices.ContainsFunc(g.Types, func(t Type) bool { return t.Rows != nil })
 }
 
 // Close closes the source.

@@ -123,7 +123,9 @@ func create(dir *os.Root, name string) (f *os.File, hidden string, err error) {
 
 // hide has make make and open what has a hidden name, and locks it. nil of make: it was swept before it was
 // open.
-func hide(dir *os.Root, name, what string, make func(hidden string) (*os.File, error)) (hidden string, f *os.File, err error) {
+func hide(
+	dir *os.Root, name, what string, make func(hidden string) (*os.File, error),
+) (hidden string, f *os.File, err error) {
 	const attempts = 10
 	for range attempts {
 		hidden = Hidden(name)

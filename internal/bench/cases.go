@@ -66,9 +66,9 @@ var (
 		{rmat, 15, 128, inMemory, 4},
 		{uniform, 15, 256, inMemory, 4},
 	}
-	// thin are slices of few columns, as each worker has where these are divided: whole parts of a cache line,
-	// and rows that may lie across two. Indices weigh as much as what they name, and a cache line for each
-	// weighs more, so that the bound counts lines.
+	// thin are slices of few columns, as each worker has where these are divided: whole parts of a cache
+	// line, and rows that may lie across two. Indices weigh as much as what they name, and a cache line for
+	// each weighs more, so that the bound counts lines.
 	thin = []shape{
 		{uniform, 15, 1, inCore, 0},
 		{uniform, 15, 3, inCore, 0},
@@ -95,12 +95,24 @@ var edgeKernels = []struct {
 		e := s.graph(b, true)
 		return b.spmm(e, s.width, nil, a.matrix(e.Cols, 1), a)
 	}},
-	{"max", sums, func(b *bench, s shape, a *arrays) *job { return b.max(s.graph(b, false), s.width, a) }},
-	{"max backward", sums, func(b *bench, s shape, a *arrays) *job { return b.maxBackward(s.graph(b, true), s.width, a) }},
-	{"attention", attentions, func(b *bench, s shape, a *arrays) *job { return b.attend(s, false, a) }},
-	{"attention backward", attentions, func(b *bench, s shape, a *arrays) *job { return b.attendBackward(s, false, a) }},
-	{"attention v2", attentions, func(b *bench, s shape, a *arrays) *job { return b.attend(s, true, a) }},
-	{"attention v2 backward", attentions, func(b *bench, s shape, a *arrays) *job { return b.attendBackward(s, true, a) }},
+	{"max", sums, func(b *bench, s shape, a *arrays) *job {
+		return b.max(s.graph(b, false), s.width, a)
+	}},
+	{"max backward", sums, func(b *bench, s shape, a *arrays) *job {
+		return b.maxBackward(s.graph(b, true), s.width, a)
+	}},
+	{"attention", attentions, func(b *bench, s shape, a *arrays) *job {
+		return b.attend(s, false, a)
+	}},
+	{"attention backward", attentions, func(b *bench, s shape, a *arrays) *job {
+		return b.attendBackward(s, false, a)
+	}},
+	{"attention v2", attentions, func(b *bench, s shape, a *arrays) *job {
+		return b.attend(s, true, a)
+	}},
+	{"attention v2 backward", attentions, func(b *bench, s shape, a *arrays) *job {
+		return b.attendBackward(s, true, a)
+	}},
 	{"thin sum", thin, func(b *bench, s shape, a *arrays) *job {
 		return byLines(b.spmm(s.graph(b, false), s.width, nil, nil, a))
 	}},
@@ -111,13 +123,16 @@ var edgeKernels = []struct {
 }
 
 func (b *bench) cases() (all []testCase) {
+	add := func(name, shape string, build func(a *arrays) *job) {
+		all = append(all, testCase{name, shape, build})
+	}
 	for _, k := range edgeKernels {
 		shapes := k.shapes
 		if b.Quick {
 			shapes = []shape{shapes[0], shapes[len(shapes)-1]}
 		}
 		for _, s := range shapes {
-			all = append(all, testCase{k.name, s.String(), func(a *arrays) *job { return k.build(b, s, a) }})
+			add(k.name, s.String(), func(a *arrays) *job { return k.build(b, s, a) })
 		}
 	}
 	for _, k := range productKernels {
@@ -126,7 +141,7 @@ func (b *bench) cases() (all []testCase) {
 			shapes = []product{{2048, 256, 256}, {4096, 41, 64}}
 		}
 		for _, p := range shapes {
-			all = append(all, testCase{k.name, p.String(), func(a *arrays) *job { return k.build(b.team, p, a) }})
+			add(k.name, p.String(), func(a *arrays) *job { return k.build(b.team, p, a) })
 		}
 	}
 	for _, k := range rowKernels {
@@ -135,8 +150,8 @@ func (b *bench) cases() (all []testCase) {
 			shapes = [][2]int{{512, 41}}
 		}
 		for _, s := range shapes {
-			name := fmt.Sprintf("%d×%d", s[0], s[1])
-			all = append(all, testCase{k.name, name, func(a *arrays) *job { return k.build(b.team, s[0], s[1], a) }})
+			size := fmt.Sprintf("%d×%d", s[0], s[1])
+			add(k.name, size, func(a *arrays) *job { return k.build(b.team, s[0], s[1], a) })
 		}
 	}
 	return all
@@ -212,7 +227,8 @@ func (b *bench) spmm(e *kernel.CSR, width int, row, col *tensor.Matrix, a *array
 	}
 	return &job{
 		run:   func() { b.team.SpMM(z, e, x, kernel.Scales{Row: row, Col: col}, kernel.Replace) },
-		flops: float64(perEdge * e.Entries() * width), gathers: []gather{g}, read: structure(e, row), written: 4 * z.Len(),
+		flops: float64(perEdge * e.Entries() * width), gathers: []gather{g},
+		read: structure(e, row), written: 4 * z.Len(),
 	}
 }
 
@@ -222,7 +238,8 @@ func (b *bench) max(e *kernel.CSR, width int, a *arrays) *job {
 	z, arg := a.zeros(e.Rows, width), a.element(tensor.Int32, e.Rows, width)
 	return &job{
 		run:   func() { b.team.Max(z, arg, e, x, nil, nil, kernel.Replace) },
-		flops: float64(e.Entries() * width), gathers: []gather{along(e, x)}, read: structure(e), written: 8 * z.Len(),
+		flops: float64(e.Entries() * width), gathers: []gather{along(e, x)},
+		read: structure(e), written: 8 * z.Len(),
 	}
 }
 
@@ -232,13 +249,15 @@ func (b *bench) maxBackward(e *kernel.CSR, width int, a *arrays) *job {
 	g, arg, dx := a.matrix(e.Cols, width), a.ids(e.Cols, width, e.Rows), a.zeros(e.Rows, width)
 	return &job{
 		run:   func() { b.team.MaxBackward(dx, e, g, arg, nil, nil) },
-		flops: float64(e.Entries() * width), gathers: []gather{along(e, g, arg)}, read: structure(e), updated: 4 * dx.Len(),
+		flops: float64(e.Entries() * width), gathers: []gather{along(e, g, arg)},
+		read: structure(e), updated: 4 * dx.Len(),
 	}
 }
 
 // attention is the kernel's description of a graph attention layer between as many rows as e has.
 func (s shape) attention(e *kernel.CSR, v2 bool, a *arrays) kernel.Attention {
-	k := kernel.Attention{Heads: s.heads, Width: s.width / s.heads, Slope: 0.2, Whole: true, Source: a.matrix(e.Cols, s.width)}
+	k := kernel.Attention{Heads: s.heads, Width: s.width / s.heads, Slope: 0.2, Whole: true}
+	k.Source = a.matrix(e.Cols, s.width)
 	if v2 {
 		k.Target, k.A = a.matrix(e.Rows, s.width), a.matrix(1, s.width)
 	} else {
@@ -258,7 +277,8 @@ func (b *bench) attend(s shape, v2 bool, a *arrays) *job {
 	k := s.attention(e, v2, a)
 	state := a.state(e.Rows, s.heads, k.Width)
 	j := &job{
-		run: func() { b.team.Attend(state, k, e, nil, kernel.Last) }, flops: float64(2 * e.Entries() * s.width),
+		run:     func() { b.team.Attend(state, k, e, nil, kernel.Last) },
+		flops:   float64(2 * e.Entries() * s.width),
 		written: 4 * (state.Out.Len() + state.Maximum.Len()), exps: e.Entries() * s.heads,
 	}
 	if v2 {
@@ -320,8 +340,8 @@ func (b *bench) attendBackward(s shape, v2 bool, a *arrays) *job {
 	return j
 }
 
-// rowKernels are those that go over a matrix row by row. Their bound is what they stream: each is told what it
-// reads, writes, and updates in place. None of them draws random numbers here: what dropout costs is
+// rowKernels are those that go over a matrix row by row. Their bound is what they stream: each is told what
+// it reads, writes, and updates in place. None of them draws random numbers here: what dropout costs is
 // arithmetic, which this bound does not know.
 var rowKernels = []struct {
 	name  string
@@ -329,7 +349,10 @@ var rowKernels = []struct {
 }{
 	{"bias and relu", func(team *kernel.Team, rows, cols int, a *arrays) *job {
 		x, bias := a.matrix(rows, cols), a.matrix(1, cols)
-		return &job{run: func() { team.Finish(x, x, bias, kernel.ReLU, kernel.Mask{}) }, flops: 2 * elements(x), updated: 4 * x.Len()}
+		return &job{
+			run:   func() { team.Finish(x, x, bias, kernel.ReLU, kernel.Mask{}) },
+			flops: 2 * elements(x), updated: 4 * x.Len(),
+		}
 	}},
 	{"normalize", func(team *kernel.Team, rows, cols int, a *arrays) *job {
 		x, z, n := a.matrix(rows, cols), a.zeros(rows, cols), a.normalization(cols)
@@ -348,7 +371,10 @@ var rowKernels = []struct {
 	{"adam", func(team *kernel.Team, rows, cols int, a *arrays) *job {
 		w, g, m, v := a.matrix(rows, cols), a.matrix(rows, cols), a.zeros(rows, cols), a.zeros(rows, cols)
 		step := kernel.AdamStep{Rate: 1e-3, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, Clip: 1, Step: 1}
-		return &job{run: func() { team.Adam(w, g, m, v, step) }, flops: 12 * elements(w), read: []*tensor.Matrix{g}, updated: 12 * w.Len()}
+		return &job{
+			run:   func() { team.Adam(w, g, m, v, step) },
+			flops: 12 * elements(w), read: []*tensor.Matrix{g}, updated: 12 * w.Len(),
+		}
 	}},
 }
 

@@ -233,7 +233,8 @@ func Kernels(ctx context.Context, o Options, machine func(Machine), result func(
 			return r, context.Cause(ctx)
 		}
 		a := &arrays{team: b.team}
-		k := b.measure(c.name, c.shape, c.build(a), min(caseBudget, (runBudget-time.Since(start))/time.Duration(len(cases)-i)))
+		share := (runBudget - time.Since(start)) / time.Duration(len(cases)-i)
+		k := b.measure(c.name, c.shape, c.build(a), min(caseBudget, share))
 		a.release()
 		r.Kernels = append(r.Kernels, k)
 		result(k)

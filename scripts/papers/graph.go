@@ -57,9 +57,11 @@ type papers struct {
 
 func newPapers(share float64) *papers {
 	of := func(n int) int { return max(1, int(math.Round(share*float64(n)))) }
-	p := &papers{vertices: max(2*classes, of(allVertices)), edges: of(allEdges), train: of(allTrain), val: of(allVal), test: of(allTest)}
+	p := &papers{vertices: max(2*classes, of(allVertices)), edges: of(allEdges)}
+	p.train, p.val, p.test = of(allTrain), of(allVal), of(allTest)
 	p.fields = classes * max(1, p.vertices/classes/fieldSize)
-	p.ids, p.rank, p.positions = permutation(p.vertices, 1), permutation(p.vertices, 2), make([]int32, p.vertices)
+	p.ids, p.rank = permutation(p.vertices, 1), permutation(p.vertices, 2)
+	p.positions = make([]int32, p.vertices)
 	for x, id := range p.ids {
 		p.positions[id] = int32(x)
 	}

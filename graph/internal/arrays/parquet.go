@@ -20,7 +20,8 @@ var labelColumns = []string{"label", "labels", "y", "class"}
 func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, error) {
 	t, n := &numbers{path: f.path, columns: 1, as: as}, &classNames{table: names.NewTable()}
 	choose := func(columns []table.Column) ([]int, error) {
-		id := slices.IndexFunc(columns, func(c table.Column) bool { return len(columns) > 1 && IsIDColumn(c.Name) })
+		id := slices.IndexFunc(columns,
+			func(c table.Column) bool { return len(columns) > 1 && IsIDColumn(c.Name) })
 		var order []int
 		for k, c := range columns {
 			if len(columns) == 1 || slices.Contains(labelColumns, c.Name) {
@@ -36,7 +37,8 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 		case label.Kind == table.Nested:
 			return nil, fmt.Errorf("column %q does not hold one label per row", label.Name)
 		case n.text && as == Values:
-			return nil, fmt.Errorf("column %q holds text, and values to predict are numbers; leave %s out for names of classes",
+			return nil, fmt.Errorf("column %q holds text, and values to predict are numbers; leave %s out "+
+				"for names of classes",
 				label.Name, refusal.Setting("values"))
 		case id < 0:
 			return order, nil
@@ -49,7 +51,8 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 	var values []float64
 	read := func(r *table.Row) (err error) {
 		if t.rows++; t.rows > most {
-			return refusal.Errorf("%s: more than %d rows, one for each vertex that the graph may have", f.path, most)
+			return refusal.Errorf("%s: more than %d rows, one for each vertex that the graph may have",
+				f.path, most)
 		}
 		if values, err = memory.Grow(values, 1); err != nil {
 			return r.ColumnErrorf(0, "%w", err)

@@ -51,7 +51,8 @@ const (
 
 // each calls do with the values of each row, which are valid until it returns.
 func (t *numbers) each(do func(row []float64) error) (err error) {
-	form := lines.Form{Path: t.path, Text: "what numpy.save writes, or CSV", Line: "a row of numbers", Longest: longestLine}
+	form := lines.Form{Path: t.path, Text: "what numpy.save writes, or CSV", Line: "a row of numbers"}
+	form.Longest = longestLine
 	if t.lines, err = lines.Open(form); err != nil {
 		return err
 	}
@@ -133,7 +134,8 @@ func (t *numbers) parse(line []byte) (row bool, err error) {
 	}
 	if one := first && t.isOneName(); one || first && t.isHeader() {
 		if len(t.fields[0]) == 0 {
-			return false, errors.New("the first column has no name, as pandas writes its index: write it with index=False")
+			return false, errors.New("the first column has no name, as pandas writes its index: write it " +
+				"with index=False")
 		}
 		t.names.begin(t.name(line))
 		if one {
@@ -150,12 +152,15 @@ func (t *numbers) parse(line []byte) (row bool, err error) {
 		x, ok := t.number(field)
 		switch {
 		case !ok && t.columns > 1:
-			return false, fmt.Errorf("%.40q is not a number, as the fields of %d columns are; give the names of classes in a file of their own, "+
+			return false, fmt.Errorf("%.40q is not a number, as the fields of %d columns are; give the "+
+				"names of classes in a file of their own, "+
 				"as a column beside that of ids or alone", field, t.columns)
 		case !ok && t.as == Values:
-			return false, fmt.Errorf("%.40q is not a number, as values to predict are; leave %s out for names of classes", field, refusal.Setting("values"))
+			return false, fmt.Errorf("%.40q is not a number, as values to predict are; leave %s out for "+
+				"names of classes", field, refusal.Setting("values"))
 		case !ok:
-			return false, fmt.Errorf("%.40q is not a number; classes are numbers too, from 0, or all are names", field)
+			return false, fmt.Errorf("%.40q is not a number; classes are numbers too, from 0, or all are "+
+				"names", field)
 		}
 		t.pointed = t.pointed || bytes.IndexByte(field, '.') >= 0
 		t.values = append(t.values, x)
@@ -231,7 +236,8 @@ func (t *numbers) number(field []byte) (x float64, ok bool) {
 // be rows.
 func (t *numbers) check(kept int) error {
 	if t.columns > 1 && int64(kept) > valuesOfAnyFile+valuesOfAByte*t.size {
-		return fmt.Errorf("the %d bytes of the file expand to %d values, as no table does; unpack it if it is one", t.size, kept)
+		return fmt.Errorf("the %d bytes of the file expand to %d values, as no table does; unpack it if "+
+			"it is one", t.size, kept)
 	}
 	return nil
 }

@@ -33,8 +33,11 @@ type Options struct {
 	Scratch  *os.File // an empty file for edges that wait, of 8 bytes for each and 4 for each column
 	Weighted bool     // edges have weights
 	Columns  int      // of edge features
-	Single   bool     // keep one of parallel edges: the first given edge, or the first added edge if none is given
-	Budget   int64    // bytes of edges that are sorted at a time; one target may take more. 0: 128 MB, or less where memory is scarce
+	// Single keeps one of parallel edges: the first given edge, or the first added edge if none is given.
+	Single bool
+	// Budget is how many bytes of edges are sorted at a time; one target may take more. 0: 128 MB, or less where
+	// memory is scarce.
+	Budget int64
 }
 
 // batchFile is a file of batches of edges, as words of 32 bits.

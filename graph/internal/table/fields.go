@@ -101,7 +101,8 @@ func unquote(line []byte) (field, rest []byte, ok bool) {
 
 // powers are the powers of ten that float64 holds exactly.
 var powers = [...]float64{
-	1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+	1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
+	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 }
 
 // Number is strconv.ParseFloat of a field, sooner: a quotient or product of two numbers that float64 holds
@@ -118,7 +119,8 @@ func Number(field []byte) (x float64, ok bool) {
 		mantissa, rest, behind = leading(mantissa, rest[1:])
 		digits, exponent = digits+behind, -behind
 	}
-	if len(rest) == 4 && rest[0] == 'e' && (rest[1] == '-' || rest[1] == '+') && rest[2]-'0' <= 9 && rest[3]-'0' <= 9 {
+	if len(rest) == 4 && rest[0] == 'e' && (rest[1] == '-' || rest[1] == '+') &&
+		rest[2]-'0' <= 9 && rest[3]-'0' <= 9 {
 		power := int(rest[2]-'0')*10 + int(rest[3]-'0')
 		if rest[1] == '-' {
 			power = -power

@@ -41,7 +41,8 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, choose Choose, do func(*R
 	if err != nil {
 		return refuse(err)
 	}
-	row := &Row{Position: Position{path: t.Path, parquet: true}, values: make([]parquet.Value, len(order)), columns: make([]Column, len(order))}
+	row := &Row{Position: Position{path: t.Path, parquet: true}}
+	row.values, row.columns = make([]parquet.Value, len(order)), make([]Column, len(order))
 	for k, column := range order {
 		row.columns[k] = columns[column]
 	}

@@ -75,7 +75,8 @@ func (t *Table) Each(file *os.File, choose Choose, do func(*Row) error) error {
 // eachLine reads text.
 func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do func(*Row) error) (err error) {
 	const longest = 1 << 20
-	l, err := lines.New(text, lines.Form{Path: t.Path, Kind: kind, Text: t.Line, Line: t.Line, Longest: longest})
+	form := lines.Form{Path: t.Path, Kind: kind, Text: t.Line, Line: t.Line, Longest: longest}
+	l, err := lines.New(text, form)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,8 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 		}
 		if blank := bytes.TrimLeft(line, " \t"); len(blank) == 0 || blank[0] == '#' || blank[0] == '%' {
 			if l.Number() == 1 && bytes.HasPrefix(line, []byte("%%MatrixMarket")) {
-				return l.Errorf("a Matrix Market file counts from 1: write its entries as edges that count from 0")
+				return l.Errorf("a Matrix Market file counts from 1: write its entries as edges that " +
+					"count from 0")
 			}
 			continue
 		}

@@ -3,12 +3,14 @@
 package streamedtest
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +19,9 @@ import (
 
 	"weft/graph"
 	"weft/graph/streamed"
+	"weft/internal/alloctest"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // Equal writes a graph in a stream, and fails unless the store and what Write says of it are those of whole.
@@ -29,9 +33,7 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 	if err == nil {
 		err = whole.Write(inMemory)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stores := [2]map[string]string{Files(t, inMemory), Files(t, inStream)}
 	for _, files := range stores { // their record has the times of files, and no sums of those that grew
 		if record, there := files["checked.json"]; there {
@@ -65,13 +67,9 @@ func Both(t testing.TB, read func(symmetrize bool) (*graph.Graph, error), open f
 	t.Helper()
 	for _, symmetrize := range []bool{false, true} {
 		whole, err := read(symmetrize)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		g, err := open(symmetrize)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if g == nil {
 			t.Fatal("not in a stream")
 		}
@@ -84,9 +82,7 @@ func Both(t testing.TB, read func(symmetrize bool) (*graph.Graph, error), open f
 		}
 		if rule := "random:50/25/25"; whole.Labels.There() {
 			g.Prepare = func() error { return g.InMemory.MakeSplits(rule, 2, 7) }
-			if err := whole.MakeSplits(rule, 2, 7); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, whole.MakeSplits(rule, 2, 7))
 		}
 		w = Equal(t, g, whole)
 	}
@@ -105,9 +101,7 @@ func Files(t testing.TB, dir string) map[string]string {
 		files[path] = string(data)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return files
 }
 
@@ -161,9 +155,7 @@ func BeyondMemory(t testing.TB, left int64, edges int64, open func() (*streamed.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.Sys-now.HeapIdle) + left))
 	opened := func() *streamed.Graph {
 		g, err := open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return g
 	}
 	whole := opened()
@@ -176,5 +168,75 @@ func BeyondMemory(t testing.TB, left int64, edges int64, open func() (*streamed.
 	w, err := g.Write(filepath.Join(t.TempDir(), "store"))
 	if err != nil || w.Edges != edges {
 		t.Errorf("%+v, error %v; want %d edges", w, err, edges)
+	}
+}
+
+// WantRefused fails unless the graph that open opens is refused in one line that begins with the path and has
+// the text, and in the same words when it is written in a stream.
+func WantRefused(t testing.TB, open func() (*streamed.Graph, error), path, want string) {
+	t.Helper()
+	_, err := read(open)
+	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), path) || !strings.Contains(err.Error(), want) ||
+		strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v, want a refusal in one line with %s and %q", err, path, want)
+		return
+	}
+	Refused(t, open, err)
+}
+
+// read reads the graph that open opens into memory.
+func read(open func() (*streamed.Graph, error)) (*graph.Graph, error) {
+	g, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	return g.Read()
+}
+
+// AnyBytes reads and writes the graph that open opens, whose files have so many bytes, of any value. It is
+// whole, or refused; and it allocates no more than the files can ask for.
+func AnyBytes(t testing.TB, open func() (*streamed.Graph, error), bytes int) {
+	t.Helper()
+	Try(t, open, anyBytes(t, open, bytes))
+}
+
+// anyBytes is AnyBytes without writing the graph. It returns why it is refused.
+func anyBytes(t testing.TB, open func() (*streamed.Graph, error), bytes int) error {
+	t.Helper()
+	var g *graph.Graph
+	var err error
+	alloctest.Reading(t, bytes, func() { g, err = read(open) })
+	if err != nil && !refusal.Is(err) {
+		t.Errorf("%v is not a refusal", err)
+	}
+	if err == nil {
+		if err := g.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	return err
+}
+
+// Damaged opens a file that is cut at many places, which must be refused, and one in which single bytes are
+// others, from so many bytes on.
+func Damaged(t testing.TB, content []byte, from int, open func(path string) func() (*streamed.Graph, error)) {
+	t.Helper()
+	dir, files := t.TempDir(), 0
+	write := func(content []byte) func() (*streamed.Graph, error) {
+		path := filepath.Join(dir, fmt.Sprint(files)) // writing over a file waits for the disk
+		files++
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+		return open(path)
+	}
+	for n := from; n < len(content); n += 1 + n/64 {
+		WantRefused(t, write(content[:n]), dir, "")
+	}
+	for at := from; at < len(content); at += 17 {
+		changed := slices.Clone(content)
+		changed[at] ^= 0x55
+		if open := write(changed); anyBytes(t, open, len(content)) != nil {
+			Try(t, open, refusal.Errorf("damaged"))
+		}
 	}
 }
