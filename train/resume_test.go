@@ -438,9 +438,7 @@ func TestUnreadableCheckpoints(t *testing.T) {
 			g := graphFor(t, &o)
 			_, folder := stopped(t, g, o, 2)
 			path := filepath.Join(folder, replaced)
-			if err := cmp.Or(os.RemoveAll(path), os.Symlink(path, path)); err != nil { // a link to itself
-				t.Fatal(err)
-			}
+			require.NoError(t, cmp.Or(os.RemoveAll(path), os.Symlink(path, path))) // a link to itself
 			from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(err error) { t.Errorf("passed over: %v", err) })
 			if from != nil || err == nil || refusal.Is(err) && name != "folder" || !strings.Contains(err.Error(), path) {
 				t.Errorf("%v, %v", from, err)

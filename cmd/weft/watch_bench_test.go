@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weft/graph/generate"
+	"weft/internal/require"
 	"weft/train"
 )
 
@@ -19,13 +20,9 @@ import (
 func BenchmarkLive(b *testing.B) {
 	const turn = 64
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 3000, Degree: 10, Features: 100, Classes: 7, Seed: 3})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	l, err := newLive(0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	l.begin("run")
 	reader := exec.Command("curl", "--silent", "--no-buffer", l.url()+"events")
 	if err := reader.Start(); err != nil {
@@ -35,9 +32,7 @@ func BenchmarkLive(b *testing.B) {
 	defer func() { l.close(); _ = reader.Wait() }()
 	spent := func() time.Duration {
 		var use syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 		return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 	}
 	var turns []float64 // milliseconds an epoch; without and with
@@ -72,9 +67,7 @@ func BenchmarkLive(b *testing.B) {
 // BenchmarkLiveEpoch: what an epoch adds to the live page, and its text for one browser.
 func BenchmarkLiveEpoch(b *testing.B) {
 	l, err := newLive(0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer l.close()
 	l.begin("run")
 	e := train.Epoch{Epochs: 1 << 30, Loss: .51234, LR: .01, Metric: "accuracy", Evaluated: true, Train: .7, Val: .5, Test: .6, ValLoss: 1.5, Seconds: .25}

@@ -19,6 +19,7 @@ import (
 	"weft/internal/atomicfile"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // tiny is a dataset that is read from one file and counts how often.
@@ -59,29 +60,19 @@ func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 			t.Fatalf("%s: left %v", what, left)
 		}
 	}
-	if err := os.WriteFile(file, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o666))
 	step("first use", 1)
 	step("second use", 1)
 	later := time.Now().Add(time.Hour)
-	if err := os.Chtimes(file, later, later); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chtimes(file, later, later))
 	step("newer source", 2)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(file))
 	step("source gone", 2)
 	if missing := d.Missing(); missing != "" {
 		t.Errorf("a dataset with a store misses %q", missing)
 	}
-	if err := os.WriteFile(file, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(filepath.Join(d.cached(), "graph.json"), 5); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o666))
+	require.NoError(t, os.Truncate(filepath.Join(d.cached(), "graph.json"), 5))
 	step("damaged store", 3)
 }
 
@@ -106,17 +97,13 @@ func TestResolve(t *testing.T) {
 	t.Setenv("WEFT_CACHE", t.TempDir())
 	t.Setenv(dataVariable, "")
 	t.Chdir(t.TempDir())
-	if err := os.MkdirAll("sbm-8k", 0o777); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll("sbm-8k", 0o777))
 	// A folder of that name that is no store does not hide the dataset
 	store, err := Resolve(t.Context(), "sbm-8k", quiet)
 	if err != nil || store == "sbm-8k" {
 		t.Errorf("%s, %v", store, err)
 	}
-	if err := os.CopyFS("sbm-8k", os.DirFS(store)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS("sbm-8k", os.DirFS(store)))
 	if store, err := Resolve(t.Context(), "sbm-8k", quiet); store != "sbm-8k" || err != nil {
 		t.Errorf("a store of that name is passed over: %s, %v", store, err)
 	}
@@ -154,13 +141,9 @@ func TestPublished(t *testing.T) {
 				t.Skipf("a published graph is not here: %s", missing)
 			}
 			store, err := d.Store(t.Context(), quiet)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			g, err := graph.Open(store)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer g.Close()
 			got := sizes{g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes, len(g.Splits), len(g.Splits[0].Train), g.Metric}
 			assert.Equal(t, expected, got)
@@ -195,30 +178,22 @@ func TestNamesAreDistinct(t *testing.T) {
 // A store whose making is interrupted leaves nothing, and what a killed process left goes away next time.
 func TestInterrupted(t *testing.T) {
 	d, file, _ := tiny(t)
-	if err := os.WriteFile(file, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o666))
 	parent := filepath.Dir(d.cached())
 	stale, busy := filepath.Join(parent, atomicfile.Hidden(d.Name)), filepath.Join(parent, atomicfile.Hidden(d.Name))
 	before := time.Now().Add(-time.Hour)
 	for _, dir := range []string{stale, busy} {
-		if err := errors.Join(os.MkdirAll(dir, 0o777), os.Chtimes(dir, before, before)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.MkdirAll(dir, 0o777), os.Chtimes(dir, before, before)))
 	}
 	mine, linked, link := filepath.Join(parent, ".tiny-mine"), t.TempDir(), filepath.Join(parent, atomicfile.Hidden(d.Name))
-	if err := errors.Join(os.Mkdir(mine, 0o777), os.Chtimes(mine, before, before), os.Symlink(linked, link), os.Chtimes(linked, before, before)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Mkdir(mine, 0o777), os.Chtimes(mine, before, before), os.Symlink(linked, link), os.Chtimes(linked, before, before)))
 	others := []string{mine, link}
 	slices.Sort(others)
 	lock, err := os.Open(busy)
 	if err == nil {
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped, done := errors.New("stopped"), make(chan struct{})
 	d.read = func(string) (*graph.Graph, error) {
@@ -234,9 +209,7 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("left %v, want what another process works in and what is not weft's", left)
 	}
 	root, err := os.OpenRoot(parent)
-	if err := errors.Join(err, lock.Close()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err, lock.Close()))
 	defer root.Close()
 	atomicfile.Sweep(root, d.Name)
 	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left, others) {

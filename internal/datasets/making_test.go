@@ -14,6 +14,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/require"
 )
 
 // write writes a file, and makes sure that its time of change is another than before: the clock of a file
@@ -28,9 +29,7 @@ func write(t *testing.T, path, text string) {
 		return s[0].Changed
 	}
 	for before := changed(); ; {
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 		if changed() != before {
 			return
 		}
@@ -48,9 +47,7 @@ func small(vertices int) func(store string) error {
 func vertices(t *testing.T, store string) int {
 	t.Helper()
 	g, err := graph.Open(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer g.Close()
 	return g.Vertices()
 }
@@ -61,9 +58,7 @@ func TestMade(t *testing.T) {
 	type at struct{ dir, file, store string }
 	do := func(errs ...error) {
 		t.Helper()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(errs...))
 	}
 	keepTime := func(path string, change func()) {
 		info, err := os.Stat(path)
@@ -124,9 +119,7 @@ func TestSourceFile(t *testing.T) {
 	path, link, store := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "store")
 	write(t, path, "text")
 	var stat syscall.Stat_t
-	if err := errors.Join(os.Symlink("file", link), os.Mkdir(store, 0o777), os.Chtimes(path, time.Unix(1, 2), time.Unix(3, 4)), syscall.Stat(path, &stat)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Symlink("file", link), os.Mkdir(store, 0o777), os.Chtimes(path, time.Unix(1, 2), time.Unix(3, 4)), syscall.Stat(path, &stat)))
 	write(t, filepath.Join(store, "graph.json"), "{}")
 	now, err := LookAt([]string{link})
 	if want := (sourceFile{path, 4, 3e9 + 4, stat.Ctim.Nano(), stat.Ino}); err != nil || len(now) != 1 || now[0] != want {
@@ -138,9 +131,7 @@ func TestSourceFile(t *testing.T) {
 	} {
 		then := slices.Clone(now)
 		change(&then[0])
-		if err := then.Record(store); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, then.Record(store))
 		if made := now.Made(store); made != (name == "") {
 			t.Errorf("another %s: made of the file: %v", name, made)
 		}
@@ -185,9 +176,7 @@ func TestMakingWaits(t *testing.T) {
 			t.Errorf("one that is stopped while it waits: %v", err)
 		}
 		close(finish)
-		if err := errors.Join(<-ends, <-ends); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(<-ends, <-ends))
 		if want := []string{"graph: another process makes its store; waiting for it"}; makes != 1 || !slices.Equal(said, want) {
 			t.Errorf("made %d times, and the second said %q", makes, said)
 		}
@@ -216,13 +205,9 @@ func TestMakingFails(t *testing.T) {
 	if err := making(failing); !errors.Is(err, bad) || err.Error() != store+"\nline 1: no" {
 		t.Errorf("without an earlier store: %v", err)
 	}
-	if err := making(small(20)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, making(small(20)))
 	before, err := graph.Open(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer before.Close()
 	write(t, source, "2")
 	if err := making(failing); !errors.Is(err, bad) || !strings.HasSuffix(err.Error(), "no; "+store+" stays, as it was made before the change") {
@@ -235,9 +220,7 @@ func TestMakingFails(t *testing.T) {
 	if err := making(panics); err == nil || !strings.HasPrefix(err.Error(), "internal error: a fault") {
 		t.Errorf("a panic: %v", err)
 	}
-	if err := making(small(30)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, making(small(30)))
 	if n := vertices(t, store); n != 30 || before.Vertices() != 20 || len(before.Labels.Class) != 20 {
 		t.Errorf("%d vertices, and %d for who had it open", n, before.Vertices())
 	}
@@ -257,9 +240,7 @@ func TestChangesWhileMaking(t *testing.T) {
 		write(t, source, "2")
 		return small(20)(store)
 	}
-	if err := m.Do(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.Do(t.Context()))
 	if made, err := m.Made(); made || err != nil {
 		t.Errorf("made of the source as it was: %v, %v", made, err)
 	}
@@ -282,20 +263,14 @@ func TestDamagedStore(t *testing.T) {
 	write(t, source, "1")
 	m := Making{Name: "graph", Store: store, Sources: []string{source}, Replaceable: func() error { return CheckOwn(store) }, Make: small(20), Say: func(string) {}}
 	for range 2 {
-		if err := m.Do(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.Do(t.Context()))
 		if n := vertices(t, store); n != 20 {
 			t.Errorf("%d vertices", n)
 		}
-		if err := os.Truncate(filepath.Join(store, "graph.json"), 2); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Truncate(filepath.Join(store, "graph.json"), 2))
 	}
 	record := filepath.Join(store, sourcesFile)
-	if err := errors.Join(os.Remove(record), os.Symlink(source, record)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Remove(record), os.Symlink(source, record)))
 	if err := m.Do(t.Context()); err == nil || !strings.Contains(err.Error(), sourcesFile+": not one of weft's files") {
 		t.Errorf("with a link in the place of the record: %v", err)
 	}
@@ -305,13 +280,9 @@ func TestDamagedStore(t *testing.T) {
 func TestMakingThroughALink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	store := filepath.Join(dir, "graph.weft")
-	if err := os.Symlink(elsewhere, store); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(elsewhere, store))
 	m := Making{Name: "graph", Store: store, Replaceable: func() error { return nil }, Make: small(20), Say: func(string) {}}
-	if err := m.Do(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.Do(t.Context()))
 	if to, err := os.Readlink(store); to != elsewhere {
 		t.Errorf("the link leads to %q, %v", to, err)
 	}

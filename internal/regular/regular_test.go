@@ -43,9 +43,7 @@ func TestReadFileWithoutMemory(t *testing.T) {
 	if content, err := ReadFile(path); err != nil || string(content) != "content" {
 		t.Fatalf("%q, error %v", content, err)
 	}
-	if err := os.Truncate(path, 1<<30); err != nil { // the rest takes no room on the disk
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(path, 1<<30)) // the rest takes no room on the disk
 	if _, err := ReadFile(path); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": needs 1.1 GB") {
 		t.Errorf("error %v, want a refusal with the file and its size", err)
 	}

@@ -71,9 +71,7 @@ func TestLook(t *testing.T) {
 				again.Discard()
 				t.Error("a run under way is opened again")
 			}
-			if err := d.metrics.Close(); err != nil { // as a process's end does
-				t.Fatal(err)
-			}
+			require.NoError(t, d.metrics.Close()) // as a process's end does
 			if s := lookAt(t, path); s.Status != Killed || s.EpochsRun != 4 {
 				t.Errorf("killed %+v", s)
 			}
@@ -97,9 +95,7 @@ func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 	if s := lookAt(t, d.Path); s.Status != Running {
 		t.Errorf("under way %+v", s)
 	}
-	if err := d.metrics.Close(); err != nil { // as a process's end does
-		t.Fatal(err)
-	}
+	require.NoError(t, d.metrics.Close()) // as a process's end does
 	if s := lookAt(t, d.Path); s.Status != Finished || s.Reason != "all 0 epochs are done" {
 		t.Errorf("ended %+v", s)
 	}

@@ -236,9 +236,7 @@ func TestLineThatDoesNotFit(t *testing.T) {
 func TestRunDirBecomesReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	d := newDir(t, filepath.Join(dir, "run"))
-	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755)); err != nil { // to be looked into by anybody
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755))) // to be looked into by anybody
 	for mode, want := range map[os.FileMode]string{0o777: "", 0o555: "it cannot be written to any more: permission denied"} {
 		require.NoError(t, os.Chmod(d.Path, mode))
 		told := make(chan error)
@@ -251,9 +249,7 @@ func TestRunDirBecomesReadOnly(t *testing.T) {
 			t.Errorf("mode %o: %v, want %q", mode, err, want)
 		}
 	}
-	if err := os.Chmod(d.Path, 0o777); err != nil { // to be removed
-		t.Error(err)
-	}
+	assert.NoError(t, os.Chmod(d.Path, 0o777)) // to be removed
 }
 
 // TestRunDirOfALiveRun: a second run is told of one that is under way, and not once that has ended.
@@ -265,9 +261,7 @@ func TestRunDirOfALiveRun(t *testing.T) {
 		{"end", "the folder holds a run that can continue: weft train resume "},
 	} {
 		if c.end != "" {
-			if err := d.metrics.Close(); err != nil { // as a process's end does
-				t.Fatal(err)
-			}
+			require.NoError(t, d.metrics.Close()) // as a process's end does
 		}
 		if _, err := New(dir, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
@@ -499,9 +493,7 @@ func TestRunDirOfARunThatHardlyBegan(t *testing.T) {
 	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), "another run is under way") {
 		t.Errorf("beside a run that begins: %v", err)
 	}
-	if err := first.metrics.Close(); err != nil { // as a process's end does
-		t.Fatal(err)
-	}
+	require.NoError(t, first.metrics.Close()) // as a process's end does
 	d := newDir(t, dir)
 	assert.NoError(t, d.Epoch(train.Epoch{Epoch: 1}))
 	assert.Equal(t, []string{metricsFile, configFile, stateFile}, names(t, dir))

@@ -36,9 +36,7 @@ func TestClaimSweep(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("former lr: 3"), 0o666))
 	end(claim("lr: 3", ""))
 	claim("lr: 1", "holds runs of another sweep, or of this one before its file changed")
-	if err := os.Truncate(path, 0); err != nil { // as one leaves it that is killed at once
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(path, 0)) // as one leaves it that is killed at once
 	end(claim("lr: 2", ""))
 	if text, err := os.ReadFile(path); string(text) != "lr: 2" {
 		t.Errorf("%q, %v", text, err)

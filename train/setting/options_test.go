@@ -209,9 +209,7 @@ func TestWireRefuses(t *testing.T) {
 			o.Precision, o.Parallel = precision, "tensor=2"
 			read(t, &o.Wire, wire)
 			r, err := o.Resolve()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if got := r.Wire.Format(r.Storage); got != format {
 				t.Errorf("wire %s with precision %s: format %d, want %d", wire, precision, got, format)
 			}
