@@ -86,7 +86,9 @@ func newBenchPart(
 	c.addFlags(cmd)
 	cmd.Flags().BoolVar(&c.json, "json", false, "print the results as one JSON object")
 	cmd.Args = arguments(0, 0)
-	cmd.RunE = c.run(func(ctx context.Context, out io.Writer, o bench.Options) error { return measure(c, ctx, out, o) })
+	cmd.RunE = c.run(func(ctx context.Context, out io.Writer, o bench.Options) error {
+		return measure(c, ctx, out, o)
+	})
 	return cmd
 }
 

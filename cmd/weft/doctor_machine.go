@@ -74,7 +74,8 @@ func (f quotaFinding) describe() (found, advice string) {
 	}
 	found = fmt.Sprintf("time of %.3g cores", f.Cores)
 	if f.holds() {
-		return found, fmt.Sprintf("%d threads are held back: --threads %d wastes less", f.threads, max(1, int(f.Cores)))
+		fewer := max(1, int(f.Cores))
+		return found, fmt.Sprintf("%d threads are held back: --threads %d wastes less", f.threads, fewer)
 	}
 	return found, "enough for every thread of a run"
 }

@@ -136,7 +136,8 @@ func (f slurmFinding) describe() (found, advice string) {
 			advice = fmt.Sprintf("srun %s weft train --parallel graph=%d …", f.Connect, f.Tasks)
 		}
 	case f.Launcher != "":
-		found, advice = f.Launcher+", not in a job", fmt.Sprintf("srun -n 4 %s weft train --parallel graph=4 …", f.Connect)
+		found = f.Launcher + ", not in a job"
+		advice = fmt.Sprintf("srun -n 4 %s weft train --parallel graph=4 …", f.Connect)
 	default:
 		return "none", ""
 	}

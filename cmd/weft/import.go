@@ -148,7 +148,9 @@ func newImportOf(f format, c *changes) *cobra.Command {
 	reader := f.flags(cmd.Flags(), c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		last := len(args) - 1
-		r := &importRequest{format: f.name, sources: args[:last], store: args[last], reader: reader, changes: c, flags: cmd.Flags()}
+		r := &importRequest{
+			format: f.name, sources: args[:last], store: args[last], reader: reader, changes: c, flags: cmd.Flags(),
+		}
 		return r.run(cmd)
 	}
 	return cmd

@@ -22,7 +22,8 @@ func checkFile(flag, path string) error {
 		return refusal.Errorf("--%s is missing: name the file to write", flag)
 	}
 	if path == "-" {
-		return refusal.Errorf("--%s -: standard output is not written to under this name; name a file, or /dev/stdout", flag)
+		return refusal.Errorf("--%s -: standard output is not written to under this name; name a file, or "+
+			"/dev/stdout", flag)
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return refusal.Errorf("--%s %s: a folder; name a file", flag, path)
@@ -33,14 +34,17 @@ func checkFile(flag, path string) error {
 	}
 	_, err := os.Stat(path)
 	if _, link := os.Lstat(path); link == nil && errors.Is(err, fs.ErrNotExist) {
-		return refusal.Errorf("--%s %s: a symbolic link to a file that is not there; remove the link, or name another file", flag, path)
+		return refusal.Errorf("--%s %s: a symbolic link to a file that is not there; remove the link, or name "+
+			"another file", flag, path)
 	}
 	if mark := besideMark(path); mark != "" {
-		return refusal.Errorf("--%s %s: its folder holds %s, and the file may be one of a graph or a run; name another folder", flag, path, mark)
+		return refusal.Errorf("--%s %s: its folder holds %s, and the file may be one of a graph or a run; name "+
+			"another folder", flag, path, mark)
 	}
 	if err != nil { // a new file
 		if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
-			return refusal.Errorf("--%s %s: the folder %s cannot be written to (%w); name a file elsewhere", flag, path, dir, err)
+			return refusal.Errorf("--%s %s: the folder %s cannot be written to (%w); name a file elsewhere",
+				flag, path, dir, err)
 		}
 	}
 	return nil

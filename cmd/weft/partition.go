@@ -157,7 +157,8 @@ func (d *partitioned) print(out io.Writer) {
 	t.row("partitions", fmt.Sprintf("%s by %s, kept as partitions/%s", count(d.K), d.Method, d.Name))
 	t.row("time", duration(seconds(d.Seconds)))
 	t.row("cut edges", fmt.Sprintf("%s of %s, %s", count(d.CutEdges), count(d.Whole.Edges), percent(d.CutShare)))
-	t.row("balance", describe(fmt.Sprintf("vertices %.3f", d.VertexBalance), fmt.Sprintf("in-edges %.3f", d.EdgeBalance),
+	t.row("balance", describe(
+		fmt.Sprintf("vertices %.3f", d.VertexBalance), fmt.Sprintf("in-edges %.3f", d.EdgeBalance),
 		when(d.TrainBalance > 0, fmt.Sprintf("training vertices %.3f", d.TrainBalance)))+": largest over mean")
 	t.row("replication", fmt.Sprintf("%.3f rows owned or halo for each owned", d.ReplicationFactor))
 	t.flush()

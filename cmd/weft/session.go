@@ -91,7 +91,8 @@ func (r ranks) open(
 		Open: func(p int) (*partition.Share, error) { return partition.Open(s.store, d, p) },
 	}
 	return s, r.Agree(d.ID, func(rank int, _, _ string) error {
-		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: %s with its partitions", s.store, rank, same)
+		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: %s with its partitions",
+			s.store, rank, same)
 	})
 }
 
@@ -127,7 +128,9 @@ func (s *session) counts() partition.Whole {
 }
 
 // untilSignal is the context of work that keeps nothing where a signal ends it; lost says what.
-func (s *session) untilSignal(cmd *cobra.Command, lost string, lastWords func()) (ctx context.Context, stop func()) {
+func (s *session) untilSignal(
+	cmd *cobra.Command, lost string, lastWords func(),
+) (ctx context.Context, stop func()) {
 	return untilSignal(cmd.Context(), func(signal os.Signal) {
 		s.sayWaiting(cmd.Context(), signal, lost)
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", signal)

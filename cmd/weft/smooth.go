@@ -133,7 +133,8 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 		return asked, refusal.Errorf("--parallel %s: smoothing is one block, which no pipeline divides; give graph=N or tensor=N", o.Parallel)
 	}
 	if s.out != "" {
-		err := cmp.Or(checkFile("out", s.out), predictions.CheckEnding("out", s.out), checkApart("out", s.out, rundir.Paths(dir)...))
+		err := cmp.Or(checkFile("out", s.out), predictions.CheckEnding("out", s.out),
+			checkApart("out", s.out, rundir.Paths(dir)...))
 		if err != nil {
 			return asked, err
 		}

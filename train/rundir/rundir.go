@@ -295,7 +295,8 @@ func makeNamed(base string) (*Dir, error) {
 			path, err = fmt.Sprintf("%s-%d", base, n), nil
 		}
 	}
-	return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s", err, refusal.Setting("out"))
+	return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s", err,
+		refusal.Setting("out"))
 }
 
 // fileName makes a dataset's name or path fit for a file name.
@@ -569,8 +570,9 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 
 // Read opens the directory of a complete run: its record, its options and the path of its weights.
 func Read(dir string) (run Run, o setting.Options, weights string, err error) {
-	there, err := readJSON(dir, runFile, maxRun, &run, fmt.Sprintf("train again, or give the weights of the run by %s %s",
-		refusal.Setting("init"), filepath.Join(dir, weightsFile)))
+	remedy := fmt.Sprintf("train again, or give the weights of the run by %s %s", refusal.Setting("init"),
+		filepath.Join(dir, weightsFile))
+	there, err := readJSON(dir, runFile, maxRun, &run, remedy)
 	if err == nil && !there {
 		err = noResults(dir)
 	}

@@ -60,16 +60,18 @@ func ReadState(dir string) (s State, err error) {
 	switch {
 	case there:
 	case noResults == nil:
-		return s, refusal.Errorf("%s: the run cannot continue: it has no %s, as those of earlier versions; begin a new one "+
-			"in another folder", dir, stateFile)
+		return s, refusal.Errorf("%s: the run cannot continue: it has no %s, as those of earlier versions; begin a "+
+			"new one in another folder", dir, stateFile)
 	case First(dir) != "":
-		return s, refusal.Errorf("%s: holds several runs, and is not the directory of one: continue them with the command "+
-			"that began them, %s %s and %s auto", dir, refusal.Setting("out"), dir, refusal.Setting("resume"))
+		return s, refusal.Errorf("%s: holds several runs, and is not the directory of one: continue them with the "+
+			"command that began them, %s %s and %s auto", dir, refusal.Setting("out"), dir, refusal.Setting("resume"))
 	default:
-		return s, refusal.Errorf("%s: no run to continue: it has no %s; begin one there with weft train", dir, stateFile)
+		return s, refusal.Errorf("%s: no run to continue: it has no %s; begin one there with weft train",
+			dir, stateFile)
 	}
 	if !slices.Contains([]Status{Running, Interrupted, Failed, Finished}, s.Status) {
-		return s, refusal.Damaged("%s: damaged: unknown status %q; %s", filepath.Join(dir, stateFile), s.Status, remedy)
+		return s, refusal.Damaged("%s: damaged: unknown status %q; %s", filepath.Join(dir, stateFile), s.Status,
+			remedy)
 	}
 	return s, nil
 }
