@@ -38,8 +38,8 @@ func (t *transfer) finish(err error) {
 	close(t.done)
 }
 
-// match takes the oldest transfer of the other side in a lane. It returns nil if there is none: mine begins to
-// wait.
+// match takes the oldest transfer of the other side in a lane. It returns nil if there is none: mine begins
+// to wait.
 func (l lanes) match(at lane, mine *transfer, sends bool) (other *transfer) {
 	q := l[at]
 	switch {

@@ -15,11 +15,11 @@ const (
 	binsOfEdges = 1 << 16 // counters of edges by source
 )
 
-// divider divides a graph into shares in streams. It reads the edges once for the in-edges of all shares. Their
-// out-edges are the transpose of the in-edges that their sinks have. It makes them in passes, of which each
-// reads the edges from a range of sources. It needs 12 bytes for each vertex for the in-edges, and 8 for the
-// out-edges. It also needs a batch of edges on each core, or the out-edges of a pass. The assignment, of 4
-// bytes for each vertex, stays.
+// divider divides a graph into shares in streams. It reads the edges once for the in-edges of all shares.
+// Their out-edges are the transpose of the in-edges that their sinks have. It makes them in passes, of which
+// each reads the edges from a range of sources. It needs 12 bytes for each vertex for the in-edges, and 8 for
+// the out-edges. It also needs a batch of edges on each core, or the out-edges of a pass. The assignment, of
+// 4 bytes for each vertex, stays.
 type divider struct {
 	g     *graph.Graph
 	of    []*Places // by vertex type
@@ -55,7 +55,8 @@ func newDivider(g *graph.Graph, a *Assignment, progress graph.Progress) *divider
 	d.whole.Statistics = countVertices(g, a, d.of)
 	for i := range g.Relations {
 		joined := relationOf(g, i)
-		e := &edgeDivider{d: d, r: i, from: &g.Relations[i], source: d.of[joined.Source], target: d.of[joined.Target]}
+		e := &edgeDivider{d: d, r: i, from: &g.Relations[i]}
+		e.source, e.target = d.of[joined.Source], d.of[joined.Target]
 		e.holder = a.Of[first[joined.Source]:first[joined.Source+1]]
 		e.inOrder = slices.IsSorted(e.holder)
 		e.halo, e.cut = Halo{square[int](a.K), square[int](a.K)}, square[int64](a.K)
@@ -67,8 +68,8 @@ func newDivider(g *graph.Graph, a *Assignment, progress graph.Progress) *divider
 	return d
 }
 
-// in gives the sink of each partition its vertices and the edges into them. begin begins a part, whose graph has
-// types and relations without rows.
+// in gives the sink of each partition its vertices and the edges into them. begin begins a part, whose graph
+// has types and relations without rows.
 func (d *divider) in(begin func(p int, part *graph.Part) (sink, error)) error {
 	for p := range d.whole.Statistics.K {
 		to, err := begin(p, d.part(p))
@@ -82,8 +83,8 @@ func (d *divider) in(begin func(p int, part *graph.Part) (sink, error)) error {
 			}
 		}
 		for _, e := range d.edges {
-			err := to.In(e.r, e.into(p), e.from, func(write func(*graph.Relation) error) error { return e.list(p, write) })
-			if err != nil {
+			list := func(write func(*graph.Relation) error) error { return e.list(p, write) }
+			if err := to.In(e.r, e.into(p), e.from, list); err != nil {
 				return err
 			}
 		}

@@ -12,7 +12,7 @@ const bitsOfMarks = 32
 // farEnds finds the vertices of other partitions that a partition's edges read, which are its halo.
 type farEnds struct {
 	me     int      // the partition
-	starts []int    // of the type of the vertices at the edges' other ends: the first position of each partition
+	starts []int    // the first position of each partition, of the type of the edges' other ends
 	marks  []uint32 // of positions that are read
 }
 

@@ -47,7 +47,7 @@ func (k *Kept) Of(s *Share) (*Share, error) {
 			r.Out, err = r.Out.Where(func(_ int64, target, row int32) bool {
 				return keep(here(r.Source, row), targets.ID(target))
 			})
-			r.HaloRows, r.HaloRowsOut = halos(s.Edges.P, types[r.Source].Starts, &r.In, types[r.Target].Starts, &r.Out)
+			r.HaloRows, r.HaloRowsOut = halos(s.Edges.P, types[r.Source].Starts, types[r.Target].Starts, r)
 		}
 		if err != nil {
 			return nil, err
@@ -56,11 +56,11 @@ func (k *Kept) Of(s *Share) (*Share, error) {
 	return &kept, nil
 }
 
-// halos are HaloRows and HaloRowsOut of a relation of partition me with those edges. sources and targets are
-// the starts of the types that it joins.
-func halos(me int, sources []int, in *graph.Relation, targets []int, out *graph.Relation) (rows, rowsOut [][]int) {
-	needs, reached := countFar(me, sources, in)
-	needsOut, reachedOut := countFar(me, targets, out)
+// halos are HaloRows and HaloRowsOut of a relation of partition me. sources and targets are the starts of the
+// types that it joins.
+func halos(me int, sources, targets []int, r *Relation) (rows, rowsOut [][]int) {
+	needs, reached := countFar(me, sources, &r.In)
+	needsOut, reachedOut := countFar(me, targets, &r.Out)
 	return pairs(me, needs, reachedOut), pairs(me, needsOut, reached)
 }
 
@@ -77,8 +77,8 @@ func countFar(me int, starts []int, r *graph.Relation) (needs, rows []int) {
 	return f.needs(), t.rows
 }
 
-// pairs is a matrix (K × K) with that row and that column of partition me. Other rows without a count are one
-// slice.
+// pairs is a matrix (K × K) with that row and that column of partition me. Other rows without a count are
+// one slice.
 func pairs(me int, needs, needed []int) [][]int {
 	all := slices.Repeat([][]int{make([]int, len(needs))}, len(needs))
 	for q, n := range needed {

@@ -59,18 +59,13 @@ func union(g *graph.Graph) (*graph.Relation, error) {
 	if err := memory.Need(8 * g.Edges()); err != nil {
 		return nil, err
 	}
-	var e graph.Edges
-	first := g.FirstIDs()
-	for i := range g.Relations {
-		r := relationOf(g, i)
-		one := r.In.Edges()
-		for k := range one.Len() {
-			e.Source = append(e.Source, int32(first[r.Source])+one.Source[k])
-			e.Target = append(e.Target, int32(first[r.Target])+one.Target[k])
-		}
+	in := &graph.Relation{Indptr: make([]int64, 1, g.Vertices()+1), Sources: make([]int32, 0, g.Edges())}
+	sources := inLists(g).reader()
+	for v := range int32(g.Vertices()) {
+		in.Sources = append(in.Sources, sources(v)...)
+		in.Indptr = append(in.Indptr, int64(len(in.Sources)))
 	}
-	in, err := graph.NewRelation(g.Vertices(), e)
-	return &in, err
+	return in, nil
 }
 
 // maxBalanced is the largest number of vertex types that METIS divides evenly, each by itself. It balances

@@ -69,9 +69,12 @@ func (e *edgeDivider) out() (err error) {
 	return nil
 }
 
-// lister returns a function that lists the edges out of the sources of partition q at positions lo … hi−1,
-// which ascend from call to call. most is how many edges to ask it for. parts have the in-edges.
-func (e *edgeDivider) lister(parts []*graph.Graph, unload func()) (list func(q, lo, hi int) (*graph.Relation, error), most int64, err error) {
+// lister lists the edges out of the sources of partition q at positions lo … hi−1, which ascend from call to
+// call.
+type lister func(q, lo, hi int) (*graph.Relation, error)
+
+// lister returns the lister of the relation. most is how many edges to ask it for. parts have the in-edges.
+func (e *edgeDivider) lister(parts []*graph.Graph, unload func()) (list lister, most int64, err error) {
 	var in []*graph.Relation
 	for _, part := range parts {
 		in = append(in, &part.Relations[0])

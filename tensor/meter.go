@@ -93,8 +93,8 @@ func (t *account) meter() *Meter { return &Meter{account: t, used: map[unsafe.Po
 // Another returns another Meter that charges the same worker.
 func (t *Meter) Another() *Meter { return t.meter() }
 
-// Plan says that matrices from now on hold nothing, because the worker only plans. Nobody may write to them, as
-// that would take their memory. In a debug build it faults. Who reads them finds zeros.
+// Plan says that matrices from now on hold nothing, because the worker only plans. Nobody may write to them,
+// as that would take their memory. In a debug build it faults. Who reads them finds zeros.
 func (t *Meter) Plan() { t.plan = true }
 
 // New returns a Float32 matrix with undefined elements.

@@ -47,16 +47,25 @@ func (s *store) Array(key string) (*npy.Array, error) {
 	return nil, s.Refuse(key, noTensor(value))
 }
 
+// headerOf is what a tensor or an array of NumPy is; ok is false for anything else.
+func headerOf(value any) (h npy.Header, ok bool) {
+	switch v := value.(type) {
+	case *torchfile.Tensor:
+		return npy.Header{Shape: v.Shape}, true
+	case *pickle.Array:
+		return npy.Header{Descr: v.Dtype, Fortran: v.Fortran, Shape: v.Shape}, true
+	}
+	return h, false
+}
+
 // Header reads what the field of a key that exists is: a tensor or an array of NumPy.
 func (s *store) Header(key string) (npy.Header, error) {
 	s.used[key] = true
-	switch v := s.fields[key].(type) {
-	case *torchfile.Tensor:
-		return npy.Header{Shape: v.Shape}, nil
-	case *pickle.Array:
-		return npy.Header{Descr: v.Dtype, Fortran: v.Fortran, Shape: v.Shape}, nil
+	h, ok := headerOf(s.fields[key])
+	if !ok {
+		return h, s.Refuse(key, fmt.Errorf("is %s, no tensor", kind(s.fields[key])))
 	}
-	return npy.Header{}, s.Refuse(key, fmt.Errorf("is %s, no tensor", kind(s.fields[key])))
+	return h, nil
 }
 
 // Open opens the field of a key that exists, which is in blocks.
@@ -92,22 +101,18 @@ func (s *store) inBlocks(key string) bool {
 
 // Count returns how many rows the field of a key that exists has, all of which take bytes of the file.
 func (s *store) Count(key string) (int, error) {
-	var shape []int
-	switch v := s.fields[key].(type) {
-	case *torchfile.Tensor:
-		shape = v.Shape
-	case *pickle.Array:
-		shape = v.Shape
-	case *rows:
-		return v.count, nil
-	default:
-		m, err := sparse(v)
+	if joined, ok := s.fields[key].(*rows); ok {
+		return joined.count, nil
+	}
+	h, ok := headerOf(s.fields[key])
+	if !ok {
+		m, err := sparse(s.fields[key])
 		if err != nil {
 			return 0, s.Refuse(key, err)
 		}
 		return m.Rows, nil
 	}
-	n, err := arrays.CountRows(npy.Header{Shape: shape})
+	n, err := arrays.CountRows(h)
 	if err == nil && int64(n) > s.reader.size { // a row that is expanded takes bytes once
 		err = fmt.Errorf("has %d rows in a file of %d bytes: save it after .clone()", n, s.reader.size)
 	}

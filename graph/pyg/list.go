@@ -9,7 +9,6 @@ import (
 	"weft/graph/internal/arrays"
 	"weft/internal/memory"
 	"weft/internal/npy"
-	"weft/internal/pickle"
 	"weft/internal/torchfile"
 )
 
@@ -234,13 +233,8 @@ func (s *store) drop(from *store) {
 
 // shapeOf is the shape of what has one, else nil.
 func shapeOf(value any) []int {
-	switch v := value.(type) {
-	case *torchfile.Tensor:
-		return v.Shape
-	case *pickle.Array:
-		return v.Shape
-	}
-	return nil
+	h, _ := headerOf(value)
+	return h.Shape
 }
 
 // rows are tensors that are joined along their rows.

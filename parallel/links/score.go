@@ -210,8 +210,8 @@ func (l *Edges) Scores(h *tensor.Matrix, d Decoder, part Part) (scores []float32
 	return l.scoresOf(h, d, part, 1)
 }
 
-// scoresOf returns the scores of this worker's edges of a part, each followed by those of so many drawn negative
-// edges.
+// scoresOf returns the scores of this worker's edges of a part, each followed by those of so many drawn
+// negative edges.
 func (l *Edges) scoresOf(h *tensor.Matrix, d Decoder, part Part, drawn int) (scores []float32) {
 	p := l.batchOf(h, d, drawn, toScore)
 	defer p.release()

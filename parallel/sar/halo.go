@@ -201,7 +201,8 @@ func (c *Call) keyOf(matrix int) uint64 {
 // sumDraws are those by which a worker encodes the partial sums of a message, or their gradients. The
 // message's number counts those that the worker sends in the exchange.
 func (c *Call) sumDraws(k comm.Kind, sender, number int) kernel.Draws {
-	return kernel.Draws{Key: autograd.Mix(^c.draws + uint64(k)<<48 + uint64(sender)<<24 + uint64(number)), Stream: uint32(c.column)}
+	key := autograd.Mix(^c.draws + uint64(k)<<48 + uint64(sender)<<24 + uint64(number))
+	return kernel.Draws{Key: key, Stream: uint32(c.column)}
 }
 
 // sums is the number of terms that the gradient of a local row may have: one from the local edges, and one

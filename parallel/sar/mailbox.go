@@ -127,8 +127,8 @@ func (m *mailbox) settle() error {
 	return nil
 }
 
-// lateInbox gives the messages of the epoch before, or with smoothing their averages in Float32, and lets those
-// of this epoch come in their place.
+// lateInbox gives the messages of the epoch before, or with smoothing their averages in Float32, and lets
+// those of this epoch come in their place.
 type lateInbox struct {
 	*mailbox
 	scratch []*tensor.Matrix // of averages: a matrix

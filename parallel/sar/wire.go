@@ -111,7 +111,7 @@ type visits struct {
 	call *Call
 	Transfer
 	rows, stored exchange.Form // of the rows in the inbox, and of the same rows as they are stored
-	in           inbox         // of the blocks' rows; nil if Buffers has them already, or if no rows are needed
+	in           inbox         // of the blocks' rows; nil if Buffers has them, or if none are needed
 	back         outbox        // of gradients; nil if none are sent
 	own          []*tensor.Matrix
 	inPlace      bool // rows come to where they stay
@@ -213,7 +213,8 @@ func (w *wire) toSend(call *Call, form exchange.Form) *local {
 
 // forGradients makes what gradients of local rows are received in.
 func (w *wire) forGradients(call *Call, t Transfer) *local {
-	l := &local{kind: comm.HaloGradient, form: t.Sent, spread: w.spread(call, t.Sent), sums: w.storedSums(call, t.Sent)}
+	l := &local{kind: comm.HaloGradient, form: t.Sent}
+	l.spread, l.sums = w.spread(call, t.Sent), w.storedSums(call, t.Sent)
 	l.buffers = t.Sent.New(w.team.Memory, min(w.prefetch+1, len(call.Edges.Needed)), call.Edges.MostOut)
 	return l
 }
@@ -269,7 +270,7 @@ func (v *visits) visit(yield func(Visit) bool) error {
 		yield(visit)
 		if v.back != nil {
 			if gradients != message {
-				v.encode(v.call, v.Sent, message, gradients, b, i)
+				v.encode(message, gradients, b, i)
 			}
 			v.back.Send(b.Peer)
 		}
@@ -299,7 +300,8 @@ func (v *visits) received(i int, message *tensor.Matrix) []*tensor.Matrix {
 
 // encode makes a message of the gradients of block b, which is remote block number i: those of rows of
 // vertices, and then those of partial sums.
-func (w *wire) encode(call *Call, form exchange.Form, message, gradients *tensor.Matrix, b *edges.Block, i int) {
+func (v *visits) encode(message, gradients *tensor.Matrix, b *edges.Block, i int) {
+	w, call, form := v.wire, v.call, v.Sent
 	stored, rows := form.Stored().Parts(gradients), b.IDs.Cols
 	for k, part := range form.Parts(message) {
 		encode := func(lo, hi int, d kernel.Draws) {
@@ -339,7 +341,8 @@ func (w *wire) pack(
 		if p.Sums != nil {
 			sums := from.sums.Prefix(p.Sums.In.Cols, xs[i].Cols)
 			call.by.PackSums(w.team, sums, p, xs[i])
-			form[i].Encode(w.team, rows.RowRange(p.Rows.Cols, p.Len()), sums, nil, call.sumDraws(comm.Halo, w.comm.Rank(), number))
+			draws := call.sumDraws(comm.Halo, w.comm.Rank(), number)
+			form[i].Encode(w.team, rows.RowRange(p.Rows.Cols, p.Len()), sums, nil, draws)
 		}
 	}
 }
@@ -362,7 +365,9 @@ func (w *wire) addGradients(call *Call, in inbox, into *local, grads []*tensor.M
 }
 
 // unpack adds the gradients of message p to grads.
-func (w *wire) unpack(call *Call, message *tensor.Matrix, p *edges.Message, into *local, grads []*tensor.Matrix) {
+func (w *wire) unpack(
+	call *Call, message *tensor.Matrix, p *edges.Message, into *local, grads []*tensor.Matrix,
+) {
 	form := into.form
 	for i, rows := range form.Parts(message) {
 		if !form.Encodes() {

@@ -12,7 +12,6 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
-	"weft/optim"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
@@ -71,7 +70,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if err := r.checkModel(given); err != nil {
 		return nil, err
 	}
-	if err := r.checkOptimizer(); err != nil {
+	if err := r.checkNeeds(); err != nil {
 		return nil, err
 	}
 	if o.Precision == bf16 {
@@ -208,11 +207,9 @@ func (r *Resolved) checkTask() error {
 				refusal.Setting(s.Name), s.Text(o), refusal.Setting("task"), s.task)
 		}
 	}
-	switch loss := refusal.Setting("loss"); {
-	case o.FocalGamma != defaults.FocalGamma && o.Loss != task.Focal:
-		return refusal.Errorf("%s %v: belongs to %s %s; give that, or leave it out", refusal.Setting("focal-gamma"), o.FocalGamma, loss, task.Focal)
-	case o.LabelSmoothing > 0 && o.Loss == task.Focal:
-		return refusal.Errorf("%s %v: belongs to %s %s; leave one of the two out", refusal.Setting("label-smoothing"), o.LabelSmoothing, loss, task.CrossEntropy)
+	if o.LabelSmoothing > 0 && o.Loss == task.Focal {
+		return refusal.Errorf("%s %v: belongs to %s %s; leave one of the two out", refusal.Setting("label-smoothing"),
+			o.LabelSmoothing, refusal.Setting("loss"), task.CrossEntropy)
 	}
 	if known := r.Kind.Metrics(); o.Metric != metric.Auto && !slices.Contains(known, o.Metric) {
 		return refusal.Errorf("%s %s: no measure of %s %s; %s", refusal.Setting("metric"), o.Metric, refusal.Setting("task"), o.Task,
@@ -293,15 +290,14 @@ func (r *Resolved) checkBlocks() error {
 	return nil
 }
 
-// checkOptimizer refuses the settings of another optimizer or schedule.
-func (r *Resolved) checkOptimizer() error {
-	if optimizer := refusal.Setting("optimizer"); r.Momentum > 0 && r.Optimizer != optim.SGD {
-		return refusal.Errorf("%s %v: belongs to %s %s; give that, or leave it out", refusal.Setting("momentum"), r.Momentum, optimizer, optim.SGD)
-	}
-	defaults, schedule := Defaults(), refusal.Setting("schedule")
+// checkNeeds refuses the settings that are for another value of another setting.
+func (r *Resolved) checkNeeds() error {
+	defaults := Defaults()
 	for _, s := range settings {
-		if s.schedule != "" && s.schedule != r.Schedule && s.Text(&r.Options) != s.Text(&defaults) {
-			return refusal.Errorf("%s %s: belongs to %s %s; give that, or leave it out", refusal.Setting(s.Name), s.Text(&r.Options), schedule, s.schedule)
+		other, given := settingNamed(s.needs.setting)
+		if given && other.Text(&r.Options) != s.needs.value && s.Text(&r.Options) != s.Text(&defaults) {
+			return refusal.Errorf("%s %s: belongs to %s %s; give that, or leave it out",
+				refusal.Setting(s.Name), s.Text(&r.Options), refusal.Setting(other.Name), s.needs.value)
 		}
 	}
 	return nil

@@ -53,12 +53,12 @@ type Setting struct {
 	// was are the words for false and true, where the setting was once one of these; nil: it was not
 	was  map[bool]string
 	task string // the one that it is for, "": any
-	// schedule of the learning rate that it is for, "": any
-	schedule string
-	some     bool   // only some models use it, decoupled or not: those of gnn.ModelKind
-	axis     string // the axis of the mesh that it is for, "": any mesh
-	beside   string // an axis of the mesh beside which it has no effect, "": none
-	shared   bool   // it is for a mesh of more than one worker
+	// needs is the other setting, and its value, that it is for; zero: any
+	needs  need
+	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
+	axis   string // the axis of the mesh that it is for, "": any mesh
+	beside string // an axis of the mesh beside which it has no effect, "": none
+	shared bool   // it is for a mesh of more than one worker
 	// changes: a run that continues from a checkpoint may have another value
 	changes bool
 	// isFile reports whether a value is a file, which a run that continues may find elsewhere; nil: none is
@@ -66,6 +66,9 @@ type Setting struct {
 	limits bounds // of a number
 	field  []int  // its index in Options
 }
+
+// need is the value that another setting must have.
+type need struct{ setting, value string }
 
 var settings = withFields([]Setting{
 	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes or values of vertices or, for link prediction, which vertices an edge joins"},
@@ -156,11 +159,14 @@ var settings = withFields([]Setting{
 		Meaning: "probability with which an epoch has the label of a training vertex as input beside the features, the loss is of the others; prediction has all (masked label prediction), 0: labels are no input",
 	},
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
-	{Name: "momentum", Group: TrainingGroup, limits: fraction, Meaning: "momentum of sgd, the share of the step before that each step repeats"},
-	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes, plateau lowers it where the validation metric, or loss, that select takes stops improving"},
-	{Name: "plateau-factor", Group: TrainingGroup, schedule: optim.PlateauSchedule, limits: bounds{low: 0, high: 1, openLow: true, openHigh: true}, Meaning: "what schedule plateau multiplies the learning rate by"},
 	{
-		Name: "plateau-patience", Group: TrainingGroup, schedule: optim.PlateauSchedule, limits: between(0, 1e9),
+		Name: "momentum", Group: TrainingGroup, needs: need{"optimizer", optim.SGD}, limits: fraction,
+		Meaning: "momentum of sgd, the share of the step before that each step repeats",
+	},
+	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes, plateau lowers it where the validation metric, or loss, that select takes stops improving"},
+	{Name: "plateau-factor", Group: TrainingGroup, needs: need{"schedule", optim.PlateauSchedule}, limits: bounds{low: 0, high: 1, openLow: true, openHigh: true}, Meaning: "what schedule plateau multiplies the learning rate by"},
+	{
+		Name: "plateau-patience", Group: TrainingGroup, needs: need{"schedule", optim.PlateauSchedule}, limits: between(0, 1e9),
 		Meaning: "evaluations in a row without progress after which the next one lowers the learning rate, with schedule plateau",
 	},
 	{Name: "warmup", Group: TrainingGroup, limits: between(0, 1e9), Meaning: "epochs in which the learning rate rises linearly to lr, before the schedule begins"},
@@ -169,7 +175,7 @@ var settings = withFields([]Setting{
 		Meaning: "loss of the training vertices, auto takes cross-entropy for classes and mse for values; those of values are of standard scores",
 	},
 	{
-		Name: "focal-gamma", Group: TrainingGroup, task: task.Vertex, limits: above(0),
+		Name: "focal-gamma", Group: TrainingGroup, task: task.Vertex, needs: need{"loss", task.Focal}, limits: above(0),
 		Meaning: "how much less the focal loss counts vertices whose class is likely, γ of −(1−p)^γ·ln p; for loss focal",
 	},
 	{

@@ -3,15 +3,13 @@ package task
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"weft/autograd"
-	"weft/comm"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
-	"weft/parallel/exchange"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/metric"
@@ -34,57 +32,33 @@ var Losses = []string{AutoLoss, CrossEntropy, Focal, MeanSquared, MeanAbsolute, 
 // values.
 type ofVertices struct{ Goal }
 
-// of is the task on a graph.
-func (k ofVertices) of(whole *partition.Whole) Kind {
-	if whole.ValueColumns > 0 {
-		return regression(k)
-	}
-	return classification(k)
-}
-
 func (ofVertices) Metrics() []string { return slices.Concat(metric.VertexNames, metric.ValueNames) }
 
 func (k ofVertices) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
-	return k.of(whole).Metric(whole, l)
-}
-
-func (k ofVertices) Outputs(whole *partition.Whole) int { return k.of(whole).Outputs(whole) }
-
-func (ofVertices) Types(*partition.Share) ([]int, error) { return nil, nil }
-
-func (k ofVertices) Check(whole *partition.Whole) error { return k.of(whole).Check(whole) }
-
-func (k ofVertices) CheckMeasured(whole *partition.Whole) error { return checkSplits(whole, k.Split) }
-
-func (ofVertices) Keep() *partition.Kept { return nil }
-
-func (k ofVertices) Begin(e Env) (Task, error) { return k.of(&e.Share.Whole).Begin(e) }
-
-// Predicts goes by the weights: a graph to predict may have no labels.
-func (k ofVertices) Predicts(params *nn.Params, weights nn.State) func(*tensor.Matrix) {
-	return k.of(&partition.Whole{ValueColumns: nn.UnitsIn(weights)}).Predicts(params, weights)
-}
-
-// classification is the task of predicting the classes of vertices: by softmax, or by σ if a vertex may have
-// several labels.
-type classification struct{ Goal }
-
-func (classification) Metrics() []string { return metric.VertexNames }
-
-func (k classification) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
+	if whole.ValueColumns > 0 {
+		return metric.ChooseOfValues(k.Goal.Metric)
+	}
 	return metric.Choose(k.Goal.Metric, whole, l)
 }
 
-func (classification) Outputs(whole *partition.Whole) int { return whole.Classes }
+func (ofVertices) Outputs(whole *partition.Whole) int {
+	if whole.ValueColumns > 0 {
+		return whole.ValueColumns
+	}
+	return whole.Classes
+}
 
-func (classification) Types(*partition.Share) ([]int, error) { return nil, nil }
+func (ofVertices) Types(*partition.Share) ([]int, error) { return nil, nil }
 
-func (k classification) Check(whole *partition.Whole) error {
+func (k ofVertices) Check(whole *partition.Whole) error {
+	if whole.ValueColumns > 0 {
+		return k.checkValues(whole)
+	}
 	if distances[k.Loss] != nil {
 		return refusal.Errorf("%s %s: for values, and the graph's labels are classes; leave it out, or import labels that are floats",
 			refusal.Setting("loss"), k.Loss)
 	}
-	if k.fromFile() {
+	if k.ClassWeights != NoClassWeights && k.ClassWeights != Balanced { // a file
 		if _, err := readClassWeights(k.ClassWeights, whole.Classes); err != nil {
 			return err
 		}
@@ -92,9 +66,33 @@ func (k classification) Check(whole *partition.Whole) error {
 	return checkSplit(whole, k.Split)
 }
 
-// fromFile reports whether ClassWeights names a file.
-func (k classification) fromFile() bool {
-	return k.ClassWeights != NoClassWeights && k.ClassWeights != Balanced
+// checkValues is Check for a graph whose labels are values.
+func (k ofVertices) checkValues(whole *partition.Whole) error {
+	if err := checkSplit(whole, k.Split); err != nil {
+		return err
+	}
+	const labels = "the graph's labels are values to predict"
+	if distances[k.distance()] == nil {
+		return refusal.Errorf("%s %s: for classes, and %s; take one of %s", refusal.Setting("loss"), k.Loss, labels,
+			strings.Join([]string{MeanSquared, MeanAbsolute, HuberLoss}, ", "))
+	}
+	if name, text := k.forOneClass(); name != "" {
+		return refusal.Errorf("%s %s: for classes, and %s; leave it out", refusal.Setting(name), text, labels)
+	}
+	return nil
+}
+
+// forOneClass names a setting with its value that is for one class per vertex, "" if none is given.
+func (k ofVertices) forOneClass() (name, text string) {
+	switch {
+	case k.LabelSmoothing > 0:
+		return "label-smoothing", fmt.Sprint(k.LabelSmoothing)
+	case k.Loss == Focal:
+		return "loss", Focal
+	case k.ClassWeights != NoClassWeights:
+		return "class-weights", k.ClassWeights
+	}
+	return "", ""
 }
 
 // checkSplit refuses a split that does not exist, or that has no training vertices.
@@ -124,240 +122,114 @@ func checkSplits(whole *partition.Whole, split int) error {
 	return nil
 }
 
-func (k classification) CheckMeasured(whole *partition.Whole) error {
-	return checkSplits(whole, k.Split)
+func (k ofVertices) CheckMeasured(whole *partition.Whole) error { return checkSplits(whole, k.Split) }
+
+func (ofVertices) Keep() *partition.Kept { return nil }
+
+// Predicts goes by the weights, which have the units of values: a graph to predict may have no labels.
+func (k ofVertices) Predicts(params *nn.Params, weights nn.State) func(*tensor.Matrix) {
+	if columns := nn.UnitsIn(weights); columns > 0 {
+		return nn.NewUnits(params, columns).Predict
+	}
+	return nil
 }
 
-func (classification) Keep() *partition.Kept { return nil }
-
-func (classification) Predicts(*nn.Params, nn.State) func(*tensor.Matrix) { return nil }
-
-func (k classification) Begin(e Env) (Task, error) {
-	if name, text := k.forOneClass(); name != "" && e.Share.Values.Labels.MultiLabel() {
-		return nil, refusal.Errorf("%s %v: it is for one class per vertex, and a vertex of this graph may have several labels", refusal.Setting(name), text)
+func (k ofVertices) Begin(e Env) (Task, error) {
+	v := &vertices{Env: e}
+	if e.Share.Whole.ValueColumns > 0 {
+		return v, k.values(v)
 	}
-	c := &classes{Env: e}
-	c.targets.Smoothing = k.LabelSmoothing
-	if k.Loss == Focal {
-		c.targets.Focusing = k.FocalGamma
-	}
-	labels, splits := e.Share.Values.Targets(e.Vertices)
-	c.labels = labels
-	trained, _ := e.Trained.(*classes)
-	if own := &e.Share.Values.Labels; trained != nil && (own.MultiLabel() != trained.Share.Values.Labels.MultiLabel() || own.MultiLabel() && own.Classes != trained.labels.Classes) {
-		return nil, &launch.Common{Err: refusal.Errorf(
-			"a vertex has one class in one of the graphs and several labels in the other, or labels of other classes; give graphs with the same labels")}
-	}
-	if trained != nil && labels.Class != nil { // all classes, also those that no vertex here has
-		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names
-	}
-	all, s := &e.Share.Whole.Splits[k.Split], &splits[k.Split]
-	c.input = nn.LabelInput{Share: k.LabelInput, Seed: k.Seed}
-	c.train, c.val, c.test = e.vertexSet(s.Train, all.Train), e.vertexSet(s.Val, all.Val), e.vertexSet(s.Test, all.Test)
-	if c.input.Share > 0 {
-		c.hidden = e.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(c.train.ids))
-	}
-	l := &c.labels
-	c.targets.Classes = l.Classes
-	if l.MultiLabel() {
-		c.targets.Multi = e.Team.Memory.New(tensor.Buffers, len(l.Multi)/l.Classes, l.Classes)
-		if !e.Team.Planning() {
-			copy(c.targets.Multi.Floats(), l.Multi)
-		}
-	} else {
-		c.targets.Class = kernel.List(e.Team, tensor.Buffers, l.Class)
-	}
-	if e.Share.Values.Labels.MultiLabel() {
-		if err := c.sumTerms(); err != nil {
-			return nil, err
-		}
-	}
-	c.validates = c.val.total > 0 // what weighs 0 counts in metrics
-	switch {
-	case k.ClassWeights == NoClassWeights:
-	case trained != nil:
-		c.targets.Weights = trained.targets.Weights
-		if err := c.sumTerms(); err != nil {
-			return nil, err
-		}
-	default:
-		if err := c.weigh(k.ClassWeights); err != nil {
-			return nil, err
-		}
-	}
-	if trained != nil {
-		c.metric = trained.metric
-		return c, nil
-	}
-	var err error
-	c.metric, err = k.Metric(&e.Share.Whole, &c.labels)
-	return c, err
+	return v, k.classes(v)
 }
 
-// forOneClass names a setting with its value that is for one class per vertex, "" if none is given.
-func (k classification) forOneClass() (name, text string) {
-	switch {
-	case k.LabelSmoothing > 0:
-		return "label-smoothing", fmt.Sprint(k.LabelSmoothing)
-	case k.Loss == Focal:
-		return "loss", Focal
-	case k.ClassWeights != NoClassWeights:
-		return "class-weights", k.ClassWeights
-	}
-	return "", ""
-}
-
-// classes is vertex classification on a worker.
-type classes struct {
+// vertices is the task on a worker.
+type vertices struct {
 	Env
+	target           target
 	metric           string
-	labels           graph.Labels // of the vertices of this worker's logits
-	targets          nn.Targets
+	labels           graph.Labels // of the vertices of this worker's outputs
 	train, val, test vertexSet
-	validates        bool
-	input            nn.LabelInput
-	hidden           *tensor.Matrix // room for the training rows whose labels an epoch does not show
+	validates        bool // there are validation vertices, even if they weigh 0
 }
 
-// sumTerms makes the losses means over the labels that are present, or weighted by classes, of the vertices
-// of all workers. All workers call it.
-func (c *classes) sumTerms() error {
-	if c.Team.Planning() {
-		return nil
-	}
-	sets, totals := []*vertexSet{&c.train, &c.val, &c.test}, make([]float64, 3)
-	for k, set := range sets {
-		for _, row := range set.ids {
-			totals[k] += c.terms(row)
-		}
-	}
-	err := c.World.SumDoubles(comm.Statistics, totals)
-	for k, set := range sets {
-		set.total = totals[k]
-	}
-	return err
+// target is what is predicted of vertices: their classes, or values.
+type target interface {
+	// training returns the rows that an epoch's loss is of. All workers call it.
+	training(epoch int) vertexSet
+	// loss returns this worker's part of the loss of some rows, and lossGradient the output's gradient too.
+	loss(output *autograd.Var, of vertexSet) float64
+	lossGradient(output *autograd.Var, of vertexSet) (float64, *tensor.Matrix)
+	// labelsOf are the labels of listed rows (Int32, 1 × n), for a loss of the caller's own, until free.
+	labelsOf(rows *tensor.Matrix) (l nn.Labels, free func())
+	// measure is the task's metric of predictions, on some rows.
+	measure(predictions []float32, rows []int64) (float64, error)
+	oneClass() bool
+	predict(output *tensor.Matrix)
 }
 
-func (c *classes) Metric() string { return c.metric }
-
-func (c *classes) Loss(epoch int, logits *autograd.Var) (float64, *tensor.Matrix) {
-	of := c.train
-	if c.input.Share > 0 {
-		of = c.hide(epoch)
-	}
-	if c.Env.Loss != nil {
-		labels, free := c.labelsOf(of.rows)
-		defer free()
-		return c.Env.Loss.LossGradient(logits, labels, of.rows, of.total)
-	}
-	return nn.LossGradient(logits, c.targets, of.rows, of.total)
+// divide sets the vertices of each part of a split, of which splits has this worker's rows.
+func (v *vertices) divide(split int, splits []graph.Split) {
+	all, s := &v.Share.Whole.Splits[split], &splits[split]
+	v.train, v.val = v.vertexSet(s.Train, all.Train), v.vertexSet(s.Val, all.Val)
+	v.test = v.vertexSet(s.Test, all.Test)
 }
 
-// hide returns the training rows whose labels an epoch does not show. All workers call it.
-func (c *classes) hide(epoch int) vertexSet {
-	room := c.hidden.Int32s()
-	shows, n, total := c.input.Shows(epoch), 0, []float64{0}
-	if c.Team.Planning() { // it has the sum of a run
-		exchange.Must(c.World.SumDoubles(comm.Statistics, total))
-		return c.train
+// parts are the vertices of each part of the split.
+func (v *vertices) parts() [3]*vertexSet { return [3]*vertexSet{&v.train, &v.val, &v.test} }
+
+func (v *vertices) Metric() string { return v.metric }
+
+func (v *vertices) Loss(epoch int, output *autograd.Var) (float64, *tensor.Matrix) {
+	of := v.target.training(epoch)
+	if v.Env.Loss == nil {
+		return v.target.lossGradient(output, of)
 	}
-	for _, row := range c.train.ids {
-		v := row
-		if c.Vertices != nil {
-			v = int64(c.Vertices[row])
-		}
-		if !shows(v) {
-			room[n] = int32(row)
-			n++
-			total[0] += c.terms(row)
-		}
-	}
-	exchange.Must(c.World.SumDoubles(comm.Statistics, total))
-	return vertexSet{rows: c.hidden.Prefix(1, n), total: total[0]}
+	labels, free := v.target.labelsOf(of.rows)
+	defer free()
+	return v.Env.Loss.LossGradient(output, labels, of.rows, of.total)
 }
 
-// terms is how much a row adds to the total of the loss.
-func (c *classes) terms(row int64) (n float64) {
-	switch {
-	case c.targets.Weights != nil:
-		return c.targets.Weights[c.labels.Class[row]]
-	case !c.labels.MultiLabel():
-		return 1
+func (v *vertices) ValidationLoss(output *autograd.Var) float64 {
+	if v.Env.Loss == nil {
+		return v.target.loss(output, v.val)
 	}
-	for _, label := range c.labels.Multi[int(row)*c.labels.Classes : int(row+1)*c.labels.Classes] {
-		if label == label { // not NaN
-			n++
-		}
-	}
-	return n
+	labels, free := v.target.labelsOf(v.val.rows)
+	defer free()
+	return v.Env.Loss.Loss(output, labels, v.val.rows, v.val.total)
 }
 
-func (c *classes) ValidationLoss(logits *autograd.Var) float64 {
-	if c.Env.Loss != nil {
-		labels, free := c.labelsOf(c.val.rows)
-		defer free()
-		return c.Env.Loss.Loss(logits, labels, c.val.rows, c.val.total)
-	}
-	return nn.Loss(logits, c.targets, c.val.rows, c.val.total)
-}
+func (v *vertices) Validates() bool { return v.validates || v.val.total > 0 }
 
-func (c *classes) Validates() bool { return c.validates }
+func (v *vertices) HasValidationLoss() bool { return v.val.total > 0 }
 
-func (c *classes) HasValidationLoss() bool { return c.val.total > 0 }
+func (v *vertices) OneClass() bool { return v.target.oneClass() }
 
-func (c *classes) OneClass() bool {
-	labels := &c.Share.Values.Labels
-	whole := len(c.Share.Edges.Starts) == 2
-	return whole && labels.OneClass() || c.Share.Whole.Classes == 1 && !labels.MultiLabel()
-}
+func (v *vertices) Predict(output *tensor.Matrix) { v.target.predict(output) }
 
-func (*classes) Predict(*tensor.Matrix) {}
-
-func (c *classes) Measure(logits *tensor.Matrix) (s Scores, err error) {
-	if c.Team.Planning() && !c.World.TakesTurns() { // the plan of turns reads what a run reads
+func (v *vertices) Measure(predictions *tensor.Matrix) (s Scores, err error) {
+	if v.Team.Planning() && !v.World.TakesTurns() { // the plan of turns reads what a run reads
 		return s, nil
 	}
-	for _, part := range []struct {
-		to  *float64
-		set vertexSet
-	}{{&s.Train, c.train}, {&s.Val, c.val}, {&s.Test, c.test}} {
-		if *part.to, err = metric.Vertices(c.metric)(logits.Floats(), &c.labels, part.set.ids, c.World); err != nil {
+	for part, to := range []*float64{&s.Train, &s.Val, &s.Test} {
+		if *to, err = v.target.measure(predictions.Floats(), v.parts()[part].ids); err != nil {
 			return s, err
 		}
 	}
 	return s, nil
 }
 
-func (*classes) Report(*tensor.Matrix) (*Links, error) { return nil, nil }
-
-// labelsOf are the labels of listed rows (Int32, 1 × n), for a loss of the caller's own, until free.
-func (c *classes) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
-	l = nn.Labels{Targets: nn.Targets{Classes: c.targets.Classes}, Vertices: c.verticesOf(rows)}
-	memory := c.Team.Memory
-	if c.targets.Multi != nil {
-		l.Multi = memory.New(tensor.Buffers, rows.Cols, c.targets.Classes)
-		c.Team.Gather(l.Multi, c.targets.Multi, rows)
-		return l, l.Multi.Release
-	}
-	l.Class = memory.NewElement(tensor.Buffers, tensor.Int32, 1, rows.Cols)
-	if listed := rows.Int32s(); !c.Team.Planning() {
-		for k, row := range listed {
-			l.Class.Int32s()[k] = int32(c.labels.Class[row])
-		}
-	}
-	return l, l.Class.Release
-}
+func (*vertices) Report(*tensor.Matrix) (*Links, error) { return nil, nil }
 
 // verticesOf are the vertices of listed rows, by their original ids; nil in a plan.
-func (e *Env) verticesOf(rows *tensor.Matrix) []int32 {
+func (v *vertices) verticesOf(rows *tensor.Matrix) []int32 {
 	listed := rows.Int32s()
-	if e.Team.Planning() {
+	if v.Team.Planning() {
 		return nil
 	}
 	ids := slices.Clone(listed)
-	if e.Vertices != nil {
+	if v.Vertices != nil {
 		for k, row := range listed {
-			ids[k] = e.Vertices[row]
+			ids[k] = v.Vertices[row]
 		}
 	}
 	return ids
@@ -370,6 +242,6 @@ type vertexSet struct {
 	total float64        // the number of vertices in all workers' lists, or of their labels or values if there may be several
 }
 
-func (e *Env) vertexSet(ids []int64, total int) vertexSet {
-	return vertexSet{ids, kernel.List(e.Team, tensor.Buffers, ids), float64(total)}
+func (v *vertices) vertexSet(ids []int64, total int) vertexSet {
+	return vertexSet{ids, kernel.List(v.Team, tensor.Buffers, ids), float64(total)}
 }

@@ -62,7 +62,7 @@ func TestNothingToLearn(t *testing.T) {
 		s := &partition.Share{Edges: partition.Edges{Starts: make([]int, c.partitions+1)}}
 		s.Values.Labels = graph.Labels{Classes: c.classes, Class: c.class, Multi: c.multi}
 		s.Whole.Classes = c.classes
-		if got := (&classes{Env: Env{Share: s}}).OneClass(); got != c.want {
+		if got := (&classes{vertices: &vertices{Env: Env{Share: s}}}).oneClass(); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -79,7 +79,7 @@ func TestBeginOfSeveralLabels(t *testing.T) {
 		s.Whole.Splits = []graph.SplitSizes{{Train: 1, Val: len(validation)}}
 		begun, err := New(Goal{Task: Vertex, Metric: metric.Auto, ClassWeights: NoClassWeights}).Begin(Env{Team: team, Share: s})
 		require.NoError(t, err)
-		c := begun.(*classes)
+		c := begun.(*vertices).target.(*classes)
 		if m := c.targets.Multi; m.Rows != 4 || m.Cols != 3 || c.targets.Class != nil {
 			t.Errorf("targets of %d×%d", m.Rows, m.Cols)
 		}

@@ -38,7 +38,7 @@ func TestReadClassWeights(t *testing.T) {
 func TestBalancedWeights(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	c := &classes{Env: Env{Team: team, World: comm.Alone()}}
+	c := &classes{vertices: &vertices{Env: Env{Team: team, World: comm.Alone()}}}
 	c.labels = graph.Labels{Classes: 4, Class: []int64{0, 1, 1, 2, 2, 2, 2, 0, 2, 3, 1}}
 	c.targets.Classes = 4
 	c.train.ids, c.val.ids = []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}, []int64{9, 10}
@@ -57,7 +57,7 @@ func TestTrainingVerticesWithoutWeight(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("0 0 5\n"), 0o666))
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	c := &classes{Env: Env{Team: team, World: comm.Alone()}}
+	c := &classes{vertices: &vertices{Env: Env{Team: team, World: comm.Alone()}}}
 	c.labels = graph.Labels{Classes: 3, Class: []int64{0, 1, 2}}
 	c.targets.Classes = 3
 	c.train.ids, c.val.ids = []int64{0, 1}, []int64{2}

@@ -1,0 +1,197 @@
+package task
+
+import (
+	"weft/autograd"
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/exchange"
+	"weft/tensor"
+	"weft/train/metric"
+)
+
+// classes are the target of vertex classification: by softmax, or by σ if a vertex may have several labels.
+type classes struct {
+	*vertices
+	targets nn.Targets
+	input   nn.LabelInput
+	hidden  *tensor.Matrix // room for the training rows whose labels an epoch does not show
+}
+
+// classes makes classes the target of a worker's vertices.
+func (k ofVertices) classes(v *vertices) (err error) {
+	own := &v.Share.Values.Labels
+	if name, text := k.forOneClass(); name != "" && own.MultiLabel() {
+		return refusal.Errorf("%s %v: it is for one class per vertex, and a vertex of this graph may have several labels",
+			refusal.Setting(name), text)
+	}
+	c := &classes{vertices: v}
+	v.target = c
+	c.targets.Smoothing = k.LabelSmoothing
+	if k.Loss == Focal {
+		c.targets.Focusing = k.FocalGamma
+	}
+	labels, splits := v.Share.Values.Targets(v.Vertices)
+	c.labels = labels
+	trained := v.trained()
+	if trained != nil && (own.MultiLabel() != trained.Share.Values.Labels.MultiLabel() ||
+		own.MultiLabel() && own.Classes != trained.labels.Classes) {
+		return &launch.Common{Err: refusal.Errorf(
+			"a vertex has one class in one of the graphs and several labels in the other, or labels of other classes; give graphs with the same labels")}
+	}
+	if trained != nil && labels.Class != nil { // all classes, also those that no vertex here has
+		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names
+	}
+	c.input = nn.LabelInput{Share: k.LabelInput, Seed: k.Seed}
+	c.divide(k.Split, splits)
+	if c.input.Share > 0 {
+		c.hidden = c.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(c.train.ids))
+	}
+	l := &c.labels
+	c.targets.Classes = l.Classes
+	if l.MultiLabel() {
+		c.targets.Multi = c.Team.Memory.New(tensor.Buffers, len(l.Multi)/l.Classes, l.Classes)
+		if !c.Team.Planning() {
+			copy(c.targets.Multi.Floats(), l.Multi)
+		}
+	} else {
+		c.targets.Class = kernel.List(c.Team, tensor.Buffers, l.Class)
+	}
+	if own.MultiLabel() {
+		if err := c.sumTerms(); err != nil {
+			return err
+		}
+	}
+	c.validates = c.val.total > 0 // what weighs 0 counts in metrics
+	switch {
+	case k.ClassWeights == NoClassWeights:
+	case trained != nil:
+		c.targets.Weights = trained.targets.Weights
+		err = c.sumTerms()
+	default:
+		err = c.weigh(k.ClassWeights)
+	}
+	if err != nil {
+		return err
+	}
+	if trained != nil {
+		c.metric = trained.metric
+		return nil
+	}
+	c.metric, err = k.Metric(&c.Share.Whole, &c.labels)
+	return err
+}
+
+// trained are the classes of the graph that is trained on, if this one validates its model; else nil.
+func (v *vertices) trained() *classes {
+	on, _ := v.Trained.(*vertices)
+	if on == nil {
+		return nil
+	}
+	c, _ := on.target.(*classes)
+	return c
+}
+
+// sumTerms makes the losses means over the labels that are present, or weighted by classes, of the vertices
+// of all workers. All workers call it.
+func (c *classes) sumTerms() error {
+	if c.Team.Planning() {
+		return nil
+	}
+	sets, totals := c.parts(), make([]float64, 3)
+	for k, set := range sets {
+		for _, row := range set.ids {
+			totals[k] += c.terms(row)
+		}
+	}
+	err := c.World.SumDoubles(comm.Statistics, totals)
+	for k, set := range sets {
+		set.total = totals[k]
+	}
+	return err
+}
+
+func (c *classes) training(epoch int) vertexSet {
+	if c.input.Share > 0 {
+		return c.hide(epoch)
+	}
+	return c.train
+}
+
+func (c *classes) lossGradient(logits *autograd.Var, of vertexSet) (float64, *tensor.Matrix) {
+	return nn.LossGradient(logits, c.targets, of.rows, of.total)
+}
+
+func (c *classes) loss(logits *autograd.Var, of vertexSet) float64 {
+	return nn.Loss(logits, c.targets, of.rows, of.total)
+}
+
+// hide returns the training rows whose labels an epoch does not show. All workers call it.
+func (c *classes) hide(epoch int) vertexSet {
+	room := c.hidden.Int32s()
+	shows, n, total := c.input.Shows(epoch), 0, []float64{0}
+	if c.Team.Planning() { // it has the sum of a run
+		exchange.Must(c.World.SumDoubles(comm.Statistics, total))
+		return c.train
+	}
+	for _, row := range c.train.ids {
+		v := row
+		if c.Vertices != nil {
+			v = int64(c.Vertices[row])
+		}
+		if !shows(v) {
+			room[n] = int32(row)
+			n++
+			total[0] += c.terms(row)
+		}
+	}
+	exchange.Must(c.World.SumDoubles(comm.Statistics, total))
+	return vertexSet{rows: c.hidden.Prefix(1, n), total: total[0]}
+}
+
+// terms is how much a row adds to the total of the loss.
+func (c *classes) terms(row int64) (n float64) {
+	switch {
+	case c.targets.Weights != nil:
+		return c.targets.Weights[c.labels.Class[row]]
+	case !c.labels.MultiLabel():
+		return 1
+	}
+	for _, label := range c.labels.Multi[int(row)*c.labels.Classes : int(row+1)*c.labels.Classes] {
+		if label == label { // not NaN
+			n++
+		}
+	}
+	return n
+}
+
+func (c *classes) oneClass() bool {
+	labels := &c.Share.Values.Labels
+	whole := len(c.Share.Edges.Starts) == 2
+	return whole && labels.OneClass() || c.Share.Whole.Classes == 1 && !labels.MultiLabel()
+}
+
+func (*classes) predict(*tensor.Matrix) {}
+
+func (c *classes) measure(logits []float32, rows []int64) (float64, error) {
+	return metric.Vertices(c.metric)(logits, &c.labels, rows, c.World)
+}
+
+func (c *classes) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
+	l = nn.Labels{Targets: nn.Targets{Classes: c.targets.Classes}, Vertices: c.verticesOf(rows)}
+	memory := c.Team.Memory
+	if c.targets.Multi != nil {
+		l.Multi = memory.New(tensor.Buffers, rows.Cols, c.targets.Classes)
+		c.Team.Gather(l.Multi, c.targets.Multi, rows)
+		return l, l.Multi.Release
+	}
+	l.Class = memory.NewElement(tensor.Buffers, tensor.Int32, 1, rows.Cols)
+	if listed := rows.Int32s(); !c.Team.Planning() {
+		for k, row := range listed {
+			l.Class.Int32s()[k] = int32(c.labels.Class[row])
+		}
+	}
+	return l, l.Class.Release
+}

@@ -1,0 +1,139 @@
+package task
+
+import (
+	"math"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/tensor"
+	"weft/train/metric"
+)
+
+// values are the target of vertex regression. The model learns them as standard scores, by the mean and the
+// standard deviation over the training vertices. Predictions and metrics are in the values' own units.
+type values struct {
+	*vertices
+	targets nn.Values
+}
+
+// distances are the losses of values, by name.
+var distances = map[string]nn.Distance{MeanSquared: nn.Squared, MeanAbsolute: nn.Absolute, HuberLoss: nn.Huber}
+
+// distance is the name of the loss of values.
+func (k ofVertices) distance() string {
+	if k.Loss == AutoLoss {
+		return MeanSquared
+	}
+	return k.Loss
+}
+
+// values makes values the target of a worker's vertices.
+func (k ofVertices) values(v *vertices) (err error) {
+	labels, splits := v.Share.Values.Targets(v.Vertices)
+	v.labels = labels
+	rows := v.Team.Memory.New(tensor.Buffers, len(labels.Values)/labels.Columns, labels.Columns)
+	if !v.Team.Planning() {
+		copy(rows.Floats(), labels.Values)
+	}
+	t := &values{vertices: v}
+	v.target = t
+	t.targets = nn.Values{Rows: rows, Units: nn.NewUnits(v.Params, labels.Columns), Distance: distances[k.distance()]}
+	t.divide(k.Split, splits)
+	if t.metric, err = k.Metric(&v.Share.Whole, &labels); err != nil || v.Team.Planning() {
+		return err
+	}
+	if v.Trained != nil { // the units come with the parameters
+		return t.count()
+	}
+	return t.standardise(k.Split)
+}
+
+// each calls f for each value of a part that is there, of column k.
+func (t *values) each(part *vertexSet, f func(k int, y float64)) {
+	columns := t.labels.Columns
+	for _, v := range part.ids {
+		for k, y := range t.labels.Values[int(v)*columns : (int(v)+1)*columns] {
+			if y == y { // not NaN
+				f(k, float64(y))
+			}
+		}
+	}
+}
+
+// count counts the values of each part on all workers, which call it together.
+func (t *values) count() error {
+	there := make([]float64, len(t.parts()))
+	for i, part := range t.parts() {
+		t.each(part, func(int, float64) { there[i]++ })
+	}
+	err := t.World.SumDoubles(comm.Statistics, there)
+	for i, part := range t.parts() {
+		part.total = there[i]
+	}
+	return err
+}
+
+// standardise sets the units to the means and standard deviations of the training vertices of all workers,
+// and counts the values of each part. It refuses a column that no training vertex has a value of. All
+// workers call it.
+func (t *values) standardise(split int) error {
+	columns := t.labels.Columns
+	sums := make([]float64, 2*columns) // counts and sums
+	counts, means := sums[:columns], sums[columns:]
+	t.each(&t.train, func(k int, y float64) { counts[k]++; means[k] += y })
+	if err := t.World.SumDoubles(comm.Statistics, sums); err != nil {
+		return err
+	}
+	for k := range columns {
+		if counts[k] == 0 {
+			return &launch.Common{Err: refusal.Errorf("%s %d: no training vertex has a value in column %d, counted from 0, of those to predict; "+
+				"give another split, or import the labels without that column", refusal.Setting("split"), split, k)}
+		}
+		means[k] /= counts[k]
+	}
+	deviations := make([]float64, columns)
+	t.each(&t.train, func(k int, y float64) { deviations[k] += (y - means[k]) * (y - means[k]) })
+	if err := t.World.SumDoubles(comm.Statistics, deviations); err != nil {
+		return err
+	}
+	for k := range columns {
+		deviations[k] = math.Sqrt(deviations[k] / counts[k])
+	}
+	t.targets.Units.Set(means, deviations)
+	return t.count()
+}
+
+func (t *values) training(int) vertexSet { return t.train }
+
+func (t *values) lossGradient(output *autograd.Var, of vertexSet) (float64, *tensor.Matrix) {
+	return t.targets.LossGradient(output, of.rows, of.total)
+}
+
+func (t *values) loss(output *autograd.Var, of vertexSet) float64 {
+	return t.targets.Loss(output, of.rows, of.total)
+}
+
+func (t *values) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
+	l = nn.Labels{Values: t.Team.Memory.New(tensor.Buffers, rows.Cols, t.labels.Columns), Vertices: t.verticesOf(rows)}
+	t.Team.Gather(l.Values, t.targets.Rows, rows)
+	if y := l.Values.Floats(); !t.Team.Planning() {
+		t.targets.Units.Standardise(y)
+	}
+	return l, l.Values.Release
+}
+
+func (*values) oneClass() bool { return false }
+
+func (t *values) predict(output *tensor.Matrix) {
+	if output.Pointer(); !t.Team.Planning() { // a plan reads what a run reads
+		t.targets.Units.Predict(output)
+	}
+}
+
+func (t *values) measure(predictions []float32, rows []int64) (float64, error) {
+	all, err := metric.OfValues(predictions, &t.labels, rows, t.World)
+	return all[t.metric], err
+}
