@@ -171,7 +171,8 @@ func flagsWithValues(words []string) (parts []string) {
 	return parts
 }
 
-// basic are the flags that most need, of commands that have --help-all. Their other flags are listed by topic.
+// basic are the flags that most need, of commands that have --help-all. Their other flags are listed by
+// topic.
 var basic = strings.Fields(`task model layers hidden heads dropout normalize-features
 	lr weight-decay epochs patience seed split init
 	max-time threads memory-limit precision parallel

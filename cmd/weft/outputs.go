@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"weft/checkpoint"
 	"weft/internal/datasets"
@@ -12,6 +15,44 @@ import (
 	"weft/partition"
 	"weft/train/rundir"
 )
+
+// checkFile refuses, before any work, a file that could not be written.
+func checkFile(flag, path string) error {
+	if path == "" {
+		return refusal.Errorf("--%s is missing: name the file to write", flag)
+	}
+	if path == "-" {
+		return refusal.Errorf("--%s -: standard output is not written to under this name; name a file, or /dev/stdout", flag)
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return refusal.Errorf("--%s %s: a folder; name a file", flag, path)
+	}
+	dir := filepath.Dir(path)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return refusal.Errorf("--%s %s: there is no folder %s", flag, path, dir)
+	}
+	_, err := os.Stat(path)
+	if _, link := os.Lstat(path); link == nil && errors.Is(err, fs.ErrNotExist) {
+		return refusal.Errorf("--%s %s: a symbolic link to a file that is not there; remove the link, or name another file", flag, path)
+	}
+	if mark := besideMark(path); mark != "" {
+		return refusal.Errorf("--%s %s: its folder holds %s, and the file may be one of a graph or a run; name another folder", flag, path, mark)
+	}
+	if err != nil { // a new file
+		if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
+			return refusal.Errorf("--%s %s: the folder %s cannot be written to (%w); name a file elsewhere", flag, path, dir, err)
+		}
+	}
+	return nil
+}
+
+// checkOutput is checkFile, and refuses one of the inputs, too.
+func checkOutput(flag, path string, inputs ...string) error {
+	if err := checkFile(flag, path); err != nil {
+		return err
+	}
+	return checkApart(flag, path, inputs...)
+}
 
 // checkApart refuses an output file that is one of the inputs, under any name or link.
 func checkApart(flag, path string, inputs ...string) error {

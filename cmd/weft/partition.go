@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -85,7 +84,7 @@ func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart s
 		return refusal.Errorf("--balance %s: the partition method file takes the partitions as they are; leave it out", o.Balance)
 	}
 	if flags.Changed("write-part") {
-		return cmp.Or(checkFile("write-part", writePart), checkApart("write-part", writePart, o.File))
+		return checkOutput("write-part", writePart, o.File)
 	}
 	return nil
 }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"weft/comm"
 	"weft/gnn"
@@ -110,9 +107,9 @@ func (p *predictCommand) prepare(args []string) (asked request, weights nn.State
 	if asked, err = p.understand(args); err != nil {
 		return asked, nil, err
 	}
-	if err := p.outputs(func(flag, path string) error {
-		return cmp.Or(checkFile(flag, path), checkApart(flag, path, p.inputs(&asked)...))
-	}); err != nil {
+	inputs := p.inputs(&asked)
+	err = p.outputs(func(flag, path string) error { return checkOutput(flag, path, inputs...) })
+	if err != nil {
 		return asked, nil, err
 	}
 	if err := predictions.CheckEnding("out", p.out); err != nil {
@@ -347,34 +344,4 @@ func (r *request) sameFeatures(number int) string {
 		return "the store has changed since " + r.run + " was trained on it: give one with the " + these + " of then, in the same order, or train again"
 	}
 	return "give a store with the " + these + " of " + r.trained + ", which " + r.run + " was trained on, in the same order"
-}
-
-// checkFile refuses, before any work, a file that could not be written.
-func checkFile(flag, path string) error {
-	if path == "" {
-		return refusal.Errorf("--%s is missing: name the file to write", flag)
-	}
-	if path == "-" {
-		return refusal.Errorf("--%s -: standard output is not written to under this name; name a file, or /dev/stdout", flag)
-	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return refusal.Errorf("--%s %s: a folder; name a file", flag, path)
-	}
-	dir := filepath.Dir(path)
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return refusal.Errorf("--%s %s: there is no folder %s", flag, path, dir)
-	}
-	_, err := os.Stat(path)
-	if _, link := os.Lstat(path); link == nil && errors.Is(err, fs.ErrNotExist) {
-		return refusal.Errorf("--%s %s: a symbolic link to a file that is not there; remove the link, or name another file", flag, path)
-	}
-	if mark := besideMark(path); mark != "" {
-		return refusal.Errorf("--%s %s: its folder holds %s, and the file may be one of a graph or a run; name another folder", flag, path, mark)
-	}
-	if err != nil { // a new file
-		if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
-			return refusal.Errorf("--%s %s: the folder %s cannot be written to (%w); name a file elsewhere", flag, path, dir, err)
-		}
-	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -82,9 +83,7 @@ func terminal(t *testing.T) (tty *os.File, said func() string) {
 		all <- string(text)
 	}()
 	return tty, func() string {
-		if err := tty.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, tty.Close())
 		return <-all
 	}
 }

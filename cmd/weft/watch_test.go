@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train"
 )
@@ -223,9 +224,7 @@ func TestLiveWithFewFiles(t *testing.T) {
 			if _, err := conns[0].Read(make([]byte, 1)); err != nil { // the page answers
 				t.Error(err)
 			}
-			if err := c.Process.Signal(os.Interrupt); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.Process.Signal(os.Interrupt))
 		}
 	}
 	err = c.Wait()

@@ -22,19 +22,6 @@ const (
 // matrices.
 type work []func()
 
-// alternate returns the median seconds of several pieces of work, run in turn for about the budget.
-func (b *bench) alternate(budget time.Duration, runs ...func()) []float64 {
-	works := make([]work, len(runs))
-	for i, run := range runs {
-		works[i] = work{run}
-	}
-	medians := make([]float64, len(works))
-	for i, samples := range b.rounds(budget, works...) {
-		medians[i] = median(samples[0])
-	}
-	return medians
-}
-
 // rounds runs several pieces of work in turn, again and again for about the budget, and returns the seconds
 // of each by part and by round.
 func (b *bench) rounds(budget time.Duration, works ...work) [][][]float64 {

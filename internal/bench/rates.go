@@ -18,13 +18,13 @@ type rated struct {
 
 // rates are how much a second each work does: medians of samples taken in turn for about the budget.
 func (b *bench) rates(budget time.Duration, works ...rated) []float64 {
-	runs := make([]func(), len(works))
+	runs := make([]work, len(works))
 	for i, w := range works {
-		runs[i] = w.run
+		runs[i] = work{w.run}
 	}
-	rates := b.alternate(budget, runs...)
-	for i, w := range works {
-		rates[i] = w.amount / rates[i]
+	rates := make([]float64, len(works))
+	for i, samples := range b.rounds(budget, runs...) {
+		rates[i] = works[i].amount / median(samples[0])
 	}
 	return rates
 }

@@ -43,7 +43,7 @@ func TestDropEdge(t *testing.T) {
 			left.Relations = slices.Clone(full.Relations)
 			left.Relations[0] = without(t, full, autograd.Random{Seed: 3, Epoch: 5}, p) // as Layer.Run has it
 			var layers []Layer
-			for _, l := range Layers { // what is computed of constant features is kept, and VaryingInput is for that
+			for _, l := range Layers { // what is computed of constant features is kept, and Config.variesInput is for that
 				whole := l.method == "Message" && m.Slices > 1 // it needs whole rows
 				if !whole && !slices.Contains([]string{"fixed", "fixed and too wide", "kept"}, l.Name) {
 					layers = append(layers, l)
