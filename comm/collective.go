@@ -90,6 +90,17 @@ func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
 	return c.exchange(k, send, receive, "an all-to-all")
 }
 
+// AllToAllOf is AllToAll for lists of numbers.
+func AllToAllOf[T int32 | float32](c *Comm, k Kind, send, receive [][]T) error {
+	bytes := func(lists [][]T) (all [][]byte) {
+		for _, list := range lists {
+			all = append(all, Bytes(list))
+		}
+		return all
+	}
+	return c.AllToAll(k, bytes(send), bytes(receive))
+}
+
 // AllGather sends mine to every rank of the group. all[r] becomes what rank r sent, and must have its length.
 func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
 	const within = "an all-gather"

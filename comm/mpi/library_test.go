@@ -31,8 +31,8 @@ var (
 func TestInterface(t *testing.T) {
 	for compiler, packages := range map[string]string{"mpicc.openmpi": "libopenmpi-dev", "mpicc.mpich": "libmpich-dev"} {
 		t.Run(compiler, func(t *testing.T) {
-			if _, err := exec.LookPath(compiler); err != nil {
-				t.Skipf("no %s: apt-get install %s", compiler, packages)
+			if err := exec.Command(compiler, "-E", "-include", "mpi.h", "-x", "c", os.DevNull).Run(); err != nil {
+				t.Skipf("no %s with mpi.h: apt-get install %s", compiler, packages)
 			}
 			if said, err := exec.Command(compiler, "-c", "-o", os.DevNull, "testdata/abi.c").CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, said)

@@ -232,6 +232,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{file("%%MatrixMarket matrix coordinate\n3 3 1\n1 2\n"), "counts from 1"},
 		{file(strings.Repeat("1", 1<<20+1)), "edges.csv:1: the line is longer"},
 		{file("0\x001\n"), "edges.csv: is no text: give a list of edges"},
+		{file("\xff\xfe0\x00,\x001\x00"), "edges.csv: is UTF-16: convert the file, as with iconv"},
 		{file(zipped(t, strings.Repeat("0 1\n2 0\n", 1000))[:40]), "damaged or cut short"},
 		{file("\x1f\x8b\x00\x00"), "gzip"},
 		{file("PAR1"), "Parquet"},

@@ -209,18 +209,16 @@ func ofStored[T int32 | float32](st *structure, of func(chunk int, row int32) T)
 		return nil, nil
 	}
 	n, values := g.replicas.Size(), make([]T, st.rows())
-	received, send, receive := make([][]T, n), make([][]byte, n), make([][]byte, n)
+	sent, received := make([][]T, n), make([][]T, n)
 	for replica, lists := range st.needed {
-		var theirs []T
 		for k, rows := range lists {
 			for _, row := range rows.Int32s() {
-				theirs = append(theirs, of(k, row))
+				sent[replica] = append(sent[replica], of(k, row))
 			}
 			received[replica] = append(received[replica], make([]T, st.of[replica][k].rows())...)
 		}
-		send[replica], receive[replica] = comm.Bytes(theirs), comm.Bytes(received[replica])
 	}
-	if err := g.replicas.AllToAll(comm.Setup, send, receive); err != nil {
+	if err := comm.AllToAllOf(g.replicas, comm.Setup, sent, received); err != nil {
 		return nil, err
 	}
 	for k, rows := range st.own {

@@ -60,7 +60,7 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) 
 			halo[rank] = make([]int32, len(theirs[rank]))
 		}
 	}
-	if err := e.comm.AllToAll(comm.Setup, bytesOf(halo), bytesOf(lists)); err != nil {
+	if err := comm.AllToAllOf(e.comm, comm.Setup, halo, lists); err != nil {
 		return err
 	}
 	var ids []int32
@@ -87,7 +87,7 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) 
 			return refusal.Graph.Errorf("partitions %d and %d store different edges from one to the other; partition the graph again", s.Me, q)
 		}
 	}
-	if err := e.comm.AllToAll(comm.Setup, bytesOf(vertices), bytesOf(theirs)); err != nil || planning {
+	if err := comm.AllToAllOf(e.comm, comm.Setup, vertices, theirs); err != nil || planning {
 		return err
 	}
 	at := make([]int, len(theirs))
@@ -167,7 +167,7 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 	for _, b := range e.Remote() {
 		receive[b.Peer] = append(receive[b.Peer], make([]float32, b.IDs.Cols)...)
 	}
-	if err := e.comm.AllToAll(comm.Setup, bytesOf(send), bytesOf(receive)); err != nil {
+	if err := comm.AllToAllOf(e.comm, comm.Setup, send, receive); err != nil {
 		return nil, err
 	}
 	at := make([]int, n)
@@ -182,12 +182,4 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 		at[b.Peer] += copy(values[:b.IDs.Cols], receive[b.Peer][at[b.Peer]:])
 	}
 	return columns, nil
-}
-
-func bytesOf[T int32 | float32](lists [][]T) [][]byte {
-	b := make([][]byte, len(lists))
-	for i, l := range lists {
-		b[i] = comm.Bytes(l)
-	}
-	return b
 }

@@ -214,12 +214,11 @@ func (f *finder) mark(own []bool, list *graph.Relation, starts []int, into []int
 	if err != nil {
 		return 0, err
 	}
-	send, receive, asked := make([][]byte, c.Size()), make([][]byte, c.Size()), make([][]int32, c.Size())
-	for rank := range c.Size() {
-		asked[rank] = make([]int32, told[rank])
-		send[rank], receive[rank] = comm.Bytes(lists[rank]), comm.Bytes(asked[rank])
+	asked := make([][]int32, c.Size())
+	for rank, n := range told {
+		asked[rank] = make([]int32, n)
 	}
-	if err := c.AllToAll(comm.Setup, send, receive); err != nil {
+	if err := comm.AllToAllOf(c, comm.Setup, lists, asked); err != nil {
 		return 0, err
 	}
 	for rank, rows := range asked {
