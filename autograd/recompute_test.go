@@ -137,3 +137,20 @@ func TestRecomputeForNobody(t *testing.T) {
 		t.Errorf("computed %d times", n.forward)
 	}
 }
+
+// TestRecomputeTakesDropped: a value that the forward code has dropped, and that an operation takes once more
+// as it is computed again, is released after its last reader, and its gradient reuses its memory.
+func TestRecomputeTakesDropped(t *testing.T) {
+	n := newNetwork(t, 2, true)
+	var x *autograd.Var
+	out := n.tape.Scope(func() *autograd.Var {
+		x = n.tape.Received(n.team.Memory.New(tensor.Activations, rows, cols), nil)
+		h := autograd.Linear(x, n.weights[0]) // keeps x, which Finish cannot reuse then
+		r := autograd.Finish(x, nil, kernel.ReLU, kernel.Mask{})
+		return autograd.Multiply(n.aggregate(h), n.aggregate(autograd.Linear(r, n.weights[1])))
+	})
+	n.live("the forward pass", 4) // x, what Multiply keeps, and the result
+	n.tape.Backward(autograd.Root{Var: out, Grad: n.ones(out)})
+	x.TakeGrad().Release()
+	n.live("the backward pass", 0)
+}

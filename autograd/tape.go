@@ -535,7 +535,11 @@ func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 	if v.leaf() {
 		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
 	}
-	v.use = given
+	if v.held() {
+		v.use = given
+	} else {
+		v.use = spent // an operation that is computed again takes what was dropped
+	}
 	if v.kept > 0 || v.value.Shared() {
 		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
 	}
