@@ -191,11 +191,14 @@ func balanced(ctx context.Context, g *graph.Graph, o Options) (*Assignment, erro
 // that it owns or receives. A row of 64 columns at 1 Gbit/s takes about as long as its products.
 func (a *Assignment) work(g *graph.Graph) (most, mean float64, err error) {
 	s, err := measure(g, a)
+	if err != nil {
+		return 0, 0, err
+	}
 	for p := range a.K {
 		work := float64(s.Edges[p]) + rowWeight*float64(s.Vertices[p]+s.Halo(p))
 		most, mean = max(most, work), mean+work/float64(a.K)
 	}
-	return most, mean, err
+	return most, mean, nil
 }
 
 func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {

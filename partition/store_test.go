@@ -209,6 +209,20 @@ func TestShareCutInUse(t *testing.T) {
 	}
 }
 
+// Truncating the edges of a graph while an assignment is measured must give an error.
+func TestGraphCutWhileMeasured(t *testing.T) {
+	t.Parallel()
+	store, g := stored(t, made(t, 5000, 9000, kinds["dense"], 3))
+	a := divided(t, g, Options{K: 2, Method: Range})
+	mapped, err := graph.Open(store)
+	require.NoError(t, err)
+	defer mapped.Close()
+	require.NoError(t, os.Truncate(filepath.Join(store, "indices.npy"), 128))
+	if _, _, err := a.work(mapped); err == nil || !strings.Contains(err.Error(), "was cut") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // Partitions of a store that has changed are refused; those of a copied store are not.
 func TestStale(t *testing.T) {
 	t.Parallel()
