@@ -115,8 +115,11 @@ func ofShare(e axis.Env, some *Some, costs *order.Costs, o axis.Options) (p *Par
 	if len(g.Holders) == 1 || some != nil {
 		o.Halo = edges.HaloRows
 	}
+	if some != nil {
+		o.HaloDelay = 0
+	}
 	p = Of(e, from, costs, o)
-	if o.HaloDelay > 0 && some == nil {
+	if o.HaloDelay > 0 {
 		p.late = &delay{
 			wire: &wire{e.Team, g.Halo, o.Prefetch}, smoothing: o.HaloSmoothing, calls: map[Key]*late{},
 			saved: Saved{What: "late-halo", Place: PlaceOf(e.Groups)},
