@@ -22,8 +22,8 @@ type feature struct {
 	Options
 	meshes []string
 	of     []int32 // each vertex's partition; nil: partitions are random
-	// Unless nil, on is what is set on the mesh alone, and job what else a job has. right asserts what one worker
-	// gives by definition, and also more of a run on a mesh.
+	// Unless nil, on is what is set on the mesh alone, and job what else a job has. right asserts what one
+	// worker gives by definition, and also more of a run on a mesh.
 	on    func(o *Options, mesh string)
 	job   func(j *Job)
 	right func(t *testing.T, one *Result)

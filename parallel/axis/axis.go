@@ -1,5 +1,5 @@
 // Package axis has what all axes of parallelism take: the settings of an aggregation, and what an axis knows
-// of its worker. The packages of the axes (sar, tensor, chunked, mfg) pass both on unchanged, and read a
+// of its worker. The packages of the axes (sar, tp, chunked, mfg) pass both on unchanged, and read a
 // setting where it acts.
 package axis
 

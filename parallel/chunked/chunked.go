@@ -88,8 +88,8 @@ const (
 	inference // all chunks compute a layer before any chunk computes the next layer
 )
 
-// Chunk is a chunk of a stage's rows. Its aggregator has those of these rows that the worker owns: all, or with
-// several slices some.
+// Chunk is a chunk of a stage's rows. Its aggregator has those of these rows that the worker owns: all, or
+// with several slices some.
 type Chunk struct {
 	aggregator
 	// Places (Int32, 1 × rows) are the own rows of the chunk, by their numbers among those of Graph.Rows,

@@ -2,8 +2,8 @@ package chunked
 
 import "weft/parallel/tp"
 
-// slicer returns a function that makes the aggregator of a chunk whose columns are sliced. total is that of its
-// RowSet.
+// slicer returns a function that makes the aggregator of a chunk whose columns are sliced. total is that of
+// its RowSet.
 func (g *Graph) slicer() func(c *Chunk, total int) {
 	costs := tp.NewCosts(g.env, g.options)
 	return func(c *Chunk, total int) {

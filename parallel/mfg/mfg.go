@@ -18,11 +18,11 @@ package mfg
 import (
 	"fmt"
 	"slices"
-	"weft/parallel/axis"
 
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/parallel/axis"
 	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"

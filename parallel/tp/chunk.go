@@ -29,8 +29,8 @@ func NewCosts(e axis.Env, o axis.Options) *order.Costs {
 	})
 }
 
-// OfChunk returns the Axis of one worker of Groups.Slices for a chunk. All workers of the stage call it for the
-// same chunks. With one chunk the workers own the same rows as without stages.
+// OfChunk returns the Axis of one worker of Groups.Slices for a chunk. All workers of the stage call it for
+// the same chunks. With one chunk the workers own the same rows as without stages.
 func OfChunk(e axis.Env, c Chunk, o axis.Options) *Axis {
 	g := e.Groups
 	lists := c.owners(g.Mesh.Slices)

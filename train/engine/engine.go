@@ -85,8 +85,8 @@ type Config struct {
 	Stage StageOptions
 }
 
-// variesInput reports whether the model's input varies between epochs: nothing computed from it is cached then.
-// Nor is it in a pipeline, whose history treats what is computed from the features as any other state.
+// variesInput reports whether the model's input varies between epochs: nothing computed from it is cached
+// then. Nor is it in a pipeline, whose history treats what is computed from the features as any other state.
 func (c *Config) variesInput() bool {
 	return c.InputDropout > 0 || c.DropEdge > 0 || c.LabelInput > 0 || c.Groups.Mesh.Stages > 1
 }

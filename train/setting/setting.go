@@ -469,7 +469,7 @@ func (s Setting) pointer(o *Options) any {
 	return reflect.ValueOf(o).Elem().FieldByIndex(s.field).Addr().Interface()
 }
 
-// Value is the setting's value in o: an int, uint64, float64, bool, string or Bytes.
+// Value is the setting's value in o: a number, a bool, a string, or a type that reads its text itself.
 func (s Setting) Value(o *Options) any {
 	return reflect.ValueOf(o).Elem().FieldByIndex(s.field).Interface()
 }
