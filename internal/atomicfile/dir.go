@@ -52,9 +52,14 @@ func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
 	return from, err
 }
 
-// moveAside is Replace without an exchange: for a moment nothing has the name.
+// moveAside is Replace without an exchange: for a moment nothing has the name. Nothing may have it before, too:
+// gVisor refuses an exchange without a look at the names.
 func moveAside(parent *os.Root, from, to, aside string) error {
-	if err := Rename(parent, to, aside, 0); err != nil {
+	err := Rename(parent, to, aside, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return Rename(parent, from, to, 0)
+	}
+	if err != nil {
 		return err
 	}
 	if err := Rename(parent, from, to, 0); err != nil {

@@ -49,10 +49,12 @@ func TestReplace(t *testing.T) {
 	holds(t, root, "none", "old")
 }
 
-// Where two names cannot be exchanged, the old directory is renamed first. If the new one cannot be renamed,
-// it gets its name back.
+// Where two names cannot be exchanged, the old directory is renamed first, if there is one. If the new one
+// cannot be renamed, it gets its name back.
 func TestMoveAside(t *testing.T) {
-	root := inFolder(t, "new", "old")
+	root := inFolder(t, "new", "old", "first")
+	require.NoError(t, moveAside(root, "first", "none", "aside"))
+	holds(t, root, "none", "first")
 	require.NoError(t, moveAside(root, "new", "old", "aside"))
 	holds(t, root, "old", "new")
 	holds(t, root, "aside", "old")

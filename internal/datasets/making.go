@@ -64,7 +64,7 @@ func (m *Making) Do(ctx context.Context) error {
 	atomicfile.Sweep(parent, name)
 	hidden, scratch, release, err := atomicfile.MakeHidden(parent, name)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", m.Store, err)
 	}
 	defer release.Close()
 	defer scratch.Close()
@@ -100,7 +100,7 @@ func (m *Making) Do(ctx context.Context) error {
 	}
 	_, err = atomicfile.Replace(parent, filepath.Join(hidden, "new"), name, filepath.Join(hidden, "old"))
 	if err != nil && !sources.Made(m.Store) {
-		return err
+		return fmt.Errorf("%s: %w", m.Store, err)
 	}
 	return atomicfile.SyncDir(folder)
 }
