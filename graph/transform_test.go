@@ -1,7 +1,6 @@
 package graph
 
 import (
-	stdcmp "cmp"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -110,12 +109,6 @@ type edge struct {
 	u, v    int32
 	weight  float32
 	feature float32 // the first column
-}
-
-// byAll orders edges by everything that tells them apart.
-func byAll(a, b edge) bool {
-	return stdcmp.Or(stdcmp.Compare(a.u, b.u), stdcmp.Compare(a.v, b.v),
-		stdcmp.Compare(a.weight, b.weight), stdcmp.Compare(a.feature, b.feature)) < 0
 }
 
 // edgeList lists the edges in stored order.

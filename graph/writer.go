@@ -110,7 +110,15 @@ func (f *Folder) CreatePart(name string, p *Part) (*Writer, error) {
 func (w *Writer) ofType(t int, file string, write func()) {
 	dir := w.part.Graph.layout().vertices(w.d.Vertices[t].Type)
 	delete(w.due, filepath.Join(dir, file))
+	w.within(dir, write)
+}
+
+// within has write write files into a directory of the store or part, wherever another method is at work.
+func (w *Writer) within(dir string, write func()) {
+	elsewhere := w.s.sub
+	w.s.sub = ""
 	w.s.within(filepath.Join(w.folder, dir), write)
+	w.s.sub = elsewhere
 }
 
 // Features writes the features of vertex type t, of so many columns. Sparse ones have so many stored values;
@@ -265,7 +273,7 @@ func (w *Writer) edges(
 	}
 	s, dir := w.s, w.part.Graph.layout().edges(w.part.Graph.Relations[r].Ends())
 	delete(w.due, filepath.Join(dir, files.indptr))
-	s.within(filepath.Join(w.folder, dir), func() {
+	w.within(dir, func() {
 		indptr := newArray[int64](s, files.indptr, rows+1)
 		indices := newArray[int32](s, files.indices, int(edges))
 		var weights, features *arrayFile

@@ -377,3 +377,28 @@ func TestImpossibleGraphsAreRefused(t *testing.T) {
 		t.Errorf("left %v", names)
 	}
 }
+
+// Edges may be written while the features that are made of them are: both get to their own directories.
+func TestOneMethodWithinAnother(t *testing.T) {
+	g := &Graph{
+		Type: "a", Count: 2, Features: Features{Columns: 1}, Others: []VertexType{{Type: "b", Count: 1}},
+		Relations: []Relation{{Source: "b", Name: "to", Target: "a", Indptr: []int64{0}}},
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	w, err := Create(dir, g)
+	require.NoError(t, err)
+	defer w.Abort()
+	require.NoError(t, w.Features(0, 1, -1, func(features func(*Features) error) error {
+		return w.In(0, 1, &Relation{}, func(rows func(*Relation) error) error {
+			return errors.Join(rows(&Relation{Indptr: []int64{0, 1, 1}, Sources: []int32{0}}),
+				features(&Features{Columns: 1, Dense: []float32{1, 2}}))
+		})
+	}))
+	require.NoError(t, w.Close())
+	stored, err := Open(dir)
+	require.NoError(t, err)
+	defer stored.Close()
+	if !slices.Equal(stored.Features.Dense, []float32{1, 2}) || !slices.Equal(stored.Relations[0].Sources, []int32{0}) {
+		t.Errorf("features %v, sources %v", stored.Features.Dense, stored.Relations[0].Sources)
+	}
+}
