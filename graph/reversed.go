@@ -1,5 +1,7 @@
 package graph
 
+import "slices"
+
 // Reversed returns the relation with every edge reversed, weights included and edge features left out:
 // row u, of so many sources, lists the out-neighbours of u, ascending. It has no names.
 func (r *Relation) Reversed(vertices int) *Relation {
@@ -26,4 +28,19 @@ func (r *Relation) Reversed(vertices int) *Relation {
 	}
 	out.Indptr = out.Indptr[:vertices+1]
 	return out
+}
+
+// featuresIn returns the edge features of r in the order of its edges in reversed, from r.Reversed; nil if r
+// has none.
+func (r *Relation) featuresIn(reversed *Relation) []float32 {
+	if r.EdgeFeatures == nil {
+		return nil
+	}
+	columns, next := int64(r.EdgeColumns), slices.Clone(reversed.Indptr)
+	features := make([]float32, len(r.EdgeFeatures))
+	for k, u := range r.Sources {
+		copy(features[next[u]*columns:], r.EdgeFeatures[int64(k)*columns:int64(k+1)*columns])
+		next[u]++
+	}
+	return features
 }

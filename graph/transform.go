@@ -329,7 +329,7 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		source, name, target := r.Ends()
-		s, t, err := g.Joins(r)
+		s, _, err := g.Joins(r)
 		if err != nil {
 			return nil, err
 		}
@@ -339,17 +339,14 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 		if from, forward, to, ok := r.ReverseOf(); ok && there[[3]string{from, forward, to}] {
 			continue
 		}
-		if err := memory.Need(4 * int64(len(r.Sources))); err != nil {
+		ends := 16*int64(types[s].Count) + 8*int64(len(r.Sources))
+		if err := memory.Need(ends + 4*int64(len(r.EdgeFeatures))); err != nil {
 			return nil, err
 		}
-		e := r.Edges()
-		e.Source, e.Target = e.Target, e.Source
-		reversed, err := NewBipartite(types[t].Count, types[s].Count, e)
-		if err != nil {
-			return nil, err
-		}
+		reversed := r.Reversed(types[s].Count)
+		reversed.EdgeColumns, reversed.EdgeFeatures = r.EdgeColumns, r.featuresIn(reversed)
 		reversed.Source, reversed.Name, reversed.Target = target, ReversePrefix+name, source
-		changed.Relations = append(changed.Relations, reversed)
+		changed.Relations = append(changed.Relations, *reversed)
 	}
 	if changed.Typed() { // the names are then those of folders
 		for i := range changed.Relations {
