@@ -59,8 +59,8 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 }
 
 // Bare returns the vertices ids of the first type, which must ascend, with their labels and splits, in which
-// vertex ids[r] is r. It has no features and relations, and nothing that no worker reads: names, arrays and the
-// graphs of vertices.
+// vertex ids[r] is r. It has no features and relations, and nothing that no worker reads: names, arrays and
+// the graphs of vertices.
 func (g *Graph) Bare(ids []int32) *Graph {
 	return &Graph{
 		Type: g.Type, Count: len(ids), Labels: g.Labels.of(ids), Splits: splitsOf(g.Splits, ids),

@@ -92,8 +92,8 @@ func Create(dir string, g *Graph) (*Writer, error) {
 }
 
 // CreatePart begins a part in a directory of that name. p has the ids, labels and splits of its vertices. Its
-// graph has Count, and types and relations without rows. CreatePart writes ids, labels and splits and does not
-// keep them. Close completes the part.
+// graph has Count, and types and relations without rows. CreatePart writes ids, labels and splits and does
+// not keep them. Close completes the part.
 func (f *Folder) CreatePart(name string, p *Part) (*Writer, error) {
 	p.Out = make([]Relation, len(p.Graph.Relations))
 	for i := range p.Out {

@@ -192,8 +192,8 @@ type resting struct {
 	g *graph.Graph
 	Options
 	mesh string // with partitions in turns
-	// limits are shares of what lies between the least memory and that in which nothing rests. Below 0 there is
-	// no limit: the run takes the least of the fastest settings.
+	// limits are shares of what lies between the least memory and that in which nothing rests. Below 0 there
+	// is no limit: the run takes the least of the fastest settings.
 	limits  []float64
 	near    bool // limits beside the least are kept
 	any     bool // messages of several workers come at any time: the plan is a bound
@@ -202,8 +202,8 @@ type resting struct {
 
 const fastest = -1.
 
-// TestRests: a run whose matrices rest on disk has the bits of one in memory, weights too. It keeps its limit.
-// What it takes, and what it reads and writes, is what the plan says.
+// TestRests: a run whose matrices rest on disk has the bits of one in memory, weights too. It keeps its
+// limit. What it takes, and what it reads and writes, is what the plan says.
 func TestRests(t *testing.T) {
 	for name, c := range allResting(t) {
 		t.Run(name+" on "+c.mesh, func(t *testing.T) {
@@ -321,9 +321,9 @@ func allResting(t *testing.T) map[string]resting {
 		all[name] = *c
 	}
 
-	// An epoch computes in Go (GELU), or a matrix is still being written while others take its room (PNA, which
-	// has many). With the least memory, which is full at many times, graph and tensors share it as planned:
-	// partitions take their turns in the first epoch, too, in the same order.
+	// An epoch computes in Go (GELU), or a matrix is still being written while others take its room (PNA,
+	// which has many). With the least memory, which is full at many times, graph and tensors share it as
+	// planned: partitions take their turns in the first epoch, too, in the same order.
 	g := tangled(t)
 	for name, share := range map[string]float64{"gin": 1. / 3, "pna": 1. / 3, "gcnii": 0, "both-gat": 0} {
 		o := models[name]
@@ -351,16 +351,16 @@ func allResting(t *testing.T) map[string]resting {
 		change(&o)
 		return o
 	}
-	// What is made of all edges of a partition, as their degrees, brings these back from the disk. It is in the
-	// plan also where the rows of the partition are few columns beside the edges.
+	// What is made of all edges of a partition, as their degrees, brings these back from the disk. It is in
+	// the plan also where the rows of the partition are few columns beside the edges.
 	full := generated(generate.Options{Kind: generate.Uniform, Vertices: 12_000, Degree: 8, Features: 8})
 	add("edges, sgc", full, with(func(o *Options) { o.Model = "sgc" }), "graph=1/4", fastest)
 	add(
 		"edges, sage, decoupled", full,
 		with(func(o *Options) { o.Model, o.Decoupled, o.Hidden = "sage", true, 8 }), "graph=1/4", fastest,
 	)
-	// With partial sums the edges are read in the first aggregation, which may be that of features that a layer
-	// keeps. These rest as they are when it ends.
+	// With partial sums the edges are read in the first aggregation, which may be that of features that a
+	// layer keeps. These rest as they are when it ends.
 	covers := generated(generate.Options{Kind: generate.Uniform, Vertices: 4000, Degree: 6, Features: 32})
 	add(
 		"covers, sage", covers, with(func(o *Options) { o.Model, o.Halo = "sage", edges.HaloCover }),
@@ -370,8 +370,8 @@ func allResting(t *testing.T) map[string]resting {
 		"covers, gin", covers, with(func(o *Options) { o.Model, o.Halo = "gin", edges.HaloCover }),
 		"graph=2/4", fastest,
 	)
-	// Where --wire-schedule sends fewer columns in early epochs, their messages are too small to rest in others.
-	// The limit that suffices for the last epoch, which is planned, is kept in all.
+	// Where --wire-schedule sends fewer columns in early epochs, their messages are too small to rest in
+	// others. The limit that suffices for the last epoch, which is planned, is kept in all.
 	scheduled := generated(generate.Options{Kind: generate.RMAT, Scale: 13, EdgeFactor: 12, Features: 32})
 	for workers := 1; workers <= 2; workers++ {
 		o := with(func(o *Options) { o.WireSchedule = axis.WireSchedule{Slope: 1.5, From: 4} })

@@ -114,7 +114,8 @@ func TestSeedDecidesAll(t *testing.T) {
 	})
 }
 
-// onDisk makes a graph in memory, with a disk for edges beyond the budget, and says whether some waited there.
+// onDisk makes a graph in memory, with a disk for edges beyond the budget, and says whether some waited
+// there.
 func onDisk(t *testing.T, o *Options, budget int64) (g *graph.Graph, waited bool, err error) {
 	dir := filepath.Join(t.TempDir(), "store")
 	g, err = hold(o, budget, func() (*os.File, error) {

@@ -3,9 +3,9 @@
 //
 // An importer describes its source once, as a Graph:
 //
-//   - InMemory has what is small: the vertex types, that with labels first, with their Count, names and sparse
-//     features, labels, splits, the graphs of vertices, notes. What the importer has in memory anyway it may
-//     leave there, dense features too.
+//   - InMemory has what is small: the vertex types, that with labels first, with their Count, names and
+//     sparse features, labels, splits, the graphs of vertices, notes. What the importer has in memory anyway
+//     it may leave there, dense features too.
 //   - Relations has the names of each relation, and how its edges are read, some at a time. Listed makes that
 //     of a list in memory.
 //   - Types has, for each type, dense features and arrays that are read some rows at a time.
@@ -32,8 +32,8 @@ type Graph struct {
 	Source    string // the path that errors about the graph as a whole name
 	Relations []Relation
 	Types     []Type // by vertex type; nil: InMemory has all
-	// FromEdges makes the dense features of consecutive vertices, Columns of the edges for each, from the rows
-	// of the edges into them, in a graph of one type and relation; nil: they are not made so.
+	// FromEdges makes the dense features of consecutive vertices, Columns of the edges for each, from the
+	// rows of the edges into them, in a graph of one type and relation; nil: they are not made so.
 	FromEdges func(rows *graph.Relation) ([]float32, error)
 	// Complete sets what InMemory, Types and edge splits have; nil: they have it already. It is called once,
 	// after the edges of all relations have been read.

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakeHidden makes a hidden directory for what will have the name in parent. It stays locked against the sweep
-// of another process until lock is closed, or the process ends.
+// MakeHidden makes a hidden directory for what will have the name in parent. It stays locked against the
+// sweep of another process until lock is closed, or the process ends.
 func MakeHidden(parent *os.Root, name string) (hidden string, dir *os.Root, lock *os.File, err error) {
 	hidden, lock, err = hide(parent, name, "directory", func(hidden string) (*os.File, error) {
 		if err := parent.Mkdir(hidden, 0o777); err != nil {
@@ -52,8 +52,8 @@ func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
 	return from, err
 }
 
-// moveAside is Replace without an exchange: for a moment nothing has the name. Nothing may have it before, too:
-// gVisor refuses an exchange without a look at the names.
+// moveAside is Replace without an exchange: for a moment nothing has the name. Nothing may have it before,
+// too: gVisor refuses an exchange without a look at the names.
 func moveAside(parent *os.Root, from, to, aside string) error {
 	err := Rename(parent, to, aside, 0)
 	if errors.Is(err, unix.ENOENT) {

@@ -19,8 +19,8 @@ import (
 	"weft/train/engine"
 )
 
-// TestChunks compares the Propagators of chunks with the definition of each layer that aggregates once: outputs
-// from this epoch's rows and from the history, the gradients of all rows read, and the gradients of
+// TestChunks compares the Propagators of chunks with the definition of each layer that aggregates once:
+// outputs from this epoch's rows and from the history, the gradients of all rows read, and the gradients of
 // parameters. It does so in both directions, with other rows in each epoch. Vertices are divided among the
 // replicas in turn, and among chunks at random. Each treatment of the chunks has one replica and three, and
 // one of these has the graph with edge weights.

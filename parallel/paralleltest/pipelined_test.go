@@ -166,7 +166,8 @@ func denseGCN(g *graph.Graph) *reference.Matrix {
 // TestDefinitionGradients: with scale 1 the definition's gradients are central differences of its loss with
 // the snapshot held constant. With chunks first in, first out they are not, nor doubled. So the engine that
 // agrees with the definition descends on its loss. For attention this covers two facts: a chunk returns the
-// gradient of the rows that it read to earlier chunks, and parameters have gradients through history rows too.
+// gradient of the rows that it read to earlier chunks, and parameters have gradients through history rows
+// too.
 func TestDefinitionGradients(t *testing.T) {
 	eachChunkedModel(t, func(t *testing.T, model string) {
 		p, w := pipelined(t, model, 4)

@@ -40,9 +40,10 @@ func sumsByHand(g *graph.Graph, of []int32, x, s []float64, columns int) (z, dx 
 	return z, dx
 }
 
-// TestKeptColumnsByHand: in as many columns as a WireSchedule says, a sum has the rows of other workers, and in
-// the others it has none: forward and backward in the same columns, which all workers know, and with partial
-// sums in place of rows. In inference every column has them. Other epochs and other modules keep others.
+// TestKeptColumnsByHand: in as many columns as a WireSchedule says, a sum has the rows of other workers, and
+// in the others it has none: forward and backward in the same columns, which all workers know, and with
+// partial sums in place of rows. In inference every column has them. Other epochs and other modules keep
+// others.
 func TestKeptColumnsByHand(t *testing.T) {
 	const vertices, workersOf, columns, kept, epoch = 240, 3, 40, 7, 4
 	g := paralleltest.ManyEdges(t, vertices, 4)

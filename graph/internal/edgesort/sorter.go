@@ -35,8 +35,8 @@ type Options struct {
 	Columns  int      // of edge features
 	// Single keeps one of parallel edges: the first given edge, or the first added edge if none is given.
 	Single bool
-	// Budget is how many bytes of edges are sorted at a time; one target may take more. 0: 128 MB, or less where
-	// memory is scarce.
+	// Budget is how many bytes of edges are sorted at a time; one target may take more. 0: 128 MB, or less
+	// where memory is scarce.
 	Budget int64
 }
 
